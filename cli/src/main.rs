@@ -1,0 +1,2 @@
+//! Works on a store.
+fn main() {}

@@ -1,0 +1,313 @@
+//! A batch of writes, as the one string of bytes that is its whole life.
+//!
+//! What the caller builds is what the log stores and what the memtables apply; there is no second encoding.
+//!
+//! ```text
+//! batch   first sequence number u64 · entry count u32 · entry*
+//! entry   kind u8 · keyspace id varint · key length varint · key · (value length varint · value) if Put
+//! ```
+//!
+//! The first sequence number is 0 until the commit leader stamps it; entry `i` has number `first + i`.
+//! Keyspace 0 is the default one. Methods of [`WriteBatch`] cannot fail: a key or value over a limit is
+//! remembered, and [`Db::write`](crate::Db::write) then refuses the whole batch.
+
+use std::ops::Range;
+
+use crate::checksum::FileId;
+use crate::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
+use crate::error::{Error, Result};
+use crate::key::{ENTRY_KIND_MAX, EntryKind, SeqNo};
+use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX};
+
+/// Number of a keyspace inside its store; never reused.
+pub(crate) type KeyspaceId = u32;
+
+/// The keyspace that `Db`'s own calls work on.
+pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
+
+/// Length of what stands before the first entry.
+pub(crate) const HEADER_BYTES: usize = 12;
+
+/// Writes that become visible, and durable, together or not at all.
+///
+/// Later entries of a batch win over earlier ones of the same key. A batch may be cloned and written twice.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// let mut batch = sievedb::WriteBatch::new();
+/// batch.put(b"from", b"90").put(b"to", b"110").delete(b"pending");
+/// db.write(batch)?;
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    count: u32,
+    /// The first entry that could not be taken; reported when the batch is written.
+    refused: Option<Error>,
+    /// The store whose keyspace handles were used, if any were.
+    store: Option<FileId>,
+}
+
+impl Default for WriteBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// An empty batch with room for `bytes` bytes of encoded entries.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut buffer = Vec::with_capacity(HEADER_BYTES + bytes);
+        buffer.resize(HEADER_BYTES, 0);
+        Self { bytes: buffer, count: 0, refused: None, store: None }
+    }
+
+    /// Sets `key` to `value` in the default keyspace.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.push_put(DEFAULT_KEYSPACE, key.as_ref(), value.as_ref())
+    }
+
+    /// Removes `key` from the default keyspace.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.push_delete(DEFAULT_KEYSPACE, key.as_ref())
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are no entries.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Size of the encoded batch, which is what counts against the limit of 1 GiB and what the log stores.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Removes all entries and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.truncate(HEADER_BYTES);
+        self.bytes.fill(0);
+        self.count = 0;
+        self.refused = None;
+        self.store = None;
+    }
+
+    /// Notes that a keyspace handle of `store` was used; handles of two stores cannot be mixed.
+    pub(crate) fn bind(&mut self, store: FileId) {
+        if *self.store.get_or_insert(store) != store {
+            self.refuse(Error::invalid("a batch holds keyspaces of two different stores"));
+        }
+    }
+
+    pub(crate) fn store(&self) -> Option<FileId> {
+        self.store
+    }
+
+    pub(crate) fn push_put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
+        if value.len() > VALUE_BYTES_MAX {
+            self.refuse(Error::limit("value length", VALUE_BYTES_MAX as u64, value.len() as u64));
+            return self;
+        }
+        if self.push_key(EntryKind::Put, keyspace, key, value.len() + 10) {
+            put_length_prefixed(&mut self.bytes, value);
+        }
+        self
+    }
+
+    pub(crate) fn push_delete(&mut self, keyspace: KeyspaceId, key: &[u8]) -> &mut Self {
+        self.push_key(EntryKind::Delete, keyspace, key, 0);
+        self
+    }
+
+    fn push_key(&mut self, kind: EntryKind, keyspace: KeyspaceId, key: &[u8], value_bytes: usize) -> bool {
+        if key.len() > KEY_BYTES_MAX {
+            self.refuse(Error::limit("key length", KEY_BYTES_MAX as u64, key.len() as u64));
+            return false;
+        }
+        let size = self.bytes.len() + 11 + key.len() + value_bytes;
+        if size > BATCH_BYTES_MAX || self.count == u32::MAX {
+            self.refuse(Error::limit("batch size", BATCH_BYTES_MAX as u64, size as u64));
+            return false;
+        }
+        self.bytes.push(kind as u8);
+        put_varint(&mut self.bytes, u64::from(keyspace));
+        put_length_prefixed(&mut self.bytes, key);
+        self.count += 1;
+        true
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.refused.get_or_insert(error);
+    }
+
+    /// The encoded batch, not yet stamped, or the error that a method of this batch ran into.
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>> {
+        match self.refused {
+            Some(error) => Err(error),
+            None => {
+                let mut bytes = self.bytes;
+                bytes[8..12].copy_from_slice(&self.count.to_le_bytes());
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+/// Writes the first sequence number into an encoded batch.
+pub(crate) fn stamp(bytes: &mut [u8], first: SeqNo) {
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+}
+
+/// One entry of an encoded batch; key and value as ranges of the batch, so that they can be sliced from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BatchEntry {
+    pub(crate) seqno: SeqNo,
+    pub(crate) kind: EntryKind,
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) key: Range<usize>,
+    pub(crate) value: Range<usize>,
+}
+
+/// A decoded batch header, and an iterator over the entries. After an error it yields nothing more.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchReader<'a> {
+    reader: Reader<'a>,
+    pub(crate) first: SeqNo,
+    pub(crate) count: u32,
+    read: u32,
+    failed: bool,
+}
+
+impl<'a> BatchReader<'a> {
+    pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let first = reader.u64("batch sequence number")?;
+        let count = reader.u32("batch entry count")?;
+        // The shortest entry is a delete of the empty key: three bytes.
+        if u64::from(count) * 3 > reader.remaining() as u64 {
+            return Err(DecodeError::corrupt(8, "batch entry count", format!("{count} entries cannot fit")));
+        }
+        if first.checked_add(u64::from(count)).is_none_or(|end| end > SEQNO_MAX) {
+            return Err(DecodeError::corrupt(0, "batch sequence number", format!("{first} is out of range")));
+        }
+        Ok(Self { reader, first, count, read: 0, failed: false })
+    }
+
+    /// The sequence number of the last entry, or `first - 1` if there are none.
+    pub(crate) fn last(&self) -> SeqNo {
+        (self.first + u64::from(self.count)).saturating_sub(1)
+    }
+
+    fn read_entry(&mut self) -> Result<BatchEntry, DecodeError> {
+        let at = self.reader.position() as u64;
+        let raw = self.reader.u8("entry kind")?;
+        let kind = EntryKind::from_u8(raw).ok_or_else(|| {
+            DecodeError::unsupported(at, "entry kind", u64::from(raw), u64::from(ENTRY_KIND_MAX))
+        })?;
+        let keyspace = self.reader.length(u64::from(u32::MAX), "keyspace id")? as KeyspaceId;
+        let key = self.range(KEY_BYTES_MAX, "key")?;
+        let value = match kind {
+            EntryKind::Put => self.range(VALUE_BYTES_MAX, "value")?,
+            EntryKind::Delete => key.end..key.end,
+        };
+        let seqno = self.first + u64::from(self.read);
+        Ok(BatchEntry { seqno, kind, keyspace, key, value })
+    }
+
+    fn range(&mut self, limit: usize, what: &'static str) -> Result<Range<usize>, DecodeError> {
+        let len = self.reader.length_prefixed(limit as u64, what)?.len();
+        let end = self.reader.position();
+        Ok(end - len..end)
+    }
+}
+
+impl Iterator for BatchReader<'_> {
+    type Item = Result<BatchEntry, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        if self.read == self.count {
+            if self.reader.is_empty() {
+                return None;
+            }
+            self.failed = true;
+            return Some(Err(self.reader.corrupt("batch", "bytes follow the last entry")));
+        }
+        let entry = self.read_entry();
+        self.failed = entry.is_err();
+        self.read += 1;
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(bytes: &[u8]) -> Result<Vec<BatchEntry>, DecodeError> {
+        BatchReader::open(bytes)?.collect()
+    }
+
+    #[test]
+    fn entries_come_back_in_order_with_consecutive_sequence_numbers() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"a", b"1").delete(b"").push_put(7, b"k", b"");
+        assert_eq!(batch.len(), 3);
+        let mut bytes = batch.into_bytes().unwrap();
+        stamp(&mut bytes, 41);
+        let entries = decode(&bytes).unwrap();
+        let seen: Vec<_> = entries
+            .iter()
+            .map(|e| (e.seqno, e.kind, e.keyspace, &bytes[e.key.clone()], &bytes[e.value.clone()]))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (41, EntryKind::Put, 0, &b"a"[..], &b"1"[..]),
+                (42, EntryKind::Delete, 0, b"", b""),
+                (43, EntryKind::Put, 7, b"k", b""),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_key_over_the_limit_refuses_the_batch_when_it_is_written() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"fine", b"").put(vec![0; KEY_BYTES_MAX + 1], b"").put(b"later", b"");
+        assert!(matches!(batch.into_bytes(), Err(Error::LimitExceeded { what: "key length", .. })));
+        let mut batch = WriteBatch::new();
+        batch.put(vec![0; KEY_BYTES_MAX], b"");
+        assert!(batch.into_bytes().is_ok());
+    }
+
+    #[test]
+    fn every_truncation_of_a_batch_is_an_error() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"key", b"value").delete(b"other");
+        let bytes = batch.into_bytes().unwrap();
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).is_err(), "length {len}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert!(decode(&longer).is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! The one error type, and what each variant obliges the caller to do.
+//!
+//! Two rules hold everywhere. A file that contains something wrong is an [`Error::Corruption`] that names
+//! the file, the offset in it and the thing that was read there; it is never a panic and never a missing
+//! key. And an error is never only logged: it reaches the caller who asked, or, when background work met
+//! it, the next caller who writes ([`Error::Poisoned`]).
+//!
+//! Code that works on bytes without knowing which file they come from (layer 2) returns a
+//! [`DecodeError`](crate::codec::DecodeError); the file layer adds the path and the base offset.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong.
+///
+/// Cheap to clone: the writers of one commit group all receive the same failure.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation.
+    #[non_exhaustive]
+    Io {
+        /// What was being done: `"read"`, `"append"`, `"sync"`, …
+        op: &'static str,
+        /// The file or directory it was done to.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// A file does not contain what this crate wrote there.
+    #[non_exhaustive]
+    Corruption {
+        /// The damaged file.
+        file: PathBuf,
+        /// Where in it, in bytes from its start.
+        offset: u64,
+        /// The structure or field that was being read.
+        what: &'static str,
+        /// What was expected and what was found.
+        detail: Box<str>,
+    },
+    /// The caller asked for something that has no meaning; nothing was changed.
+    #[non_exhaustive]
+    InvalidArgument {
+        /// Which argument, and why it cannot be used.
+        what: String,
+    },
+    /// An intact file asks for something that this version of the crate does not know.
+    #[non_exhaustive]
+    Unsupported {
+        /// The file that asks for it.
+        file: PathBuf,
+        /// Which property of the file is unknown here.
+        what: &'static str,
+        /// Its value in the file.
+        found: u64,
+        /// The largest value (or the set of feature bits) this version knows.
+        supported: u64,
+    },
+    /// A key, value, batch or name is larger than the format allows; the store is as it was.
+    #[non_exhaustive]
+    LimitExceeded {
+        /// Which limit.
+        what: &'static str,
+        /// Its value.
+        limit: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// Another process (or another handle in this one) has the store open.
+    #[non_exhaustive]
+    Locked {
+        /// The store's directory.
+        dir: PathBuf,
+    },
+    /// There is no store in this directory, and this way of opening does not create one.
+    #[non_exhaustive]
+    NoStore {
+        /// The directory that was looked at.
+        dir: PathBuf,
+        /// What is there instead.
+        why: &'static str,
+    },
+    /// An earlier failure made it unsafe to write. Reads go on; to write again, reopen the store.
+    #[non_exhaustive]
+    Poisoned {
+        /// The failure.
+        cause: Arc<Error>,
+    },
+    /// The store was opened read-only.
+    ReadOnly,
+    /// The store was closed with [`Db::close`](crate::Db::close).
+    Closed,
+    /// The handle belongs to a keyspace that has been dropped.
+    #[non_exhaustive]
+    KeyspaceDropped {
+        /// The name it had.
+        name: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { op, path: path.to_path_buf(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn corruption(
+        file: &Path,
+        offset: u64,
+        what: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::Corruption { file: file.to_path_buf(), offset, what, detail: detail.into().into_boxed_str() }
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Self::InvalidArgument { what: what.into() }
+    }
+
+    pub(crate) fn limit(what: &'static str, limit: u64, asked: u64) -> Self {
+        Self::LimitExceeded { what, limit, asked }
+    }
+
+    /// The error that later writers get once `self` has made writing unsafe.
+    pub(crate) fn poison(&self) -> Self {
+        match self {
+            Self::Poisoned { .. } => self.clone(),
+            other => Self::Poisoned { cause: Arc::new(other.clone()) },
+        }
+    }
+
+    /// Whether the cause is damage in a file, directly or behind [`Error::Poisoned`].
+    #[must_use]
+    pub fn is_corruption(&self) -> bool {
+        match self {
+            Self::Corruption { .. } => true,
+            Self::Poisoned { cause } => cause.is_corruption(),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
+            Self::Corruption { file, offset, what, detail } => {
+                write!(f, "{} is corrupt at offset {offset}: {what}: {detail}", file.display())
+            }
+            Self::InvalidArgument { what } => write!(f, "invalid argument: {what}"),
+            Self::Unsupported { file, what, found, supported } => write!(
+                f,
+                "{} needs a newer version of this program: {what} is {found:#x}, known up to {supported:#x}",
+                file.display()
+            ),
+            Self::LimitExceeded { what, limit, asked } => {
+                write!(f, "{what} of {asked} is over the limit of {limit}")
+            }
+            Self::Locked { dir } => write!(f, "{} is in use by another process", dir.display()),
+            Self::NoStore { dir, why } => write!(f, "there is no store in {}: {why}", dir.display()),
+            Self::Poisoned { cause } => write!(f, "writing is disabled after an earlier failure: {cause}"),
+            Self::ReadOnly => f.write_str("the store is open read-only"),
+            Self::Closed => f.write_str("the store is closed"),
+            Self::KeyspaceDropped { name } => write!(f, "keyspace {name:?} has been dropped"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(&**source),
+            Self::Poisoned { cause } => Some(&**cause),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corruption_names_file_offset_and_what_was_read() {
+        let error = Error::corruption(Path::new("000007.sst"), 4096, "data block", "checksum 1, found 2");
+        assert_eq!(
+            error.to_string(),
+            "000007.sst is corrupt at offset 4096: data block: checksum 1, found 2"
+        );
+    }
+
+    #[test]
+    fn poisoning_twice_keeps_the_first_cause() {
+        let first = Error::io("sync", Path::new("a"), io::Error::other("disk gone"));
+        let twice = first.poison().poison();
+        let Error::Poisoned { cause } = twice else { panic!("not poisoned") };
+        assert!(matches!(*cause, Error::Io { .. }));
+    }
+}

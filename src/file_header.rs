@@ -1,0 +1,218 @@
+//! The 64 bytes that every file of a store begins with.
+//!
+//! ```text
+//!  0  magic              8   89 53 49 45 56 45 0d 0a   (a text-mode copy damages it visibly)
+//!  8  file kind         u16  table, log, manifest, current, filter: append only
+//! 10  format version    u16  of this kind of file
+//! 12  checksum kind     u16  1: the length rule of `checksum`
+//! 14  header length     u16  64
+//! 16  store id          16   random, the same in all files of a store
+//! 32  file id           16   random, the owner of everything in the file
+//! 48  required features u32  bits: a reader that does not know one of them must refuse
+//! 52  optional features u32  bits: a reader may ignore those it does not know
+//! 56  reserved          u32  0
+//! 60  checksum          u32  CRC-32 of (file id, offset 0, bytes 0..60)
+//! ```
+//!
+//! The magic and the place and function of the checksum are the same in every version, for ever. Hence an
+//! intact header of a newer version can be told from a damaged one: the checksum is verified before the
+//! version is looked at.
+
+use crate::checksum::{FileId, checksum32};
+use crate::codec::{DecodeError, Reader, put_u16, put_u32};
+
+/// First bytes of every file.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
+
+/// Length of the header.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+/// The newest format version of every kind of file, and the only one so far.
+pub(crate) const FORMAT_VERSION: u16 = 1;
+
+const CHECKSUM_KIND: u16 = 1;
+
+/// What a file is. The numbers are on disk: append only, see format.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum FileKind {
+    /// A sorted table.
+    Table = 1,
+    /// A write-ahead log.
+    Log = 2,
+    /// A manifest.
+    Manifest = 3,
+    /// The file that names the current manifest.
+    Current = 4,
+    /// A filter rebuilt beside its table.
+    Filter = 5,
+}
+
+impl FileKind {
+    pub(crate) fn from_u16(kind: u16) -> Option<Self> {
+        [Self::Table, Self::Log, Self::Manifest, Self::Current, Self::Filter]
+            .into_iter()
+            .find(|known| *known as u16 == kind)
+    }
+}
+
+/// The decoded header of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileHeader {
+    /// What the file is.
+    pub kind: FileKind,
+    /// The store it belongs to.
+    pub store_id: FileId,
+    /// The random id that everything in the file is bound to.
+    pub file_id: FileId,
+    /// Feature bits that a reader may ignore.
+    pub optional_features: u32,
+}
+
+impl FileHeader {
+    pub(crate) fn new(kind: FileKind, store_id: FileId, file_id: FileId) -> Self {
+        Self { kind, store_id, file_id, optional_features: 0 }
+    }
+
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.extend_from_slice(&MAGIC);
+        put_u16(&mut out, self.kind as u16);
+        put_u16(&mut out, FORMAT_VERSION);
+        put_u16(&mut out, CHECKSUM_KIND);
+        put_u16(&mut out, HEADER_BYTES as u16);
+        out.extend_from_slice(&self.store_id);
+        out.extend_from_slice(&self.file_id);
+        put_u32(&mut out, 0);
+        put_u32(&mut out, self.optional_features);
+        put_u32(&mut out, 0);
+        let crc = checksum32(&self.file_id, 0, &[&out]);
+        put_u32(&mut out, crc);
+        let mut header = [0; HEADER_BYTES];
+        header.copy_from_slice(&out);
+        header
+    }
+
+    /// Decodes and verifies the header at the start of `bytes`, whatever kind of file it is.
+    ///
+    /// Checked in this order: length, magic, checksum, version, features, kind, the rest.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let magic: [u8; 8] = reader.array("file magic")?;
+        if magic != MAGIC {
+            return Err(DecodeError::corrupt(
+                0,
+                "file magic",
+                format!("expected {MAGIC:02x?}, found {magic:02x?}"),
+            ));
+        }
+        let kind = reader.u16("file kind")?;
+        let version = reader.u16("format version")?;
+        let checksum_kind = reader.u16("checksum kind")?;
+        let header_len = reader.u16("header length")?;
+        let store_id = reader.array("store id")?;
+        let file_id = reader.array("file id")?;
+        let required = reader.u32("required features")?;
+        let optional_features = reader.u32("optional features")?;
+        let reserved = reader.u32("file header reserved bytes")?;
+        let found = reader.u32("file header checksum")?;
+        let expected = checksum32(&file_id, 0, &[&bytes[..HEADER_BYTES - 4]]);
+        if found != expected {
+            let detail = format!("stored {found:08x}, computed {expected:08x}");
+            return Err(DecodeError::corrupt(60, "file header checksum", detail));
+        }
+        if version != FORMAT_VERSION {
+            return Err(DecodeError::unsupported(
+                10,
+                "format version",
+                version.into(),
+                FORMAT_VERSION.into(),
+            ));
+        }
+        if required != 0 {
+            return Err(DecodeError::unsupported(48, "required features", required.into(), 0));
+        }
+        if checksum_kind != CHECKSUM_KIND {
+            let known = CHECKSUM_KIND.into();
+            return Err(DecodeError::unsupported(12, "checksum kind", checksum_kind.into(), known));
+        }
+        let kind = FileKind::from_u16(kind)
+            .ok_or_else(|| DecodeError::unsupported(8, "file kind", kind.into(), FileKind::Filter as u64))?;
+        if usize::from(header_len) != HEADER_BYTES {
+            return Err(DecodeError::corrupt(
+                14,
+                "header length",
+                format!("expected 64, found {header_len}"),
+            ));
+        }
+        if reserved != 0 {
+            return Err(DecodeError::corrupt(56, "file header reserved bytes", "not zero"));
+        }
+        Ok(Self { kind, store_id, file_id, optional_features })
+    }
+
+    /// [`FileHeader::decode`] of a file that must be of this kind.
+    pub(crate) fn decode_kind(bytes: &[u8], kind: FileKind) -> Result<Self, DecodeError> {
+        let header = Self::decode(bytes)?;
+        if header.kind != kind {
+            let detail = format!("expected {kind:?}, found {:?}", header.kind);
+            return Err(DecodeError::corrupt(8, "file kind", detail));
+        }
+        Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::DecodeErrorKind;
+
+    fn header() -> FileHeader {
+        FileHeader::new(FileKind::Log, [3; 16], [4; 16])
+    }
+
+    /// The header with one field changed and the checksum made right again.
+    fn patched(offset: usize, bytes: &[u8]) -> [u8; HEADER_BYTES] {
+        let mut out = header().encode();
+        out[offset..offset + bytes.len()].copy_from_slice(bytes);
+        let crc = checksum32(&[4; 16], 0, &[&out[..60]]);
+        out[60..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    #[test]
+    fn a_header_comes_back() {
+        assert_eq!(FileHeader::decode(&header().encode()), Ok(header()));
+        assert_eq!(FileHeader::decode_kind(&header().encode(), FileKind::Log), Ok(header()));
+        assert!(FileHeader::decode_kind(&header().encode(), FileKind::Table).is_err());
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_truncation_is_corruption() {
+        let good = header().encode();
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let error = FileHeader::decode(&bad).unwrap_err();
+            assert!(matches!(error.kind, DecodeErrorKind::Corrupt(_)), "bit {bit}: {error}");
+        }
+        for len in 0..HEADER_BYTES {
+            assert!(FileHeader::decode(&good[..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn an_intact_newer_header_is_unsupported_not_corrupt() {
+        for (offset, bytes, what) in [
+            (10, &[2, 0][..], "format version"),
+            (48, &[1, 0, 0, 0], "required features"),
+            (12, &[2, 0], "checksum kind"),
+            (8, &[9, 0], "file kind"),
+        ] {
+            let error = FileHeader::decode(&patched(offset, bytes)).unwrap_err();
+            assert_eq!(error.what, what);
+            assert!(matches!(error.kind, DecodeErrorKind::Unsupported { .. }), "{error}");
+        }
+        assert!(FileHeader::decode(&patched(52, &[1, 0, 0, 0])).is_ok());
+    }
+}

@@ -1,0 +1,414 @@
+//! A file system in memory that knows what a power loss would leave.
+//!
+//! Each file remembers how much of it was synced, each directory which of its entries were. [`MemFs::crash`]
+//! makes a new, independent file system as a machine would find it after losing power now, under a
+//! [`CrashPolicy`]. An observer is called before every change with the [`Op`] about to happen: a test takes
+//! a crash image there, makes the operation fail by returning an error, or checks the order of operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
+
+/// A change that is about to happen in a [`MemFs`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Op<'a> {
+    CreateDir(&'a Path),
+    SyncDir(&'a Path),
+    Create(&'a Path),
+    Append(&'a Path, &'a [u8]),
+    Sync(&'a Path),
+    Rename(&'a Path, &'a Path),
+    Remove(&'a Path),
+    HardLink(&'a Path, &'a Path),
+}
+
+/// What of the unsynced state survives a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CrashPolicy {
+    /// Nothing that was not synced: bytes and directory entries.
+    DropUnsynced,
+    /// Everything: the process died, the machine did not.
+    KeepAll,
+    /// Each unsynced directory entry, and a prefix of each file's unsynced bytes (the last 512-byte sector of
+    /// it possibly garbage), survives or not, decided by this seed.
+    Random(u64),
+}
+
+/// An in-memory file system. Clones share the files.
+#[derive(Clone, Default)]
+pub struct MemFs {
+    inner: Arc<Inner>,
+}
+
+type Observer = Arc<dyn Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync>;
+
+#[derive(Default)]
+struct Inner {
+    tree: Mutex<Tree>,
+    observer: Mutex<Option<Observer>>,
+}
+
+#[derive(Default, Clone)]
+struct Tree {
+    dirs: BTreeSet<PathBuf>,
+    /// What a reader of the running system sees.
+    files: BTreeMap<PathBuf, Arc<MemFile>>,
+    /// The entries that would be found after a power loss.
+    durable: BTreeMap<PathBuf, Arc<MemFile>>,
+    locks: BTreeMap<PathBuf, usize>,
+}
+
+/// A lock count that stands for "exclusively held".
+const EXCLUSIVE: usize = usize::MAX;
+
+#[derive(Default, Debug)]
+struct MemFile {
+    data: RwLock<FileData>,
+}
+
+#[derive(Default, Debug, Clone)]
+struct FileData {
+    bytes: Vec<u8>,
+    synced: usize,
+}
+
+impl fmt::Debug for MemFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemFs").field("files", &self.tree().files.keys().collect::<Vec<_>>()).finish()
+    }
+}
+
+impl MemFs {
+    /// An empty file system.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the function that is called before every change. An error it returns is the operation's error,
+    /// and the change does not happen. It may call [`MemFs::crash`] and read files, but not change them.
+    pub fn observe(&self, observer: impl Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync + 'static) {
+        *self.inner.observer.lock().expect("observer lock") = Some(Arc::new(observer));
+    }
+
+    /// Removes the observer.
+    pub fn stop_observing(&self) {
+        *self.inner.observer.lock().expect("observer lock") = None;
+    }
+
+    /// The state a machine would find after a crash now. Locks are gone, the observer is not copied.
+    #[must_use]
+    pub fn crash(&self, policy: CrashPolicy) -> Self {
+        let tree = self.tree();
+        let mut dice = Dice(match policy {
+            CrashPolicy::Random(seed) => seed,
+            _ => 0,
+        });
+        let mut image = Tree { dirs: tree.dirs.clone(), ..Tree::default() };
+        let names: BTreeSet<&PathBuf> = tree.files.keys().chain(tree.durable.keys()).collect();
+        for name in names {
+            let (now, durable) = (tree.files.get(name), tree.durable.get(name));
+            let survivor = match policy {
+                CrashPolicy::DropUnsynced => durable,
+                CrashPolicy::KeepAll => now,
+                CrashPolicy::Random(_) if dice.coin() => now,
+                CrashPolicy::Random(_) => durable,
+            };
+            if let Some(file) = survivor {
+                let data = file.data.read().expect("file lock").after_crash(policy, &mut dice);
+                let file = Arc::new(MemFile { data: RwLock::new(data) });
+                image.files.insert(name.clone(), Arc::clone(&file));
+                image.durable.insert(name.clone(), file);
+            }
+        }
+        Self { inner: Arc::new(Inner { tree: Mutex::new(image), observer: Mutex::default() }) }
+    }
+
+    /// The names and contents of all files below `dir`, sorted.
+    #[must_use]
+    pub fn files(&self, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        let tree = self.tree();
+        let below = tree.files.iter().filter(|(path, _)| path.starts_with(dir));
+        below.map(|(path, file)| (path.clone(), file.data.read().expect("file lock").bytes.clone())).collect()
+    }
+
+    /// Whether every byte of the file and its directory entry would survive a power loss.
+    #[must_use]
+    pub fn is_durable(&self, path: &Path) -> bool {
+        let tree = self.tree();
+        match (tree.files.get(path), tree.durable.get(path)) {
+            (Some(now), Some(durable)) if Arc::ptr_eq(now, durable) => {
+                let data = now.data.read().expect("file lock");
+                data.synced == data.bytes.len()
+            }
+            _ => false,
+        }
+    }
+
+    /// Replaces (or creates) a file with durable contents: how tests damage things.
+    pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
+        let synced = bytes.len();
+        let file = Arc::new(MemFile { data: RwLock::new(FileData { bytes, synced }) });
+        let mut tree = self.tree();
+        tree.files.insert(path.to_path_buf(), Arc::clone(&file));
+        tree.durable.insert(path.to_path_buf(), file);
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.inner.tree.lock().expect("tree lock")
+    }
+
+    fn announce(&self, op: Op<'_>) -> io::Result<()> {
+        let observer = self.inner.observer.lock().expect("observer lock").clone();
+        observer.map_or(Ok(()), |observer| observer(self, op))
+    }
+}
+
+impl FileData {
+    fn after_crash(&self, policy: CrashPolicy, dice: &mut Dice) -> Self {
+        let mut bytes = match policy {
+            CrashPolicy::DropUnsynced => self.bytes[..self.synced].to_vec(),
+            CrashPolicy::KeepAll => self.bytes.clone(),
+            CrashPolicy::Random(_) => {
+                let kept = self.synced + dice.below(self.bytes.len() - self.synced + 1);
+                self.bytes[..kept].to_vec()
+            }
+        };
+        if matches!(policy, CrashPolicy::Random(_)) && bytes.len() > self.synced && dice.coin() {
+            let sector = self.synced.max((bytes.len() - 1) / 512 * 512);
+            bytes[sector..].iter_mut().for_each(|byte| *byte = dice.below(256) as u8);
+        }
+        Self { synced: bytes.len(), bytes }
+    }
+}
+
+/// SplitMix64: small, and the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn coin(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+fn not_found(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("no file {}", path.display()))
+}
+
+impl Fs for MemFs {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.announce(Op::CreateDir(dir))?;
+        self.tree().dirs.extend(dir.ancestors().map(Path::to_path_buf));
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        let tree = self.tree();
+        if !tree.dirs.contains(dir) {
+            return Err(not_found(dir));
+        }
+        let inside = tree.files.keys().filter(|path| path.parent() == Some(dir));
+        Ok(inside.filter_map(|path| path.file_name()).map(OsString::from).collect())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.announce(Op::SyncDir(dir))?;
+        let mut tree = self.tree();
+        let now: Vec<_> = tree.files.iter().filter(|(path, _)| path.parent() == Some(dir)).collect();
+        let now: Vec<_> = now.into_iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect();
+        tree.durable.retain(|path, _| path.parent() != Some(dir));
+        tree.durable.extend(now);
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.announce(Op::Create(path))?;
+        let mut tree = self.tree();
+        if !path.parent().is_some_and(|dir| tree.dirs.contains(dir)) {
+            return Err(not_found(path));
+        }
+        if tree.files.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = Arc::new(MemFile::default());
+        tree.files.insert(path.to_path_buf(), Arc::clone(&file));
+        Ok(Arc::new(Handle { fs: self.clone(), path: path.to_path_buf(), file }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let tree = self.tree();
+        let file = Arc::clone(tree.files.get(path).ok_or_else(|| not_found(path))?);
+        Ok(Arc::new(Handle { fs: self.clone(), path: path.to_path_buf(), file }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.announce(Op::Rename(from, to))?;
+        let mut tree = self.tree();
+        let file = tree.files.remove(from).ok_or_else(|| not_found(from))?;
+        tree.files.insert(to.to_path_buf(), file);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.announce(Op::Remove(path))?;
+        self.tree().files.remove(path).map(drop).ok_or_else(|| not_found(path))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.announce(Op::HardLink(from, to))?;
+        let mut tree = self.tree();
+        if tree.files.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = Arc::clone(tree.files.get(from).ok_or_else(|| not_found(from))?);
+        tree.files.insert(to.to_path_buf(), file);
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
+        let mut tree = self.tree();
+        if kind == LockKind::Exclusive && !tree.files.contains_key(path) {
+            let file = Arc::new(MemFile::default());
+            tree.files.insert(path.to_path_buf(), Arc::clone(&file));
+            tree.durable.insert(path.to_path_buf(), file);
+        }
+        if !tree.files.contains_key(path) {
+            return Err(not_found(path));
+        }
+        let holders = tree.locks.entry(path.to_path_buf()).or_default();
+        match (kind, *holders) {
+            (LockKind::Exclusive, 0) => *holders = EXCLUSIVE,
+            (LockKind::Shared, EXCLUSIVE) | (LockKind::Exclusive, _) => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            (LockKind::Shared, _) => *holders += 1,
+        }
+        Ok(Box::new(MemLock { fs: self.clone(), path: path.to_path_buf() }))
+    }
+}
+
+#[derive(Debug)]
+struct MemLock {
+    fs: MemFs,
+    path: PathBuf,
+}
+
+impl LockGuard for MemLock {}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        if let Some(holders) = self.fs.tree().locks.get_mut(&self.path) {
+            *holders = if *holders == EXCLUSIVE { 0 } else { *holders - 1 };
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Handle {
+    fs: MemFs,
+    path: PathBuf,
+    file: Arc<MemFile>,
+}
+
+impl ReadFile for Handle {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.data.read().expect("file lock").bytes.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let data = self.file.data.read().expect("file lock");
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let end = start.checked_add(buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(data.bytes.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+impl AppendFile for Handle {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.fs.announce(Op::Append(&self.path, bytes))?;
+        self.file.data.write().expect("file lock").bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.fs.announce(Op::Sync(&self.path))?;
+        let mut data = self.file.data.write().expect("file lock");
+        data.synced = data.bytes.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fs() -> (MemFs, PathBuf) {
+        let fs = MemFs::new();
+        let dir = PathBuf::from("/db");
+        fs.create_dir(&dir).unwrap();
+        (fs, dir)
+    }
+
+    #[test]
+    fn a_crash_drops_what_was_not_synced_and_keeps_what_was() {
+        let (fs, dir) = fs();
+        let path = dir.join("a");
+        let file = fs.create(&path).unwrap();
+        file.append(b"kept").unwrap();
+        file.sync().unwrap();
+        assert!(fs.crash(CrashPolicy::DropUnsynced).files(&dir).is_empty(), "the entry was not synced");
+        fs.sync_dir(&dir).unwrap();
+        file.append(b"lost").unwrap();
+        assert_eq!(fs.crash(CrashPolicy::DropUnsynced).files(&dir), [(path.clone(), b"kept".to_vec())]);
+        assert_eq!(fs.crash(CrashPolicy::KeepAll).files(&dir), [(path.clone(), b"keptlost".to_vec())]);
+        assert!(!fs.is_durable(&path));
+    }
+
+    #[test]
+    fn a_removal_and_a_rename_need_a_directory_sync() {
+        let (fs, dir) = fs();
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        fs.create(&a).unwrap();
+        fs.sync_dir(&dir).unwrap();
+        fs.rename(&a, &b).unwrap();
+        let names = |fs: &MemFs| fs.files(&dir).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        assert_eq!(names(&fs.crash(CrashPolicy::DropUnsynced)), [a]);
+        fs.sync_dir(&dir).unwrap();
+        fs.remove(&b).unwrap();
+        assert_eq!(names(&fs.crash(CrashPolicy::DropUnsynced)), [b]);
+    }
+
+    #[test]
+    fn an_observer_can_make_an_operation_fail() {
+        let (fs, dir) = fs();
+        fs.observe(|_, op| match op {
+            Op::Append(..) => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        });
+        let file = fs.create(&dir.join("a")).unwrap();
+        assert_eq!(file.append(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        fs.stop_observing();
+        file.append(b"x").unwrap();
+    }
+}

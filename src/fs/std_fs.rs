@@ -1,0 +1,212 @@
+//! The operating system's file system.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
+
+/// The file system of the machine. Files are created with mode 0600 and directories with 0700 on Unix.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StdFs;
+
+impl Fs for StdFs {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        match make_dir(dir) {
+            Ok(()) => match dir.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent),
+                _ => self.sync_dir(Path::new(".")),
+            },
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => {
+                    self.create_dir(parent)?;
+                    self.create_dir(dir)
+                }
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    }
+
+    #[cfg(unix)]
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    /// Directories cannot be synced on this platform; renames are journalled by the file system.
+    #[cfg(not(unix))]
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        let file = private(OpenOptions::new().write(true).create_new(true)).open(path)?;
+        Ok(Arc::new(StdFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        // Looked at before it is opened: opening a pipe would wait for a writer, and a link leads elsewhere.
+        if !fs::symlink_metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Arc::new(StdFile(File::open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
+        let (file, taken) = match kind {
+            LockKind::Exclusive => {
+                let mut options = OpenOptions::new();
+                let file = private(options.read(true).write(true).create(true).truncate(false)).open(path)?;
+                let taken = file.try_lock();
+                (file, taken)
+            }
+            LockKind::Shared => {
+                let file = File::open(path)?;
+                let taken = file.try_lock_shared();
+                (file, taken)
+            }
+        };
+        match taken {
+            Ok(()) => Ok(Box::new(StdLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn make_dir(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(dir)
+}
+
+#[cfg(not(unix))]
+fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::create_dir(dir)
+}
+
+#[cfg(unix)]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600)
+}
+
+#[cfg(not(unix))]
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// A lock that lives as long as its file is open; the system releases it when the process dies.
+#[derive(Debug)]
+struct StdLock {
+    _file: File,
+}
+
+impl LockGuard for StdLock {}
+
+#[derive(Debug)]
+struct StdFile(File);
+
+impl ReadFile for StdFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    #[cfg(unix)]
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match std::os::windows::fs::FileExt::seek_read(&self.0, buffer, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buffer = &mut buffer[read..];
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AppendFile for StdFile {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_a_link_and_a_missing_file_are_refused_for_reading() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(StdFs.open(dir.path()).is_err());
+        assert_eq!(StdFs.open(&dir.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        #[cfg(unix)]
+        {
+            let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+            StdFs.create(&file).unwrap();
+            std::os::unix::fs::symlink(&file, &link).unwrap();
+            assert!(StdFs.open(&link).is_err());
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_and_directories_are_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("a/b");
+        StdFs.create_dir(&inner).unwrap();
+        StdFs.create_dir(&inner).unwrap();
+        StdFs.create(&inner.join("f")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&inner), mode(&inner.join("f"))), (0o700, 0o600));
+        assert!(StdFs.create(&inner.join("f")).is_err());
+    }
+
+    #[test]
+    fn an_exclusive_lock_excludes_and_shared_ones_do_not_exclude_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        assert_eq!(StdFs.lock(&path, LockKind::Shared).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let held = StdFs.lock(&path, LockKind::Exclusive).unwrap();
+        for kind in [LockKind::Exclusive, LockKind::Shared] {
+            assert_eq!(StdFs.lock(&path, kind).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+        drop(held);
+        let _one = StdFs.lock(&path, LockKind::Shared).unwrap();
+        let _two = StdFs.lock(&path, LockKind::Shared).unwrap();
+        assert!(StdFs.lock(&path, LockKind::Exclusive).is_err());
+    }
+}

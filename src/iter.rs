@@ -1,0 +1,83 @@
+//! The internal iterator: what memtables, tables, merges, compactions and scans all speak.
+//!
+//! An iterator stands on an entry or nowhere. Every movement may fail; one that failed stands nowhere, and
+//! every later movement of it fails with the same error, so that an error can never be mistaken for an end.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::Result;
+use crate::key::InternalKey;
+
+/// A cursor over entries in the order of internal keys.
+pub(crate) trait InternalIterator: Send {
+    /// Moves to the first entry.
+    fn seek_first(&mut self) -> Result<()>;
+
+    /// Moves to the last entry.
+    fn seek_last(&mut self) -> Result<()>;
+
+    /// Moves to the first entry at or after `target`.
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()>;
+
+    /// Moves to the last entry before `target`.
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
+
+    /// Moves to the next entry. Must stand on one.
+    fn next(&mut self) -> Result<()>;
+
+    /// Moves to the previous entry. Must stand on one.
+    fn prev(&mut self) -> Result<()>;
+
+    /// The key of the entry, or `None` if the iterator stands nowhere.
+    fn key(&self) -> Option<InternalKey<'_>>;
+
+    /// The value of the entry, empty for a tombstone. Must stand on one. Reads nothing from disk: a long
+    /// value comes as a promise to read it.
+    fn value(&self) -> EntryValue;
+}
+
+/// The value of an entry, in memory or still on disk.
+#[derive(Debug, Clone)]
+pub(crate) enum EntryValue {
+    /// A slice of the memtable or of the data block.
+    Inline(Bytes),
+    /// A value longer than [`VALUE_INLINE_MAX`](crate::limits::VALUE_INLINE_MAX), in chunks of its own.
+    Chunked(Arc<dyn ChunkedValue>),
+}
+
+/// A value on disk that is read chunk by chunk.
+pub(crate) trait ChunkedValue: Debug + Send + Sync {
+    /// Length of the whole value in bytes.
+    fn len(&self) -> u64;
+
+    /// Reads the chunks in order and hands each to `take`; stops at the first error of either.
+    fn read_chunks(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+}
+
+impl EntryValue {
+    /// Length of the value in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Chunked(value) => value.len(),
+        }
+    }
+
+    /// The whole value in memory.
+    pub(crate) fn read(&self) -> Result<Bytes> {
+        match self {
+            Self::Inline(bytes) => Ok(bytes.clone()),
+            Self::Chunked(value) => {
+                let mut whole = Vec::with_capacity(value.len() as usize);
+                value.read_chunks(&mut |chunk| {
+                    whole.extend_from_slice(chunk);
+                    Ok(())
+                })?;
+                Ok(Bytes::from(whole))
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Sequence numbers, entry kinds and the order of internal keys.
+//!
+//! An internal key is a user key with a tag: `sequence number << 8 | entry kind`. Internal keys are ordered
+//! by user key ascending (as bytes), then by tag descending, so that the newest entry of a key comes first.
+
+use std::cmp::Ordering;
+
+use crate::limits::SEQNO_MAX;
+
+/// The number of a write. Every entry of a store has one; later writes have larger ones.
+pub type SeqNo = u64;
+
+/// What an entry says about its key. The numbers are on disk: append only, see format.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// The key is absent from here on: a tombstone.
+    Delete = 0,
+    /// The key has this value.
+    Put = 1,
+    // 2 merge operand, 3 range delete, 4 put with time to live, 5 blob pointer, 6 transaction prepare:
+    // reserved. A reader that meets one of them must refuse the file.
+}
+
+impl EntryKind {
+    pub(crate) fn from_u8(kind: u8) -> Option<Self> {
+        match kind {
+            0 => Some(Self::Delete),
+            1 => Some(Self::Put),
+            _ => None,
+        }
+    }
+}
+
+/// The largest entry kind this version reads.
+pub(crate) const ENTRY_KIND_MAX: u8 = 1;
+
+/// Sequence number and entry kind in one word; compares like the sequence number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag(u64);
+
+impl Tag {
+    /// The tag that sorts before every entry visible at `seqno`: what a reader seeks.
+    pub(crate) fn newest_at(seqno: SeqNo) -> Self {
+        Self(seqno.min(SEQNO_MAX) << 8 | 0xff)
+    }
+
+    pub(crate) fn new(seqno: SeqNo, kind: EntryKind) -> Self {
+        debug_assert!(seqno <= SEQNO_MAX);
+        Self(seqno << 8 | kind as u64)
+    }
+
+    /// The tag with this raw value, if its kind is one that this version reads.
+    pub(crate) fn from_u64(raw: u64) -> Option<Self> {
+        EntryKind::from_u8(raw as u8).map(|_| Self(raw))
+    }
+
+    pub(crate) fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn seqno(self) -> SeqNo {
+        self.0 >> 8
+    }
+
+    /// The kind. A tag made by [`Tag::newest_at`] is for seeking and has none; it reads as `Put`.
+    pub(crate) fn kind(self) -> EntryKind {
+        if self.0 as u8 == EntryKind::Delete as u8 { EntryKind::Delete } else { EntryKind::Put }
+    }
+}
+
+/// A borrowed internal key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InternalKey<'a> {
+    /// The key as the user gave it.
+    pub user: &'a [u8],
+    /// Which write of it, and what it did.
+    pub tag: Tag,
+}
+
+impl<'a> InternalKey<'a> {
+    pub(crate) fn new(user: &'a [u8], tag: Tag) -> Self {
+        Self { user, tag }
+    }
+}
+
+impl Ord for InternalKey<'_> {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.user.cmp(other.user).then_with(|| other.tag.cmp(&self.tag))
+    }
+}
+
+impl PartialOrd for InternalKey<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_entries_of_a_key_come_first_and_keys_in_byte_order() {
+        let key = |user: &'static [u8], seqno| InternalKey::new(user, Tag::new(seqno, EntryKind::Put));
+        assert!(key(b"a", 2) < key(b"a", 1));
+        assert!(key(b"a", 1) < key(b"b", 2));
+        assert!(key(b"", 1) < key(b"\0", 1));
+        assert!(key(b"a", 1) < key(b"a\0", 9));
+    }
+
+    #[test]
+    fn a_seek_tag_sorts_before_all_entries_it_can_see_and_after_newer_ones() {
+        let seek = InternalKey::new(b"k", Tag::newest_at(5));
+        assert!(seek < InternalKey::new(b"k", Tag::new(5, EntryKind::Put)));
+        assert!(seek < InternalKey::new(b"k", Tag::new(5, EntryKind::Delete)));
+        assert!(seek > InternalKey::new(b"k", Tag::new(6, EntryKind::Delete)));
+    }
+
+    #[test]
+    fn reserved_kinds_are_not_read() {
+        for kind in ENTRY_KIND_MAX + 1..=u8::MAX {
+            assert_eq!(Tag::from_u64(1 << 8 | u64::from(kind)), None);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What the tree knows about a table without opening it. The manifest stores it, the table writer makes it.
+
+use bytes::Bytes;
+
+use crate::checksum::FileId;
+use crate::codec::{
+    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
+};
+use crate::key::SeqNo;
+use crate::limits::{BOUND_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
+
+/// Where a filter block lies: in the table itself, or in a file beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterRef {
+    /// Number of the file that holds the block; `None` if that is the table.
+    pub file: Option<u64>,
+    /// Filter kind, as in the filter header.
+    pub kind: u8,
+    /// Domain of the filter, as in the filter header: 0, whole user keys.
+    pub domain: u8,
+    /// Offset of the block in its file, a multiple of 4096.
+    pub offset: u64,
+    /// Length of the block in bytes.
+    pub len: u64,
+    /// The filter header's checksum, so that a filter that is not the one named here is noticed.
+    pub header_checksum: u32,
+}
+
+/// A table as the manifest describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableMeta {
+    /// Number of the file.
+    pub number: u64,
+    /// Random id of the file, to which all its blocks are bound.
+    pub file_id: FileId,
+    /// Length of the file in bytes.
+    pub len: u64,
+    /// Checksum of the footer: pins the file's contents.
+    pub footer_checksum: u32,
+    /// Number of entries, tombstones included.
+    pub entries: u64,
+    /// How many of them are tombstones.
+    pub tombstones: u64,
+    /// Number of distinct user keys.
+    pub keys: u64,
+    /// Sum of the lengths of user keys and values of all entries.
+    pub data_bytes: u64,
+    /// Smallest sequence number in the table.
+    pub seqno_min: SeqNo,
+    /// Largest sequence number in the table.
+    pub seqno_max: SeqNo,
+    /// Smallest user key.
+    pub smallest: Bytes,
+    /// Largest user key.
+    pub largest: Bytes,
+    /// Filters, in the order in which they should be asked.
+    pub filters: Vec<FilterRef>,
+    /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key: so a manifest
+    /// stores a long key. The table has the whole one; a version holds whole ones only.
+    pub trimmed: bool,
+}
+
+// Field numbers of a table record, shifted left by one; append only, see format.md.
+const FILE: u64 = 1 << 1 | CRITICAL;
+const COUNTS: u64 = 2 << 1 | CRITICAL;
+const SEQNOS: u64 = 3 << 1 | CRITICAL;
+const POINT_BOUNDS: u64 = 4 << 1 | CRITICAL;
+const FILTER: u64 = 5 << 1;
+// 6 overall bounds (with range deletes), 7 global sequence number (of an ingested table): reserved.
+
+impl TableMeta {
+    /// Appends the fields of a table record.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_field(out, FILE, |out| {
+            put_u64(out, self.number);
+            out.extend_from_slice(&self.file_id);
+            put_u64(out, self.len);
+            put_u32(out, self.footer_checksum);
+        });
+        put_field(out, COUNTS, |out| {
+            [self.entries, self.tombstones, self.keys, self.data_bytes]
+                .iter()
+                .for_each(|&n| put_varint(out, n));
+        });
+        put_field(out, SEQNOS, |out| {
+            put_varint(out, self.seqno_min);
+            put_varint(out, self.seqno_max);
+        });
+        put_field(out, POINT_BOUNDS, |out| {
+            let bounds = [&self.smallest, &self.largest];
+            out.push(u8::from(bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
+            for bound in bounds {
+                put_length_prefixed(out, &bound[..bound.len().min(BOUND_BYTES_MAX)]);
+            }
+        });
+        for filter in &self.filters {
+            put_field(out, FILTER, |out| {
+                put_varint(out, filter.file.unwrap_or(0));
+                out.extend_from_slice(&[filter.kind, filter.domain]);
+                put_varint(out, filter.offset);
+                put_varint(out, filter.len);
+                put_u32(out, filter.header_checksum);
+            });
+        }
+    }
+
+    /// Decodes the fields of a table record, to the end of the reader.
+    pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
+        let mut meta = Self {
+            number: 0,
+            file_id: [0; 16],
+            len: 0,
+            footer_checksum: 0,
+            entries: 0,
+            tombstones: 0,
+            keys: 0,
+            data_bytes: 0,
+            seqno_min: 0,
+            seqno_max: 0,
+            smallest: Bytes::new(),
+            largest: Bytes::new(),
+            filters: Vec::new(),
+            trimmed: false,
+        };
+        let mut seen = Vec::new();
+        while let Some(mut field) = reader.field()? {
+            if field.tag != FILTER && seen.contains(&field.tag) {
+                return Err(DecodeError::corrupt(field.offset, "table record", "a field stands twice"));
+            }
+            seen.push(field.tag);
+            meta.decode_field(&mut field).map_err(|error| error.at(field.offset))?;
+        }
+        if let Some(missing) = [FILE, COUNTS, SEQNOS, POINT_BOUNDS].iter().find(|tag| !seen.contains(tag)) {
+            return Err(DecodeError::corrupt(
+                0,
+                "table record",
+                format!("field {} is missing", missing >> 1),
+            ));
+        }
+        meta.validate()?;
+        Ok(meta)
+    }
+
+    fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
+        let reader = &mut field.reader;
+        match field.tag {
+            FILE => {
+                self.number = reader.u64("table number")?;
+                self.file_id = reader.array("table file id")?;
+                self.len = reader.u64("table length")?;
+                self.footer_checksum = reader.u32("table footer checksum")?;
+            }
+            COUNTS => {
+                self.entries = reader.varint("entry count")?;
+                self.tombstones = reader.varint("tombstone count")?;
+                self.keys = reader.varint("key count")?;
+                self.data_bytes = reader.varint("data bytes")?;
+            }
+            SEQNOS => {
+                self.seqno_min = reader.varint("smallest sequence number")?;
+                self.seqno_max = reader.varint("largest sequence number")?;
+            }
+            POINT_BOUNDS => {
+                let trimmed = reader.u8("bounds flag")?;
+                if trimmed > 1 {
+                    return Err(DecodeError::corrupt(
+                        0,
+                        "bounds flag",
+                        format!("{trimmed} is neither 0 nor 1"),
+                    ));
+                }
+                self.trimmed = trimmed == 1;
+                let mut bound = |what| reader.length_prefixed(KEY_BYTES_MAX as u64, what);
+                self.smallest = Bytes::copy_from_slice(bound("smallest key")?);
+                self.largest = Bytes::copy_from_slice(bound("largest key")?);
+            }
+            FILTER => self.filters.push(FilterRef {
+                file: Some(reader.varint("filter file")?).filter(|&number| number != 0),
+                kind: reader.u8("filter kind")?,
+                domain: reader.u8("filter domain")?,
+                offset: reader.varint("filter offset")?,
+                len: reader.varint("filter length")?,
+                header_checksum: reader.u32("filter header checksum")?,
+            }),
+            _ => return field.skip_unknown(),
+        }
+        field.finish("table record")
+    }
+
+    fn validate(&self) -> Result<(), DecodeError> {
+        let wrong = |what, detail: String| Err(DecodeError::corrupt(0, what, detail));
+        if self.number == 0 {
+            return wrong("table number", "is zero".into());
+        }
+        if self.keys == 0 || self.keys > self.entries || self.tombstones > self.entries {
+            let counts = (self.entries, self.tombstones, self.keys);
+            return wrong("table counts", format!("(entries, tombstones, keys) = {counts:?}"));
+        }
+        if self.seqno_min > self.seqno_max || self.seqno_max > SEQNO_MAX {
+            return wrong("sequence range", format!("{}..={}", self.seqno_min, self.seqno_max));
+        }
+        if self.smallest > self.largest {
+            return wrong("key bounds", "the smallest key is after the largest".into());
+        }
+        Ok(())
+    }
+
+    /// Whether the table's key range meets `smallest..=largest`.
+    pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        &self.smallest[..] <= largest && &self.largest[..] >= smallest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> TableMeta {
+        TableMeta {
+            number: 12,
+            file_id: [9; 16],
+            len: 70_000,
+            footer_checksum: 0xdead_beef,
+            entries: 300,
+            tombstones: 3,
+            keys: 290,
+            data_bytes: 65_000,
+            seqno_min: 7,
+            seqno_max: 400,
+            smallest: Bytes::from_static(b""),
+            largest: Bytes::from_static(b"zz"),
+            filters: vec![FilterRef {
+                file: None,
+                kind: 2,
+                domain: 0,
+                offset: 65_536,
+                len: 512,
+                header_checksum: 5,
+            }],
+            trimmed: false,
+        }
+    }
+
+    fn encoded(meta: &TableMeta) -> Vec<u8> {
+        let mut out = Vec::new();
+        meta.encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn a_record_comes_back_and_unknown_optional_fields_are_ignored() {
+        let mut bytes = encoded(&meta());
+        assert_eq!(TableMeta::decode(Reader::new(&bytes)), Ok(meta()));
+        put_field(&mut bytes, 99 << 1, |out| out.push(1));
+        assert_eq!(TableMeta::decode(Reader::new(&bytes)), Ok(meta()));
+        put_field(&mut bytes, 99 << 1 | CRITICAL, |out| out.push(1));
+        assert_eq!(TableMeta::decode(Reader::new(&bytes)).unwrap_err().what, "critical field");
+    }
+
+    #[test]
+    fn long_bounds_are_trimmed_and_flagged() {
+        let mut long = meta();
+        long.largest = vec![b'z'; 5000].into();
+        let back = TableMeta::decode(Reader::new(&encoded(&long))).unwrap();
+        assert!(back.trimmed);
+        assert_eq!((back.smallest.len(), back.largest.len()), (0, BOUND_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_truncated_record_is_an_error_at_every_length() {
+        let bytes = encoded(&TableMeta { filters: Vec::new(), ..meta() });
+        for len in 0..bytes.len() {
+            assert!(TableMeta::decode(Reader::new(&bytes[..len])).is_err(), "{len}");
+        }
+    }
+}
