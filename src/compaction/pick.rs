@@ -1,0 +1,274 @@
+//! What to compact next: a pure function of a version.
+//!
+//! A level's score is how full it is: level 0 by its number of runs, the others by their bytes against a
+//! target that grows by `level_ratio` from level to level. The fullest level at or above 1 that has work
+//! which no running task is in the way of is compacted into the next one:
+//!
+//! - level 0: all its runs, with the tables of level 1 that they overlap; but if its oldest run overlaps
+//!   nothing there (keys arrive in order), that run alone is moved down;
+//! - another level: the table that costs the least rewriting per byte it frees, tombstones counting as
+//!   freed; moved down without rewriting if nothing in the next level overlaps it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::manifest::edit::LEVELS;
+use crate::version::{TableHandle, Version};
+
+/// The shape that compaction keeps a tree in. Sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Runs in level 0 that make it worth compacting.
+    pub(crate) l0_runs: usize,
+    /// Size of level 1.
+    pub(crate) level_base_bytes: u64,
+    /// Size of a level over that of the level above it.
+    pub(crate) level_ratio: u64,
+    /// Length at which an output table is cut.
+    pub(crate) table_bytes: u64,
+}
+
+impl Shape {
+    /// The size a level may have before it is compacted. Level 0 has none: it counts runs.
+    pub(crate) fn target(&self, level: usize) -> u64 {
+        (1..level).fold(self.level_base_bytes, |target, _| target.saturating_mul(self.level_ratio)).max(1)
+    }
+
+    /// An output that overlaps more bytes than this of the level after next is cut.
+    pub(crate) fn overlap_max(&self) -> u64 {
+        self.table_bytes.saturating_mul(10)
+    }
+}
+
+/// Tables to take out of the tree and where what is in them goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    /// Inputs with their levels, in any order.
+    pub(crate) inputs: Vec<(usize, Arc<TableHandle>)>,
+    pub(crate) output_level: usize,
+    /// The inputs need no rewriting: they are put into the output level as they are.
+    pub(crate) trivial_move: bool,
+}
+
+impl Task {
+    pub(crate) fn numbers(&self) -> HashSet<u64> {
+        self.inputs.iter().map(|(_, table)| table.meta.number).collect()
+    }
+}
+
+/// How urgent each level is; 1 and above wants compaction.
+pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
+    if level == 0 {
+        return version.runs(0).len() as f64 / shape.l0_runs as f64;
+    }
+    version.bytes(level) as f64 / shape.target(level) as f64
+}
+
+/// The most useful task that does not touch a table in `busy`.
+pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Option<Task> {
+    let mut levels: Vec<(f64, usize)> =
+        (0..LEVELS - 1).map(|level| (score(version, level, shape), level)).filter(|(score, _)| *score >= 1.0).collect();
+    levels.sort_by(|a, b| b.0.total_cmp(&a.0));
+    levels.into_iter().find_map(|(_, level)| match level {
+        0 => pick_level_0(version, busy),
+        _ => pick_table(version, busy, shape, level),
+    })
+}
+
+/// Everything into one run: what `compact()` asks for. `None` if nothing would come of it.
+pub(crate) fn pick_all(version: &Version, shape: &Shape) -> Option<Task> {
+    let inputs: Vec<_> = version.all_tables().map(|(level, table)| (level, Arc::clone(table))).collect();
+    let bytes: u64 = inputs.iter().map(|(_, table)| table.meta.len).sum();
+    let deepest = inputs.iter().map(|(level, _)| *level).max()?;
+    let fitting = (1..LEVELS - 1).find(|&level| bytes <= shape.target(level)).unwrap_or(LEVELS - 1);
+    let output_level = deepest.max(fitting);
+    let settled = inputs.iter().all(|(level, table)| {
+        let meta = &table.meta;
+        *level == output_level && meta.tombstones == 0 && meta.entries == meta.keys
+    });
+    (!settled).then_some(Task { inputs, output_level, trivial_move: false })
+}
+
+fn is_free(tables: &[Arc<TableHandle>], busy: &HashSet<u64>) -> bool {
+    tables.iter().all(|table| !busy.contains(&table.meta.number))
+}
+
+/// The tables of the one run of a level (1 or below) that overlap a key range.
+fn overlapping<'a>(version: &'a Version, level: usize, smallest: &[u8], largest: &[u8]) -> &'a [Arc<TableHandle>] {
+    version.runs(level).first().map_or(&[], |run| run.overlapping(smallest, largest))
+}
+
+fn with_level(level: usize, tables: &[Arc<TableHandle>]) -> impl Iterator<Item = (usize, Arc<TableHandle>)> {
+    tables.iter().map(move |table| (level, Arc::clone(table)))
+}
+
+fn pick_level_0(version: &Version, busy: &HashSet<u64>) -> Option<Task> {
+    let runs = version.runs(0);
+    if !runs.iter().all(|run| is_free(&run.tables, busy)) {
+        return None;
+    }
+    let oldest = runs.last()?;
+    if oldest.tables.iter().all(|t| overlapping(version, 1, &t.meta.smallest, &t.meta.largest).is_empty()) {
+        let inputs = with_level(0, &oldest.tables).collect();
+        return Some(Task { inputs, output_level: 1, trivial_move: true });
+    }
+    let smallest = version.tables(0).map(|table| &table.meta.smallest).min()?;
+    let largest = version.tables(0).map(|table| &table.meta.largest).max()?;
+    let below = overlapping(version, 1, smallest, largest);
+    is_free(below, busy).then(|| Task {
+        inputs: runs.iter().flat_map(|run| with_level(0, &run.tables)).chain(with_level(1, below)).collect(),
+        output_level: 1,
+        trivial_move: false,
+    })
+}
+
+fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usize) -> Option<Task> {
+    let cost = |table: &TableHandle, below: &[Arc<TableHandle>]| {
+        let rewritten: u64 = below.iter().map(|table| table.meta.len).sum();
+        let meta = &table.meta;
+        let freed = meta.len as f64 * (1.0 + 4.0 * meta.tombstones as f64 / meta.entries.max(1) as f64);
+        rewritten as f64 / freed.max(1.0)
+    };
+    let candidates = version.tables(level).filter(|table| !busy.contains(&table.meta.number)).filter_map(|table| {
+        let below = overlapping(version, level + 1, &table.meta.smallest, &table.meta.largest);
+        is_free(below, busy).then(|| (cost(table, below), table, below))
+    });
+    let (_, table, below) = candidates.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let mut trivial_move = below.is_empty();
+    if trivial_move && level + 2 < LEVELS {
+        // A table moved over a wide range below would be expensive to compact later.
+        let grandparents = overlapping(version, level + 2, &table.meta.smallest, &table.meta.largest);
+        trivial_move = grandparents.iter().map(|table| table.meta.len).sum::<u64>() <= shape.overlap_max();
+    }
+    let inputs = with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect();
+    Some(Task { inputs, output_level: level + 1, trivial_move })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::tests::handle;
+
+    const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 10 };
+
+    fn version(tables: &[(usize, u64, &str, &str, u64)]) -> Version {
+        let added = tables.iter().map(|&(level, number, smallest, largest, len)| {
+            let run = if level == 0 { number } else { 0 };
+            (level, run, handle(number, smallest, largest, len))
+        });
+        Version::default().apply(&HashSet::new(), added.collect())
+    }
+
+    fn numbers(task: &Task) -> Vec<u64> {
+        let mut numbers: Vec<_> = task.numbers().into_iter().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    #[test]
+    fn nothing_to_do_below_the_targets() {
+        let few = version(&[(0, 1, "a", "z", 50), (0, 2, "a", "z", 50), (0, 3, "a", "z", 50), (1, 4, "a", "z", 99)]);
+        assert!(pick(&few, &HashSet::new(), &SHAPE).is_none());
+        assert!(pick(&Version::default(), &HashSet::new(), &SHAPE).is_none());
+        assert!(pick_all(&Version::default(), &SHAPE).is_none());
+    }
+
+    #[test]
+    fn level_0_goes_down_with_what_it_overlaps() {
+        let full = version(&[
+            (0, 1, "c", "d", 5),
+            (0, 2, "c", "e", 5),
+            (0, 3, "d", "g", 5),
+            (0, 4, "c", "d", 5),
+            (1, 5, "a", "b", 10),
+            (1, 6, "d", "f", 10),
+            (1, 7, "h", "i", 10),
+        ]);
+        let task = pick(&full, &HashSet::new(), &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.output_level, task.trivial_move), (vec![1, 2, 3, 4, 6], 1, false));
+        assert!(pick(&full, &HashSet::from([6]), &SHAPE).is_none(), "a table below is busy");
+        assert!(pick(&full, &HashSet::from([2]), &SHAPE).is_none(), "a run of level 0 is busy");
+    }
+
+    #[test]
+    fn a_run_that_overlaps_nothing_is_moved_oldest_first() {
+        let ordered = version(&[(0, 1, "a", "b", 5), (0, 2, "c", "d", 5), (0, 3, "e", "f", 5), (0, 4, "g", "h", 5)]);
+        let task = pick(&ordered, &HashSet::new(), &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.trivial_move), (vec![1], true));
+    }
+
+    #[test]
+    fn the_cheapest_table_of_an_overfull_level_is_taken() {
+        let full = version(&[
+            (1, 1, "a", "c", 60),
+            (1, 2, "d", "f", 60),
+            (2, 3, "a", "b", 90),
+            (2, 4, "c", "c", 90),
+            (2, 5, "e", "e", 90),
+        ]);
+        let task = pick(&full, &HashSet::new(), &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.output_level), (vec![2, 5], 2));
+        let other = pick(&full, &HashSet::from([5]), &SHAPE).unwrap();
+        assert_eq!(numbers(&other), [1, 3, 4], "the cheapest is blocked");
+    }
+
+    #[test]
+    fn everything_goes_into_one_run_that_fits_and_then_rests() {
+        let mixed = version(&[(0, 1, "a", "z", 50), (1, 2, "a", "m", 80), (2, 3, "n", "z", 90)]);
+        let task = pick_all(&mixed, &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.output_level), (vec![1, 2, 3], 2));
+        assert!(pick_all(&version(&[(2, 9, "a", "z", 220)]), &SHAPE).is_none());
+    }
+
+    /// A tree without a disk: flushes arrive, tasks are carried out on metadata alone.
+    #[test]
+    fn a_simulated_tree_keeps_its_shape() {
+        let mut dice = 42u64;
+        let mut roll = move |n: u64| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (dice >> 33) % n
+        };
+        let name = |n: u64| format!("{n:04}");
+        let (mut tree, mut next, mut written, mut flushed) = (Version::default(), 1, 0u64, 0u64);
+        for _ in 0..400 {
+            let start = roll(9000);
+            let len = 10;
+            tree = tree.apply(&HashSet::new(), vec![(0, next, handle(next, &name(start), &name(start + roll(999)), len))]);
+            (next, flushed) = (next + 1, flushed + len);
+            while let Some(task) = pick(&tree, &HashSet::new(), &SHAPE) {
+                assert!(!task.inputs.is_empty() && task.output_level > 0);
+                let outputs = carry_out(&task, &mut next);
+                written += if task.trivial_move { 0 } else { outputs.iter().map(|t| t.2.meta.len).sum::<u64>() };
+                tree = tree.apply(&task.numbers(), outputs);
+                assert_eq!(tree.overlap_in_a_run(), None);
+            }
+            for level in 0..LEVELS - 1 {
+                assert!(score(&tree, level, &SHAPE) < 1.0, "level {level} is left overfull");
+            }
+        }
+        let total: u64 = (0..LEVELS).map(|level| tree.bytes(level)).sum();
+        assert_eq!(total, flushed, "no byte is lost or invented");
+        assert!(written < 30 * flushed, "write amplification {}", written / flushed);
+    }
+
+    /// What a merge would put out: as many bytes as went in, in tables of the cut length over equal ranges.
+    fn carry_out(task: &Task, next: &mut u64) -> Vec<(usize, u64, Arc<TableHandle>)> {
+        if task.trivial_move {
+            return task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
+        }
+        let bytes: u64 = task.inputs.iter().map(|(_, table)| table.meta.len).sum();
+        let key = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().parse::<u64>().unwrap();
+        let low = task.inputs.iter().map(|(_, table)| key(&table.meta.smallest)).min().unwrap();
+        let high = task.inputs.iter().map(|(_, table)| key(&table.meta.largest)).max().unwrap() + 1;
+        let pieces = bytes.div_ceil(SHAPE.table_bytes).clamp(1, high - low);
+        let cut = |piece: u64| low + (high - low) * piece / pieces;
+        (0..pieces)
+            .map(|piece| {
+                *next += 1;
+                let len = bytes / pieces + u64::from(piece < bytes % pieces);
+                let (smallest, largest) = (format!("{:04}", cut(piece)), format!("{:04}", cut(piece + 1) - 1));
+                (task.output_level, 0, handle(*next, &smallest, &largest, len))
+            })
+            .collect()
+    }
+}

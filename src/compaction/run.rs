@@ -1,0 +1,180 @@
+//! The executor: one sorted stream in, tables out. A flush is the same with a memtable for input.
+//!
+//! ```text
+//! input (a merge, or one memtable) -> retain -> table writers, one after the other -> metadata
+//! ```
+//!
+//! A table is cut when it is long enough, or when it overlaps too much of the level below its own (or it
+//! would be expensive to compact later), but never inside a user key. On any error, and when told to stop,
+//! the outputs are removed and the tree is left as it was: nothing here publishes anything.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::pick::Shape;
+use super::retain::{Fate, Retain};
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::fs::Fs;
+use crate::iter::InternalIterator;
+use crate::key::InternalKey;
+use crate::manifest::edit::LEVELS;
+use crate::table::TableWriter;
+use crate::table_meta::TableMeta;
+use crate::version::{TableHandle, Version};
+
+/// Where the outputs go and what bounds them.
+pub(crate) struct Merge<'a> {
+    pub(crate) fs: &'a dyn Fs,
+    pub(crate) dir: &'a Path,
+    /// The tree without the memtable that is flushed or with the tables that are merged.
+    pub(crate) version: &'a Version,
+    pub(crate) output_level: usize,
+    pub(crate) shape: Shape,
+    /// Gives a file number that was never used.
+    pub(crate) new_number: &'a dyn Fn() -> u64,
+    /// Starts the output table of this number.
+    pub(crate) create: &'a dyn Fn(u64) -> Result<TableWriter>,
+    /// Asked now and then; `true` ends the work with [`Error::Closed`].
+    pub(crate) stop: &'a dyn Fn() -> bool,
+}
+
+/// How many entries are merged between two questions whether to stop.
+const STOP_INTERVAL: u32 = 1024;
+
+impl Merge<'_> {
+    /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
+    pub(crate) fn run(&self, input: &mut dyn InternalIterator, retain: Retain) -> Result<Vec<TableMeta>> {
+        let mut outputs = Outputs { created: Vec::new(), finished: Vec::new(), current: None };
+        let result = self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current());
+        match result {
+            Ok(()) => Ok(outputs.finished),
+            Err(error) => {
+                outputs.remove_all(self.fs, self.dir);
+                Err(error)
+            }
+        }
+    }
+
+    fn merge(&self, input: &mut dyn InternalIterator, mut retain: Retain, outputs: &mut Outputs) -> Result<()> {
+        let older = if self.output_level == 0 { 0 } else { self.output_level + 1 };
+        let mut older = KeyCursor::new(self.version, older..LEVELS);
+        let mut overlap = Overlap::new(self.next_level(), self.shape.overlap_max());
+        let mut last_user_key = Vec::new();
+        let mut since_stop = 0;
+        input.seek_first()?;
+        while let Some(key) = input.key() {
+            since_stop += 1;
+            if since_stop % STOP_INTERVAL == 0 && (self.stop)() {
+                return Err(Error::Closed);
+            }
+            if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
+                let overlaps_too_much = overlap.is_too_much(key.user);
+                let is_full = |writer: &TableWriter| overlaps_too_much || writer.file_bytes() >= self.shape.table_bytes;
+                if last_user_key != key.user && outputs.current.as_ref().is_some_and(is_full) {
+                    outputs.finish_current()?;
+                }
+                if outputs.current.is_none() {
+                    overlap.restart();
+                }
+                self.output(outputs)?.add(InternalKey::new(key.user, tag), &input.value())?;
+                last_user_key.clear();
+                last_user_key.extend_from_slice(key.user);
+            }
+            input.next()?;
+        }
+        Ok(())
+    }
+
+    /// The table being written, started if there is none.
+    fn output<'w>(&self, outputs: &'w mut Outputs) -> Result<&'w mut TableWriter> {
+        if outputs.current.is_none() {
+            let number = (self.new_number)();
+            outputs.created.push(number);
+            outputs.current = Some((self.create)(number)?);
+        }
+        Ok(outputs.current.as_mut().expect("an output was just started"))
+    }
+
+    /// The tables that the outputs will be compacted with one day.
+    fn next_level(&self) -> &[Arc<TableHandle>] {
+        let level = self.output_level + 1;
+        let runs = if (2..LEVELS).contains(&level) { self.version.runs(level) } else { &[] };
+        runs.first().map_or(&[], |run| &run.tables)
+    }
+}
+
+/// The tables of this attempt. `created` remembers every number, so that a failed attempt leaves no file.
+struct Outputs {
+    created: Vec<u64>,
+    finished: Vec<TableMeta>,
+    current: Option<TableWriter>,
+}
+
+impl Outputs {
+    fn finish_current(&mut self) -> Result<()> {
+        if let Some(writer) = self.current.take() {
+            self.finished.push(writer.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Removes the files of an attempt that failed. What cannot be removed is a stray for the next open.
+    fn remove_all(self, fs: &dyn Fs, dir: &Path) {
+        drop(self.current);
+        for number in self.created {
+            let _ = fs.remove(&FileName::Table(number).path(dir));
+        }
+    }
+}
+
+/// Walks the runs of some levels beside a stream of ascending user keys.
+struct KeyCursor<'a> {
+    /// The tables of each run that are not wholly before the last key.
+    runs: Vec<&'a [Arc<TableHandle>]>,
+}
+
+impl<'a> KeyCursor<'a> {
+    fn new(version: &'a Version, levels: Range<usize>) -> Self {
+        let runs = levels.flat_map(|level| version.runs(level)).map(|run| &run.tables[..]);
+        Self { runs: runs.collect() }
+    }
+
+    /// Whether a table's key range includes this key, which is not before the one asked last.
+    fn holds(&mut self, user_key: &[u8]) -> bool {
+        self.runs.iter_mut().any(|tables| {
+            while tables.first().is_some_and(|table| &table.meta.largest[..] < user_key) {
+                *tables = &tables[1..];
+            }
+            tables.first().is_some_and(|table| &table.meta.smallest[..] <= user_key)
+        })
+    }
+}
+
+/// How many bytes of the next level the current output overlaps.
+struct Overlap<'a> {
+    tables: &'a [Arc<TableHandle>],
+    bytes: u64,
+    limit: u64,
+}
+
+impl<'a> Overlap<'a> {
+    fn new(tables: &'a [Arc<TableHandle>], limit: u64) -> Self {
+        Self { tables, bytes: 0, limit }
+    }
+
+    /// Counts the tables that lie wholly before `user_key`; tells whether they are too many for one output.
+    fn is_too_much(&mut self, user_key: &[u8]) -> bool {
+        while let Some(table) = self.tables.first().filter(|table| &table.meta.largest[..] < user_key) {
+            self.bytes += table.meta.len;
+            self.tables = &self.tables[1..];
+        }
+        self.bytes > self.limit
+    }
+
+    /// To be called when an output begins.
+    fn restart(&mut self) {
+        self.bytes = 0;
+    }
+}

@@ -1,0 +1,135 @@
+//! Counters that many threads bump and hardly anybody reads.
+//!
+//! Each is spread over [`STRIPES`] cache lines; a thread always uses the same one. Reading sums them up, so a
+//! sum taken while others count is right for some moment of each stripe, not for one moment of all.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const STRIPES: usize = 8;
+
+thread_local! {
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// The stripe of the calling thread.
+fn stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    STRIPE.with(|stripe| {
+        if stripe.get() == usize::MAX {
+            stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+        }
+        stripe.get()
+    })
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line<const N: usize>([AtomicU64; N])
+where
+    [AtomicU64; N]: Default;
+
+/// `N` counters that are bumped together often enough to share a line.
+#[derive(Debug, Default)]
+pub(crate) struct Striped<const N: usize>
+where
+    [AtomicU64; N]: Default,
+{
+    stripes: [Line<N>; STRIPES],
+}
+
+impl<const N: usize> Striped<N>
+where
+    [AtomicU64; N]: Default,
+{
+    #[inline]
+    pub(crate) fn add(&self, counter: usize, amount: u64) {
+        self.stripes[stripe()].0[counter].fetch_add(amount, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sum(&self, counter: usize) -> u64 {
+        self.stripes.iter().map(|line| line.0[counter].load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What became of the questions that one table's filter was asked.
+#[derive(Debug, Default)]
+pub(crate) struct FilterCounters(Striped<3>);
+
+/// The sums of [`FilterCounters`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilterCounts {
+    /// The filter said "absent": no block was touched.
+    pub negatives: u64,
+    /// The filter said "maybe" and the table did not hold the key.
+    pub false_positives: u64,
+    /// The filter said "maybe" and the table held the key.
+    pub true_positives: u64,
+}
+
+impl FilterCounters {
+    #[inline]
+    pub(crate) fn negative(&self) {
+        self.0.add(0, 1);
+    }
+
+    #[inline]
+    pub(crate) fn positive(&self, found: bool) {
+        self.0.add(if found { 2 } else { 1 }, 1);
+    }
+
+    pub(crate) fn counts(&self) -> FilterCounts {
+        FilterCounts {
+            negatives: self.0.sum(0),
+            false_positives: self.0.sum(1),
+            true_positives: self.0.sum(2),
+        }
+    }
+}
+
+impl FilterCounts {
+    /// How often the filter was asked.
+    #[must_use]
+    pub fn probes(&self) -> u64 {
+        self.negatives + self.false_positives + self.true_positives
+    }
+
+    /// False positives over all probes for keys that the table did not hold; `None` before the first one.
+    #[must_use]
+    pub fn false_positive_rate(&self) -> Option<f64> {
+        let absent = self.negatives + self.false_positives;
+        (absent > 0).then(|| self.false_positives as f64 / absent as f64)
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.negatives += other.negatives;
+        self.false_positives += other.false_positives;
+        self.true_positives += other.true_positives;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_between_threads() {
+        let counters = FilterCounters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..3 * STRIPES {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        counters.negative();
+                        counters.positive(true);
+                        counters.positive(false);
+                    }
+                });
+            }
+        });
+        let n = 3 * STRIPES as u64 * 1000;
+        let expected = FilterCounts { negatives: n, false_positives: n, true_positives: n };
+        assert_eq!(counters.counts(), expected);
+        assert_eq!(expected.probes(), 3 * n);
+        assert_eq!(expected.false_positive_rate(), Some(0.5));
+    }
+}

@@ -1,0 +1,229 @@
+//! The active write-ahead log: appending for the commit leader, and making durable for whoever waits.
+//!
+//! Appending and syncing are separate stages. A writer that wants durability waits in
+//! [`Log::wait_durable`] for a position; the first to come syncs for all that has been appended so far, the
+//! others wait for it, and the next sync covers whatever came meanwhile. So the number of syncs follows the
+//! speed of the disk, not the number of writers. After a sync that nothing was appended behind, a promise
+//! record tells a later reader how far the log is known to be durable.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::codec::{DecodeError, Reader, put_u64};
+use crate::error::{Error, Result};
+use crate::key::SeqNo;
+use crate::manifest::edit::EditMark;
+use crate::wal::{FramedWriter, RecordKind};
+
+/// A place in the sequence of logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LogPosition {
+    pub(crate) number: u64,
+    pub(crate) offset: u64,
+}
+
+/// Payload of a promise record.
+pub(crate) fn encode_promise(mark: EditMark) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16);
+    put_u64(&mut out, mark.count);
+    put_u64(&mut out, mark.hash);
+    out
+}
+
+pub(crate) fn decode_promise(bytes: &[u8]) -> Result<EditMark, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mark = EditMark { count: reader.u64("promised edit count")?, hash: reader.u64("promised edit hash")? };
+    end(&reader)?;
+    Ok(mark)
+}
+
+/// Payload of a close record.
+pub(crate) fn encode_close(last_seqno: SeqNo, mark: EditMark) -> Vec<u8> {
+    let mut out = Vec::with_capacity(24);
+    put_u64(&mut out, last_seqno);
+    out.extend_from_slice(&encode_promise(mark));
+    out
+}
+
+pub(crate) fn decode_close(bytes: &[u8]) -> Result<(SeqNo, EditMark), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let last_seqno = reader.u64("last sequence number of the log")?;
+    let mark = decode_promise(reader.bytes(reader.remaining(), "promise")?).map_err(|error| error.at(8))?;
+    Ok((last_seqno, mark))
+}
+
+fn end(reader: &Reader<'_>) -> Result<(), DecodeError> {
+    if reader.is_empty() { Ok(()) } else { Err(reader.corrupt("log record", "bytes follow its last field")) }
+}
+
+/// The active log and the lengths of the older ones that are still needed.
+pub(crate) struct Log {
+    state: Mutex<LogState>,
+    synced: Condvar,
+    /// Number of the active log, to be read without the lock.
+    active: AtomicU64,
+    syncs: AtomicU64,
+}
+
+struct LogState {
+    number: u64,
+    writer: FramedWriter,
+    /// Where the last batch record ends: what there is to make durable.
+    batches_end: u64,
+    syncing: bool,
+    failed: Option<Error>,
+    /// Lengths of older logs, by number.
+    older: BTreeMap<u64, u64>,
+}
+
+impl Log {
+    pub(crate) fn new(number: u64, writer: FramedWriter) -> Self {
+        let batches_end = writer.len();
+        let older = BTreeMap::new();
+        Self {
+            state: Mutex::new(LogState { number, writer, batches_end, syncing: false, failed: None, older }),
+            synced: Condvar::new(),
+            active: AtomicU64::new(number),
+            syncs: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn active(&self) -> u64 {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// How many times a log was synced.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Appends batches as records with one write. Gives where the last one ends.
+    pub(crate) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<LogPosition> {
+        let mut state = self.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        for batch in batches {
+            state.writer.append_record(RecordKind::Batch, batch)?;
+        }
+        state.writer.flush_frames()?;
+        state.batches_end = state.writer.len();
+        Ok(LogPosition { number: state.number, offset: state.batches_end })
+    }
+
+    /// Where the last batch ends.
+    pub(crate) fn end(&self) -> LogPosition {
+        let state = self.lock();
+        LogPosition { number: state.number, offset: state.batches_end }
+    }
+
+    /// Bytes of the active log that are not known to be durable.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        let state = self.lock();
+        state.batches_end.saturating_sub(state.writer.synced())
+    }
+
+    /// Length of all logs that are still needed.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        let state = self.lock();
+        state.writer.len() + state.older.values().sum::<u64>()
+    }
+
+    /// Returns once everything up to `position` is durable. `mark` is what a promise record will say.
+    ///
+    /// # Errors
+    ///
+    /// The first failed sync, for ever: what a failed sync has lost cannot be known.
+    pub(crate) fn wait_durable(&self, position: LogPosition, mark: impl Fn() -> EditMark) -> Result<()> {
+        let mut state = self.lock();
+        loop {
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            // An older log was synced as a whole before its successor took over.
+            if position.number < state.number || position.offset <= state.writer.synced() {
+                return Ok(());
+            }
+            if state.syncing {
+                state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.syncing = true;
+            let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
+            let path = state.writer.path().to_path_buf();
+            drop(state);
+            let result = file.sync().map_err(|error| Error::io("sync", &path, error));
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            state = self.lock();
+            state.syncing = false;
+            match result {
+                Ok(()) if state.number == number => state.note_synced(end, &mark)?,
+                Ok(()) => {}
+                Err(error) => state.failed = Some(error),
+            }
+            self.synced.notify_all();
+        }
+    }
+
+    /// Ends the active log: appends a close record and makes all of it durable. Gives number and length.
+    pub(crate) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
+        let mut state = self.lock();
+        while state.syncing {
+            state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        state.writer.append_record(RecordKind::Close, &encode_close(last_seqno, mark))?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = state.writer.sync() {
+            state.failed = Some(error.clone());
+            return Err(error);
+        }
+        state.batches_end = state.writer.len();
+        Ok((state.number, state.writer.len()))
+    }
+
+    /// Makes `writer` the active log, after [`Log::close_active`]. Its first record says that it is in use.
+    pub(crate) fn activate(&self, number: u64, mut writer: FramedWriter, mark: EditMark) -> Result<()> {
+        writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
+        writer.flush_frames()?;
+        let mut state = self.lock();
+        let (old, len) = (state.number, state.writer.len());
+        state.older.insert(old, len);
+        state.batches_end = writer.len();
+        (state.number, state.writer) = (number, writer);
+        self.active.store(number, Ordering::SeqCst);
+        self.synced.notify_all();
+        Ok(())
+    }
+
+    /// Forgets the older logs below `floor` and gives their numbers.
+    pub(crate) fn take_below(&self, floor: u64) -> Vec<u64> {
+        let mut state = self.lock();
+        let kept = state.older.split_off(&floor);
+        std::mem::replace(&mut state.older, kept).into_keys().collect()
+    }
+
+    /// Makes every later write and wait fail with this error.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.lock().failed.get_or_insert_with(|| error.clone());
+        self.synced.notify_all();
+    }
+}
+
+impl LogState {
+    fn note_synced(&mut self, end: u64, mark: impl Fn() -> EditMark) -> Result<()> {
+        self.writer.set_synced(end);
+        if self.writer.len() == end {
+            self.writer.append_record(RecordKind::Promise, &encode_promise(mark()))?;
+            self.writer.flush_frames()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! The state of one keyspace: its memtables and its version, published together as a [`View`].
+//!
+//! A reader loads the view once and holds it; everything it names stays readable for as long. Views are
+//! replaced by the commit leader (a full memtable becomes immutable) and by background work (a memtable or
+//! some tables give way to others), one at a time under `replacing`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use crate::batch::KeyspaceId;
+use crate::counters::FilterCounts;
+use crate::error::{Error, Result};
+use crate::memtable::Memtable;
+use crate::options::KeyspaceOptions;
+use crate::version::Version;
+
+/// A memtable and the log that its oldest entry is in.
+#[derive(Default)]
+pub(crate) struct LoggedMemtable {
+    pub(crate) memtable: Arc<Memtable>,
+    /// 0 while there are no entries.
+    first_log: AtomicU64,
+}
+
+impl LoggedMemtable {
+    pub(crate) fn new(memtable: Memtable, first_log: u64) -> Arc<Self> {
+        Arc::new(Self { memtable: Arc::new(memtable), first_log: AtomicU64::new(first_log) })
+    }
+
+    /// To be called by the commit leader before it inserts entries of this log.
+    pub(crate) fn note_log(&self, number: u64) {
+        if self.first_log.load(Ordering::Relaxed) == 0 {
+            self.first_log.store(number, Ordering::SeqCst);
+        }
+    }
+
+    /// The oldest log that holds entries of this memtable, if it has any.
+    pub(crate) fn first_log(&self) -> Option<u64> {
+        Some(self.first_log.load(Ordering::SeqCst)).filter(|&number| number != 0)
+    }
+}
+
+/// What readers of a keyspace see. Immutable but for the active memtable, which grows.
+pub(crate) struct View {
+    pub(crate) active: Arc<LoggedMemtable>,
+    /// Memtables that wait to be flushed, newest first.
+    pub(crate) immutables: Vec<Arc<LoggedMemtable>>,
+    pub(crate) version: Arc<Version>,
+}
+
+impl View {
+    /// All memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
+        std::iter::once(&self.active).chain(&self.immutables)
+    }
+}
+
+/// One keyspace.
+pub(crate) struct Tree {
+    pub(crate) id: KeyspaceId,
+    pub(crate) name: String,
+    pub(crate) options: ArcSwap<KeyspaceOptions>,
+    view: ArcSwap<View>,
+    replacing: Mutex<()>,
+    dropped: AtomicBool,
+    /// Filter counts of tables that are gone, by level, so that sums never go back.
+    pub(crate) retired: Mutex<Vec<FilterCounts>>,
+}
+
+impl Tree {
+    pub(crate) fn new(id: KeyspaceId, name: String, options: KeyspaceOptions, view: View) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            name,
+            options: ArcSwap::from_pointee(options),
+            view: ArcSwap::from_pointee(view),
+            replacing: Mutex::new(()),
+            dropped: AtomicBool::new(false),
+            retired: Mutex::default(),
+        })
+    }
+
+    /// The current view, to hold on to.
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// The current view, for the length of a lookup: one atomic load.
+    pub(crate) fn view_ref(&self) -> arc_swap::Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// Replaces the view by what `next` makes of it.
+    pub(crate) fn replace(&self, next: impl FnOnce(&View) -> View) {
+        let _one = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let view = Arc::new(next(&self.view.load()));
+        self.view.store(view);
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::KeyspaceDropped { name: self.name.clone() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.dropped.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,107 @@
+//! File numbers and file names. Nothing else in the crate knows how a file of a store is called.
+//!
+//! Names are made from numbers only, and a number is never given to two files. A name read from a directory
+//! is accepted only if writing its number gives the same name back, so that nothing outside the store's own
+//! pattern is ever opened.
+
+use std::path::{Path, PathBuf};
+
+/// What a name in a store's directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileName {
+    /// Held open and locked by whoever works on the store.
+    Lock,
+    /// Names the manifest in force.
+    Current,
+    /// The next `CURRENT`, before it is renamed.
+    CurrentTemporary,
+    /// A manifest.
+    Manifest(u64),
+    /// A write-ahead log.
+    Log(u64),
+    /// A sorted table.
+    Table(u64),
+    /// A filter rebuilt beside its table.
+    Filter(u64),
+}
+
+impl FileName {
+    /// The meaning of a name, or `None` if it is not one of ours.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let numbered = |prefix: &str, suffix: &str| -> Option<u64> {
+            let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+        };
+        let found = match name {
+            "LOCK" => Some(Self::Lock),
+            "CURRENT" => Some(Self::Current),
+            "CURRENT.new" => Some(Self::CurrentTemporary),
+            _ => numbered("MANIFEST-", "")
+                .map(Self::Manifest)
+                .or_else(|| numbered("", ".wal").map(Self::Log))
+                .or_else(|| numbered("", ".sst").map(Self::Table))
+                .or_else(|| numbered("", ".filter").map(Self::Filter)),
+        };
+        found.filter(|found| found.to_string() == name)
+    }
+
+    /// The number in the name, if it has one.
+    #[must_use]
+    pub fn number(self) -> Option<u64> {
+        match self {
+            Self::Manifest(number) | Self::Log(number) | Self::Table(number) | Self::Filter(number) => Some(number),
+            Self::Lock | Self::Current | Self::CurrentTemporary => None,
+        }
+    }
+
+    /// Where the file lies in the store's directory.
+    #[must_use]
+    pub fn path(self, dir: &Path) -> PathBuf {
+        dir.join(self.to_string())
+    }
+}
+
+impl std::fmt::Display for FileName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lock => f.write_str("LOCK"),
+            Self::Current => f.write_str("CURRENT"),
+            Self::CurrentTemporary => f.write_str("CURRENT.new"),
+            Self::Manifest(number) => write!(f, "MANIFEST-{number:06}"),
+            Self::Log(number) => write!(f, "{number:06}.wal"),
+            Self::Table(number) => write!(f, "{number:06}.sst"),
+            Self::Filter(number) => write!(f, "{number:06}.filter"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for name in [
+            FileName::Lock,
+            FileName::Current,
+            FileName::CurrentTemporary,
+            FileName::Manifest(7),
+            FileName::Log(12),
+            FileName::Table(1_234_567),
+            FileName::Filter(u64::MAX),
+        ] {
+            assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        }
+        assert_eq!(FileName::Table(15).to_string(), "000015.sst");
+    }
+
+    #[test]
+    fn nothing_but_our_own_spelling_is_accepted() {
+        for name in ["", "1.sst", "0000015.sst", "+00015.sst", "00001é.sst", "000015.sst ", "../000015.sst",
+            "99999999999999999999.sst", "MANIFEST-", "000015.SST", "current"]
+        {
+            assert_eq!(FileName::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Version edits: what a flush, a compaction, a new log or a new keyspace changes.
+//!
+//! ```text
+//! edit record   edit count u64 · running hash u64 · field*            (fields as in `codec`)
+//! running hash  XXH3-64 (seed 0) of (hash before it u64 · edit count u64 · fields)
+//! ```
+//!
+//! Edits are counted from 1 over the whole life of a store, across manifests, and each hashes the one before
+//! it; a manifest starts with an edit that says which count and hash it continues ([`EditItem::Base`]). So a
+//! promise in a log, which repeats count and hash, tells a manifest that has lost its end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::batch::KeyspaceId;
+use crate::checksum::FileId;
+use crate::codec::{
+    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u64, put_varint,
+};
+use crate::key::SeqNo;
+use crate::limits::KEYSPACE_NAME_BYTES_MAX;
+use crate::table_meta::TableMeta;
+
+/// Number of levels of a tree.
+pub(crate) const LEVELS: usize = 7;
+
+/// The count and the running hash of an edit: how far a manifest has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct EditMark {
+    pub(crate) count: u64,
+    pub(crate) hash: u64,
+}
+
+/// One change. The field numbers are on disk: append only, see format.md.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EditItem {
+    /// First item of a manifest: the edit it continues. All that follows in this edit describes everything.
+    Base(EditMark),
+    /// The secret seed of the key hash.
+    HashSeed(u64),
+    /// All file numbers below this one are used up.
+    NextFile(u64),
+    /// All keyspace ids below this one are used up.
+    NextKeyspace(KeyspaceId),
+    /// No sequence number up to this one will be given again.
+    LastSeqno(SeqNo),
+    LogCreated { number: u64, file_id: FileId, predecessor: u64 },
+    LogClosed { number: u64, len: u64, last_seqno: SeqNo },
+    /// Logs below this number are no longer needed.
+    LogFloor(u64),
+    KeyspaceCreated { id: KeyspaceId, name: String, options: Bytes },
+    KeyspaceDropped(KeyspaceId),
+    KeyspaceOptions { id: KeyspaceId, options: Bytes },
+    /// All entries of the keyspace up to this sequence number are in tables.
+    Flushed { keyspace: KeyspaceId, seqno: SeqNo },
+    TableAdded { keyspace: KeyspaceId, level: u8, run: u64, meta: Arc<TableMeta> },
+    TableRemoved { keyspace: KeyspaceId, number: u64 },
+}
+
+const BASE: u64 = 1 << 1 | CRITICAL;
+const HASH_SEED: u64 = 2 << 1 | CRITICAL;
+const NEXT_FILE: u64 = 3 << 1 | CRITICAL;
+const NEXT_KEYSPACE: u64 = 4 << 1 | CRITICAL;
+const LAST_SEQNO: u64 = 5 << 1 | CRITICAL;
+const LOG_CREATED: u64 = 6 << 1 | CRITICAL;
+const LOG_CLOSED: u64 = 7 << 1 | CRITICAL;
+const LOG_FLOOR: u64 = 8 << 1 | CRITICAL;
+const KEYSPACE_CREATED: u64 = 9 << 1 | CRITICAL;
+const KEYSPACE_DROPPED: u64 = 10 << 1 | CRITICAL;
+const KEYSPACE_OPTIONS: u64 = 11 << 1 | CRITICAL;
+const FLUSHED: u64 = 12 << 1 | CRITICAL;
+const TABLE_ADDED: u64 = 13 << 1 | CRITICAL;
+const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
+// 15 a filter rebuilt beside its table, 16 origin of a checkpoint: reserved.
+
+/// A change of the tree as a whole: all of its items or none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct VersionEdit {
+    pub(crate) items: Vec<EditItem>,
+}
+
+impl VersionEdit {
+    pub(crate) fn new(items: Vec<EditItem>) -> Self {
+        Self { items }
+    }
+
+    /// The record of this edit when it follows `previous`, and the mark it makes.
+    pub(crate) fn encode(&self, previous: EditMark) -> (Vec<u8>, EditMark) {
+        let mut fields = Vec::new();
+        self.items.iter().for_each(|item| item.encode(&mut fields));
+        let mark = previous.after(&fields);
+        let mut record = Vec::with_capacity(16 + fields.len());
+        put_u64(&mut record, mark.count);
+        put_u64(&mut record, mark.hash);
+        record.extend_from_slice(&fields);
+        (record, mark)
+    }
+
+    /// Decodes a record. `previous` is the mark it must follow; `None` for the first of a manifest, which
+    /// says itself what it follows.
+    pub(crate) fn decode(record: &[u8], previous: Option<EditMark>) -> Result<(Self, EditMark), DecodeError> {
+        let mut reader = Reader::new(record);
+        let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
+        let fields = &record[16..];
+        let edit = Self::decode_fields(Reader::new(fields)).map_err(|error| error.at(16))?;
+        let base = edit.items.iter().position(|item| matches!(item, EditItem::Base(_)));
+        let previous = match (previous, edit.items.first()) {
+            (None, Some(EditItem::Base(base))) => *base,
+            (Some(previous), _) if base.is_none() => previous,
+            _ => return Err(DecodeError::corrupt(16, "edit", "only the first edit continues another manifest")),
+        };
+        let expected = previous.after(fields);
+        if mark != expected {
+            let detail = format!("expected edit {expected:x?} after {previous:x?}, found {mark:x?}");
+            return Err(DecodeError::corrupt(0, "edit count and hash", detail));
+        }
+        Ok((edit, mark))
+    }
+
+    fn decode_fields(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
+        let mut items = Vec::new();
+        while let Some(mut field) = reader.field()? {
+            let item = EditItem::decode(&mut field).map_err(|error| error.at(field.offset))?;
+            items.extend(item);
+        }
+        Ok(Self { items })
+    }
+}
+
+impl EditMark {
+    fn after(self, fields: &[u8]) -> Self {
+        let count = self.count.wrapping_add(1);
+        let mut input = Vec::with_capacity(16 + fields.len());
+        put_u64(&mut input, self.hash);
+        put_u64(&mut input, count);
+        input.extend_from_slice(fields);
+        Self { count, hash: xxh3_64(&input) }
+    }
+}
+
+impl EditItem {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Base(mark) => put_field(out, BASE, |out| {
+                put_u64(out, mark.count);
+                put_u64(out, mark.hash);
+            }),
+            Self::HashSeed(seed) => put_field(out, HASH_SEED, |out| put_u64(out, *seed)),
+            Self::NextFile(number) => put_field(out, NEXT_FILE, |out| put_varint(out, *number)),
+            Self::NextKeyspace(id) => put_field(out, NEXT_KEYSPACE, |out| put_varint(out, u64::from(*id))),
+            Self::LastSeqno(seqno) => put_field(out, LAST_SEQNO, |out| put_varint(out, *seqno)),
+            Self::LogCreated { number, file_id, predecessor } => put_field(out, LOG_CREATED, |out| {
+                put_varint(out, *number);
+                out.extend_from_slice(file_id);
+                put_varint(out, *predecessor);
+            }),
+            Self::LogClosed { number, len, last_seqno } => put_field(out, LOG_CLOSED, |out| {
+                [*number, *len, *last_seqno].iter().for_each(|&value| put_varint(out, value));
+            }),
+            Self::LogFloor(number) => put_field(out, LOG_FLOOR, |out| put_varint(out, *number)),
+            Self::KeyspaceCreated { id, name, options } => put_field(out, KEYSPACE_CREATED, |out| {
+                put_varint(out, u64::from(*id));
+                put_length_prefixed(out, name.as_bytes());
+                out.extend_from_slice(options);
+            }),
+            Self::KeyspaceDropped(id) => put_field(out, KEYSPACE_DROPPED, |out| put_varint(out, u64::from(*id))),
+            Self::KeyspaceOptions { id, options } => put_field(out, KEYSPACE_OPTIONS, |out| {
+                put_varint(out, u64::from(*id));
+                out.extend_from_slice(options);
+            }),
+            Self::Flushed { keyspace, seqno } => put_field(out, FLUSHED, |out| {
+                put_varint(out, u64::from(*keyspace));
+                put_varint(out, *seqno);
+            }),
+            Self::TableAdded { keyspace, level, run, meta } => put_field(out, TABLE_ADDED, |out| {
+                put_varint(out, u64::from(*keyspace));
+                out.push(*level);
+                put_varint(out, *run);
+                meta.encode(out);
+            }),
+            Self::TableRemoved { keyspace, number } => put_field(out, TABLE_REMOVED, |out| {
+                put_varint(out, u64::from(*keyspace));
+                put_varint(out, *number);
+            }),
+        }
+    }
+
+    fn decode(field: &mut Field<'_>) -> Result<Option<Self>, DecodeError> {
+        let reader = &mut field.reader;
+        let item = match field.tag {
+            BASE => Self::Base(EditMark { count: reader.u64("base edit count")?, hash: reader.u64("base hash")? }),
+            HASH_SEED => Self::HashSeed(reader.u64("hash seed")?),
+            NEXT_FILE => Self::NextFile(reader.varint("next file number")?),
+            NEXT_KEYSPACE => Self::NextKeyspace(keyspace_id(reader)?),
+            LAST_SEQNO => Self::LastSeqno(reader.varint("last sequence number")?),
+            LOG_CREATED => Self::LogCreated {
+                number: reader.varint("log number")?,
+                file_id: reader.array("log file id")?,
+                predecessor: reader.varint("predecessor of the log")?,
+            },
+            LOG_CLOSED => Self::LogClosed {
+                number: reader.varint("log number")?,
+                len: reader.varint("log length")?,
+                last_seqno: reader.varint("last sequence number of the log")?,
+            },
+            LOG_FLOOR => Self::LogFloor(reader.varint("log floor")?),
+            KEYSPACE_CREATED => {
+                let id = keyspace_id(reader)?;
+                let name = reader.length_prefixed(KEYSPACE_NAME_BYTES_MAX as u64, "keyspace name")?;
+                let name = std::str::from_utf8(name)
+                    .map_err(|error| DecodeError::corrupt(0, "keyspace name", error.to_string()))?
+                    .to_owned();
+                Self::KeyspaceCreated { id, name, options: rest(reader)? }
+            }
+            KEYSPACE_DROPPED => Self::KeyspaceDropped(keyspace_id(reader)?),
+            KEYSPACE_OPTIONS => Self::KeyspaceOptions { id: keyspace_id(reader)?, options: rest(reader)? },
+            FLUSHED => Self::Flushed {
+                keyspace: keyspace_id(reader)?,
+                seqno: reader.varint("flushed sequence number")?,
+            },
+            TABLE_ADDED => {
+                let keyspace = keyspace_id(reader)?;
+                let level = reader.u8("level")?;
+                if usize::from(level) >= LEVELS {
+                    return Err(DecodeError::unsupported(0, "level", level.into(), LEVELS as u64 - 1));
+                }
+                let run = reader.varint("run")?;
+                let start = reader.position() as u64;
+                let fields = reader.bytes(reader.remaining(), "table record")?;
+                let meta = TableMeta::decode(Reader::new(fields)).map_err(|error| error.at(start))?;
+                Self::TableAdded { keyspace, level, run, meta: Arc::new(meta) }
+            }
+            TABLE_REMOVED => Self::TableRemoved {
+                keyspace: keyspace_id(reader)?,
+                number: reader.varint("table number")?,
+            },
+            _ => return field.skip_unknown().map(|()| None),
+        };
+        field.finish("edit field")?;
+        Ok(Some(item))
+    }
+}
+
+fn keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {
+    Ok(reader.length(u64::from(u32::MAX), "keyspace id")? as KeyspaceId)
+}
+
+fn rest(reader: &mut Reader<'_>) -> Result<Bytes, DecodeError> {
+    Ok(Bytes::copy_from_slice(reader.bytes(reader.remaining(), "keyspace options")?))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A table record for tests of the tree: number, bounds, length and entries.
+    pub(crate) fn meta(number: u64, smallest: &str, largest: &str, len: u64) -> TableMeta {
+        TableMeta {
+            number,
+            file_id: [number as u8; 16],
+            len,
+            footer_checksum: 0,
+            entries: 10,
+            tombstones: 0,
+            keys: 10,
+            data_bytes: len,
+            seqno_min: 1,
+            seqno_max: 100,
+            smallest: Bytes::copy_from_slice(smallest.as_bytes()),
+            largest: Bytes::copy_from_slice(largest.as_bytes()),
+            filters: Vec::new(),
+            trimmed: false,
+        }
+    }
+
+    pub(crate) fn all_items() -> Vec<EditItem> {
+        vec![
+            EditItem::HashSeed(77),
+            EditItem::NextFile(13),
+            EditItem::NextKeyspace(2),
+            EditItem::LastSeqno(300),
+            EditItem::LogCreated { number: 12, file_id: [5; 16], predecessor: 9 },
+            EditItem::LogClosed { number: 9, len: 4096, last_seqno: 299 },
+            EditItem::LogFloor(9),
+            EditItem::KeyspaceCreated { id: 1, name: "users".into(), options: Bytes::from_static(&[2, 1, 9]) },
+            EditItem::KeyspaceOptions { id: 1, options: Bytes::from_static(&[2, 1, 8]) },
+            EditItem::Flushed { keyspace: 1, seqno: 200 },
+            EditItem::TableAdded { keyspace: 1, level: 2, run: 8, meta: Arc::new(meta(8, "a", "b", 5000)) },
+            EditItem::TableRemoved { keyspace: 1, number: 7 },
+            EditItem::KeyspaceDropped(1),
+        ]
+    }
+
+    #[test]
+    fn every_item_comes_back() {
+        let before = EditMark { count: 41, hash: 0x1234 };
+        let (record, mark) = VersionEdit::new(all_items()).encode(before);
+        assert_eq!(mark.count, 42);
+        assert_eq!(VersionEdit::decode(&record, Some(before)), Ok((VersionEdit::new(all_items()), mark)));
+    }
+
+    #[test]
+    fn an_edit_out_of_sequence_is_corruption() {
+        let before = EditMark { count: 41, hash: 0x1234 };
+        let (record, _) = VersionEdit::new(all_items()).encode(before);
+        for wrong in [EditMark { count: 40, ..before }, EditMark { hash: 0x1235, ..before }] {
+            assert_eq!(VersionEdit::decode(&record, Some(wrong)).unwrap_err().what, "edit count and hash");
+        }
+        assert!(VersionEdit::decode(&record, None).is_err(), "it does not say what it continues");
+    }
+
+    #[test]
+    fn the_first_edit_of_a_manifest_says_what_it_continues() {
+        let before = EditMark { count: 41, hash: 0x1234 };
+        let edit = VersionEdit::new(vec![EditItem::Base(before), EditItem::NextFile(3)]);
+        let (record, mark) = edit.encode(before);
+        assert_eq!(VersionEdit::decode(&record, None), Ok((edit, mark)));
+        assert!(VersionEdit::decode(&record, Some(before)).is_err(), "a base in the middle");
+    }
+
+    #[test]
+    fn flipped_bits_and_truncations_are_errors() {
+        let before = EditMark::default();
+        let (record, _) = VersionEdit::new(all_items()).encode(before);
+        for bit in 0..record.len() * 8 {
+            let mut bad = record.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(VersionEdit::decode(&bad, Some(before)).is_err(), "bit {bit}");
+        }
+        for len in 0..record.len() {
+            assert!(VersionEdit::decode(&record[..len], Some(before)).is_err(), "length {len}");
+        }
+    }
+}

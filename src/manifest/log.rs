@@ -1,0 +1,215 @@
+//! The manifest file: reading it back at open, appending an edit, and starting a new one.
+//!
+//! A store never appends to a manifest it has found: opening for writing starts a new one with a snapshot of
+//! the whole state, and so does a manifest that has grown much longer than such a snapshot. A new manifest is
+//! complete and durable before `CURRENT` names it, so that recovery can be interrupted anywhere.
+//!
+//! Each edit is durable before the next is written. Damage with an intact edit after it is corruption; at
+//! the end of the file it is an edit that was never acknowledged, unless a log promises otherwise.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::current::Current;
+use super::edit::{EditItem, EditMark, VersionEdit};
+use super::state::ManifestState;
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind};
+use crate::filename::FileName;
+use crate::fs::Fs;
+use crate::wal::{Ending, Expected, FramedReader, FramedWriter, RecordKind};
+
+/// A manifest shorter than this is not worth replacing.
+const ROTATE_BYTES_MIN: u64 = 4 << 20;
+
+/// What reading a manifest gave.
+#[derive(Debug)]
+pub(crate) struct ReadManifest {
+    pub(crate) path: PathBuf,
+    pub(crate) state: ManifestState,
+    /// The mark of every edit in the file, in order; the last one is the state's.
+    pub(crate) marks: Vec<EditMark>,
+    pub(crate) ending: Ending,
+}
+
+/// Reads the manifest that `current` names.
+pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadManifest> {
+    let path = FileName::Manifest(current.manifest).path(dir);
+    let file = fs.open(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::corruption(&path, 0, "manifest", "CURRENT names it, but it is missing"),
+        _ => Error::io("open", &path, error),
+    })?;
+    let expected = Expected {
+        kind: FileKind::Manifest,
+        store_id: Some(current.store_id),
+        file_id: Some(current.manifest_id),
+    };
+    let mut reader = FramedReader::open(&*file, &path, expected)?;
+    let (mut state, mut marks) = (ManifestState::default(), Vec::new());
+    while let Some(record) = reader.next_record()? {
+        let offset = record.offset;
+        let (edit, mark) = VersionEdit::decode(record.bytes, marks.last().copied())
+            .map_err(|error| error.in_file(&path, offset))?;
+        state.apply(&edit).map_err(|detail| Error::corruption(&path, offset, "edit", detail))?;
+        state.mark = mark;
+        marks.push(mark);
+    }
+    if marks.is_empty() {
+        return Err(Error::corruption(&path, reader.position(), "manifest", "its first edit is missing"));
+    }
+    let ending = reader.ending().unwrap_or(Ending::Complete);
+    Ok(ReadManifest { path, state, marks, ending })
+}
+
+impl ReadManifest {
+    /// Checks that the manifest has come at least as far as a log was told it had.
+    pub(crate) fn check_promise(&self, promised: EditMark, log: &Path) -> Result<()> {
+        let behind = promised.count > self.state.mark.count;
+        let first = self.marks[0].count;
+        let at = promised.count.checked_sub(first).and_then(|index| self.marks.get(index as usize));
+        if !behind && at.is_none_or(|mark| mark.hash == promised.hash) {
+            return Ok(());
+        }
+        let offset = match self.ending {
+            Ending::Torn { offset, .. } => offset,
+            Ending::Complete => 0,
+        };
+        let detail = format!(
+            "it ends with edit {}, but {} was written after edit {} (hash {:016x})",
+            self.state.mark.count,
+            log.display(),
+            promised.count,
+            promised.hash
+        );
+        Err(Error::corruption(&self.path, offset, "manifest", detail))
+    }
+}
+
+/// The manifest in force, open for appending.
+#[derive(Debug)]
+pub(crate) struct ManifestLog {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    store_id: FileId,
+    number: u64,
+    writer: FramedWriter,
+    snapshot_bytes: u64,
+    state: ManifestState,
+}
+
+impl ManifestLog {
+    /// Starts a manifest with a snapshot of `state` and puts it in force. `random` makes file ids.
+    pub(crate) fn create(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        store_id: FileId,
+        number: u64,
+        mut state: ManifestState,
+        random: &dyn Fn() -> Result<FileId>,
+    ) -> Result<Self> {
+        state.next_file = state.next_file.max(number + 1);
+        let path = FileName::Manifest(number).path(dir);
+        let manifest_id = random()?;
+        let mut writer = FramedWriter::create(&*fs, &path, FileHeader::new(FileKind::Manifest, store_id, manifest_id))?;
+        let (record, mark) = state.snapshot().encode(state.mark);
+        writer.append_record(RecordKind::Edit, &record)?;
+        writer.sync()?;
+        fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
+        Current { store_id, manifest: number, manifest_id }.install(&*fs, dir, random()?)?;
+        state.mark = mark;
+        let snapshot_bytes = writer.len();
+        Ok(Self { fs, dir: dir.to_path_buf(), store_id, number, writer, snapshot_bytes, state })
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    /// Makes an edit durable. After an error the manifest must not be used again.
+    pub(crate) fn append(&mut self, items: Vec<EditItem>) -> Result<EditMark> {
+        let edit = VersionEdit::new(items);
+        let (record, mark) = edit.encode(self.state.mark);
+        self.state.apply(&edit).map_err(|detail| Error::invalid(format!("an edit does not fit: {detail}")))?;
+        self.writer.append_record(RecordKind::Edit, &record)?;
+        self.writer.sync()?;
+        self.state.mark = mark;
+        Ok(mark)
+    }
+
+    /// Whether the file has grown so much that a new one should be started.
+    pub(crate) fn is_long(&self) -> bool {
+        self.writer.len() > ROTATE_BYTES_MIN.max(8 * self.snapshot_bytes)
+    }
+
+    /// Starts a new manifest with the same state; gives the number of the old one.
+    pub(crate) fn rotate(&mut self, number: u64, random: &dyn Fn() -> Result<FileId>) -> Result<u64> {
+        let next =
+            Self::create(Arc::clone(&self.fs), &self.dir, self.store_id, number, self.state.clone(), random)?;
+        Ok(std::mem::replace(self, next).number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{CrashPolicy, MemFs};
+
+    const DIR: &str = "/db";
+
+    fn random() -> Result<FileId> {
+        Ok([7; 16])
+    }
+
+    fn create(fs: &MemFs) -> ManifestLog {
+        fs.create_dir(Path::new(DIR)).unwrap();
+        let fs: Arc<dyn Fs> = Arc::new(fs.clone());
+        ManifestLog::create(fs, Path::new(DIR), [1; 16], 1, ManifestState::default(), &random).unwrap()
+    }
+
+    fn reread(fs: &MemFs) -> Result<ReadManifest> {
+        let dir = Path::new(DIR);
+        read(fs, dir, &Current::read(fs, dir)?.expect("a CURRENT"))
+    }
+
+    #[test]
+    fn edits_are_durable_when_append_returns_and_survive_a_rotation() {
+        let fs = MemFs::new();
+        let mut manifest = create(&fs);
+        for seqno in 1..20 {
+            manifest.append(vec![EditItem::LastSeqno(seqno)]).unwrap();
+            let found = reread(&fs.crash(CrashPolicy::DropUnsynced)).unwrap();
+            assert_eq!((&found.state, found.ending), (manifest.state(), Ending::Complete));
+            if seqno == 10 {
+                assert_eq!(manifest.rotate(5, &random).unwrap(), 1);
+            }
+        }
+        assert_eq!(manifest.number(), 5);
+    }
+
+    #[test]
+    fn a_manifest_that_lost_its_end_does_not_keep_a_promise() {
+        let fs = MemFs::new();
+        let mut manifest = create(&fs);
+        let before = manifest.state().mark;
+        let after = manifest.append(vec![EditItem::LastSeqno(9)]).unwrap();
+        let whole = reread(&fs).unwrap();
+        whole.check_promise(before, Path::new("log")).unwrap();
+        whole.check_promise(after, Path::new("log")).unwrap();
+        whole.check_promise(EditMark::default(), Path::new("log")).unwrap();
+        let other = EditMark { hash: after.hash ^ 1, ..after };
+        assert!(whole.check_promise(other, Path::new("log")).unwrap_err().is_corruption());
+
+        let path = FileName::Manifest(1).path(Path::new(DIR));
+        let bytes = fs.files(&path).remove(0).1;
+        fs.overwrite(&path, bytes[..bytes.len() - 1].to_vec());
+        let cut = reread(&fs).unwrap();
+        assert!(matches!(cut.ending, Ending::Torn { .. }));
+        cut.check_promise(before, Path::new("log")).unwrap();
+        assert!(cut.check_promise(after, Path::new("log")).unwrap_err().is_corruption());
+    }
+}

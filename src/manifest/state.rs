@@ -1,0 +1,198 @@
+//! What a sequence of edits amounts to: the fold that recovery does and that a new manifest starts from.
+//!
+//! [`ManifestState::apply`] checks each item against what came before (a table removed that never was added,
+//! an id used twice): a manifest whose edits do not fit together is damaged, even if each is intact.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::edit::{EditItem, EditMark, VersionEdit};
+use crate::batch::KeyspaceId;
+use crate::checksum::FileId;
+use crate::key::SeqNo;
+use crate::table_meta::TableMeta;
+
+/// A write-ahead log that the manifest knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogState {
+    pub(crate) file_id: FileId,
+    pub(crate) predecessor: u64,
+    /// Length and last sequence number, once the log has been closed.
+    pub(crate) closed: Option<(u64, SeqNo)>,
+}
+
+/// Where in a tree a table lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TablePlace {
+    pub(crate) level: u8,
+    pub(crate) run: u64,
+    pub(crate) meta: Arc<TableMeta>,
+}
+
+/// A keyspace as the manifest knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyspaceState {
+    pub(crate) name: String,
+    pub(crate) options: Bytes,
+    pub(crate) flushed: SeqNo,
+    /// By table number.
+    pub(crate) tables: BTreeMap<u64, TablePlace>,
+}
+
+/// The whole store as the manifest describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ManifestState {
+    pub(crate) mark: EditMark,
+    pub(crate) hash_seed: u64,
+    pub(crate) next_file: u64,
+    pub(crate) next_keyspace: KeyspaceId,
+    pub(crate) last_seqno: SeqNo,
+    pub(crate) log_floor: u64,
+    pub(crate) logs: BTreeMap<u64, LogState>,
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+}
+
+impl ManifestState {
+    /// Applies all items of an edit, or says which one does not fit (and is then half applied: give it up).
+    pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
+        edit.items.iter().try_for_each(|item| self.apply_item(item))
+    }
+
+    fn apply_item(&mut self, item: &EditItem) -> Result<(), String> {
+        match item {
+            EditItem::Base(mark) => self.mark = *mark,
+            EditItem::HashSeed(seed) => self.hash_seed = *seed,
+            EditItem::NextFile(number) => self.next_file = self.next_file.max(*number),
+            EditItem::NextKeyspace(id) => self.next_keyspace = self.next_keyspace.max(*id),
+            EditItem::LastSeqno(seqno) => self.last_seqno = self.last_seqno.max(*seqno),
+            EditItem::LogCreated { number, file_id, predecessor } => {
+                if self.logs.last_key_value().is_some_and(|(last, _)| last >= number) {
+                    return Err(format!("log {number} is not newer than its predecessors"));
+                }
+                let log = LogState { file_id: *file_id, predecessor: *predecessor, closed: None };
+                self.logs.insert(*number, log);
+            }
+            EditItem::LogClosed { number, len, last_seqno } => {
+                let log = self.logs.get_mut(number).ok_or_else(|| format!("log {number} is not known"))?;
+                log.closed = Some((*len, *last_seqno));
+            }
+            EditItem::LogFloor(number) => {
+                self.log_floor = self.log_floor.max(*number);
+                self.logs = self.logs.split_off(&self.log_floor);
+            }
+            EditItem::KeyspaceCreated { id, name, options } => self.create_keyspace(*id, name, options)?,
+            EditItem::KeyspaceDropped(id) => {
+                self.keyspaces.remove(id).ok_or_else(|| format!("keyspace {id} is not known"))?;
+            }
+            EditItem::KeyspaceOptions { id, options } => self.keyspace(*id)?.options = options.clone(),
+            EditItem::Flushed { keyspace, seqno } => {
+                let keyspace = self.keyspace(*keyspace)?;
+                keyspace.flushed = keyspace.flushed.max(*seqno);
+            }
+            EditItem::TableAdded { keyspace, level, run, meta } => {
+                let place = TablePlace { level: *level, run: *run, meta: Arc::clone(meta) };
+                if self.keyspace(*keyspace)?.tables.insert(meta.number, place).is_some() {
+                    return Err(format!("table {} is added twice", meta.number));
+                }
+            }
+            EditItem::TableRemoved { keyspace, number } => {
+                let removed = self.keyspace(*keyspace)?.tables.remove(number);
+                removed.ok_or_else(|| format!("table {number} is removed but was never added"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &Bytes) -> Result<(), String> {
+        if self.keyspaces.contains_key(&id) || self.keyspaces.values().any(|known| known.name == name) {
+            return Err(format!("keyspace {id} ({name:?}) is created twice"));
+        }
+        self.next_keyspace = self.next_keyspace.max(id.checked_add(1).ok_or("keyspace ids are used up")?);
+        let keyspace =
+            KeyspaceState { name: name.to_owned(), options: options.clone(), flushed: 0, tables: BTreeMap::new() };
+        self.keyspaces.insert(id, keyspace);
+        Ok(())
+    }
+
+    fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, String> {
+        self.keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} is not known"))
+    }
+
+    /// One edit that describes everything: the first of a new manifest.
+    pub(crate) fn snapshot(&self) -> VersionEdit {
+        let mut items = vec![
+            EditItem::Base(self.mark),
+            EditItem::HashSeed(self.hash_seed),
+            EditItem::NextFile(self.next_file),
+            EditItem::NextKeyspace(self.next_keyspace),
+            EditItem::LastSeqno(self.last_seqno),
+            EditItem::LogFloor(self.log_floor),
+        ];
+        for (&number, log) in &self.logs {
+            let (file_id, predecessor) = (log.file_id, log.predecessor);
+            items.push(EditItem::LogCreated { number, file_id, predecessor });
+            items.extend(log.closed.map(|(len, last_seqno)| EditItem::LogClosed { number, len, last_seqno }));
+        }
+        for (&id, keyspace) in &self.keyspaces {
+            let (name, options) = (keyspace.name.clone(), keyspace.options.clone());
+            items.push(EditItem::KeyspaceCreated { id, name, options });
+            items.push(EditItem::Flushed { keyspace: id, seqno: keyspace.flushed });
+            items.extend(keyspace.tables.values().map(|place| EditItem::TableAdded {
+                keyspace: id,
+                level: place.level,
+                run: place.run,
+                meta: Arc::clone(&place.meta),
+            }));
+        }
+        VersionEdit::new(items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::edit::tests::{all_items, meta};
+
+    fn table_added(number: u64) -> EditItem {
+        EditItem::TableAdded { keyspace: 1, level: 0, run: number, meta: Arc::new(meta(number, "a", "b", 100)) }
+    }
+
+    fn state() -> ManifestState {
+        let mut items = all_items();
+        items.retain(|item| {
+            !matches!(
+                item,
+                EditItem::KeyspaceDropped(_) | EditItem::TableRemoved { .. } | EditItem::LogClosed { .. }
+            )
+        });
+        let mut state = ManifestState::default();
+        state.apply(&VersionEdit::new(items)).unwrap();
+        state
+    }
+
+    #[test]
+    fn a_snapshot_rebuilds_the_state() {
+        let state = state();
+        let mut again = ManifestState::default();
+        again.apply(&state.snapshot()).unwrap();
+        assert_eq!(again, state);
+    }
+
+    #[test]
+    fn edits_that_do_not_fit_are_refused() {
+        for item in [
+            EditItem::TableRemoved { keyspace: 1, number: 99 },
+            EditItem::TableRemoved { keyspace: 2, number: 8 },
+            table_added(8),
+            EditItem::KeyspaceCreated { id: 1, name: "other".into(), options: Bytes::new() },
+            EditItem::KeyspaceCreated { id: 2, name: "users".into(), options: Bytes::new() },
+            EditItem::KeyspaceDropped(9),
+            EditItem::LogCreated { number: 12, file_id: [0; 16], predecessor: 11 },
+            EditItem::LogClosed { number: 11, len: 0, last_seqno: 0 },
+        ] {
+            assert!(state().apply(&VersionEdit::new(vec![item.clone()])).is_err(), "{item:?}");
+        }
+    }
+}
