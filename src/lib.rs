@@ -15,6 +15,7 @@ mod iter;
 mod table_meta;
 // Layer 3: files.
 pub mod fs;
+mod wal;
 
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};

@@ -1,0 +1,33 @@
+//! The framed log: records in a file that may end anywhere, as the write-ahead log and the manifest use it.
+//!
+//! A log is the one kind of file whose end is not known to be good: power may be lost while it is appended
+//! to. A reader must therefore tell two things apart that look the same where they lie: a *torn tail*, which
+//! nobody was promised and which is dropped (and reported), and *corruption*, which destroys what somebody
+//! was promised and which must stop the store.
+//!
+//! 1. The file is divided into pages of 32 KiB and a record into fragments that never cross a page's end
+//!    ([`record`]). Each fragment's checksum is bound to the file and to the fragment's offset. So a damaged
+//!    length hides nothing: every page is a place to begin again, and within a page every multiple of 8 is.
+//! 2. Each fragment states `synced`: up to which offset the writer *knew* the file to be durable when it
+//!    framed this fragment ([`writer`]). `synced` is never beyond the fragment itself.
+//! 3. The reader stops at the first damage, at offset `d`, and looks at everything after it ([`reader`]). An
+//!    intact fragment with `synced > d` proves that the damaged bytes were once durable: corruption. If there
+//!    is none, the damage lies above every promise: a torn tail, even if intact fragments follow, since a
+//!    power loss may keep a later sector and lose an earlier one.
+//!
+//! A file whose every record is synced before the next one is appended (the manifest) so protects all but
+//! its last record. A log in which nothing follows a sync protects what was synced by a promise record.
+//!
+//! The invariant that makes rule 3 sound: [`FramedWriter`] takes as synced only what it has handed to the
+//! file, whole fragments, so no promise ever covers half of one.
+//!
+//! This module knows the kinds of records and not what is in them. The engine (batches, promises, close) and
+//! the manifest (edits) call it; the dump tool calls [`record::spans`].
+
+pub(crate) mod reader;
+pub(crate) mod record;
+pub(crate) mod writer;
+
+pub(crate) use reader::{Ending, Expected, FramedReader, Record};
+pub(crate) use record::{Damage, RecordKind};
+pub(crate) use writer::FramedWriter;

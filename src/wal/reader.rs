@@ -1,0 +1,854 @@
+//! The reader of a framed log: gives back the records, and says how the file ends.
+//!
+//! 1. The file header is verified. It was durable before anything referred to the file, so that a damaged or
+//!    missing one is always corruption.
+//! 2. Records are put together from fragments, front to back. Memory: a window of 1 MiB, and the record.
+//! 3. At the first damage, at offset `d`, the rest of the file is searched for an intact fragment with
+//!    `synced > d`: in each page every multiple of 8. One is enough for [`Error::Corruption`]. Otherwise the
+//!    log ends, torn, with the last whole record before.
+//!
+//! Damage is: a fragment that is not intact; an intact one where it cannot be (a continuation without a
+//! beginning, a beginning within a record, a record after `close`, a kind that is not of this kind of file);
+//! a record longer than the limit; the end of the file within a record. Before bytes are called damaged they
+//! are read a second time, because memory and cables fail too.
+//!
+//! A tail of zeros is a torn tail like any other, and counted as dropped: the writer never leaves one, but a
+//! file system may, having lost power between making a file longer and writing to it.
+//!
+//! An intact fragment with a kind or flags that are not known here was written by a newer version: an
+//! [`Error::Unsupported`], wherever it stands, and never a torn tail.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::record::{
+    Damage, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind,
+    find_fragment, open_fragment, page_left,
+};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::fs::ReadFile;
+
+/// Bytes read at a time; a whole number of pages.
+const WINDOW_BYTES: usize = 32 * PAGE_BYTES;
+
+/// What the header of the file must say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expected {
+    /// The kind of file.
+    pub(crate) kind: FileKind,
+    /// The store it must belong to, if that is known.
+    pub(crate) store_id: Option<FileId>,
+    /// The id it must have, if that is known.
+    pub(crate) file_id: Option<FileId>,
+}
+
+/// A record, as long as the reader is not moved on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    /// What it is.
+    pub(crate) kind: RecordKind,
+    /// Where in the file its first fragment starts.
+    pub(crate) offset: u64,
+    /// What was written.
+    pub(crate) bytes: &'a [u8],
+}
+
+/// How a log ends that is not corrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Right after a record (or after the header).
+    Complete,
+    /// With something that is no record and that nobody was promised.
+    Torn {
+        /// Where the last whole record ends.
+        offset: u64,
+        /// Bytes from there to the end of the file.
+        dropped_bytes: u64,
+        /// The fragment at which reading failed: at `offset`, or later if the record had begun well.
+        damage_offset: u64,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+}
+
+/// Reads the records of a log in order.
+#[derive(Debug)]
+pub(crate) struct FramedReader<'f> {
+    window: Window<'f>,
+    header: FileHeader,
+    /// Where the next record starts.
+    position: u64,
+    /// Holds a record of several fragments.
+    assembled: Vec<u8>,
+    /// A close record was read.
+    closed: bool,
+    /// How reading ended, once it has.
+    outcome: Option<Result<Ending>>,
+}
+
+/// Where the bytes of a record are.
+enum Place {
+    Window(Range<u64>),
+    Assembled,
+}
+
+/// Why a record could not be read.
+enum Stop {
+    Damaged(u64, Damage),
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<'f> FramedReader<'f> {
+    /// Verifies the file header. `path` is for errors only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] if there is no good header or not the expected one, [`Error::Unsupported`] if it
+    /// is a newer one, [`Error::Io`].
+    pub(crate) fn open(file: &'f dyn ReadFile, path: &Path, expected: Expected) -> Result<Self> {
+        let mut window = Window::new(file, path)?;
+        let start = window.rest_of_page(0)?;
+        let header = FileHeader::decode_kind(&start[..start.len().min(HEADER_BYTES)], expected.kind)
+            .map_err(|error| error.in_file(path, 0))?;
+        for (place, what, expected, found) in [
+            (16, "store id", expected.store_id, header.store_id),
+            (32, "file id", expected.file_id, header.file_id),
+        ] {
+            if let Some(expected) = expected.filter(|&expected| expected != found) {
+                let detail = format!("expected {expected:02x?}, found {found:02x?}");
+                return Err(Error::corruption(path, place, what, detail));
+            }
+        }
+        let position = HEADER_BYTES as u64;
+        Ok(Self { window, header, position, assembled: Vec::new(), closed: false, outcome: None })
+    }
+
+    /// The header of the file.
+    pub(crate) fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// Where the last record that was returned ends, and the next one starts.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// How the log ends; known once [`FramedReader::next_record`] has returned `None`.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        self.outcome.as_ref()?.as_ref().ok().copied()
+    }
+
+    /// The next record, or `None` at the end, which [`FramedReader::ending`] then describes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] if something is damaged that was promised, [`Error::Unsupported`] if a record is
+    /// of a newer version, [`Error::Io`]. Repeated by every later call.
+    pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>> {
+        if let Some(outcome) = &self.outcome {
+            return outcome.clone().map(|_| None);
+        }
+        let offset = self.position;
+        if offset == self.window.len {
+            self.outcome = Some(Ok(Ending::Complete));
+            return Ok(None);
+        }
+        let (kind, place) = match self.read_record() {
+            Ok(found) => found,
+            Err(stop) => {
+                let outcome = match stop {
+                    Stop::Damaged(at, damage) => self.judge(at, damage),
+                    Stop::Failed(error) => Err(error),
+                };
+                self.outcome = Some(outcome.clone());
+                return outcome.map(|_| None);
+            }
+        };
+        let bytes = match place {
+            Place::Window(range) => self.window.slice(range),
+            Place::Assembled => &self.assembled,
+        };
+        Ok(Some(Record { kind, offset, bytes }))
+    }
+
+    /// Puts the record at `position` together and moves on to the next.
+    fn read_record(&mut self) -> Result<(RecordKind, Place), Stop> {
+        self.assembled.clear();
+        let mut at = self.position;
+        let mut begun = None;
+        let (kind, place) = loop {
+            let fragment = self.read_fragment(at)?;
+            let kind = self.check(&fragment, begun)?;
+            let start = at + FRAGMENT_HEADER_BYTES as u64;
+            let payload = start..start + fragment.payload_bytes as u64;
+            at = fragment.end();
+            if fragment.first && fragment.last {
+                break (kind, Place::Window(payload));
+            }
+            self.assembled.extend_from_slice(self.window.slice(payload));
+            if fragment.last {
+                break (kind, Place::Assembled);
+            }
+            begun = Some(kind);
+        };
+        self.position = at;
+        self.closed = kind == RecordKind::Close;
+        Ok((kind, place))
+    }
+
+    /// The intact fragment at `at`; bytes that are not one are read twice.
+    fn read_fragment(&mut self, at: u64) -> Result<Fragment, Stop> {
+        if let Ok(fragment) = open_fragment(&self.header.file_id, at, self.window.rest_of_page(at)?) {
+            return Ok(fragment);
+        }
+        self.window.forget();
+        open_fragment(&self.header.file_id, at, self.window.rest_of_page(at)?)
+            .map_err(|damage| Stop::Damaged(at, damage))
+    }
+
+    /// The kind of the fragment, if it can follow what was read so far; `begun` is the kind of the record
+    /// that it should continue.
+    fn check(&self, fragment: &Fragment, begun: Option<RecordKind>) -> Result<RecordKind, Stop> {
+        let unsupported = |what, found: u8, supported: u8| {
+            let file = self.window.path.clone();
+            Stop::Failed(Error::Unsupported { file, what, found: found.into(), supported: supported.into() })
+        };
+        if fragment.reserved != 0 {
+            return Err(unsupported("log fragment flags", fragment.reserved, 0));
+        }
+        let kind = RecordKind::from_u8(fragment.kind)
+            .ok_or_else(|| unsupported("log record kind", fragment.kind, RECORD_KIND_MAX))?;
+        let wrong = match begun {
+            _ if !kind.belongs_in(self.header.kind) => "a record that does not belong in this kind of file",
+            None if self.closed => "a record after the close record",
+            None if !fragment.first => "a fragment that continues no record",
+            Some(_) if fragment.first => "a record begins within another",
+            Some(begun) if begun != kind => "a record changes its kind",
+            _ if self.assembled.len() + fragment.payload_bytes > RECORD_BYTES_MAX => {
+                "a record is longer than the limit"
+            }
+            _ => return Ok(kind),
+        };
+        Err(Stop::Damaged(fragment.offset, Damage::Misplaced(wrong)))
+    }
+
+    /// Decides what the damage at `at` means, by what follows it.
+    fn judge(&mut self, at: u64, damage: Damage) -> Result<Ending> {
+        let mut zeros = at < self.window.len;
+        let mut next = at;
+        while next < self.window.len {
+            let rest = self.window.rest_of_page(next)?;
+            zeros = zeros && rest.iter().all(|&byte| byte == 0);
+            // What stands at `at` itself promises nothing beyond itself: the search could as well start after.
+            if let Some(witness) = find_fragment(&self.header.file_id, next, rest, at + 1) {
+                let (from, synced) = (witness.offset, witness.synced);
+                let detail =
+                    format!("{damage}; the intact fragment at {from} says it was durable to {synced}");
+                return Err(Error::corruption(&self.window.path, at, "log fragment", detail));
+            }
+            next += rest.len() as u64;
+        }
+        let offset = self.position;
+        let damage = if zeros { Damage::Zeros } else { damage };
+        let dropped_bytes = self.window.len - offset;
+        Ok(Ending::Torn { offset, dropped_bytes, damage_offset: at, damage })
+    }
+}
+
+/// The part of the file that is in memory: whole pages, up to the end of the file.
+#[derive(Debug)]
+struct Window<'f> {
+    file: &'f dyn ReadFile,
+    path: PathBuf,
+    /// Length of the file when it was opened.
+    len: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'f> Window<'f> {
+    fn new(file: &'f dyn ReadFile, path: &Path) -> Result<Self> {
+        let len = file.len().map_err(|error| Error::io("read", path, error))?;
+        Ok(Self { file, path: path.to_path_buf(), len, start: 0, bytes: Vec::new() })
+    }
+
+    /// The bytes from `offset` to the end of its page or of the file; none at the end of the file.
+    fn rest_of_page(&mut self, offset: u64) -> Result<&[u8]> {
+        let end = self.len.min(offset + page_left(offset) as u64);
+        if offset >= end {
+            return Ok(&[]);
+        }
+        if offset < self.start || end > self.start + self.bytes.len() as u64 {
+            self.read(offset - offset % PAGE_BYTES as u64)?;
+        }
+        Ok(self.slice(offset..end))
+    }
+
+    fn read(&mut self, start: u64) -> Result<()> {
+        self.forget();
+        let bytes = (self.len - start).min(WINDOW_BYTES as u64) as usize;
+        self.bytes.resize(bytes, 0);
+        let done = self.file.read_at(&mut self.bytes, start);
+        if done.is_err() {
+            self.forget();
+        }
+        self.start = start;
+        done.map_err(|error| Error::io("read", &self.path, error))
+    }
+
+    /// Makes sure that the next access reads from the file.
+    fn forget(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Bytes that are in the window.
+    fn slice(&self, range: Range<u64>) -> &[u8] {
+        &self.bytes[(range.start - self.start) as usize..(range.end - self.start) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::record::{Span, SpanStatus, put_fragment, spans};
+    use super::super::writer::FramedWriter;
+    use super::*;
+    use crate::fs::{Fs, MemFs, Op};
+
+    const STORE: FileId = [3; 16];
+    const ID: FileId = [4; 16];
+    const PATH: &str = "/db/000001.wal";
+
+    /// A file that is only its bytes.
+    #[derive(Debug)]
+    struct Bytes(Vec<u8>);
+
+    impl ReadFile for Bytes {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            buffer.copy_from_slice(&self.0[offset as usize..][..buffer.len()]);
+            Ok(())
+        }
+    }
+
+    type Owned = (RecordKind, u64, Vec<u8>);
+
+    fn expected(kind: FileKind) -> Expected {
+        Expected { kind, store_id: Some(STORE), file_id: Some(ID) }
+    }
+
+    /// The records of a log, and how it ends.
+    fn replay(file: &dyn ReadFile, kind: FileKind) -> (Vec<Owned>, Result<Ending>) {
+        let mut records = Vec::new();
+        let mut reader = match FramedReader::open(file, Path::new(PATH), expected(kind)) {
+            Ok(reader) => reader,
+            Err(error) => return (records, Err(error)),
+        };
+        loop {
+            match reader.next_record() {
+                Ok(Some(record)) => records.push((record.kind, record.offset, record.bytes.to_vec())),
+                Ok(None) => return (records, Ok(reader.ending().unwrap())),
+                Err(error) => {
+                    assert_eq!(reader.next_record().unwrap_err().to_string(), error.to_string());
+                    return (records, Err(error));
+                }
+            }
+        }
+    }
+
+    /// A writer in a file system of its own.
+    fn writer(kind: FileKind) -> (MemFs, FramedWriter) {
+        let fs = MemFs::new();
+        fs.create_dir(Path::new("/db")).unwrap();
+        let header = FileHeader::new(kind, STORE, ID);
+        let log = FramedWriter::create(&fs, Path::new(PATH), header).unwrap();
+        fs.sync_dir(Path::new("/db")).unwrap();
+        (fs, log)
+    }
+
+    fn contents(fs: &MemFs) -> Vec<u8> {
+        fs.files(Path::new("/db")).remove(0).1
+    }
+
+    /// A log, and what is known of it from having written it.
+    struct Model {
+        bytes: Vec<u8>,
+        records: Vec<Owned>,
+        /// Durable lengths, and the length of the file when each was reached.
+        syncs: Vec<(usize, usize)>,
+        fragments: Vec<Fragment>,
+    }
+
+    impl Model {
+        fn start(&self, index: usize) -> u64 {
+            self.records.get(index).map_or(self.bytes.len() as u64, |record| record.1)
+        }
+
+        /// The records that end at or before `offset`.
+        fn prefix(&self, offset: u64) -> &[Owned] {
+            let whole = (0..self.records.len()).take_while(|&index| self.start(index + 1) <= offset).count();
+            &self.records[..whole]
+        }
+
+        /// Whether a fragment after the one at `damage` promises it.
+        fn promised(&self, damage: u64) -> bool {
+            self.fragments.iter().any(|fragment| fragment.offset > damage && fragment.synced > damage)
+        }
+
+        fn fragment_at(&self, byte: usize) -> &Fragment {
+            self.fragments.iter().rfind(|fragment| fragment.offset <= byte as u64).unwrap()
+        }
+
+        /// Checks a replay of `bytes`, the first damage of which is at the fragment at `damage`.
+        fn check_damaged(&self, bytes: Vec<u8>, damage: u64, promised: bool, note: &str) {
+            let len = bytes.len() as u64;
+            let (records, ending) = replay(&Bytes(bytes), FileKind::Log);
+            assert_eq!(records, self.prefix(damage), "{note}");
+            let end = self.start(records.len());
+            match ending {
+                Err(Error::Corruption { offset, .. }) if promised => assert_eq!(offset, damage, "{note}"),
+                Ok(Ending::Torn { offset, dropped_bytes, damage_offset, .. }) if !promised => {
+                    assert_eq!((offset, dropped_bytes, damage_offset), (end, len - end, damage), "{note}");
+                }
+                other => panic!("{note}: promised {promised}, found {other:?}"),
+            }
+        }
+    }
+
+    /// Appends records of these lengths as an engine would: some together, now and then a sync (during which
+    /// others may append), then a promise if nothing follows, at last a close record.
+    fn simulate(lengths: &[usize], seed: u64) -> Model {
+        let (fs, mut log) = writer(FileKind::Log);
+        let mut dice = Dice(seed);
+        let (mut records, mut syncs) = (Vec::new(), Vec::new());
+        let mut append = |log: &mut FramedWriter, kind, bytes: Vec<u8>| {
+            let offset = log.append_record(kind, &bytes).unwrap();
+            records.push((kind, offset, bytes));
+        };
+        log.sync().unwrap();
+        for &len in lengths {
+            append(&mut log, RecordKind::Batch, dice.bytes(len));
+            if dice.below(3) == 0 {
+                continue;
+            }
+            log.flush_frames().unwrap();
+            if dice.below(2) == 0 {
+                let durable = log.flushed_len();
+                log.file().sync().unwrap();
+                if dice.below(3) == 0 {
+                    append(&mut log, RecordKind::Batch, dice.bytes(len / 2));
+                    log.flush_frames().unwrap();
+                }
+                log.set_synced(durable);
+                syncs.push((durable as usize, log.len() as usize));
+                if dice.below(2) == 0 {
+                    append(&mut log, RecordKind::Promise, dice.bytes(16));
+                    log.flush_frames().unwrap();
+                }
+            }
+        }
+        append(&mut log, RecordKind::Close, dice.bytes(24));
+        log.flush_frames().unwrap();
+        let bytes = contents(&fs);
+        let fragments = fragments(&bytes);
+        Model { bytes, records, syncs, fragments }
+    }
+
+    fn fragments(bytes: &[u8]) -> Vec<Fragment> {
+        let mut found = Vec::new();
+        for (page, rest) in bytes.chunks(PAGE_BYTES).enumerate() {
+            let skip = if page == 0 { HEADER_BYTES } else { 0 };
+            for Span { status, .. } in spans(&ID, (page * PAGE_BYTES + skip) as u64, &rest[skip..]) {
+                let SpanStatus::Intact(fragment) = status else { panic!("{status:?}") };
+                found.push(fragment);
+            }
+        }
+        found
+    }
+
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((self.0 >> 33) % n as u64) as usize
+        }
+
+        fn bytes(&mut self, len: usize) -> Vec<u8> {
+            (0..len).map(|_| self.below(256) as u8).collect()
+        }
+    }
+
+    /// Two logs: one within a page, one over several with records that begin and end everywhere.
+    fn models() -> [Model; 2] {
+        let small: Vec<usize> = vec![0, 1, 7, 8, 9, 40, 3, 0, 16, 25, 5, 30];
+        let large = [&small[..], &[32_000, 300, 9, 70_000, 1, 20_000, 5_000, 8, 12, 12_000, 40]].concat();
+        [simulate(&small, 2), simulate(&large, 11)]
+    }
+
+    #[test]
+    fn records_of_all_sizes_around_every_boundary_come_back() {
+        let room = PAGE_BYTES - FRAGMENT_HEADER_BYTES;
+        let mut lengths = vec![0, 1, 7, 8, 9, 3 << 20, 1 << 20, (1 << 20) + 1];
+        for boundary in [room - HEADER_BYTES, room, 2 * room, PAGE_BYTES, 3 * PAGE_BYTES] {
+            lengths.extend(boundary - 40..boundary + 40);
+        }
+        let mut dice = Dice(1);
+        let payload = dice.bytes(3 << 20);
+        for lengths in [&lengths[..], &[], &[0], &[room - HEADER_BYTES], &[room - HEADER_BYTES - 16, 1]] {
+            let (fs, mut log) = writer(FileKind::Manifest);
+            let write = |&len: &usize| {
+                let bytes = payload[len % 251..][..len.min(payload.len() - len % 251)].to_vec();
+                (RecordKind::Edit, log.append_record(RecordKind::Edit, &bytes).unwrap(), bytes)
+            };
+            let records: Vec<Owned> = lengths.iter().map(write).collect();
+            log.sync().unwrap();
+            let (found, ending) = replay(&*fs.open(Path::new(PATH)).unwrap(), FileKind::Manifest);
+            assert!(found == records, "records differ");
+            assert_eq!(ending.unwrap(), Ending::Complete);
+        }
+    }
+
+    #[test]
+    fn the_simulated_logs_replay_whole_and_have_both_promised_and_unpromised_parts() {
+        for model in models() {
+            let (records, ending) = replay(&Bytes(model.bytes.clone()), FileKind::Log);
+            assert_eq!(records, model.records);
+            assert_eq!(ending.unwrap(), Ending::Complete);
+            assert!(model.syncs.len() > 2);
+            let promised = model.fragments.iter().filter(|fragment| model.promised(fragment.offset)).count();
+            assert!(promised > 2 && model.fragments.len() - promised > 2, "{promised}");
+        }
+        assert!(models()[1].bytes.len() > 4 * PAGE_BYTES);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_corruption_exactly_if_something_after_it_promised_it() {
+        for (large, model) in models().iter().enumerate() {
+            for byte in HEADER_BYTES..model.bytes.len() {
+                let fragment = model.fragment_at(byte);
+                let inside = (byte as u64 - fragment.offset) as usize;
+                let end = FRAGMENT_HEADER_BYTES + fragment.payload_bytes;
+                let payload = (FRAGMENT_HEADER_BYTES + 4..end.saturating_sub(4)).contains(&inside);
+                for bit in 0..8 {
+                    // Far inside a long payload, every 29th bit will do.
+                    if large == 1 && payload && (byte * 8 + bit) % 29 != 0 {
+                        continue;
+                    }
+                    let mut bytes = model.bytes.clone();
+                    bytes[byte] ^= 1 << bit;
+                    let (damage, promised) = (fragment.offset, model.promised(fragment.offset));
+                    model.check_damaged(bytes, damage, promised, &format!("bit {bit} of byte {byte}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_cut_anywhere_is_a_torn_tail_with_the_records_before_the_cut() {
+        for (large, model) in models().iter().enumerate() {
+            for len in HEADER_BYTES..model.bytes.len() {
+                if large == 1 && len % 8 > 1 && len % 31 != 0 {
+                    continue;
+                }
+                let bytes = model.bytes[..len].to_vec();
+                if model.records.iter().any(|record| record.1 == len as u64) {
+                    let (records, ending) = replay(&Bytes(bytes), FileKind::Log);
+                    assert_eq!((&records[..], ending.unwrap()), (model.prefix(len as u64), Ending::Complete));
+                    continue;
+                }
+                let damage = model.fragments.iter().find(|fragment| fragment.end() > len as u64).unwrap();
+                model.check_damaged(bytes, damage.offset, false, &format!("length {len}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_power_loss_is_never_corruption_and_never_costs_what_was_synced() {
+        let model = &models()[1];
+        let mut dice = Dice(17);
+        let mut torn = 0;
+        for round in 0..3000 {
+            // Power is lost after this sync and before the next; each later sector is kept, zero or garbage.
+            let last = dice.below(model.syncs.len());
+            let (durable, written) = model.syncs[last];
+            let next = model.syncs.get(last + 1).map_or(model.bytes.len(), |sync| sync.0).max(written);
+            let len = durable + dice.below(next - durable + 1);
+            let mut bytes = model.bytes[..len].to_vec();
+            for at in (durable / 512..len.div_ceil(512)).map(|sector| (sector * 512).max(durable)) {
+                let end = len.min(at / 512 * 512 + 512);
+                match dice.below(4) {
+                    0 => bytes[at..end].fill(0),
+                    1 => bytes[at..end].copy_from_slice(&dice.bytes(end - at)),
+                    _ => {}
+                }
+            }
+            let (records, ending) = replay(&Bytes(bytes), FileKind::Log);
+            assert!(model.records.starts_with(&records), "round {round}");
+            assert!(
+                records.len() >= model.prefix(durable as u64).len(),
+                "round {round}: synced records lost"
+            );
+            let ending = ending.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            torn += usize::from(ending != Ending::Complete);
+        }
+        assert!(torn > 500, "{torn}");
+    }
+
+    #[test]
+    fn a_damaged_length_hides_nothing_in_its_page_nor_in_later_ones() {
+        for (between, at) in [(24, 64 + 24), (40_000, 64 + 24), (200_000, 64)] {
+            let (fs, mut log) = writer(FileKind::Log);
+            for _ in 0..3 {
+                log.append_record(RecordKind::Batch, b"short").unwrap();
+            }
+            log.sync().unwrap();
+            // Not the records right after the sync speak for it, but only one far away.
+            let durable = log.synced();
+            let mut bytes = contents(&fs);
+            let mut put = |synced, mut payload: &[u8]| {
+                let mut first = true;
+                while first || !payload.is_empty() {
+                    let offset = bytes.len() as u64;
+                    put_fragment(&mut bytes, &ID, offset, (RecordKind::Batch, first), synced, &mut payload);
+                    first = false;
+                }
+            };
+            put(0, &vec![1; between]);
+            put(durable, b"");
+            for length in [0u16, 1, 6, 100, 3_000, 32_000, 32_687, 32_688, 32_752, u16::MAX] {
+                let mut bad = bytes.clone();
+                bad[at + 4..at + 6].copy_from_slice(&length.to_le_bytes());
+                let (records, ending) = replay(&Bytes(bad), FileKind::Log);
+                assert_eq!(records.len(), (at - 64) / 24);
+                assert!(
+                    matches!(ending, Err(Error::Corruption { offset, .. }) if offset == at as u64),
+                    "length {length}: {ending:?}"
+                );
+            }
+        }
+    }
+
+    /// A log of single-page fragments, each `(type byte, payload, synced)`, with good checksums.
+    fn crafted(kind: FileKind, fragments: &[(u8, &[u8], u64)]) -> Vec<u8> {
+        let mut bytes = FileHeader::new(kind, STORE, ID).encode().to_vec();
+        for &(fragment_type, payload, synced) in fragments {
+            let offset = bytes.len();
+            put_fragment(&mut bytes, &ID, offset as u64, (RecordKind::Batch, true), synced, &mut &*payload);
+            bytes[offset + 6] = fragment_type;
+            reseal(&mut bytes, offset);
+        }
+        bytes
+    }
+
+    fn reseal(bytes: &mut [u8], offset: usize) {
+        let crc = crate::checksum::checksum32(&ID, offset as u64, &[&bytes[offset + 4..]]);
+        bytes[offset..offset + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    #[test]
+    fn an_intact_fragment_where_it_cannot_be_is_damage() {
+        const FULL: u8 = 3;
+        const LAST: u8 = 2;
+        let batch = 1 << 2;
+        let page = &vec![5; PAGE_BYTES - HEADER_BYTES - FRAGMENT_HEADER_BYTES][..];
+        let second = PAGE_BYTES as u64;
+        let log = FileKind::Log;
+        for (kind, fragments, at, records, what) in [
+            (log, &[(batch | LAST, &b"x"[..], 0)][..], 64, 0, "a fragment that continues no record"),
+            (log, &[(batch, page, 0)], 64, 0, "a fragment that continues no record"),
+            (
+                log,
+                &[(batch | 1, page, 0), (batch | FULL, b"x", 0)],
+                second,
+                0,
+                "a record begins within another",
+            ),
+            (log, &[(batch | 1, page, 0), (8 | LAST, b"x", 0)], second, 0, "a record changes its kind"),
+            (log, &[(12 | FULL, b"", 0), (batch | FULL, b"", 0)], 80, 1, "a record after the close record"),
+            (log, &[(16 | FULL, b"", 0)], 64, 0, "a record that does not belong in this kind of file"),
+            (
+                FileKind::Manifest,
+                &[(16 | FULL, b"", 0), (batch | FULL, b"", 0)],
+                80,
+                1,
+                "a record that does not belong in this kind of file",
+            ),
+            (log, &[(batch | 1, page, 0)], second, 0, ""),
+        ] {
+            let bytes = crafted(kind, fragments);
+            let (found, ending) = replay(&Bytes(bytes.clone()), kind);
+            let Ok(Ending::Torn { damage_offset, damage, .. }) = ending else { panic!("{what}: {ending:?}") };
+            assert_eq!((found.len(), damage_offset), (records, at));
+            let expected = if what.is_empty() { Damage::Unfinished } else { Damage::Misplaced(what) };
+            assert_eq!(damage, expected);
+
+            // The same below a promise.
+            let witness = [fragments, &[(batch | FULL, b"", at + 1)]].concat();
+            let (_, ending) = replay(&Bytes(crafted(kind, &witness)), kind);
+            if bytes.len() as u64 > at {
+                assert!(matches!(ending, Err(Error::Corruption { offset, .. }) if offset == at), "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_intact_fragment_of_a_newer_version_is_unsupported_wherever_it_stands() {
+        for (place, value, what, known) in [
+            (6, 5 << 2 | 3, "log record kind", 4),
+            (6, 3, "log record kind", 4),
+            (7, 1, "log fragment flags", 0),
+        ] {
+            let mut bytes = crafted(FileKind::Log, &[(7, b"one", 0), (7, b"two", 0)]);
+            bytes[88 + place] = value;
+            reseal(&mut bytes, 88);
+            let (records, ending) = replay(&Bytes(bytes), FileKind::Log);
+            assert_eq!(records.len(), 1);
+            let Err(Error::Unsupported { what: found, supported, .. }) = ending else { panic!("{ending:?}") };
+            assert_eq!((found, supported), (what, known));
+        }
+    }
+
+    #[test]
+    fn fragments_of_another_file_or_from_another_place_are_damage() {
+        let bytes = crafted(FileKind::Log, &[(7, b"one", 0), (7, b"two", 0), (7, b"two", 0)]);
+        let mut moved = bytes.clone();
+        moved.copy_within(64..88, 88);
+        let mut swapped = bytes.clone();
+        swapped[88..].rotate_left(24);
+        let mut other = FileHeader::new(FileKind::Log, STORE, [9; 16]).encode().to_vec();
+        other.extend(&bytes[64..]);
+        for (bytes, records) in [(moved, 1), (swapped, 1)] {
+            let (found, ending) = replay(&Bytes(bytes), FileKind::Log);
+            assert_eq!(found.len(), records);
+            let damage = Damage::Checksum { stored: 0, computed: 0 };
+            let Ok(Ending::Torn { damage: found, .. }) = ending else { panic!("{ending:?}") };
+            assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&damage));
+        }
+        let anyone = Expected { kind: FileKind::Log, store_id: None, file_id: None };
+        let other = Bytes(other);
+        let mut reader = FramedReader::open(&other, Path::new(PATH), anyone).unwrap();
+        assert_eq!(reader.header().file_id, [9; 16]);
+        assert_eq!(reader.next_record().unwrap(), None);
+        assert!(matches!(reader.ending(), Some(Ending::Torn { offset: 64, dropped_bytes: 72, .. })));
+        assert!(matches!(replay(&other, FileKind::Log), (_, Err(Error::Corruption { what: "file id", .. }))));
+    }
+
+    #[test]
+    fn a_file_without_its_whole_header_or_of_another_kind_or_store_is_corrupt() {
+        let bytes = crafted(FileKind::Log, &[(7, b"one", 0)]);
+        for len in 0..HEADER_BYTES {
+            let (records, ending) = replay(&Bytes(bytes[..len].to_vec()), FileKind::Log);
+            assert!(records.is_empty() && matches!(ending, Err(Error::Corruption { .. })));
+        }
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(replay(&Bytes(bad), FileKind::Log).1, Err(Error::Corruption { .. })));
+        }
+        let open = |expected| FramedReader::open(&Bytes(bytes.clone()), Path::new(PATH), expected).map(drop);
+        assert!(open(expected(FileKind::Log)).is_ok());
+        assert!(open(expected(FileKind::Manifest)).is_err());
+        assert!(open(Expected { store_id: Some([0; 16]), ..expected(FileKind::Log) }).is_err());
+    }
+
+    #[test]
+    fn a_tail_of_zeros_is_torn_and_counted_and_does_not_end_the_search_for_promises() {
+        for zeros in [1, 7, 8, 16, 4000, 70_000] {
+            let mut bytes = crafted(FileKind::Log, &[(7, b"one", 0)]);
+            bytes.resize(88 + zeros, 0);
+            let (records, ending) = replay(&Bytes(bytes.clone()), FileKind::Log);
+            assert_eq!(records.len(), 1);
+            let dropped_bytes = zeros as u64;
+            assert_eq!(
+                ending.unwrap(),
+                Ending::Torn { offset: 88, dropped_bytes, damage_offset: 88, damage: Damage::Zeros }
+            );
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let end = bytes.len() as u64;
+            for (synced, promised) in [(88, false), (89.min(end), end > 88), (end, true)] {
+                let mut bytes = bytes.clone();
+                put_fragment(&mut bytes, &ID, end, (RecordKind::Promise, true), synced, &mut &b""[..]);
+                let (_, ending) = replay(&Bytes(bytes), FileKind::Log);
+                assert_eq!(ending.is_err(), promised, "{zeros} zeros, promise at {end} of {synced}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_is_synced_after_every_edit_protects_all_but_the_last() {
+        let (fs, mut log) = writer(FileKind::Manifest);
+        for edit in 0..10u8 {
+            log.append_record(RecordKind::Edit, &[edit; 5]).unwrap();
+            log.sync().unwrap();
+        }
+        for edit in 0..10 {
+            let mut bytes = contents(&fs);
+            bytes[64 + edit * 24 + 16] ^= 1;
+            let (records, ending) = replay(&Bytes(bytes), FileKind::Manifest);
+            assert_eq!((records.len(), ending.is_err()), (edit, edit != 9));
+        }
+    }
+
+    /// A file whose first reads return a flipped bit.
+    #[derive(Debug)]
+    struct Flaky(Bytes, AtomicUsize);
+
+    impl ReadFile for Flaky {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0.read_at(buffer, offset)?;
+            if self.1.fetch_add(1, Ordering::Relaxed) == 0 {
+                buffer[100] ^= 1;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn damage_that_is_gone_when_read_again_was_none() {
+        let bytes = crafted(FileKind::Log, &[(7, b"one", 0), (7, b"two", 0)]);
+        let (records, ending) = replay(&Flaky(Bytes(bytes), AtomicUsize::new(0)), FileKind::Log);
+        assert_eq!((records.len(), ending.unwrap()), (2, Ending::Complete));
+    }
+
+    #[test]
+    fn a_record_half_of_which_was_appended_when_the_disk_was_full_is_a_torn_tail() {
+        let (fs, mut log) = writer(FileKind::Log);
+        log.append_record(RecordKind::Batch, b"kept").unwrap();
+        log.sync().unwrap();
+        let left = Mutex::new(2);
+        fs.observe(move |_, op| match op {
+            Op::Append(..) if *left.lock().unwrap() == 0 => Err(io::ErrorKind::StorageFull.into()),
+            Op::Append(..) => {
+                *left.lock().unwrap() -= 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        });
+        assert!(log.append_record(RecordKind::Batch, &vec![1; 4 << 20]).is_err());
+        let (records, ending) = replay(&*fs.open(Path::new(PATH)).unwrap(), FileKind::Log);
+        assert_eq!(records.len(), 1);
+        assert!(matches!(
+            ending.unwrap(),
+            Ending::Torn { offset: 88, damage: Damage::Unfinished, damage_offset, .. } if damage_offset > 2_000_000
+        ));
+    }
+}

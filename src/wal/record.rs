@@ -1,0 +1,455 @@
+//! Fragments: how a record becomes bytes, and how bytes are recognised as one. No files here.
+//!
+//! ```text
+//! fragment  at a multiple of 8, within one page
+//!  0  checksum   u32  CRC-32 of (file id, offset of the fragment in the file, bytes 4 .. extent)
+//!  4  length     u16  payload bytes in this fragment
+//!  6  type       u8   bit 0: first of its record; bit 1: last of its record; bits 2..8: record kind
+//!  7  reserved   u8   0
+//!  8  synced     u64  the file was known to be durable up to this offset; at most the fragment's own offset
+//! 16  payload    length bytes
+//!     padding    zeros up to the extent
+//! ```
+//!
+//! The *extent* of a fragment is its length rounded up to a multiple of 8, or the rest of the page if what
+//! would be left of it cannot hold another header (that is, is 8 bytes). So fragments follow each other
+//! without gaps, and every byte after the file header is covered by a checksum.
+//!
+//! A record is cut only by the end of a page: a fragment that is not its record's last fills its page to the
+//! last byte. In a page of which just 16 bytes are left that is a fragment without payload.
+
+use std::fmt;
+
+use crate::checksum::{FileId, checksum32};
+use crate::codec::{put_u16, put_u32, put_u64};
+use crate::file_header::FileKind;
+use crate::limits::BATCH_BYTES_MAX;
+
+/// Length of a page; pages are counted from the start of the file.
+pub(crate) const PAGE_BYTES: usize = 32 << 10;
+
+/// Length of what stands before a fragment's payload.
+pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
+
+/// Fragments start at multiples of this.
+pub(crate) const FRAGMENT_ALIGN: usize = 8;
+
+/// Longest record: the longest batch and some slack. A reader treats a longer one as damage.
+pub(crate) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
+
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+const KIND_SHIFT: u32 = 2;
+
+/// What a record is. The numbers are on disk: append only, see format.md, and at most 63.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum RecordKind {
+    /// A batch, in a write-ahead log.
+    Batch = 1,
+    /// A statement of how much is durable when nothing else follows, in a write-ahead log.
+    Promise = 2,
+    /// The last record of a write-ahead log that was ended on purpose.
+    Close = 3,
+    /// A version edit, in a manifest.
+    Edit = 4,
+}
+
+/// The largest kind that is known.
+pub(crate) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
+
+impl RecordKind {
+    pub(crate) fn from_u8(kind: u8) -> Option<Self> {
+        [Self::Batch, Self::Promise, Self::Close, Self::Edit].into_iter().find(|known| *known as u8 == kind)
+    }
+
+    /// Whether records of this kind stand in files of that kind.
+    pub(crate) fn belongs_in(self, file: FileKind) -> bool {
+        match self {
+            Self::Batch | Self::Promise | Self::Close => file == FileKind::Log,
+            Self::Edit => file == FileKind::Manifest,
+        }
+    }
+}
+
+/// Why there is no good fragment, or not the right one, at an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// The file ends before the fragment does, as far as its header can be believed, or before the record.
+    Unfinished,
+    /// There are only zeros from here to the end of the file.
+    Zeros,
+    /// The stated length would cross the end of the page.
+    Length {
+        /// The length in the header.
+        found: u16,
+    },
+    /// The checksum does not match.
+    Checksum {
+        /// The one in the header.
+        stored: u32,
+        /// The one of the bytes.
+        computed: u32,
+    },
+    /// The checksum matches, but no writer makes such a fragment, or not in this place.
+    Misplaced(&'static str),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unfinished => f.write_str("the file ends before the record does"),
+            Self::Zeros => f.write_str("only zeros up to the end of the file"),
+            Self::Length { found } => write!(f, "a length of {found} crosses the end of the page"),
+            Self::Checksum { stored, computed } => {
+                write!(f, "checksum: stored {stored:08x}, computed {computed:08x}")
+            }
+            Self::Misplaced(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The header of an intact fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    /// Where in the file it starts.
+    pub(crate) offset: u64,
+    /// The record kind as it stands in the file; may be one that is not known here.
+    pub(crate) kind: u8,
+    /// Whether a record begins here.
+    pub(crate) first: bool,
+    /// Whether a record ends here.
+    pub(crate) last: bool,
+    /// The reserved byte.
+    pub(crate) reserved: u8,
+    /// How far the file was known to be durable.
+    pub(crate) synced: u64,
+    /// Bytes of payload.
+    pub(crate) payload_bytes: usize,
+    /// Bytes from the start of this fragment to the next one.
+    pub(crate) extent_bytes: usize,
+}
+
+impl Fragment {
+    /// Where the next fragment starts.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.extent_bytes as u64
+    }
+}
+
+/// Bytes from `offset` to the end of its page.
+pub(crate) fn page_left(offset: u64) -> usize {
+    PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize
+}
+
+/// Bytes from a fragment's start to the next one, or `None` if it would cross the end of the page.
+fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
+    let left = page_left(offset);
+    let aligned = (FRAGMENT_HEADER_BYTES + payload_bytes).next_multiple_of(FRAGMENT_ALIGN);
+    let rest = left.checked_sub(aligned)?;
+    Some(if rest < FRAGMENT_HEADER_BYTES { left } else { aligned })
+}
+
+/// Appends the next fragment of a record to `out`, which ends at `offset` of the file, and takes from
+/// `payload` the bytes that fit the page. The record is complete when nothing is left of it.
+pub(crate) fn put_fragment(
+    out: &mut Vec<u8>,
+    file_id: &FileId,
+    offset: u64,
+    (kind, first): (RecordKind, bool),
+    synced: u64,
+    payload: &mut &[u8],
+) {
+    let left = page_left(offset);
+    let (now, later) = payload.split_at(payload.len().min(left - FRAGMENT_HEADER_BYTES));
+    *payload = later;
+    let flags = if first { FIRST } else { 0 } | if later.is_empty() { LAST } else { 0 };
+    let start = out.len();
+    put_u32(out, 0);
+    put_u16(out, now.len() as u16);
+    out.extend_from_slice(&[(kind as u8) << KIND_SHIFT | flags, 0]);
+    put_u64(out, synced);
+    out.extend_from_slice(now);
+    out.resize(start + extent(offset, now.len()).unwrap_or(left), 0);
+    let crc = checksum32(file_id, offset, &[&out[start + 4..]]);
+    out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
+/// (or of the file). Kind and reserved byte are returned as they are, for the caller to know or not.
+pub(crate) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, Damage> {
+    let header = rest.first_chunk().ok_or(Damage::Unfinished)?;
+    let (stored, fragment) = decode_header(offset, header)?;
+    let bytes = rest.get(..fragment.extent_bytes).ok_or(Damage::Unfinished)?;
+    let computed = checksum32(file_id, offset, &[&bytes[4..]]);
+    if stored != computed {
+        return Err(Damage::Checksum { stored, computed });
+    }
+    if bytes[FRAGMENT_HEADER_BYTES + fragment.payload_bytes..].iter().any(|&byte| byte != 0) {
+        return Err(Damage::Misplaced("padding is not zero"));
+    }
+    if fragment.synced > offset {
+        return Err(Damage::Misplaced("a fragment claims that bytes after it were durable before it"));
+    }
+    if !fragment.last && fragment.payload_bytes != page_left(offset) - FRAGMENT_HEADER_BYTES {
+        return Err(Damage::Misplaced("a record is cut before the end of the page"));
+    }
+    Ok(fragment)
+}
+
+/// The fields of a header, of which so far only the length is known to be possible, and its checksum.
+fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u32, Fragment), Damage> {
+    let [c0, c1, c2, c3, l0, l1, kind, reserved, synced @ ..] = *header;
+    let found = u16::from_le_bytes([l0, l1]);
+    let extent_bytes = extent(offset, found.into()).ok_or(Damage::Length { found })?;
+    let fragment = Fragment {
+        offset,
+        kind: kind >> KIND_SHIFT,
+        first: kind & FIRST != 0,
+        last: kind & LAST != 0,
+        reserved,
+        synced: u64::from_le_bytes(synced),
+        payload_bytes: found.into(),
+        extent_bytes,
+    };
+    Ok((u32::from_le_bytes([c0, c1, c2, c3]), fragment))
+}
+
+/// The first intact fragment in `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of
+/// the file) that knew the file to be durable up to `synced_min` or further.
+///
+/// Tries every multiple of 8. `synced` is looked at first: in bytes that are no header it is seldom possible,
+/// so that few checksums are computed.
+pub(crate) fn find_fragment(file_id: &FileId, offset: u64, rest: &[u8], synced_min: u64) -> Option<Fragment> {
+    let places = (0..rest.len()).step_by(FRAGMENT_ALIGN);
+    places.map_while(|place| Some((place, rest.get(place..place + FRAGMENT_HEADER_BYTES)?))).find_map(
+        |(place, header)| {
+            let at = offset + place as u64;
+            let synced = u64::from_le_bytes(*header.last_chunk()?);
+            let possible = synced_min <= synced && synced <= at;
+            if possible { open_fragment(file_id, at, &rest[place..]).ok() } else { None }
+        },
+    )
+}
+
+/// A stretch of a page, for people to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Where in the file it starts.
+    pub(crate) offset: u64,
+    /// How long it is.
+    pub(crate) bytes: usize,
+    /// What it is.
+    pub(crate) status: SpanStatus,
+}
+
+/// What a stretch of a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpanStatus {
+    /// An intact fragment, not necessarily one that belongs there.
+    Intact(Fragment),
+    /// Nothing but zeros.
+    Padding,
+    /// Anything else.
+    Damaged(Damage),
+}
+
+/// Divides `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of the file) into spans
+/// without gaps. Never fails: what is not intact is a span too, up to the next intact fragment.
+pub(crate) fn spans<'a>(
+    file_id: &'a FileId,
+    offset: u64,
+    rest: &'a [u8],
+) -> impl Iterator<Item = Span> + use<'a> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let (at, left) = (offset + done as u64, &rest[done..]);
+        if left.is_empty() {
+            return None;
+        }
+        let (bytes, status) = match open_fragment(file_id, at, left) {
+            Ok(fragment) => (fragment.extent_bytes, SpanStatus::Intact(fragment)),
+            Err(damage) => {
+                let next = find_fragment(file_id, at, left, 0);
+                let bytes = next.map_or(left.len(), |next| (next.offset - at) as usize);
+                let zeros = left[..bytes].iter().all(|&byte| byte == 0);
+                (bytes, if zeros { SpanStatus::Padding } else { SpanStatus::Damaged(damage) })
+            }
+        };
+        done += bytes;
+        Some(Span { offset: at, bytes, status })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: FileId = [9; 16];
+
+    fn fragment(offset: u64, payload: &[u8], synced: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_fragment(&mut out, &ID, offset, (RecordKind::Batch, true), synced, &mut &*payload);
+        out
+    }
+
+    /// The bytes with the checksum made right again.
+    fn resealed(mut bytes: Vec<u8>, offset: u64) -> Vec<u8> {
+        let crc = checksum32(&ID, offset, &[&bytes[4..]]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn extents_are_aligned_and_never_leave_room_too_small_for_a_header() {
+        for left in (16..=200).step_by(8) {
+            let offset = (PAGE_BYTES - left) as u64;
+            for len in 0..200 {
+                let mut payload = &vec![1; len][..];
+                let mut out = Vec::new();
+                put_fragment(&mut out, &ID, offset, (RecordKind::Edit, false), 0, &mut payload);
+                let found = open_fragment(&ID, offset, &out).unwrap();
+                assert_eq!(found.extent_bytes, out.len());
+                assert_eq!((out.len() % 8, found.payload_bytes), (0, len.min(left - 16)));
+                assert_eq!(found.last, payload.is_empty());
+                assert_eq!((found.kind, found.first), (4, false));
+                assert!(out.len() == left || left - out.len() >= 16, "left {left}, length {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_truncation_of_a_fragment_is_damage() {
+        for (offset, len) in [(64, 0), (64, 1), (64, 100), (PAGE_BYTES as u64 - 32, 5)] {
+            let good = fragment(offset, &vec![0xa5; len], 64);
+            assert!(open_fragment(&ID, offset, &good).is_ok());
+            for bit in 0..good.len() * 8 {
+                let mut bad = good.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert!(open_fragment(&ID, offset, &bad).is_err(), "bit {bit}");
+            }
+            for end in 0..good.len() {
+                assert_eq!(open_fragment(&ID, offset, &good[..end]), Err(Damage::Unfinished));
+            }
+        }
+    }
+
+    #[test]
+    fn a_fragment_of_another_file_or_place_is_damage() {
+        let good = fragment(64, b"payload", 0);
+        assert!(matches!(open_fragment(&[8; 16], 64, &good), Err(Damage::Checksum { .. })));
+        assert!(matches!(open_fragment(&ID, 72, &good), Err(Damage::Checksum { .. })));
+        assert!(matches!(open_fragment(&ID, 64 + PAGE_BYTES as u64, &good), Err(Damage::Checksum { .. })));
+    }
+
+    #[test]
+    fn what_no_writer_makes_is_damage_even_under_a_good_checksum() {
+        let good = fragment(64, b"payload", 64);
+        for (place, value, what) in [
+            (23, 1, "padding is not zero"),
+            (8, 65, "a fragment claims that bytes after it were durable before it"),
+            (6, 1 << KIND_SHIFT | FIRST, "a record is cut before the end of the page"),
+        ] {
+            let mut bad = good.clone();
+            bad[place] = value;
+            assert_eq!(open_fragment(&ID, 64, &resealed(bad, 64)), Err(Damage::Misplaced(what)));
+        }
+        let near_end = (PAGE_BYTES - 32) as u64;
+        let mut bad = fragment(near_end, b"payload", 64);
+        bad[4] = 17;
+        assert_eq!(open_fragment(&ID, near_end, &resealed(bad, near_end)), Err(Damage::Length { found: 17 }));
+    }
+
+    #[test]
+    fn spans_cover_a_page_whatever_is_in_it() {
+        let mut page = fragment(64, b"one", 0);
+        page.extend([0; 40]);
+        let second = 64 + page.len() as u64;
+        page.extend(fragment(second, b"two", 64));
+        page.extend(b"rubbish");
+        let seen: Vec<_> = spans(&ID, 64, &page).collect();
+        assert!(matches!(seen[0].status, SpanStatus::Intact(f) if f.synced == 0));
+        assert_eq!((seen[1].bytes, seen[1].status), (40, SpanStatus::Padding));
+        assert!(matches!(seen[2].status, SpanStatus::Intact(f) if f.synced == 64 && f.offset == second));
+        assert!(matches!(seen[3], Span { bytes: 7, status: SpanStatus::Damaged(Damage::Unfinished), .. }));
+        for bit in 0..page.len() * 8 {
+            let mut bad = page.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(spans(&ID, 64, &bad).map(|span| span.bytes).sum::<usize>(), bad.len());
+        }
+    }
+
+    #[test]
+    fn kinds_know_their_numbers_and_their_files() {
+        let known: Vec<_> = (0..=255).filter_map(RecordKind::from_u8).map(|kind| kind as u8).collect();
+        assert_eq!(known, [1, 2, 3, 4]);
+        assert!(RecordKind::Edit.belongs_in(FileKind::Manifest));
+        assert!(!RecordKind::Edit.belongs_in(FileKind::Log));
+        assert!(!RecordKind::Batch.belongs_in(FileKind::Table));
+    }
+
+    /// The facts (key, value) and the bytes of a vector of the format document.
+    fn vector(name: &str) -> (Vec<(&'static str, &'static str)>, Vec<u8>) {
+        let document = include_str!("../../format.d/30-log.md");
+        let (_, rest) = document.split_once(&format!("```vector {name}\n")).expect(name);
+        let (facts, rest) = rest.split_once("\nbytes:\n").unwrap();
+        let (bytes, _) = rest.split_once("\n```").unwrap();
+        let bytes = bytes.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+        (facts.lines().map(|line| line.split_once(" = ").unwrap()).collect(), bytes)
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits = text.strip_prefix('-').unwrap_or(text).as_bytes().chunks(2);
+        digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_log_of_the_format_document_is_what_is_written_and_read() {
+        let (facts, bytes) = vector("log-small");
+        let fact = |name| facts.iter().find(|fact| fact.0 == name).unwrap().1;
+        let id = |name| FileId::try_from(hex(fact(name))).unwrap();
+        let kind = FileKind::from_u16(fact("file kind").parse().unwrap()).unwrap();
+        let header = crate::file_header::FileHeader::new(kind, id("store id"), id("file id"));
+        let mut written = header.encode().to_vec();
+        for (_, record) in facts.iter().filter(|fact| fact.0 == "record") {
+            let fields: Vec<_> = record.split(' ').collect();
+            let [offset, kind, synced] = [0, 1, 2].map(|field: usize| fields[field].parse::<u64>().unwrap());
+            let (kind, payload) = (RecordKind::from_u8(kind as u8).unwrap(), hex(fields[3]));
+            assert_eq!(offset, written.len() as u64);
+            put_fragment(&mut written, &header.file_id, offset, (kind, true), synced, &mut &payload[..]);
+            let found = open_fragment(&header.file_id, offset, &bytes[offset as usize..]).unwrap();
+            assert_eq!((found.kind, found.synced, found.first, found.last), (kind as u8, synced, true, true));
+            let start = offset as usize + FRAGMENT_HEADER_BYTES;
+            assert_eq!(bytes[start..start + found.payload_bytes], payload);
+        }
+        assert_eq!(written, bytes);
+    }
+
+    #[test]
+    fn the_fragments_of_the_format_document_are_what_is_written_and_read() {
+        for name in ["takes-the-rest-of-its-page", "without-payload-ends-a-page", "goes-on-in-the-next-page"]
+        {
+            let (facts, bytes) = vector(&format!("log-fragment-{name}"));
+            let fact = |name| facts.iter().find(|fact| fact.0 == name).unwrap().1;
+            let number = |name| fact(name).parse::<u64>().unwrap();
+            let (id, payload) = (FileId::try_from(hex(fact("file id"))).unwrap(), hex(fact("payload")));
+            let expected = Fragment {
+                offset: number("offset"),
+                kind: number("kind") as u8,
+                first: number("first") == 1,
+                last: number("last") == 1,
+                reserved: 0,
+                synced: number("synced"),
+                payload_bytes: payload.len(),
+                extent_bytes: bytes.len(),
+            };
+            assert_eq!(open_fragment(&id, expected.offset, &bytes), Ok(expected), "{name}");
+            // A fragment that is not the last has a page boundary, and then more payload, behind it.
+            let whole = if expected.last { payload } else { [&payload[..], b"more"].concat() };
+            let place = (RecordKind::from_u8(expected.kind).unwrap(), expected.first);
+            let mut written = Vec::new();
+            put_fragment(&mut written, &id, expected.offset, place, expected.synced, &mut &whole[..]);
+            assert_eq!(written, bytes, "{name}");
+        }
+    }
+}

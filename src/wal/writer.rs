@@ -1,0 +1,252 @@
+//! The writer of a framed log: frames records into memory and hands them to the file in few, large appends.
+//!
+//! Calls: `create · (append_record* · flush_frames · (sync elsewhere · set_synced)?)*`
+//!
+//! 1. [`FramedWriter::append_record`] cuts a record into fragments at the end of an internal buffer. Whenever
+//!    that holds about 1 MiB it is written out, so that a record of 1 GiB is never copied whole.
+//! 2. [`FramedWriter::flush_frames`] writes out the rest: a whole commit group with one append.
+//! 3. Who makes the file durable notes [`FramedWriter::flushed_len`], syncs [`FramedWriter::file`] (without
+//!    holding the lock under which the writer is shared) and then reports the noted length with
+//!    [`FramedWriter::set_synced`]. Every fragment framed from then on states it: that is the promise.
+//!
+//! After a failed append the end of the file is unknown. The writer then refuses everything with the same
+//! error: a record after a gap would be taken for corruption, and one after half a record for nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::record::{PAGE_BYTES, RECORD_BYTES_MAX, RecordKind, put_fragment};
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, HEADER_BYTES};
+use crate::fs::{AppendFile, Fs};
+
+/// The buffer is written out when it has grown to this.
+const FRAMES_BYTES_MAX: usize = 1 << 20;
+
+/// Appends records to a file.
+#[derive(Debug)]
+pub(crate) struct FramedWriter {
+    file: Arc<dyn AppendFile>,
+    path: PathBuf,
+    header: FileHeader,
+    /// Whole fragments that are not yet in the file.
+    frames: Vec<u8>,
+    /// Length of the file without them.
+    flushed: u64,
+    /// How much of the file is known to be durable.
+    synced: u64,
+    /// The first failure, after which nothing is written.
+    failure: Option<Error>,
+}
+
+impl FramedWriter {
+    /// Creates the file and writes its header. Neither that nor the directory entry is durable yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; the file may exist then.
+    pub(crate) fn create(fs: &dyn Fs, path: &Path, header: FileHeader) -> Result<Self> {
+        let file = fs.create(path).map_err(|error| Error::io("create", path, error))?;
+        file.append(&header.encode()).map_err(|error| Error::io("append", path, error))?;
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            header,
+            frames: Vec::new(),
+            flushed: HEADER_BYTES as u64,
+            synced: 0,
+            failure: None,
+        })
+    }
+
+    /// Frames a record and returns the offset at which it starts. It is in the file after
+    /// [`FramedWriter::flush_frames`], parts of a long one before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LimitExceeded`] if the payload is too long; nothing was framed. [`Error::Io`] from now on,
+    /// always the same one, if writing fails or has failed.
+    pub(crate) fn append_record(&mut self, kind: RecordKind, mut payload: &[u8]) -> Result<u64> {
+        debug_assert!(kind.belongs_in(self.header.kind), "{kind:?} in {:?}", self.header.kind);
+        self.check()?;
+        if payload.len() > RECORD_BYTES_MAX {
+            return Err(Error::limit("log record", RECORD_BYTES_MAX as u64, payload.len() as u64));
+        }
+        let start = self.len();
+        let mut first = true;
+        while first || !payload.is_empty() {
+            let (at, place) = (self.len(), (kind, first));
+            put_fragment(&mut self.frames, &self.header.file_id, at, place, self.synced, &mut payload);
+            first = false;
+            if self.frames.len() >= FRAMES_BYTES_MAX - PAGE_BYTES {
+                self.flush_frames()?;
+            }
+        }
+        Ok(start)
+    }
+
+    /// Writes out everything that was framed, with one append.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], from now on always the same one, if writing fails or has failed.
+    pub(crate) fn flush_frames(&mut self) -> Result<()> {
+        self.check()?;
+        if self.frames.is_empty() {
+            return Ok(());
+        }
+        let appended = self.file.append(&self.frames).map_err(|error| Error::io("append", &self.path, error));
+        self.remember(appended)?;
+        self.flushed += self.frames.len() as u64;
+        self.frames.clear();
+        Ok(())
+    }
+
+    /// Writes out everything that was framed and makes the file durable, for a caller that need not let
+    /// others append meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`FramedWriter::flush_frames`]; a failed sync ends the writer like a failed append.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.flush_frames()?;
+        let synced = self.file.sync().map_err(|error| Error::io("sync", &self.path, error));
+        self.remember(synced)?;
+        self.set_synced(self.flushed);
+        Ok(())
+    }
+
+    /// Notes that the file is durable up to `offset`, a value that [`FramedWriter::flushed_len`] had before
+    /// the sync began.
+    pub(crate) fn set_synced(&mut self, offset: u64) {
+        debug_assert!(offset <= self.flushed, "{offset} bytes durable of {}", self.flushed);
+        self.synced = self.synced.max(offset.min(self.flushed));
+    }
+
+    /// How far the file is known to be durable.
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Where the next record will start: the length of the file once all frames are written out.
+    pub(crate) fn len(&self) -> u64 {
+        self.flushed + self.frames.len() as u64
+    }
+
+    /// Length of what was handed to the file; always ends with a whole fragment.
+    pub(crate) fn flushed_len(&self) -> u64 {
+        self.flushed
+    }
+
+    /// The file, to be synced beside the writer.
+    pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
+        Arc::clone(&self.file)
+    }
+
+    /// Path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Header of the file.
+    pub(crate) fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn remember(&mut self, done: Result<()>) -> Result<()> {
+        if let Err(error) = &done {
+            self.failure = Some(error.clone());
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::file_header::FileKind;
+    use crate::fs::{MemFs, Op};
+
+    fn writer(fs: &MemFs) -> FramedWriter {
+        fs.create_dir(Path::new("/db")).unwrap();
+        let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);
+        FramedWriter::create(fs, Path::new("/db/000001.wal"), header).unwrap()
+    }
+
+    /// Lengths of all appends from now on.
+    fn appends(fs: &MemFs) -> Arc<Mutex<Vec<usize>>> {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let appends = Arc::clone(&seen);
+        fs.observe(move |_, op| {
+            if let Op::Append(_, bytes) = op {
+                seen.lock().unwrap().push(bytes.len());
+            }
+            Ok(())
+        });
+        appends
+    }
+
+    #[test]
+    fn several_records_are_one_append() {
+        let fs = MemFs::new();
+        let mut log = writer(&fs);
+        let appends = appends(&fs);
+        let starts: Vec<_> =
+            (0..3).map(|n| log.append_record(RecordKind::Batch, &vec![7; n * 8]).unwrap()).collect();
+        assert_eq!((&starts[..], log.len(), log.flushed_len()), (&[64, 80, 104][..], 136, 64));
+        log.flush_frames().unwrap();
+        log.flush_frames().unwrap();
+        assert_eq!((&appends.lock().unwrap()[..], log.flushed_len()), (&[72][..], 136));
+    }
+
+    #[test]
+    fn a_long_record_is_written_in_pieces_of_a_mebibyte() {
+        let fs = MemFs::new();
+        let mut log = writer(&fs);
+        let appends = appends(&fs);
+        log.append_record(RecordKind::Batch, &vec![1; 5 << 20]).unwrap();
+        log.flush_frames().unwrap();
+        let appends = appends.lock().unwrap();
+        assert!(appends.len() >= 5 && appends.iter().all(|&len| len <= FRAMES_BYTES_MAX), "{appends:?}");
+        assert!(log.frames.capacity() <= 2 * FRAMES_BYTES_MAX);
+    }
+
+    #[test]
+    fn after_a_failed_append_or_sync_the_writer_repeats_the_error_and_writes_no_more() {
+        for fail_sync in [false, true] {
+            let fs = MemFs::new();
+            let mut log = writer(&fs);
+            fs.observe(move |_, op| match op {
+                Op::Sync(_) if fail_sync => Err(io::ErrorKind::StorageFull.into()),
+                Op::Append(..) if !fail_sync => Err(io::ErrorKind::StorageFull.into()),
+                _ => Ok(()),
+            });
+            log.append_record(RecordKind::Batch, b"x").unwrap();
+            let first = log.sync().unwrap_err().to_string();
+            let before = fs.files(Path::new("/db"));
+            fs.stop_observing();
+            assert_eq!(log.append_record(RecordKind::Batch, b"y").unwrap_err().to_string(), first);
+            assert_eq!(log.flush_frames().unwrap_err().to_string(), first);
+            assert_eq!(log.sync().unwrap_err().to_string(), first);
+            assert_eq!((log.synced(), fs.files(Path::new("/db"))), (0, before));
+        }
+    }
+
+    #[test]
+    fn only_what_was_handed_to_the_file_counts_as_synced_and_it_never_shrinks() {
+        let fs = MemFs::new();
+        let mut log = writer(&fs);
+        log.append_record(RecordKind::Batch, b"x").unwrap();
+        log.sync().unwrap();
+        assert_eq!((log.synced(), log.len()), (88, 88));
+        log.set_synced(64);
+        assert_eq!(log.synced(), 88);
+    }
+}
