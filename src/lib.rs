@@ -12,6 +12,7 @@ mod key;
 // Layer 2: units. Bytes in, bytes out, no files.
 mod file_header;
 mod iter;
+mod memtable;
 mod table_meta;
 // Layer 3: files.
 pub mod fs;
