@@ -16,6 +16,9 @@ mod memtable;
 mod table_meta;
 // Layer 3: files.
 pub mod fs;
+// Layer 4: the tree.
+mod merge;
+mod visible;
 
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
