@@ -12,10 +12,14 @@ mod key;
 // Layer 2: units. Bytes in, bytes out, no files.
 mod file_header;
 mod iter;
+mod memtable;
 mod table_meta;
 // Layer 3: files.
 pub mod fs;
 mod wal;
+// Layer 4: the tree.
+mod merge;
+mod visible;
 
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};

@@ -1,0 +1,139 @@
+//! The memtable: the newest entries of a keyspace, in memory, in the order of internal keys.
+//!
+//! The commit leader inserts the entries of a batch, slices of the batch's own bytes, after the log has
+//! them and before their sequence numbers are published. Any number of readers look up and scan meanwhile,
+//! without locks. Nothing is ever changed or removed: a newer version of a key is an entry of its own, and
+//! a full memtable is flushed and dropped as a whole.
+//!
+//! - `arena`: nodes in slots that never move;
+//! - `skiplist`: their order, how they are linked, and why a reader misses nothing;
+//! - `iter`: the cursor that flush and scans use.
+//!
+//! Two writers at a time are not an error here, only slow: an insertion holds a lock of its own.
+//!
+//! # What it occupies
+//!
+//! [`Memtable::size_bytes`] is what the memory budget counts: the slots that were allocated, the links, the
+//! bytes of keys and values, and [`ENTRY_FRAMING_BYTES`] for what surrounds an entry in its batch or in the
+//! allocator. A batch costs something once, too: whoever slices it charges [`BATCH_FRAMING_BYTES`].
+
+mod arena;
+mod iter;
+mod skiplist;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+pub(crate) use iter::MemtableIter;
+
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use arena::HEAD;
+use skiplist::SkipList;
+
+/// What an entry's key and value take beside their own bytes: kind and lengths in the batch, or the
+/// rounding of an allocation.
+const ENTRY_FRAMING_BYTES: usize = 12;
+
+/// What a batch that is held in a memtable takes beside its entries: its header, the record that counts its
+/// owners, and the allocator's part of both. For [`Memtable::charge`].
+pub(crate) const BATCH_FRAMING_BYTES: usize = 64;
+
+/// An ordered map of internal keys to values that only grows.
+pub(crate) struct Memtable {
+    list: SkipList,
+    entries: AtomicU64,
+    tombstones: AtomicU64,
+    data_bytes: AtomicU64,
+    size_bytes: AtomicUsize,
+    seqno_min: AtomicU64,
+    seqno_max: AtomicU64,
+}
+
+impl Memtable {
+    pub(crate) fn new() -> Self {
+        let (list, allocated) = SkipList::new();
+        Self {
+            list,
+            entries: AtomicU64::new(0),
+            tombstones: AtomicU64::new(0),
+            data_bytes: AtomicU64::new(0),
+            size_bytes: AtomicUsize::new(size_of::<Self>() + allocated),
+            seqno_min: AtomicU64::new(SeqNo::MAX),
+            seqno_max: AtomicU64::new(0),
+        }
+    }
+
+    /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.
+    /// No two entries have the same key and sequence number.
+    pub(crate) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) {
+        let data = key.len() + value.len();
+        let allocated = self.list.insert(key, tag, value);
+        self.charge(allocated + data + ENTRY_FRAMING_BYTES);
+        self.data_bytes.fetch_add(data as u64, Ordering::Relaxed);
+        if tag.kind() == EntryKind::Delete {
+            self.tombstones.fetch_add(1, Ordering::Relaxed);
+        }
+        self.seqno_min.fetch_min(tag.seqno(), Ordering::Relaxed);
+        self.seqno_max.fetch_max(tag.seqno(), Ordering::Relaxed);
+        self.entries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts memory that the memtable's entries keep alive beside their own bytes.
+    pub(crate) fn charge(&self, bytes: usize) {
+        self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The newest entry of a user key at `seqno`, if it has one here: its value, or a tombstone.
+    pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
+        let found = self.list.at_or_after(InternalKey::new(user_key, Tag::newest_at(seqno)));
+        if found == HEAD {
+            return None;
+        }
+        let node = self.list.node(found);
+        (node.key == user_key).then(|| (node.tag, node.value.clone()))
+    }
+
+    /// A cursor that stands nowhere yet.
+    pub(crate) fn iter(self: &Arc<Self>) -> MemtableIter {
+        MemtableIter::new(Arc::clone(self))
+    }
+
+    /// Number of entries, tombstones and old versions included.
+    pub(crate) fn len(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many of the entries are tombstones.
+    pub(crate) fn tombstones(&self) -> u64 {
+        self.tombstones.load(Ordering::Relaxed)
+    }
+
+    /// Sum of the lengths of user keys and values.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.data_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Memory that the memtable occupies.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Smallest sequence number, `None` if there are no entries.
+    pub(crate) fn seqno_min(&self) -> Option<SeqNo> {
+        (!self.is_empty()).then(|| self.seqno_min.load(Ordering::Relaxed))
+    }
+
+    /// Largest sequence number, `None` if there are no entries.
+    pub(crate) fn seqno_max(&self) -> Option<SeqNo> {
+        (!self.is_empty()).then(|| self.seqno_max.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests;

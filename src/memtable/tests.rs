@@ -1,0 +1,224 @@
+//! The memtable against a `BTreeMap`, and under readers that run while it is written.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::thread;
+
+use super::*;
+use crate::iter::{EntryValue, InternalIterator};
+
+/// Entries of the larger tests; few where each access is interpreted.
+const ENTRIES: u64 = if cfg!(miri) { 60 } else { 20_000 };
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    /// Short keys of few letters, so that many repeat and many are prefixes of others.
+    fn key(&mut self) -> Vec<u8> {
+        (0..self.below(11)).map(|_| [0, b'a', b'b', 0xff][self.below(4) as usize]).collect()
+    }
+}
+
+type Model = BTreeMap<(Vec<u8>, Reverse<Tag>), Vec<u8>>;
+
+fn filled(entries: u64, seed: u64) -> (Arc<Memtable>, Model) {
+    let (memtable, mut model, mut random) = (Memtable::new(), Model::new(), Random(seed));
+    for seqno in 1..=entries {
+        let key = random.key();
+        let (kind, value) = match random.below(4) {
+            0 => (EntryKind::Delete, Vec::new()),
+            _ => (EntryKind::Put, seqno.to_le_bytes().to_vec()),
+        };
+        let tag = Tag::new(seqno, kind);
+        memtable.insert(Bytes::from(key.clone()), tag, Bytes::from(value.clone()));
+        model.insert((key, Reverse(tag)), value);
+    }
+    (Arc::new(memtable), model)
+}
+
+type Entry = (Vec<u8>, Tag, Vec<u8>);
+
+fn here(iter: &MemtableIter) -> Option<Entry> {
+    let key = iter.key()?;
+    let EntryValue::Inline(value) = iter.value() else { panic!("not in memory") };
+    Some((key.user.to_vec(), key.tag, value.to_vec()))
+}
+
+fn entry(((key, tag), value): (&(Vec<u8>, Reverse<Tag>), &Vec<u8>)) -> Entry {
+    (key.clone(), tag.0, value.clone())
+}
+
+#[test]
+fn scans_in_both_directions_give_what_the_model_holds() {
+    let (memtable, model) = filled(ENTRIES, 1);
+    let mut iter = memtable.iter();
+    assert_eq!(here(&iter), None);
+    iter.seek_first().unwrap();
+    for expected in model.iter().map(entry) {
+        assert_eq!(here(&iter), Some(expected));
+        iter.next().unwrap();
+    }
+    assert_eq!(here(&iter), None);
+    iter.seek_last().unwrap();
+    for expected in model.iter().rev().map(entry) {
+        assert_eq!(here(&iter), Some(expected));
+        iter.prev().unwrap();
+    }
+    assert_eq!(here(&iter), None);
+}
+
+#[test]
+fn seeks_and_gets_agree_with_the_model_at_every_snapshot() {
+    let (memtable, model) = filled(ENTRIES / 10, 2);
+    let mut random = Random(3);
+    let mut iter = memtable.iter();
+    for _ in 0..ENTRIES {
+        let (key, seqno) = (random.key(), random.below(ENTRIES / 10 + 2));
+        let tag = Tag::newest_at(seqno);
+        let target = (key.clone(), Reverse(tag));
+        iter.seek(InternalKey::new(&key, tag)).unwrap();
+        let after = model.range(target.clone()..).next().map(entry);
+        assert_eq!(here(&iter), after);
+        iter.seek_before(InternalKey::new(&key, tag)).unwrap();
+        assert_eq!(here(&iter), model.range(..target).next_back().map(entry));
+
+        let newest =
+            after.filter(|(found, ..)| *found == key).map(|(_, tag, value)| (tag, Bytes::from(value)));
+        assert_eq!(memtable.get(&key, seqno), newest);
+    }
+}
+
+#[test]
+fn counts_are_those_of_the_entries() {
+    let (memtable, model) = filled(ENTRIES / 4, 4);
+    let deletes = model.keys().filter(|(_, tag)| tag.0.kind() == EntryKind::Delete).count();
+    let data: usize = model.iter().map(|((key, _), value)| key.len() + value.len()).sum();
+    assert_eq!(memtable.len(), model.len() as u64);
+    assert_eq!(memtable.tombstones(), deletes as u64);
+    assert_eq!(memtable.data_bytes(), data as u64);
+    assert_eq!((memtable.seqno_min(), memtable.seqno_max()), (Some(1), Some(ENTRIES / 4)));
+}
+
+#[test]
+fn an_empty_memtable_has_nothing_and_is_small() {
+    let memtable = Arc::new(Memtable::new());
+    assert!(memtable.is_empty());
+    assert_eq!((memtable.seqno_min(), memtable.seqno_max()), (None, None));
+    assert_eq!(memtable.get(b"", 9), None);
+    assert!(memtable.size_bytes() < 8 << 10, "{}", memtable.size_bytes());
+    let mut iter = memtable.iter();
+    iter.seek_first().unwrap();
+    assert_eq!(here(&iter), None);
+    iter.seek_last().unwrap();
+    assert_eq!(here(&iter), None);
+    iter.next().unwrap();
+    iter.prev().unwrap();
+    assert_eq!(here(&iter), None);
+}
+
+#[test]
+fn ascending_and_descending_and_alternating_insertions_give_the_same_scan() {
+    let orders: [fn(u64) -> u64; 3] =
+        [|n| n, |n| ENTRIES - 1 - n, |n| if n % 2 == 0 { n } else { ENTRIES - n }];
+    for order in orders {
+        let memtable = Arc::new(Memtable::new());
+        for n in 0..ENTRIES {
+            let key = Bytes::copy_from_slice(&order(n).to_be_bytes());
+            memtable.insert(key, Tag::new(n + 1, EntryKind::Put), Bytes::new());
+        }
+        let mut iter = memtable.iter();
+        iter.seek_first().unwrap();
+        for n in 0..ENTRIES {
+            assert_eq!(iter.key().unwrap().user, n.to_be_bytes());
+            iter.next().unwrap();
+        }
+        assert_eq!(iter.key(), None);
+    }
+}
+
+/// The sequence numbers up to `seqno` that a full scan meets, sorted; the scan itself must be in order.
+fn seqnos_of_scan(memtable: &Arc<Memtable>, seqno: SeqNo, forward: bool) -> Vec<SeqNo> {
+    let mut iter = memtable.iter();
+    if forward { iter.seek_first() } else { iter.seek_last() }.unwrap();
+    let mut found = Vec::new();
+    let mut last: Option<(Vec<u8>, Tag)> = None;
+    while let Some(key) = iter.key() {
+        if let Some((user, tag)) = &last {
+            let previous = InternalKey::new(user, *tag);
+            assert!(if forward { previous < key } else { previous > key }, "a scan is in order");
+        }
+        last = Some((key.user.to_vec(), key.tag));
+        if key.tag.seqno() <= seqno {
+            found.push(key.tag.seqno());
+        }
+        if forward { iter.next() } else { iter.prev() }.unwrap();
+    }
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn readers_see_exactly_the_entries_complete_when_their_snapshot_was_published() {
+    let memtable = Arc::new(Memtable::new());
+    let published = AtomicU64::new(0);
+    let key_of = |seqno: u64| (seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44).to_be_bytes();
+    thread::scope(|scope| {
+        for reader in 0..3 {
+            let (memtable, published) = (&memtable, &published);
+            scope.spawn(move || {
+                let mut random = Random(reader + 7);
+                loop {
+                    let seqno = published.load(Ordering::Acquire);
+                    let expected: Vec<_> = (1..=seqno).collect();
+                    assert_eq!(seqnos_of_scan(memtable, seqno, reader % 2 == 0), expected);
+                    for _ in 0..100.min(seqno) {
+                        let wanted = 1 + random.below(seqno);
+                        let (tag, _) = memtable.get(&key_of(wanted), seqno).expect("complete");
+                        assert!(tag.seqno() >= wanted && tag.seqno() <= seqno);
+                    }
+                    if seqno == ENTRIES {
+                        return;
+                    }
+                }
+            });
+        }
+        for seqno in 1..=ENTRIES {
+            let key = Bytes::copy_from_slice(&key_of(seqno));
+            memtable.insert(key, Tag::new(seqno, EntryKind::Put), Bytes::new());
+            published.store(seqno, Ordering::Release);
+        }
+    });
+}
+
+#[test]
+fn writers_that_race_lose_no_entry() {
+    let memtable = Arc::new(Memtable::new());
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let memtable = &memtable;
+            scope.spawn(move || {
+                for n in 0..ENTRIES / 2 {
+                    let seqno = 1 + 2 * n + writer;
+                    let key = Bytes::copy_from_slice(&(seqno.wrapping_mul(0x9e37_79b9) as u16).to_be_bytes());
+                    memtable.insert(key, Tag::new(seqno, EntryKind::Put), Bytes::new());
+                }
+            });
+        }
+    });
+    assert_eq!(seqnos_of_scan(&memtable, ENTRIES, true), (1..=ENTRIES).collect::<Vec<_>>());
+    assert_eq!(seqnos_of_scan(&memtable, ENTRIES, false), (1..=ENTRIES).collect::<Vec<_>>());
+}
+
+#[test]
+fn memtables_and_their_iterators_go_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Memtable>();
+    shared::<MemtableIter>();
+}

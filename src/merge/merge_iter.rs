@@ -1,0 +1,333 @@
+//! The merge of several sources, each sorted, into one sorted stream; in both directions.
+//!
+//! The sources are given newest first: the memtable, immutable memtables, then runs. Two of them hold the
+//! same internal key only after a compaction has set sequence numbers to zero; the newer source then comes
+//! first (last, backward).
+//!
+//! 1. Sources that stand on an entry form a binary heap, the one whose entry comes next on top. The order
+//!    depends on the direction.
+//! 2. A step moves the source on top and sinks it. As long as it stays ahead of both its children, which is
+//!    what happens in runs of neighbours from one source, that costs two comparisons.
+//! 3. A change of direction puts every other source on the other side of the current entry.
+//! 4. A seek in the direction of travel moves only the sources that are behind the target: skipping the old
+//!    versions of a key does not disturb those that are beyond it already. (Entries that a memtable gained
+//!    meanwhile may be passed over; the reader's snapshot does not hold them.)
+//!
+//! Invariant: moving forward, each source stands on its first entry that is not before the current one, in
+//! the order of (internal key, source); moving backward, on its last that is not after it; or nowhere, if
+//! it has none.
+//!
+//! When a source fails, so does the merge, for good.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+use crate::iter::{EntryValue, InternalIterator};
+use crate::key::InternalKey;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// The [`InternalIterator`] over the entries of all its sources.
+pub(crate) struct MergeIter {
+    sources: Vec<Box<dyn InternalIterator>>,
+    /// Indices of the sources that stand on an entry, as a binary heap.
+    heap: Vec<usize>,
+    direction: Direction,
+    failed: Option<Error>,
+}
+
+impl MergeIter {
+    /// The merge of these sources, newest first; it stands nowhere yet.
+    pub(crate) fn new(sources: Vec<Box<dyn InternalIterator>>) -> Self {
+        let heap = Vec::with_capacity(sources.len());
+        Self { sources, heap, direction: Direction::Forward, failed: None }
+    }
+
+    /// Does one movement, or repeats the error of the one that failed.
+    fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let done = movement(self);
+        if let Err(error) = &done {
+            self.failed = Some(error.clone());
+            self.heap.clear();
+        }
+        done
+    }
+
+    /// Moves every source, then makes the heap.
+    fn place_all(
+        &mut self,
+        direction: Direction,
+        mut place: impl FnMut(&mut dyn InternalIterator) -> Result<()>,
+    ) -> Result<()> {
+        for source in &mut self.sources {
+            place(&mut **source)?;
+        }
+        self.build_heap(direction);
+        Ok(())
+    }
+
+    fn build_heap(&mut self, direction: Direction) {
+        self.direction = direction;
+        self.heap.clear();
+        self.heap.extend((0..self.sources.len()).filter(|&source| self.sources[source].key().is_some()));
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sink(at);
+        }
+    }
+
+    /// Whether the entry of source `a` comes before that of source `b` in the direction of travel.
+    #[inline]
+    fn precedes(&self, a: usize, b: usize) -> bool {
+        let order = self.sources[a].key().cmp(&self.sources[b].key()).then(a.cmp(&b));
+        match self.direction {
+            Direction::Forward => order.is_lt(),
+            Direction::Backward => order.is_gt(),
+        }
+    }
+
+    /// Moves the source at `at` down to where no child comes before it.
+    #[inline]
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.heap.len() {
+                return;
+            }
+            if child + 1 < self.heap.len() && self.precedes(self.heap[child + 1], self.heap[child]) {
+                child += 1;
+            }
+            if !self.precedes(self.heap[child], self.heap[at]) {
+                return;
+            }
+            self.heap.swap(at, child);
+            at = child;
+        }
+    }
+
+    /// Puts the heap in order after the source on top was moved.
+    #[inline]
+    fn settle(&mut self) {
+        if self.sources[self.heap[0]].key().is_none() {
+            self.heap.swap_remove(0);
+        }
+        self.sink(0);
+    }
+
+    /// Moves one step, after a turn if the last movement went the other way.
+    fn step(&mut self, direction: Direction) -> Result<()> {
+        let Some(&top) = self.heap.first() else { return Ok(()) };
+        if self.direction != direction {
+            return self.turn(direction, top);
+        }
+        advance(&mut *self.sources[top], direction)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Moves one step from the entry of `top` against the direction of travel.
+    fn turn(&mut self, direction: Direction, top: usize) -> Result<()> {
+        let Some(key) = self.sources[top].key() else { return Ok(()) };
+        let (user, tag) = (key.user.to_vec(), key.tag);
+        let key = InternalKey::new(&user, tag);
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            let source = &mut **source;
+            // An equal key in a newer source comes before this entry, in an older one after it.
+            match (direction, index.cmp(&top)) {
+                (_, Ordering::Equal) => advance(source, direction)?,
+                (Direction::Forward, Ordering::Greater) => source.seek(key)?,
+                (Direction::Backward, Ordering::Greater) => source.seek_before(key)?,
+                (Direction::Forward, Ordering::Less) => {
+                    source.seek(key)?;
+                    if source.key() == Some(key) {
+                        source.next()?;
+                    }
+                }
+                (Direction::Backward, Ordering::Less) => {
+                    source.seek(key)?;
+                    match source.key() {
+                        Some(found) if found == key => {}
+                        Some(_) => source.prev()?,
+                        None => source.seek_last()?,
+                    }
+                }
+            }
+        }
+        self.build_heap(direction);
+        Ok(())
+    }
+
+    /// Whether the current entry is one that a seek to `target` in this direction has to pass over.
+    fn is_behind(&self, target: InternalKey<'_>) -> bool {
+        self.key().is_some_and(|key| match self.direction {
+            Direction::Forward => key < target,
+            Direction::Backward => key >= target,
+        })
+    }
+
+    fn seek_towards(&mut self, direction: Direction, target: InternalKey<'_>) -> Result<()> {
+        let place = |source: &mut dyn InternalIterator| match direction {
+            Direction::Forward => source.seek(target),
+            Direction::Backward => source.seek_before(target),
+        };
+        if self.direction != direction || !self.is_behind(target) {
+            return self.place_all(direction, place);
+        }
+        while self.is_behind(target) {
+            place(&mut *self.sources[self.heap[0]])?;
+            self.settle();
+        }
+        Ok(())
+    }
+}
+
+fn advance(source: &mut dyn InternalIterator, direction: Direction) -> Result<()> {
+    match direction {
+        Direction::Forward => source.next(),
+        Direction::Backward => source.prev(),
+    }
+}
+
+impl InternalIterator for MergeIter {
+    fn seek_first(&mut self) -> Result<()> {
+        self.attempt(|merge| merge.place_all(Direction::Forward, |source| source.seek_first()))
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.attempt(|merge| merge.place_all(Direction::Backward, |source| source.seek_last()))
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.attempt(|merge| merge.seek_towards(Direction::Forward, target))
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.attempt(|merge| merge.seek_towards(Direction::Backward, target))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.attempt(|merge| merge.step(Direction::Forward))
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.attempt(|merge| merge.step(Direction::Backward))
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        self.sources[*self.heap.first()?].key()
+    }
+
+    fn value(&self) -> EntryValue {
+        self.sources[self.heap[0]].value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::vec_iter::{Entry, Random, VecIter, here};
+    use super::*;
+    use crate::key::Tag;
+
+    /// Sources of random entries, and all of them in the order of the merge. Tags come from a few sequence
+    /// numbers only, so that equal internal keys in several sources are common; the value names the source.
+    fn sources(random: &mut Random) -> (Vec<Box<dyn InternalIterator>>, Vec<Entry>) {
+        let mut all = Vec::new();
+        let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+        for source in 0..random.below(6) {
+            let entries: Vec<Entry> =
+                (0..random.below(20)).map(|_| (random.key(), random.tag(3), vec![source as u8])).collect();
+            let iter = VecIter::new(entries);
+            all.extend(iter.entries().iter().cloned());
+            sources.push(Box::new(iter));
+        }
+        all.sort_by(|a, b| InternalKey::new(&a.0, a.1).cmp(&InternalKey::new(&b.0, b.1)).then(a.2.cmp(&b.2)));
+        (sources, all)
+    }
+
+    #[test]
+    fn random_walks_agree_with_one_sorted_list() {
+        let mut random = Random(1);
+        for round in 0..300 {
+            let (sources, all) = sources(&mut random);
+            let mut merge = MergeIter::new(sources);
+            let mut model = VecIter::sorted(all);
+            for _ in 0..200 {
+                let (key, tag) = (random.key(), Tag::newest_at(random.below(4)));
+                let target = InternalKey::new(&key, tag);
+                let moved = match random.below(20) {
+                    0 => [merge.seek_first(), model.seek_first()],
+                    1 => [merge.seek_last(), model.seek_last()],
+                    2..5 => [merge.seek(target), model.seek(target)],
+                    5..8 => [merge.seek_before(target), model.seek_before(target)],
+                    8..14 if model.key().is_some() => [merge.next(), model.next()],
+                    14.. if model.key().is_some() => [merge.prev(), model.prev()],
+                    _ => continue,
+                };
+                assert!(moved.iter().all(Result::is_ok));
+                assert_eq!(here(&merge), here(&model), "round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_merge_of_nothing_stands_nowhere() {
+        let mut merge = MergeIter::new(Vec::new());
+        merge.seek_first().unwrap();
+        merge.next().unwrap();
+        merge.seek_last().unwrap();
+        merge.prev().unwrap();
+        assert_eq!(here(&merge), None);
+    }
+
+    #[test]
+    fn a_source_that_fails_once_fails_the_merge_for_good() {
+        for failing_at in 0..40 {
+            let entries = |step: usize| {
+                (0..30).map(move |n| (vec![n as u8 * 3 + step as u8], Tag::newest_at(1), vec![]))
+            };
+            let good = VecIter::new(entries(0).collect());
+            let bad = VecIter::new(entries(1).collect()).failing_at(failing_at);
+            let mut merge = MergeIter::new(vec![Box::new(good), Box::new(bad)]);
+            let mut result = merge.seek_first();
+            while result.is_ok() && merge.key().is_some() {
+                result = merge.next();
+            }
+            let failed = failing_at <= 30;
+            assert_eq!(result.is_err(), failed, "movement {failing_at}");
+            if failed {
+                assert_eq!(here(&merge), None);
+                let target = InternalKey::new(b"", Tag::newest_at(1));
+                let later = [
+                    merge.next(),
+                    merge.prev(),
+                    merge.seek_first(),
+                    merge.seek_last(),
+                    merge.seek(target),
+                    merge.seek_before(target),
+                ];
+                assert!(later.iter().all(Result::is_err));
+                assert_eq!(here(&merge), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_seek_onwards_leaves_sources_beyond_the_target_alone() {
+        let entry = |n: u8| (vec![n], Tag::newest_at(1), vec![]);
+        let near = VecIter::new((0..50).map(entry).collect());
+        let far = VecIter::new((90..99).map(entry).collect());
+        let moved = far.movements();
+        let mut merge = MergeIter::new(vec![Box::new(near), Box::new(far)]);
+        merge.seek_first().unwrap();
+        let before = moved.load(std::sync::atomic::Ordering::Relaxed);
+        merge.seek(InternalKey::new(&[40], Tag::newest_at(1))).unwrap();
+        assert_eq!(merge.key().unwrap().user, [40]);
+        assert_eq!(moved.load(std::sync::atomic::Ordering::Relaxed), before);
+    }
+}

@@ -1,0 +1,290 @@
+//! The tables of one run, end to end. A table is opened when the cursor gets to it, and only one at a time.
+//!
+//! The tables of a run are sorted and do not overlap, and a user key never spans two of them, so a binary
+//! search over their bounds names the one table in which a key can stand. When a seek finds nothing there
+//! (it can fall behind the table's last entry or before its first), or a step leaves the table, the cursor
+//! goes on with the neighbour.
+//!
+//! A reader who needs only a part of the key space should give a source of only the tables in it: a cursor
+//! that steps off a table opens the next, even if its reader would then find that it is past its bounds.
+
+use crate::error::{Error, Result};
+use crate::iter::{EntryValue, InternalIterator};
+use crate::key::InternalKey;
+
+/// The tables of a run: what a [`RunIter`] needs to know of them.
+pub(crate) trait RunSource: Send {
+    /// Number of tables.
+    fn len(&self) -> usize;
+
+    /// Smallest and largest user key of a table, in full.
+    fn bounds(&self, table: usize) -> (&[u8], &[u8]);
+
+    /// A cursor over a table.
+    fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>>;
+}
+
+/// The [`InternalIterator`] over all tables of a run.
+pub(crate) struct RunIter<S> {
+    source: S,
+    /// The open table and its cursor.
+    open: Option<(usize, Box<dyn InternalIterator>)>,
+    failed: Option<Error>,
+}
+
+impl<S: RunSource> RunIter<S> {
+    pub(crate) fn new(source: S) -> Self {
+        Self { source, open: None, failed: None }
+    }
+
+    /// Does one movement, or repeats the error of the one that failed.
+    fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let done = movement(self);
+        if let Err(error) = &done {
+            self.failed = Some(error.clone());
+            self.open = None;
+        }
+        done
+    }
+
+    /// The cursor over `table`, kept if it is open already.
+    fn table(&mut self, table: usize) -> Result<&mut dyn InternalIterator> {
+        let open = match self.open.take() {
+            Some(open) if open.0 == table => open,
+            _ => (table, self.source.open(table)?),
+        };
+        Ok(&mut *self.open.insert(open).1)
+    }
+
+    /// Goes on to the first entry of the tables after the open one if that has no entry here.
+    fn settle_forward(&mut self) -> Result<()> {
+        while let Some((table, iter)) = &self.open
+            && iter.key().is_none()
+        {
+            let next = table + 1;
+            if next >= self.source.len() {
+                break;
+            }
+            self.table(next)?.seek_first()?;
+        }
+        Ok(())
+    }
+
+    /// Goes on to the last entry of the tables before the open one if that has no entry here.
+    fn settle_backward(&mut self) -> Result<()> {
+        while let Some((table, iter)) = &self.open
+            && iter.key().is_none()
+        {
+            let Some(previous) = table.checked_sub(1) else { break };
+            self.table(previous)?.seek_last()?;
+        }
+        Ok(())
+    }
+
+    /// Number of tables, from the front, whose bounds satisfy `before`.
+    fn partition(&self, before: impl Fn(&[u8], &[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.source.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (smallest, largest) = self.source.bounds(middle);
+            if before(smallest, largest) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+impl<S: RunSource> InternalIterator for RunIter<S> {
+    fn seek_first(&mut self) -> Result<()> {
+        self.attempt(|run| {
+            if run.source.len() == 0 {
+                return Ok(());
+            }
+            run.table(0)?.seek_first()?;
+            run.settle_forward()
+        })
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.attempt(|run| {
+            let Some(last) = run.source.len().checked_sub(1) else { return Ok(()) };
+            run.table(last)?.seek_last()?;
+            run.settle_backward()
+        })
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.attempt(|run| {
+            let table = run.partition(|_, largest| largest < target.user);
+            if table == run.source.len() {
+                run.open = None;
+                return Ok(());
+            }
+            run.table(table)?.seek(target)?;
+            run.settle_forward()
+        })
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.attempt(|run| {
+            let Some(table) = run.partition(|smallest, _| smallest <= target.user).checked_sub(1) else {
+                run.open = None;
+                return Ok(());
+            };
+            run.table(table)?.seek_before(target)?;
+            run.settle_backward()
+        })
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.attempt(|run| {
+            let Some((_, iter)) = &mut run.open else { return Ok(()) };
+            iter.next()?;
+            run.settle_forward()
+        })
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.attempt(|run| {
+            let Some((_, iter)) = &mut run.open else { return Ok(()) };
+            iter.prev()?;
+            run.settle_backward()
+        })
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        self.open.as_ref()?.1.key()
+    }
+
+    fn value(&self) -> EntryValue {
+        let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
+        iter.value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::vec_iter::{Entry, Random, VecIter, here};
+    use super::*;
+    use crate::key::Tag;
+
+    /// Tables in memory that count how often one is opened; the one at `broken` cannot be.
+    struct Tables {
+        tables: Vec<Vec<Entry>>,
+        broken: Option<usize>,
+        opened: Arc<AtomicUsize>,
+    }
+
+    impl Tables {
+        fn new(tables: Vec<Vec<Entry>>) -> Self {
+            Self { tables, broken: None, opened: Arc::default() }
+        }
+    }
+
+    impl RunSource for Tables {
+        fn len(&self) -> usize {
+            self.tables.len()
+        }
+
+        fn bounds(&self, table: usize) -> (&[u8], &[u8]) {
+            let entries = &self.tables[table];
+            (&entries[0].0, &entries[entries.len() - 1].0)
+        }
+
+        fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>> {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+            if self.broken == Some(table) {
+                return Err(Error::invalid("broken table"));
+            }
+            Ok(Box::new(VecIter::sorted(self.tables[table].clone())))
+        }
+    }
+
+    /// Sorted entries, cut into tables between user keys.
+    fn tables(random: &mut Random) -> (Vec<Vec<Entry>>, Vec<Entry>) {
+        let entries = (0..random.below(40)).map(|_| (random.key(), random.tag(4), vec![])).collect();
+        let all = VecIter::new(entries).entries().to_vec();
+        let mut tables: Vec<Vec<Entry>> = Vec::new();
+        for entry in &all {
+            match tables.last_mut() {
+                Some(table) if table.last().is_some_and(|last| last.0 == entry.0) || random.below(4) > 0 => {
+                    table.push(entry.clone());
+                }
+                _ => tables.push(vec![entry.clone()]),
+            }
+        }
+        (tables, all)
+    }
+
+    #[test]
+    fn random_walks_agree_with_one_sorted_list() {
+        let mut random = Random(5);
+        for round in 0..300 {
+            let (tables, all) = tables(&mut random);
+            let mut run = RunIter::new(Tables::new(tables));
+            let mut model = VecIter::sorted(all);
+            for _ in 0..200 {
+                let (key, tag) = (random.key(), Tag::newest_at(random.below(5)));
+                let target = InternalKey::new(&key, tag);
+                let moved = match random.below(20) {
+                    0 => [run.seek_first(), model.seek_first()],
+                    1 => [run.seek_last(), model.seek_last()],
+                    2..5 => [run.seek(target), model.seek(target)],
+                    5..8 => [run.seek_before(target), model.seek_before(target)],
+                    8..14 if model.key().is_some() => [run.next(), model.next()],
+                    14.. if model.key().is_some() => [run.prev(), model.prev()],
+                    _ => continue,
+                };
+                assert!(moved.iter().all(Result::is_ok));
+                assert_eq!(here(&run), here(&model), "round {round}");
+            }
+        }
+    }
+
+    fn three_tables() -> Tables {
+        let table = |keys: [u8; 2]| keys.map(|key| (vec![key], Tag::newest_at(1), vec![])).to_vec();
+        Tables::new(vec![table(*b"ac"), table(*b"eg"), table(*b"ik")])
+    }
+
+    #[test]
+    fn a_table_is_opened_when_the_cursor_gets_to_it() {
+        let tables = three_tables();
+        let opened = Arc::clone(&tables.opened);
+        let mut run = RunIter::new(tables);
+        assert_eq!(opened.load(Ordering::Relaxed), 0);
+        run.seek(InternalKey::new(b"f", Tag::newest_at(1))).unwrap();
+        run.seek(InternalKey::new(b"e", Tag::newest_at(1))).unwrap();
+        assert_eq!(opened.load(Ordering::Relaxed), 1);
+        run.seek(InternalKey::new(b"z", Tag::newest_at(1))).unwrap();
+        assert_eq!((here(&run), opened.load(Ordering::Relaxed)), (None, 1));
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_opened_fails_the_run_for_good() {
+        let mut run = RunIter::new(Tables { broken: Some(1), ..three_tables() });
+        run.seek_first().unwrap();
+        run.next().unwrap();
+        assert_eq!(run.key().unwrap().user, b"c");
+        assert!(run.next().is_err());
+        assert_eq!(here(&run), None);
+        assert!(run.prev().is_err() && run.seek_first().is_err() && run.seek_last().is_err());
+    }
+
+    #[test]
+    fn a_run_without_tables_has_no_entries() {
+        let mut run = RunIter::new(Tables::new(Vec::new()));
+        let target = InternalKey::new(b"a", Tag::newest_at(1));
+        run.seek_first().unwrap();
+        run.seek_last().unwrap();
+        run.seek(target).unwrap();
+        run.seek_before(target).unwrap();
+        run.next().unwrap();
+        run.prev().unwrap();
+        assert_eq!(here(&run), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! For tests: an internal iterator over entries in a vector, which can be told to fail, and a small
+//! generator of random keys.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::iter::{EntryValue, InternalIterator};
+use crate::key::{EntryKind, InternalKey, Tag};
+
+/// User key, tag and value.
+pub(crate) type Entry = (Vec<u8>, Tag, Vec<u8>);
+
+/// Internal keys and values in memory.
+pub(crate) struct VecIter {
+    entries: Vec<Entry>,
+    at: Option<usize>,
+    movements: Arc<AtomicUsize>,
+    failing_at: usize,
+}
+
+impl VecIter {
+    /// Sorts the entries; of those with the same internal key it keeps one.
+    pub(crate) fn new(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by(|a, b| internal(a).cmp(&internal(b)));
+        entries.dedup_by(|a, b| internal(a) == internal(b));
+        Self::sorted(entries)
+    }
+
+    /// Takes the entries as they are.
+    pub(crate) fn sorted(entries: Vec<Entry>) -> Self {
+        Self { entries, at: None, movements: Arc::default(), failing_at: usize::MAX }
+    }
+
+    /// Fails at this movement (the first is 0) and at all later ones.
+    pub(crate) fn failing_at(mut self, movement: usize) -> Self {
+        self.failing_at = movement;
+        self
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// How often this iterator was moved, now and later.
+    pub(crate) fn movements(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.movements)
+    }
+
+    fn move_to(&mut self, at: Option<usize>) -> Result<()> {
+        self.at = at.filter(|&at| at < self.entries.len());
+        if self.movements.fetch_add(1, Ordering::Relaxed) >= self.failing_at {
+            self.at = None;
+            return Err(Error::invalid("told to fail"));
+        }
+        Ok(())
+    }
+
+    fn count_before(&self, target: InternalKey<'_>) -> usize {
+        self.entries.partition_point(|entry| internal(entry) < target)
+    }
+}
+
+fn internal(entry: &Entry) -> InternalKey<'_> {
+    InternalKey::new(&entry.0, entry.1)
+}
+
+impl InternalIterator for VecIter {
+    fn seek_first(&mut self) -> Result<()> {
+        self.move_to(Some(0))
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.move_to(self.entries.len().checked_sub(1))
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.move_to(Some(self.count_before(target)))
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.move_to(self.count_before(target).checked_sub(1))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        assert!(self.at.is_some() || self.movements.load(Ordering::Relaxed) > self.failing_at);
+        self.move_to(self.at.map(|at| at + 1))
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        assert!(self.at.is_some() || self.movements.load(Ordering::Relaxed) > self.failing_at);
+        self.move_to(self.at.and_then(|at| at.checked_sub(1)))
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        self.at.map(|at| internal(&self.entries[at]))
+    }
+
+    fn value(&self) -> EntryValue {
+        EntryValue::Inline(Bytes::from(self.entries[self.at.expect("stands on an entry")].2.clone()))
+    }
+}
+
+/// The entry on which an iterator stands.
+pub(crate) fn here(iter: &dyn InternalIterator) -> Option<Entry> {
+    let key = iter.key()?;
+    Some((key.user.to_vec(), key.tag, iter.value().read().unwrap().to_vec()))
+}
+
+/// A seeded generator for tests.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    /// Short keys of few letters, so that many repeat and many are prefixes of others.
+    pub(crate) fn key(&mut self) -> Vec<u8> {
+        (0..self.below(4)).map(|_| [0, b'a', 0xff][self.below(3) as usize]).collect()
+    }
+
+    /// A tag with a sequence number below `seqnos`; one in three is a tombstone.
+    pub(crate) fn tag(&mut self, seqnos: u64) -> Tag {
+        let kind = if self.below(3) == 0 { EntryKind::Delete } else { EntryKind::Put };
+        Tag::new(self.below(seqnos), kind)
+    }
+}

@@ -1,0 +1,164 @@
+//! A range of user keys with owned bounds.
+
+use std::borrow::Cow;
+use std::ops::{Bound, RangeBounds};
+
+use bytes::Bytes;
+
+/// A range of user keys; every kind of bound on either side. The empty key is a key like any other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub(super) start: Bound<Bytes>,
+    pub(super) end: Bound<Bytes>,
+}
+
+impl KeyRange {
+    /// Every key there is.
+    pub(crate) fn all() -> Self {
+        Self { start: Bound::Unbounded, end: Bound::Unbounded }
+    }
+
+    /// The range with these bounds. One whose start is after its end is empty, not an error.
+    pub(crate) fn new<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Self {
+        let owned = |key: &K| Bytes::copy_from_slice(key.as_ref());
+        Self { start: range.start_bound().map(owned), end: range.end_bound().map(owned) }
+    }
+
+    /// The keys that start with `prefix`; all keys if it is empty.
+    pub(crate) fn prefix(prefix: &[u8]) -> Self {
+        if prefix.is_empty() {
+            return Self::all();
+        }
+        // The first key after them: the last byte that can be is one larger, what follows it is gone.
+        let end = match prefix.iter().rposition(|&byte| byte != 0xff) {
+            Some(at) => {
+                let mut end = prefix[..=at].to_vec();
+                end[at] += 1;
+                Bound::Excluded(Bytes::from(end))
+            }
+            None => Bound::Unbounded,
+        };
+        Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
+    }
+
+    /// Whether the bounds alone say that no key is in the range.
+    pub(crate) fn is_empty(&self) -> bool {
+        use Bound::{Excluded, Included, Unbounded};
+        match (&self.start, &self.end) {
+            (Unbounded, Excluded(end)) => end.is_empty(),
+            (Unbounded, _) | (_, Unbounded) => false,
+            (Included(start), Included(end)) => start > end,
+            (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start >= end,
+        }
+    }
+
+    /// Whether keys from `smallest` to `largest` can be in the range: whether a table has to be read.
+    pub(crate) fn meets(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        !self.starts_after(largest) && !self.ends_before(smallest)
+    }
+
+    /// Whether `key` is before the range.
+    #[inline]
+    pub(super) fn starts_after(&self, key: &[u8]) -> bool {
+        match &self.start {
+            Bound::Included(start) => key < &start[..],
+            Bound::Excluded(start) => key <= &start[..],
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// Whether `key` is after the range.
+    #[inline]
+    pub(super) fn ends_before(&self, key: &[u8]) -> bool {
+        match &self.end {
+            Bound::Included(end) => key > &end[..],
+            Bound::Excluded(end) => key >= &end[..],
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// The smallest key of the range, whether or not it exists; `None` if there is no lower bound.
+    pub(super) fn first(&self) -> Option<Cow<'_, [u8]>> {
+        match &self.start {
+            Bound::Included(start) => Some(Cow::Borrowed(start)),
+            Bound::Excluded(start) => Some(Cow::Owned(successor(start))),
+            Bound::Unbounded => None,
+        }
+    }
+
+    /// The smallest key after the range; `None` if there is no upper bound.
+    pub(super) fn beyond(&self) -> Option<Cow<'_, [u8]>> {
+        match &self.end {
+            Bound::Included(end) => Some(Cow::Owned(successor(end))),
+            Bound::Excluded(end) => Some(Cow::Borrowed(end)),
+            Bound::Unbounded => None,
+        }
+    }
+}
+
+/// The smallest key after `key`. May be a byte longer than a key can be: it is only sought.
+fn successor(key: &[u8]) -> Vec<u8> {
+    let mut successor = Vec::with_capacity(key.len() + 1);
+    successor.extend_from_slice(key);
+    successor.push(0);
+    successor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(range: &KeyRange, key: &[u8]) -> bool {
+        !range.starts_after(key) && !range.ends_before(key)
+    }
+
+    #[test]
+    fn a_prefix_holds_the_keys_that_start_with_it_and_no_others() {
+        let keys: [&[u8]; 9] =
+            [b"", b"\0", b"a", b"a\xff", b"a\xff\xff\xff", b"b", b"\xff", b"\xff\xff", b"\xff\xff\x01"];
+        for prefix in keys {
+            let range = KeyRange::prefix(prefix);
+            assert!(!range.is_empty());
+            for key in keys {
+                assert_eq!(holds(&range, key), key.starts_with(prefix), "{prefix:?} {key:?}");
+            }
+        }
+        assert_eq!(KeyRange::prefix(b""), KeyRange::all());
+        assert_eq!(KeyRange::prefix(b"\xff\xff").end, Bound::Unbounded);
+        assert_eq!(KeyRange::prefix(b"a\xff").end, Bound::Excluded(Bytes::from_static(b"b")));
+    }
+
+    #[test]
+    fn bounds_of_every_kind_hold_what_the_standard_library_says() {
+        let keys: [&[u8]; 4] = [b"", b"\0", b"a", b"a\0"];
+        let kinds: [fn(&'static [u8]) -> Bound<&'static [u8]>; 3] =
+            [Bound::Included, Bound::Excluded, |_| Bound::Unbounded];
+        for (start, end) in keys.into_iter().flat_map(|start| keys.map(|end| (start, end))) {
+            for (start, end) in kinds.iter().flat_map(|s| kinds.map(|e| (s(start), e(end)))) {
+                let range = KeyRange::new::<&[u8]>(&(start, end));
+                for key in keys {
+                    let expected = RangeBounds::<&[u8]>::contains(&(start, end), &key);
+                    assert_eq!(holds(&range, key), expected, "{range:?} {key:?}");
+                    assert!(!(range.is_empty() && holds(&range, key)));
+                    assert_eq!(range.meets(key, key), holds(&range, key));
+                    let within = range.first().is_none_or(|first| *first <= *key)
+                        && range.beyond().is_none_or(|beyond| *key < *beyond);
+                    assert_eq!(within, holds(&range, key));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_whose_start_is_after_its_end_is_empty() {
+        let empty = |range: KeyRange| assert!(range.is_empty(), "{range:?}");
+        empty(KeyRange::new(&("b".."a")));
+        empty(KeyRange::new(&("a".."a")));
+        empty(KeyRange::new(&("b"..="a")));
+        empty(KeyRange::new(&(.."")));
+        empty(KeyRange::new::<&str>(&(Bound::Excluded("a"), Bound::Included("a"))));
+        empty(KeyRange::new::<&str>(&(Bound::Excluded("a"), Bound::Excluded("a"))));
+        assert!(!KeyRange::new(&("a"..="a")).is_empty());
+        assert!(!KeyRange::new(&(..="")).is_empty());
+    }
+}

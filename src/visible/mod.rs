@@ -1,0 +1,25 @@
+//! What a reader at a snapshot sees of internal entries: of each user key the newest entry that is not newer
+//! than the snapshot, and nothing of it if that entry is a tombstone.
+//!
+//! - [`KeyRange`]: the part of the key space that is read;
+//! - [`Forward`] and [`Backward`]: one direction over one source;
+//! - [`Range`]: both at once, from both ends until they meet. What users iterate with.
+//!
+//! A source that holds many versions of a key that cannot be seen, or many tombstones, is passed over in
+//! loops, never by recursion; after [`STEPS_MAX`] entries of one user key the rest of it is jumped over.
+
+mod backward;
+mod forward;
+mod key_range;
+mod range;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use backward::Backward;
+pub(crate) use forward::Forward;
+pub(crate) use key_range::KeyRange;
+pub(crate) use range::{Range, Source};
+
+/// Entries of one user key that are stepped over before the iterator seeks instead. A seek costs about as
+/// much as this many steps in a merge of a few sources.
+const STEPS_MAX: usize = 8;

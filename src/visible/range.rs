@@ -1,0 +1,124 @@
+//! An iterator over the visible entries of a range, from both ends.
+//!
+//! It has two halves that know nothing of each other: one goes up from the start, the other down from the
+//! end, each over a source of its own (a shared one would have to turn round at every change of ends).
+//! A half is built when it is first asked for. Whatever one half yields becomes, exclusively, the bound of
+//! the other, so that each key is yielded by one of them; when either has come to its bound, nothing is
+//! left between them, and both are dropped with all that they pin.
+//!
+//! After an error the iterator is over, and its sources are dropped: the error is yielded once, and every
+//! later call gives `None`. That `None` does not mean that all was read, but whoever goes on after an error
+//! (`flatten`, `count`) comes to an end. It never yields an entry after an error.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::ops::Bound;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use super::{Backward, Forward, KeyRange};
+use crate::error::Result;
+use crate::iter::{EntryValue, InternalIterator};
+use crate::key::SeqNo;
+
+/// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps
+/// alive what they are read from, as long as the range is not over.
+pub(crate) type Source = Box<dyn FnMut() -> Result<Box<dyn InternalIterator>> + Send>;
+
+/// The visible keys and values of a range, from both ends.
+pub(crate) struct Range {
+    /// `None` once everything was yielded, or after an error. Only ever reached through `&mut`: the lock is
+    /// never taken, it makes the range `Sync` although internal iterators are not.
+    halves: Mutex<Option<Halves>>,
+}
+
+struct Halves {
+    source: Source,
+    seqno: SeqNo,
+    range: KeyRange,
+    forward: Option<Forward>,
+    backward: Option<Backward>,
+}
+
+impl Range {
+    /// The entries of `range` that are visible at `seqno`. Nothing is read before the first call.
+    pub(crate) fn new(source: Source, seqno: SeqNo, range: KeyRange) -> Self {
+        let halves =
+            (!range.is_empty()).then_some(Halves { source, seqno, range, forward: None, backward: None });
+        Self { halves: Mutex::new(halves) }
+    }
+
+    fn step(
+        &mut self,
+        step: impl FnOnce(&mut Halves) -> Result<Option<(Bytes, EntryValue)>>,
+    ) -> Option<Result<(Bytes, EntryValue)>> {
+        let halves = self.halves.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let found = step(halves.as_mut()?).transpose();
+        if !matches!(found, Some(Ok(_))) {
+            *halves = None;
+        }
+        found
+    }
+}
+
+impl Halves {
+    fn next(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
+        let forward = match &mut self.forward {
+            Some(forward) => forward,
+            None => {
+                let source = (self.source)()?;
+                self.forward.insert(Forward::new(source, self.seqno, self.range.clone()))
+            }
+        };
+        let found = forward.next()?;
+        if let (Some((key, _)), Some(backward)) = (&found, &mut self.backward) {
+            backward.start_after(key.clone());
+        }
+        Ok(found)
+    }
+
+    fn next_back(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
+        let backward = match &mut self.backward {
+            Some(backward) => backward,
+            None => {
+                let mut range = self.range.clone();
+                if let Some(last) = self.forward.as_ref().and_then(Forward::last) {
+                    range.start = Bound::Excluded(Bytes::copy_from_slice(last));
+                }
+                let source = (self.source)()?;
+                self.backward.insert(Backward::new(source, self.seqno, range))
+            }
+        };
+        let found = backward.next()?;
+        if let Some((key, _)) = &found {
+            match &mut self.forward {
+                Some(forward) => forward.end_before(key.clone()),
+                None => self.range.end = Bound::Excluded(key.clone()),
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Bytes, EntryValue)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(Halves::next)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(Halves::next_back)
+    }
+}
+
+impl FusedIterator for Range {}
+
+impl fmt::Debug for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Range").finish_non_exhaustive()
+    }
+}

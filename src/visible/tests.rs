@@ -1,0 +1,249 @@
+//! The visible entries against a model, over every kind of source, and what happens when a source fails.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::error::Result;
+use crate::iter::{EntryValue, InternalIterator};
+use crate::key::{EntryKind, SeqNo, Tag};
+use crate::memtable::Memtable;
+use crate::merge::MergeIter;
+use crate::merge::vec_iter::{Entry, Random, VecIter};
+
+fn put(key: &[u8], seqno: SeqNo) -> Entry {
+    (key.to_vec(), Tag::new(seqno, EntryKind::Put), seqno.to_le_bytes().to_vec())
+}
+
+fn delete(key: &[u8], seqno: SeqNo) -> Entry {
+    (key.to_vec(), Tag::new(seqno, EntryKind::Delete), Vec::new())
+}
+
+/// A history, spread over memtables and sorted vectors, newest first.
+struct History {
+    entries: Vec<Entry>,
+    memtable: Arc<Memtable>,
+    vectors: Vec<Vec<Entry>>,
+}
+
+impl History {
+    /// Keys come in bursts, so that some have more versions than are stepped over.
+    fn random(random: &mut Random, entries: u64) -> Self {
+        let mut all = Vec::new();
+        let mut key = random.key();
+        for seqno in 1..=entries {
+            if random.below(4) > 0 {
+                key = if random.below(8) == 0 { b"a".to_vec() } else { random.key() };
+            }
+            all.push(if random.below(3) == 0 { delete(&key, seqno) } else { put(&key, seqno) });
+        }
+        Self::new(all, random.below(4) as usize)
+    }
+
+    fn new(entries: Vec<Entry>, vectors: usize) -> Self {
+        let mut parts: Vec<Vec<Entry>> =
+            entries.chunks((entries.len() / (vectors + 1)).max(1)).map(<[Entry]>::to_vec).rev().collect();
+        let memtable = Memtable::new();
+        for (key, tag, value) in if parts.is_empty() { Vec::new() } else { parts.remove(0) } {
+            memtable.insert(Bytes::from(key), tag, Bytes::from(value));
+        }
+        Self { entries, memtable: Arc::new(memtable), vectors: parts }
+    }
+
+    fn source(&self) -> Box<dyn InternalIterator> {
+        let mut sources: Vec<Box<dyn InternalIterator>> = vec![Box::new(self.memtable.iter())];
+        for vector in &self.vectors {
+            sources.push(Box::new(VecIter::new(vector.clone())));
+        }
+        Box::new(MergeIter::new(sources))
+    }
+
+    fn range(self: &Arc<Self>, seqno: SeqNo, range: KeyRange) -> Range {
+        let history = Arc::clone(self);
+        Range::new(Box::new(move || Ok(history.source())), seqno, range)
+    }
+
+    fn model(&self, seqno: SeqNo, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut state = BTreeMap::new();
+        for (key, tag, value) in self.entries.iter().filter(|entry| entry.1.seqno() <= seqno) {
+            match tag.kind() {
+                EntryKind::Put => state.insert(key.clone(), value.clone()),
+                EntryKind::Delete => state.remove(key),
+            };
+        }
+        let within = |key: &Vec<u8>| std::ops::RangeBounds::<&[u8]>::contains(&(start, end), &key.as_slice());
+        state.into_iter().filter(|(key, _)| within(key)).collect()
+    }
+}
+
+fn pair(item: Result<(Bytes, EntryValue)>) -> (Vec<u8>, Vec<u8>) {
+    let (key, value) = item.unwrap();
+    (key.to_vec(), value.read().unwrap().to_vec())
+}
+
+fn random_bound<'a>(random: &mut Random, key: &'a [u8]) -> Bound<&'a [u8]> {
+    match random.below(3) {
+        0 => Bound::Included(key),
+        1 => Bound::Excluded(key),
+        _ => Bound::Unbounded,
+    }
+}
+
+#[test]
+fn mixed_calls_from_both_ends_meet_exactly_once_and_agree_with_the_model() {
+    let mut random = Random(11);
+    for round in 0..300 {
+        let entries = random.below(120);
+        let history = Arc::new(History::random(&mut random, entries));
+        for _ in 0..10 {
+            let seqno = random.below(entries + 2);
+            let (low, high) = (random.key(), random.key());
+            let bounds = (random_bound(&mut random, &low), random_bound(&mut random, &high));
+            let expected = history.model(seqno, bounds.0, bounds.1);
+            let mut range = history.range(seqno, KeyRange::new::<&[u8]>(&bounds));
+            let (mut front, mut back) = (Vec::new(), Vec::new());
+            let backward_in = [0, 1, 2, 4][random.below(4) as usize];
+            loop {
+                let from_back = random.below(4) < backward_in;
+                let Some(item) = (if from_back { range.next_back() } else { range.next() }) else { break };
+                if from_back { &mut back } else { &mut front }.push(pair(item));
+            }
+            assert!(range.next().is_none() && range.next_back().is_none());
+            front.extend(back.into_iter().rev());
+            assert_eq!(front, expected, "round {round} at {seqno} in {bounds:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_with_many_versions_are_seen_at_every_snapshot_in_both_directions() {
+    let versions = 5 * STEPS_MAX as u64;
+    let mut entries = vec![put(b"", 1), put(b"z", 2), put(b"k\0", 3)];
+    entries.extend(
+        (4..versions).map(|seqno| if seqno % 7 == 0 { delete(b"k", seqno) } else { put(b"k", seqno) }),
+    );
+    for vectors in [0, 3] {
+        let history = Arc::new(History::new(entries.clone(), vectors));
+        for seqno in 0..=versions {
+            let expected = history.model(seqno, Bound::Unbounded, Bound::Unbounded);
+            let up: Vec<_> = history.range(seqno, KeyRange::all()).map(pair).collect();
+            assert_eq!(up, expected, "at {seqno}");
+            let mut down: Vec<_> = history.range(seqno, KeyRange::all()).rev().map(pair).collect();
+            down.reverse();
+            assert_eq!(down, expected, "at {seqno}");
+        }
+    }
+}
+
+#[test]
+fn a_long_history_of_one_key_is_jumped_over() {
+    let entries: Vec<_> = (1..=10_000).map(|seqno| put(b"k", seqno)).chain([put(b"l", 1)]).collect();
+    for seqno in [1, 5000, 10_000] {
+        let source = VecIter::new(entries.clone());
+        let movements = source.movements();
+        let mut forward = Forward::new(Box::new(source), seqno, KeyRange::all());
+        assert_eq!(forward.next().unwrap().unwrap().1.read().unwrap(), seqno.to_le_bytes()[..]);
+        assert_eq!(forward.next().unwrap().unwrap().0, "l");
+        assert!(forward.next().unwrap().is_none());
+        assert!(movements.load(Ordering::Relaxed) < 4 * STEPS_MAX);
+
+        let source = VecIter::new(entries.clone());
+        let movements = source.movements();
+        let mut backward = Backward::new(Box::new(source), seqno, KeyRange::all());
+        assert_eq!(backward.next().unwrap().unwrap().0, "l");
+        assert_eq!(backward.next().unwrap().unwrap().1.read().unwrap(), seqno.to_le_bytes()[..]);
+        assert!(backward.next().unwrap().is_none());
+        assert!(movements.load(Ordering::Relaxed) < 4 * STEPS_MAX);
+    }
+}
+
+#[test]
+fn many_tombstones_do_not_exhaust_the_stack() {
+    let entries = (0..200_000u32).map(|n| delete(&n.to_be_bytes(), 1)).chain([put(&[0xff; 5], 2)]).collect();
+    let history = Arc::new(History::new(entries, 0));
+    assert_eq!(history.range(9, KeyRange::all()).count(), 1);
+    let mut range = history.range(9, KeyRange::all());
+    assert!(range.next_back().is_some());
+    assert!(range.next_back().is_none());
+}
+
+#[test]
+fn of_equal_internal_keys_the_newer_source_is_seen() {
+    fn entry(value: &[u8]) -> Entry {
+        (b"k".to_vec(), Tag::new(0, EntryKind::Put), value.to_vec())
+    }
+    let sources = || -> Result<Box<dyn InternalIterator>> {
+        let sources = [&b"newer"[..], b"older"]
+            .map(|value| Box::new(VecIter::new(vec![entry(value)])) as Box<dyn InternalIterator>);
+        Ok(Box::new(MergeIter::new(sources.into())))
+    };
+    let mut up = Range::new(Box::new(sources), 5, KeyRange::all());
+    assert_eq!(pair(up.next().unwrap()).1, b"newer");
+    assert!(up.next().is_none());
+    let mut down = Range::new(Box::new(sources), 5, KeyRange::all());
+    assert_eq!(pair(down.next_back().unwrap()).1, b"newer");
+    assert!(down.next_back().is_none());
+}
+
+#[test]
+fn a_failing_source_yields_its_error_once_and_never_an_entry_after_it() {
+    let entries: Vec<_> = (0..20u8).flat_map(|n| [put(&[n], 2), put(&[n], 1)]).collect();
+    for failing_at in 0..45 {
+        for from_back in [false, true] {
+            let entries = entries.clone();
+            let source = move || {
+                Ok(Box::new(VecIter::new(entries.clone()).failing_at(failing_at))
+                    as Box<dyn InternalIterator>)
+            };
+            let mut range = Range::new(Box::new(source), 9, KeyRange::all());
+            let mut step = || if from_back { range.next_back() } else { range.next() };
+            let items: Vec<_> = std::iter::from_fn(&mut step).collect();
+            let errors = items.iter().filter(|item| item.is_err()).count();
+            let failed = failing_at <= 40;
+            assert_eq!(errors, usize::from(failed), "movement {failing_at}");
+            assert_eq!(items.last().unwrap().is_err(), failed);
+            assert!(step().is_none());
+            assert!(range.next().is_none() && range.next_back().is_none());
+        }
+    }
+}
+
+#[test]
+fn a_half_that_failed_repeats_its_error() {
+    let source = || Box::new(VecIter::new(vec![put(b"a", 1), put(b"b", 2)]).failing_at(1));
+    let mut forward = Forward::new(source(), 9, KeyRange::all());
+    assert!(forward.next().unwrap().is_some());
+    assert!((0..3).all(|_| forward.next().is_err()));
+    let mut backward = Backward::new(source(), 9, KeyRange::all());
+    assert!((0..3).all(|_| backward.next().is_err()));
+}
+
+#[test]
+fn a_source_that_cannot_be_made_is_an_error_and_an_empty_range_makes_none() {
+    let broken = || Err(crate::error::Error::invalid("no source"));
+    let mut range = Range::new(Box::new(broken), 9, KeyRange::all());
+    assert!(range.next_back().unwrap().is_err());
+    assert!(range.next().is_none());
+    let mut range = Range::new(Box::new(broken), 9, KeyRange::new(&("b".."a")));
+    assert!(range.next().is_none() && range.next_back().is_none());
+}
+
+#[test]
+fn what_a_range_pins_is_let_go_when_it_is_over() {
+    let history = Arc::new(History::new(vec![put(b"a", 1)], 0));
+    let mut range = history.range(9, KeyRange::all());
+    assert!(range.next().is_some());
+    assert_eq!(Arc::strong_count(&history), 2);
+    assert!(range.next().is_none());
+    assert_eq!(Arc::strong_count(&history), 1);
+}
+
+#[test]
+fn ranges_go_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Range>();
+}
