@@ -44,6 +44,8 @@ pub(crate) const HEADER_BYTES: usize = 12;
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: u32,
+    /// The keyspaces of the entries, each once.
+    keyspaces: Vec<KeyspaceId>,
     /// The first entry that could not be taken; reported when the batch is written.
     refused: Option<Error>,
     /// The store whose keyspace handles were used, if any were.
@@ -68,7 +70,7 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut buffer = Vec::with_capacity(HEADER_BYTES + bytes);
         buffer.resize(HEADER_BYTES, 0);
-        Self { bytes: buffer, count: 0, refused: None, store: None }
+        Self { bytes: buffer, count: 0, keyspaces: Vec::new(), refused: None, store: None }
     }
 
     /// Sets `key` to `value` in the default keyspace.
@@ -104,6 +106,7 @@ impl WriteBatch {
         self.bytes.truncate(HEADER_BYTES);
         self.bytes.fill(0);
         self.count = 0;
+        self.keyspaces.clear();
         self.refused = None;
         self.store = None;
     }
@@ -145,6 +148,9 @@ impl WriteBatch {
             self.refuse(Error::limit("batch size", BATCH_BYTES_MAX as u64, size as u64));
             return false;
         }
+        if !self.keyspaces.contains(&keyspace) {
+            self.keyspaces.push(keyspace);
+        }
         self.bytes.push(kind as u8);
         put_varint(&mut self.bytes, u64::from(keyspace));
         put_length_prefixed(&mut self.bytes, key);
@@ -156,14 +162,15 @@ impl WriteBatch {
         self.refused.get_or_insert(error);
     }
 
-    /// The encoded batch, not yet stamped, or the error that a method of this batch ran into.
-    pub(crate) fn into_bytes(self) -> Result<Vec<u8>> {
+    /// The encoded batch, not yet stamped, its keyspaces and the number of its entries; or the error that a
+    /// method of this batch ran into.
+    pub(crate) fn into_parts(self) -> Result<(Vec<u8>, Vec<KeyspaceId>, u32)> {
         match self.refused {
             Some(error) => Err(error),
             None => {
                 let mut bytes = self.bytes;
                 bytes[8..12].copy_from_slice(&self.count.to_le_bytes());
-                Ok(bytes)
+                Ok((bytes, self.keyspaces, self.count))
             }
         }
     }
@@ -271,7 +278,8 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(b"a", b"1").delete(b"").push_put(7, b"k", b"");
         assert_eq!(batch.len(), 3);
-        let mut bytes = batch.into_bytes().unwrap();
+        let (mut bytes, keyspaces, count) = batch.into_parts().unwrap();
+        assert_eq!((keyspaces, count), (vec![0, 7], 3));
         stamp(&mut bytes, 41);
         let entries = decode(&bytes).unwrap();
         let seen: Vec<_> = entries
@@ -292,17 +300,17 @@ mod tests {
     fn a_key_over_the_limit_refuses_the_batch_when_it_is_written() {
         let mut batch = WriteBatch::new();
         batch.put(b"fine", b"").put(vec![0; KEY_BYTES_MAX + 1], b"").put(b"later", b"");
-        assert!(matches!(batch.into_bytes(), Err(Error::LimitExceeded { what: "key length", .. })));
+        assert!(matches!(batch.into_parts(), Err(Error::LimitExceeded { what: "key length", .. })));
         let mut batch = WriteBatch::new();
         batch.put(vec![0; KEY_BYTES_MAX], b"");
-        assert!(batch.into_bytes().is_ok());
+        assert!(batch.into_parts().is_ok());
     }
 
     #[test]
     fn every_truncation_of_a_batch_is_an_error() {
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value").delete(b"other");
-        let bytes = batch.into_bytes().unwrap();
+        let bytes = batch.into_parts().unwrap().0;
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len]).is_err(), "length {len}");
         }

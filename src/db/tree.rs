@@ -99,6 +99,15 @@ impl Tree {
         self.view.store(view);
     }
 
+    /// Makes the active memtable immutable and starts an empty one.
+    pub(crate) fn seal(&self) {
+        self.replace(|view| View {
+            active: Arc::default(),
+            immutables: view.memtables().cloned().collect(),
+            version: Arc::clone(&view.version),
+        });
+    }
+
     pub(crate) fn set_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
     }

@@ -1,0 +1,158 @@
+//! The jobs themselves: flushing a memtable and carrying out a compaction task.
+//!
+//! Both are one merge into new tables, then one `publish`. The new tables are opened again before they are
+//! published, so that nothing enters the tree that cannot be read back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::engine::Engine;
+use super::publish::TreeChange;
+use super::read::Tables;
+use super::tree::{LoggedMemtable, Tree};
+use crate::compaction::pick::Task;
+use crate::compaction::retain::Retain;
+use crate::compaction::run::Merge;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::iter::InternalIterator;
+use crate::merge::{MergeIter, RunIter};
+use crate::options::KeyspaceOptions;
+use crate::table::{TableConfig, TableWriter};
+use crate::version::{TableHandle, Version};
+
+impl Engine {
+    /// Writes the oldest immutable memtable of a tree into a new run of level 0.
+    pub(crate) fn flush_memtable(&self, tree: &Arc<Tree>, memtable: &Arc<LoggedMemtable>) -> Result<()> {
+        let view = tree.view();
+        let mut input = memtable.memtable.iter();
+        let added = self.merge_into(tree, &view.version, 0, &mut input, &|| false)?;
+        let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
+        // Newer than every run there is: numbers only grow, and one flush of a tree follows the other.
+        let run = added.first().map_or(0, |table| table.meta.number);
+        let change = TreeChange {
+            tree: Arc::clone(tree),
+            removed: Vec::new(),
+            added: added.iter().map(|table| (0, run, Arc::clone(table))).collect(),
+            flushed: Some(Arc::clone(memtable)),
+        };
+        self.publish_or_remove(change, &added)?;
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
+        self.remove_old_logs();
+        Ok(())
+    }
+
+    /// Carries out a compaction task.
+    pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<()> {
+        if task.trivial_move {
+            let added = task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
+            self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
+            let removed = task.inputs.clone();
+            return self.publish(Vec::new(), Some(TreeChange { tree: Arc::clone(tree), removed, added, flushed: None }));
+        }
+        let view = tree.view();
+        let mut input = MergeIter::new(task_sources(&view.version, task));
+        let stop = || self.background.is_stopping() || !tree.is_alive() || self.has_failed();
+        let added = self.merge_into(tree, &view.version, task.output_level, &mut input, &stop)?;
+        let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
+        let change = TreeChange {
+            tree: Arc::clone(tree),
+            removed: task.inputs.clone(),
+            added: added.iter().map(|table| (task.output_level, 0, Arc::clone(table))).collect(),
+            flushed: None,
+        };
+        self.publish_or_remove(change, &added)?;
+        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        self.counters.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let (inputs, level) = (task.inputs.len(), task.output_level);
+        tracing::debug!(keyspace = tree.name, inputs, outputs = added.len(), bytes, level, "compacted");
+        Ok(())
+    }
+
+    /// Merges `input` into new tables of a level: durable with their names, opened, not yet published.
+    pub(crate) fn merge_into(
+        &self,
+        tree: &Tree,
+        version: &Version,
+        level: usize,
+        input: &mut dyn InternalIterator,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Arc<TableHandle>>> {
+        let options = tree.options.load_full();
+        let merge = Merge {
+            fs: &*self.fs,
+            dir: &self.dir,
+            version,
+            output_level: level,
+            shape: options.shape(self.options.memory_budget),
+            new_number: &|| self.new_file_number(),
+            create: &|number| self.create_table(&options, level, number),
+            stop,
+        };
+        let metas = merge.run(input, Retain::new(self.snapshots.numbers()))?;
+        let tables: Vec<_> = metas
+            .into_iter()
+            .map(|meta| TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.graveyard)))
+            .collect();
+        let synced = match tables.is_empty() {
+            true => Ok(()),
+            false => self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error)),
+        };
+        let opened = synced.and_then(|()| tables.iter().try_for_each(|table| table.open().map(drop)));
+        if let Err(error) = opened {
+            tables.iter().for_each(|table| table.set_obsolete());
+            return Err(error);
+        }
+        Ok(tables)
+    }
+
+    fn create_table(&self, options: &KeyspaceOptions, level: usize, number: u64) -> Result<TableWriter> {
+        let config = TableConfig {
+            number,
+            store_id: self.store_id,
+            file_id: super::engine::random_id()?,
+            hash_seed: self.hash_seed,
+            block_bytes: options.block_bytes,
+            compression: options.compression[level],
+            filter: options.filter.resolve(level),
+        };
+        TableWriter::create(&*self.fs, &FileName::Table(number).path(&self.dir), config)
+    }
+
+    /// Publishes a change, or marks the tables it would have added for removal.
+    fn publish_or_remove(&self, change: TreeChange, added: &[Arc<TableHandle>]) -> Result<()> {
+        let published = self.publish(Vec::new(), Some(change));
+        if matches!(published, Err(Error::KeyspaceDropped { .. })) {
+            added.iter().for_each(|table| table.set_obsolete());
+        }
+        published
+    }
+
+    /// Removes the logs that no memtable needs any more.
+    pub(crate) fn remove_old_logs(&self) {
+        let floor = self.lock_manifest().as_ref().map_or(0, |manifest| manifest.state().log_floor);
+        for number in self.log().take_below(floor) {
+            let path = FileName::Log(number).path(&self.dir);
+            if let Err(error) = self.fs.remove(&path) {
+                // A stray now; the next open removes it.
+                tracing::warn!(path = %path.display(), %error, "an old log could not be removed");
+            }
+        }
+    }
+}
+
+/// The inputs of a task as sources of a merge, newest first.
+fn task_sources(version: &Version, task: &Task) -> Vec<Box<dyn InternalIterator>> {
+    let numbers = task.numbers();
+    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for (_, run) in version.all_runs() {
+        let inputs = run.tables.iter().filter(|table| numbers.contains(&table.meta.number));
+        let tables: Vec<_> = inputs.cloned().collect();
+        if !tables.is_empty() {
+            sources.push(Box::new(RunIter::new(Tables { tables, fill_cache: false })));
+        }
+    }
+    sources
+}

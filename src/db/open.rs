@@ -1,0 +1,330 @@
+//! Opening, the writing half: from what [`recover`](super::recover) found to a store that is in use.
+//!
+//! What the logs held is written to new, synced files before anything is acknowledged: a few batches into
+//! the new log, many into tables. The old files stay untouched until `CURRENT` names the new manifest; so
+//! an open that is interrupted anywhere is simply done again.
+//!
+//! 1. lock; recover;
+//! 2. write the recovered entries: tables (synced, directory synced) or batches of the new log;
+//! 3. new log, synced; new manifest with the whole state, synced; `CURRENT` (this is the moment);
+//! 4. the new log's first promise: from here on it counts as used;
+//! 5. remove what the new state does not name.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::engine::{self, Engine, Owner, Parts, Trees, random_id};
+use super::log::{Log, encode_promise};
+pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
+use super::recover::{Recovered, recover};
+use super::tree::{LoggedMemtable, Tree, View};
+use super::Db;
+use crate::batch::DEFAULT_KEYSPACE;
+use crate::cache::{BlockCache, FileCache};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::fs::{Fs, LockGuard, LockKind};
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::log::ManifestLog;
+use crate::manifest::state::{KeyspaceState, ManifestState};
+use crate::options::{KeyspaceOptions, Options};
+use crate::table::TableContext;
+use crate::version::{Graveyard, TableHandle, Version};
+use crate::wal::RecordKind;
+
+/// The name of the keyspace that `Db`'s own calls work on.
+pub(crate) const DEFAULT_NAME: &str = "default";
+
+impl Db {
+    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+        options.validate()?;
+        let engine = if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
+        let engine = Arc::new(engine);
+        if engine.log.is_some() {
+            let waker = Arc::downgrade(&engine);
+            engine.graveyard.wake_with(move || {
+                if let Some(engine) = waker.upgrade() {
+                    engine.background.notify();
+                }
+            });
+            engine.background.start(&engine)?;
+            engine.background.notify();
+        }
+        let default = engine.default_tree();
+        let owner = Owner::new(engine);
+        Ok(Self::from_parts(owner, default))
+    }
+}
+
+fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
+    check_directory(&*options.fs, dir)?;
+    let lock = match options.fs.lock(&FileName::Lock.path(dir), LockKind::Shared) {
+        Ok(lock) => Some(lock),
+        // A copy of a store need not have the file; nobody can be writing to it through this crate then.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(lock_error(dir, error)),
+    };
+    let Some(recovered) = recover(&*options.fs, dir)? else {
+        return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+    };
+    let (context, graveyard) = shared(dir, &options, recovered.store_id, recovered.state.hash_seed);
+    let mut memtables = recovered.memtables;
+    let mut trees = Trees::new();
+    for (&id, keyspace) in &recovered.state.keyspaces {
+        let version = build_version(dir, keyspace, &context, &graveyard)?;
+        let immutables = memtables.remove(&id).map(|memtable| LoggedMemtable::new(memtable, 0));
+        let options = decode_options(dir, keyspace)?;
+        let view = View { active: Arc::default(), immutables: immutables.into_iter().collect(), version };
+        trees.insert(id, Tree::new(id, keyspace.name.clone(), options, view));
+    }
+    check_default(dir, &trees)?;
+    Ok(Engine::new(Parts {
+        dir: dir.to_path_buf(),
+        store_id: recovered.store_id,
+        hash_seed: recovered.state.hash_seed,
+        report: recovered.report,
+        context,
+        graveyard,
+        trees,
+        next_keyspace: recovered.state.next_keyspace,
+        visible: recovered.last_seqno,
+        next_file: 0,
+        log: None,
+        manifest: None,
+        lock,
+        options,
+    }))
+}
+
+fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
+    let fs = Arc::clone(&options.fs);
+    let lock = prepare_directory(dir, &options)?;
+    let recovered = match recover(&*fs, dir)? {
+        Some(recovered) => recovered,
+        None if options.create => new_store(&*fs, dir, &options)?,
+        None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
+    };
+    let Recovered { store_id, state, mut memtables, batches, last_seqno, mut report, largest_number, strays } = recovered;
+    report.created = state.mark.count == 0;
+    let mut state = state;
+    state.last_seqno = last_seqno;
+    state.next_file = state.next_file.max(largest_number + 1);
+    if let Some(options) = &options.default_keyspace
+        && let Some(keyspace) = state.keyspaces.get_mut(&DEFAULT_KEYSPACE)
+    {
+        keyspace.options = options.encode();
+    }
+    let (context, graveyard) = shared(dir, &options, store_id, state.hash_seed);
+    let new_log = take_number(&mut state);
+
+    let mut trees = Trees::new();
+    for (&id, keyspace) in &state.keyspaces {
+        let version = build_version(dir, keyspace, &context, &graveyard)?;
+        let memtable = memtables.remove(&id).unwrap_or_default();
+        let active = if memtable.is_empty() { Arc::default() } else { LoggedMemtable::new(memtable, new_log) };
+        let view = View { active, immutables: Vec::new(), version };
+        trees.insert(id, Tree::new(id, keyspace.name.clone(), decode_options(dir, keyspace)?, view));
+    }
+    check_default(dir, &trees)?;
+
+    let old: Vec<FileName> = state.logs.keys().map(|&number| FileName::Log(number)).chain(strays).collect();
+    let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
+    let (mut writer, file_id) = engine::create_log(&*fs, dir, store_id, new_log)?;
+    if let Some(batches) = &batches {
+        for batch in batches {
+            writer.append_record(RecordKind::Batch, batch)?;
+        }
+        writer.sync()?;
+    }
+    let next_file = state.next_file;
+    let mut engine = Engine::new(Parts {
+        dir: dir.to_path_buf(),
+        store_id,
+        hash_seed: state.hash_seed,
+        report,
+        context,
+        graveyard,
+        trees,
+        next_keyspace: state.next_keyspace,
+        visible: last_seqno,
+        next_file,
+        log: None,
+        manifest: None,
+        lock: Some(lock),
+        options,
+    });
+    if batches.is_none() {
+        engine.flush_recovered(&mut state)?;
+    }
+
+    let apply = |state: &mut ManifestState, items| {
+        let applied = state.apply(&VersionEdit::new(items));
+        applied.map_err(|detail| Error::invalid(format!("the recovered state does not fit: {detail}")))
+    };
+    apply(&mut state, vec![
+        EditItem::LogFloor(new_log),
+        EditItem::LogCreated { number: new_log, file_id, predecessor },
+    ])?;
+    let number = engine.new_file_number();
+    state.next_file = number + 1;
+    let manifest = ManifestLog::create(Arc::clone(&fs), dir, store_id, number, state, &random_id)?;
+    let mark = manifest.state().mark;
+    writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
+    writer.flush_frames()?;
+    engine.log = Some(Log::new(new_log, writer));
+    *engine.lock_manifest() = Some(manifest);
+    engine.set_mark(mark);
+    remove(&*fs, dir, &old);
+    Ok(engine)
+}
+
+/// Makes sure there is a directory, and locks it.
+fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
+    let fs = &*options.fs;
+    if options.create {
+        fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
+    } else {
+        check_directory(fs, dir)?;
+        // A directory without a store is left exactly as it is.
+        let current = fs.open(&FileName::Current.path(dir));
+        if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            recover(fs, dir)?;
+            return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+        }
+    }
+    fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive).map_err(|error| lock_error(dir, error))
+}
+
+fn check_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    match fs.list(dir) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::NoStore { dir: dir.to_path_buf(), why: "no such directory" })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" })
+        }
+        Err(error) => Err(Error::io("list", dir, error)),
+    }
+}
+
+fn lock_error(dir: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.to_path_buf() },
+        _ => Error::io("lock", &FileName::Lock.path(dir), error),
+    }
+}
+
+/// The state of a store that has nothing but its default keyspace; what an interrupted creation left is
+/// removed first.
+fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
+    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    let ours = names.iter().filter_map(|name| name.to_str().and_then(FileName::parse));
+    let strays: Vec<_> = ours.filter(|name| !matches!(name, FileName::Lock | FileName::Current)).collect();
+    remove(fs, dir, &strays);
+    let seed = random_id()?;
+    let mut state = ManifestState { next_file: 1, ..ManifestState::default() };
+    let keyspace = options.default_keyspace.clone().unwrap_or_default();
+    let items = vec![
+        EditItem::HashSeed(u64::from_le_bytes(seed[..8].try_into().expect("eight bytes of sixteen"))),
+        EditItem::KeyspaceCreated { id: DEFAULT_KEYSPACE, name: DEFAULT_NAME.to_owned(), options: keyspace.encode() },
+    ];
+    state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
+    Ok(Recovered {
+        store_id: random_id()?,
+        state,
+        memtables: std::collections::BTreeMap::new(),
+        batches: Some(Vec::new()),
+        last_seqno: 0,
+        report: OpenReport::default(),
+        largest_number: strays.iter().filter_map(|name| name.number()).max().unwrap_or(0),
+        strays: Vec::new(),
+    })
+}
+
+fn take_number(state: &mut ManifestState) -> u64 {
+    state.next_file += 1;
+    state.next_file - 1
+}
+
+fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed: u64) -> (Arc<TableContext>, Arc<Graveyard>) {
+    let blocks = Arc::new(BlockCache::new(options.block_cache_bytes()));
+    let files = Arc::new(FileCache::new(options.open_files_max));
+    let context = TableContext::new(Arc::clone(&options.fs), dir.to_path_buf(), store_id, hash_seed, blocks, files);
+    (Arc::new(context), Arc::default())
+}
+
+fn decode_options(dir: &Path, keyspace: &KeyspaceState) -> Result<KeyspaceOptions> {
+    KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))
+}
+
+fn check_default(dir: &Path, trees: &Trees) -> Result<()> {
+    if trees.get(&DEFAULT_KEYSPACE).is_some_and(|tree| tree.name == DEFAULT_NAME) {
+        return Ok(());
+    }
+    Err(Error::corruption(&FileName::Current.path(dir), 0, "manifest", "it has no default keyspace"))
+}
+
+fn build_version(
+    dir: &Path,
+    keyspace: &KeyspaceState,
+    context: &Arc<TableContext>,
+    graveyard: &Arc<Graveyard>,
+) -> Result<Arc<Version>> {
+    let mut added = Vec::with_capacity(keyspace.tables.len());
+    for place in keyspace.tables.values() {
+        let mut meta = Arc::clone(&place.meta);
+        if meta.trimmed {
+            meta = Arc::new(crate::table::with_full_bounds(context, &meta)?);
+        }
+        let table = TableHandle::new(meta, Arc::clone(context), Arc::clone(graveyard));
+        added.push((usize::from(place.level), place.run, table));
+    }
+    let version = Version::default().apply(&HashSet::new(), added);
+    if let Some((a, b)) = version.overlap_in_a_run() {
+        let path = FileName::Table(b).path(dir);
+        return Err(Error::corruption(&path, 0, "table", format!("its keys overlap those of table {a} in one run")));
+    }
+    Ok(Arc::new(version))
+}
+
+/// Removes files that the state in force does not name. One that cannot be removed is tried at the next open.
+fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
+    for name in names {
+        if let Err(error) = fs.remove(&name.path(dir)) {
+            tracing::warn!(%name, %error, "a file that is left over could not be removed");
+        }
+    }
+}
+
+impl Engine {
+    /// The keyspace that `Db`'s own calls work on.
+    pub(crate) fn default_tree(&self) -> Arc<Tree> {
+        Arc::clone(self.trees.load().get(&DEFAULT_KEYSPACE).expect("opening checks that there is one"))
+    }
+
+    /// Writes the recovered memtables into tables, and those into the state of the manifest to come.
+    fn flush_recovered(&self, state: &mut ManifestState) -> Result<()> {
+        for tree in self.trees.load().values() {
+            let view = tree.view();
+            let Some(seqno) = view.active.memtable.seqno_max() else { continue };
+            let mut input = view.active.memtable.iter();
+            let tables = self.merge_into(tree, &view.version, 0, &mut input, &|| false)?;
+            let run = tables.first().map_or(0, |table| table.meta.number);
+            let mut items = vec![EditItem::Flushed { keyspace: tree.id, seqno }];
+            items.extend(tables.iter().map(|table| EditItem::TableAdded {
+                keyspace: tree.id,
+                level: 0,
+                run,
+                meta: Arc::clone(&table.meta),
+            }));
+            state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
+            let added = tables.into_iter().map(|table| (0, run, table)).collect();
+            let version = Arc::new(view.version.apply(&HashSet::new(), added));
+            tree.replace(|_| View { active: Arc::default(), immutables: Vec::new(), version });
+        }
+        Ok(())
+    }
+}

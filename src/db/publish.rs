@@ -1,0 +1,134 @@
+//! The one place where the tree changes: an edit becomes durable, then visible, then old files may go.
+//!
+//! Every flush, compaction, new log, new or dropped keyspace ends here. The caller has made the files that
+//! the edit names durable, and their directory. A failure to append the edit leaves it unknown whether the
+//! manifest holds it, so the store refuses writes from then on.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::engine::Engine;
+use super::tree::{LoggedMemtable, Tree, View};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::key::SeqNo;
+use crate::manifest::edit::{EditItem, EditMark};
+use crate::version::TableHandle;
+
+/// What an edit changes in one keyspace.
+pub(crate) struct TreeChange {
+    pub(crate) tree: Arc<Tree>,
+    /// Tables that leave their place, with their levels.
+    pub(crate) removed: Vec<(usize, Arc<TableHandle>)>,
+    /// Tables with the level and run they are put in.
+    pub(crate) added: Vec<(usize, u64, Arc<TableHandle>)>,
+    /// The memtable whose entries are now in tables (or are gone).
+    pub(crate) flushed: Option<Arc<LoggedMemtable>>,
+}
+
+pub(crate) fn log_created(number: u64, file_id: FileId, predecessor: u64) -> EditItem {
+    EditItem::LogCreated { number, file_id, predecessor }
+}
+
+pub(crate) fn log_closed(number: u64, len: u64, last_seqno: SeqNo) -> EditItem {
+    EditItem::LogClosed { number, len, last_seqno }
+}
+
+impl Engine {
+    /// Makes an edit durable, then visible.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyspaceDropped`] if the tree is gone: nothing happened. Anything else has poisoned the store.
+    pub(crate) fn publish(&self, items: Vec<EditItem>, change: Option<TreeChange>) -> Result<()> {
+        let mut manifest = self.lock_manifest();
+        if let Some(change) = &change {
+            change.tree.check_alive()?;
+        }
+        self.check_not_failed()?;
+        let manifest = manifest.as_mut().ok_or(Error::ReadOnly)?;
+        let flushed = change.as_ref().and_then(|change| change.flushed.as_ref());
+        let mut all = vec![EditItem::NextFile(self.next_file.load(Ordering::SeqCst))];
+        all.extend(items);
+        if let Some(change) = &change {
+            all.extend(change.items());
+        }
+        if flushed.is_some() {
+            all.push(EditItem::LastSeqno(self.visible.load(Ordering::Acquire)));
+            all.push(EditItem::LogFloor(self.log_floor(flushed)));
+        }
+        let mark = manifest.append(all).map_err(|error| self.fail(error))?;
+        self.set_mark(mark);
+        if let Some(change) = change {
+            change.install();
+        }
+        if manifest.is_long() {
+            let number = self.new_file_number();
+            let old = manifest.rotate(number, &super::engine::random_id).map_err(|error| self.fail(error))?;
+            self.set_mark(manifest.state().mark);
+            let _ = self.fs.remove(&FileName::Manifest(old).path(&self.dir));
+        }
+        Ok(())
+    }
+
+    /// The oldest log that is still needed once `flushed` is in tables.
+    pub(crate) fn log_floor(&self, flushed: Option<&Arc<LoggedMemtable>>) -> u64 {
+        // Read first: a memtable that gets its first entry meanwhile gets it in this log or a later one.
+        let active = self.log().active();
+        let trees = self.trees.load();
+        let oldest = trees.values().filter_map(|tree| {
+            let view = tree.view();
+            let kept = view.memtables().filter(|memtable| flushed.is_none_or(|gone| !Arc::ptr_eq(memtable, gone)));
+            kept.filter_map(|memtable| memtable.first_log()).min()
+        });
+        oldest.min().unwrap_or(active).min(active)
+    }
+
+    /// The mark of the newest durable edit: what promises in the log say.
+    pub(crate) fn mark(&self) -> EditMark {
+        *self.mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn set_mark(&self, mark: EditMark) {
+        *self.mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = mark;
+    }
+}
+
+impl TreeChange {
+    fn items(&self) -> Vec<EditItem> {
+        let keyspace = self.tree.id;
+        let removed = self.removed.iter().map(|(_, table)| EditItem::TableRemoved { keyspace, number: table.meta.number });
+        let added = self.added.iter().map(|(level, run, table)| EditItem::TableAdded {
+            keyspace,
+            level: *level as u8,
+            run: *run,
+            meta: Arc::clone(&table.meta),
+        });
+        let seqno = self.flushed.as_ref().and_then(|flushed| flushed.memtable.seqno_max());
+        removed.chain(added).chain(seqno.map(|seqno| EditItem::Flushed { keyspace, seqno })).collect()
+    }
+
+    fn install(self) {
+        let numbers: HashSet<u64> = self.removed.iter().map(|(_, table)| table.meta.number).collect();
+        let kept: HashSet<u64> = self.added.iter().map(|(_, _, table)| table.meta.number).collect();
+        let (tree, added, flushed) = (self.tree, self.added, self.flushed);
+        tree.replace(|view| View {
+            active: Arc::clone(&view.active),
+            immutables: view
+                .immutables
+                .iter()
+                .filter(|memtable| flushed.as_ref().is_none_or(|gone| !Arc::ptr_eq(memtable, gone)))
+                .cloned()
+                .collect(),
+            version: Arc::new(view.version.apply(&numbers, added)),
+        });
+        for (level, table) in self.removed {
+            if !kept.contains(&table.meta.number) {
+                tree.retire(level, &table);
+                table.set_obsolete();
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The read path. A reader loads one view and takes no lock.
+//!
+//! The view is loaded before the sequence number. A view holds every write up to the moment it was replaced,
+//! and writes enter only the newest one, so (view, number loaded after it) is what was visible at one moment
+//! between the two loads. No compaction can take anything away from it: the view holds its memtables and
+//! tables. A registered [`Snapshot`](super::Snapshot) uses its own number with the view of the moment;
+//! compactions keep for it what it sees.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::engine::{Engine, Owner};
+use super::tree::{Tree, View};
+use crate::error::{Error, Result};
+use crate::hash::key_hash;
+use crate::iter::{EntryValue, InternalIterator};
+use crate::key::{EntryKind, SeqNo};
+use crate::merge::{MergeIter, RunIter, RunSource};
+use crate::version::{Lookup, TableHandle};
+use crate::visible::{KeyRange, Range};
+
+/// A value, as a view of the block or the memtable that holds it: cheap to clone, and it pins that memory.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value(Bytes);
+
+impl Value {
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes in a vector of their own, pinning nothing.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+}
+
+impl std::ops::Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "b\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value
+where
+    T: NotValue,
+{
+    fn eq(&self, other: &T) -> bool {
+        &self.0[..] == other.as_ref()
+    }
+}
+
+/// The byte strings a [`Value`] can be compared with.
+pub trait NotValue {}
+impl NotValue for [u8] {}
+impl NotValue for Vec<u8> {}
+impl NotValue for str {}
+impl<const N: usize> NotValue for [u8; N] {}
+impl<T: NotValue + ?Sized> NotValue for &T {}
+
+impl Engine {
+    /// The value of a key at `seqno`, or now.
+    pub(crate) fn get(&self, tree: &Tree, user_key: &[u8], seqno: Option<SeqNo>) -> Result<Option<EntryValue>> {
+        self.check_readable(tree)?;
+        let view = tree.view_ref();
+        let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
+        self.get_in(&view, user_key, seqno)
+    }
+
+    /// The values of several keys, all at the same moment.
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        user_keys: &[K],
+        seqno: Option<SeqNo>,
+    ) -> Result<Vec<Option<EntryValue>>> {
+        self.check_readable(tree)?;
+        let view = tree.view();
+        let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
+        user_keys.iter().map(|user_key| self.get_in(&view, user_key.as_ref(), seqno)).collect()
+    }
+
+    fn get_in(&self, view: &View, user_key: &[u8], seqno: SeqNo) -> Result<Option<EntryValue>> {
+        for memtable in view.memtables() {
+            if let Some((tag, value)) = memtable.memtable.get(user_key, seqno) {
+                return Ok((tag.kind() == EntryKind::Put).then_some(EntryValue::Inline(value)));
+            }
+        }
+        let hash = key_hash(self.hash_seed, user_key);
+        let found = view.version.get(Lookup { user_key, seqno, hash })?;
+        Ok(found.filter(|(tag, _)| tag.kind() == EntryKind::Put).map(|(_, value)| value))
+    }
+
+    /// Whether memory alone can rule a key out.
+    pub(crate) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
+        let view = tree.view_ref();
+        let seqno = self.visible.load(Ordering::Acquire);
+        let newest = view.memtables().find_map(|memtable| memtable.memtable.get(user_key, seqno));
+        match newest {
+            Some((tag, _)) => tag.kind() == EntryKind::Put,
+            None => view.version.may_contain(user_key, key_hash(self.hash_seed, user_key)),
+        }
+    }
+}
+
+/// An iterator over the entries of a range, in the order of keys, from both ends.
+///
+/// It sees the store as it was when the iterator was made, and owns what it reads from. After an error it
+/// yields that error once and then nothing: a `None` after an `Err` is not the end of the range.
+#[derive(Debug)]
+pub struct Iter {
+    range: Range,
+    /// Keeps the store open.
+    _owner: Arc<Owner>,
+}
+
+impl Iter {
+    pub(crate) fn new(owner: &Arc<Owner>, tree: &Arc<Tree>, range: KeyRange, seqno: Option<SeqNo>) -> Result<Self> {
+        owner.check_readable(tree)?;
+        let view = tree.view();
+        let seqno = seqno.unwrap_or_else(|| owner.visible.load(Ordering::Acquire));
+        let part = range.clone();
+        let source = Box::new(move || Ok(sources(&view, &part)));
+        Ok(Self { range: Range::new(source, seqno, range), _owner: Arc::clone(owner) })
+    }
+
+    /// An iterator that yields one error.
+    pub(crate) fn failed(owner: &Arc<Owner>, error: Error) -> Self {
+        let source = Box::new(move || Err(error.clone()));
+        Self { range: Range::new(source, 0, KeyRange::all()), _owner: Arc::clone(owner) }
+    }
+}
+
+fn whole(item: Result<(Bytes, EntryValue)>) -> Result<(Value, Value)> {
+    let (key, value) = item?;
+    Ok((Value::new(key), Value::new(value.read()?)))
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Value, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.range.next().map(whole)
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.range.next_back().map(whole)
+    }
+}
+
+impl std::iter::FusedIterator for Iter {}
+
+/// All that a view holds of a range, newest source first.
+fn sources(view: &View, range: &KeyRange) -> Box<dyn InternalIterator> {
+    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for memtable in view.memtables().filter(|memtable| !memtable.memtable.is_empty()) {
+        sources.push(Box::new(memtable.memtable.iter()));
+    }
+    for (_, run) in view.version.all_runs() {
+        let meets = |table: &&Arc<TableHandle>| range.meets(&table.meta.smallest, &table.meta.largest);
+        let tables: Vec<_> = run.tables.iter().filter(meets).cloned().collect();
+        if !tables.is_empty() {
+            sources.push(Box::new(RunIter::new(Tables { tables, fill_cache: true })));
+        }
+    }
+    match sources.len() {
+        1 => sources.remove(0),
+        _ => Box::new(MergeIter::new(sources)),
+    }
+}
+
+/// Tables of one run as the source of a [`RunIter`].
+pub(crate) struct Tables {
+    pub(crate) tables: Vec<Arc<TableHandle>>,
+    pub(crate) fill_cache: bool,
+}
+
+impl RunSource for Tables {
+    fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    fn bounds(&self, table: usize) -> (&[u8], &[u8]) {
+        let meta = &self.tables[table].meta;
+        (&meta.smallest, &meta.largest)
+    }
+
+    fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>> {
+        Ok(Box::new(self.tables[table].open()?.iter(self.fill_cache)))
+    }
+}

@@ -1,0 +1,380 @@
+//! Recovery, the reading half: what is on the disk, and what it amounts to. Changes nothing.
+//!
+//! 1. The names in the directory; those that are not ours are reported and left alone.
+//! 2. `CURRENT`, and the manifest it names, folded into a state. Without a `CURRENT` there is no store, unless
+//!    files are there that only a store in use can have: then it was lost.
+//! 3. Every table and log of the state must exist. Every log but the last must be whole to its close record;
+//!    the last must be so if the manifest says that it was closed. Otherwise it may end torn, above
+//!    everything it promised: what is recovered is the prefix before, and the rest is reported.
+//! 4. The promises in the logs (and in a log that the manifest does not know) must not speak of edits that
+//!    the manifest does not have: then the manifest lost its end.
+//! 5. The batches of the logs are replayed into memtables; entries that a keyspace has flushed, and those of
+//!    keyspaces that were dropped, are passed over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::log::{decode_close, decode_promise};
+use crate::batch::{BatchReader, KeyspaceId};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::FileKind;
+use crate::filename::FileName;
+use crate::fs::Fs;
+use crate::key::{SeqNo, Tag};
+use crate::manifest::current::Current;
+use crate::manifest::edit::EditMark;
+use crate::manifest::log::{self as manifest_log, ReadManifest};
+use crate::manifest::state::{LogState, ManifestState};
+use crate::memtable::Memtable;
+use crate::wal::{Ending, Expected, FramedReader, RecordKind};
+
+/// What opening a store found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenReport {
+    /// The store was created by this open.
+    pub created: bool,
+    /// Logs that were read.
+    pub logs: u64,
+    /// Batches that were replayed from them.
+    pub batches: u64,
+    /// Entries of those batches that were not in tables yet.
+    pub entries: u64,
+    /// Ends of files that were never promised to be durable and are not whole: dropped.
+    pub dropped: Vec<DroppedTail>,
+    /// Files in the directory that do not belong to the state that was recovered, and why. Those with a name
+    /// of ours are removed by an open for writing.
+    pub ignored: Vec<IgnoredFile>,
+}
+
+/// The end of a log or manifest that was torn by a crash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DroppedTail {
+    /// The file.
+    pub file: PathBuf,
+    /// Where the last whole record ends.
+    pub offset: u64,
+    /// Bytes from there to the end of the file.
+    pub bytes: u64,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+/// A file that was found and not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IgnoredFile {
+    /// Its name in the directory.
+    pub name: String,
+    /// Why it was not used.
+    pub why: &'static str,
+}
+
+/// A store as it lies on the disk.
+pub(crate) struct Recovered {
+    pub(crate) store_id: FileId,
+    pub(crate) state: ManifestState,
+    /// Entries of the logs, by keyspace, that are not in tables.
+    pub(crate) memtables: BTreeMap<KeyspaceId, Memtable>,
+    /// The replayed batches themselves, as long as they are few; see [`CARRY_BYTES_MAX`].
+    pub(crate) batches: Option<Vec<Bytes>>,
+    pub(crate) last_seqno: SeqNo,
+    pub(crate) report: OpenReport,
+    /// The largest number in any file name of the directory.
+    pub(crate) largest_number: u64,
+    /// Files of ours that are not part of the state.
+    pub(crate) strays: Vec<FileName>,
+}
+
+/// Up to this size replayed batches are copied into the new log; above it they are flushed.
+pub(crate) const CARRY_BYTES_MAX: usize = 1 << 20;
+
+/// The directory's own names of files of a store, and the others.
+struct Listing {
+    ours: BTreeSet<FileName>,
+    ignored: Vec<IgnoredFile>,
+}
+
+/// Reads the store in `dir`; `None` if there is none.
+pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
+    let listing = list(fs, dir)?;
+    let Some(current) = Current::read(fs, dir)? else {
+        check_never_used(fs, dir, &listing)?;
+        return Ok(None);
+    };
+    let manifest = manifest_log::read(fs, dir, &current)?;
+    check_tables(dir, &manifest, &listing)?;
+    let mut replay = Replay::new(fs, dir, current.store_id, &manifest);
+    replay.torn(&manifest.path, manifest.ending);
+    replay.logs(&listing)?;
+    let last_seqno = replay.last_seqno;
+    let (memtables, batches, mut report) = (replay.memtables, replay.batches, replay.report);
+    let strays = strays(&listing, &manifest.state, current.manifest);
+    report.ignored = listing.ignored;
+    report.ignored.extend(strays.iter().map(|name| IgnoredFile { name: name.to_string(), why: "left over" }));
+    Ok(Some(Recovered {
+        store_id: current.store_id,
+        state: manifest.state,
+        memtables,
+        batches,
+        last_seqno,
+        report,
+        largest_number: listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0),
+        strays,
+    }))
+}
+
+fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
+    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    let mut listing = Listing { ours: BTreeSet::new(), ignored: Vec::new() };
+    for name in names {
+        match name.to_str().and_then(FileName::parse) {
+            Some(ours) => {
+                listing.ours.insert(ours);
+            }
+            None => {
+                let name = name.to_string_lossy().into_owned();
+                listing.ignored.push(IgnoredFile { name, why: "not a name of a store's file" });
+            }
+        }
+    }
+    listing.ignored.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(listing)
+}
+
+/// Without a `CURRENT`: were these files ever part of a store in use? An interrupted creation leaves a
+/// manifest and a log without a record, never a table.
+fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
+    let lost = |evidence: FileName| {
+        let detail = format!("it is missing, but {evidence} is there");
+        Err(Error::corruption(&FileName::Current.path(dir), 0, "CURRENT", detail))
+    };
+    for &name in &listing.ours {
+        match name {
+            FileName::Table(_) | FileName::Filter(_) => return lost(name),
+            FileName::Log(_) if has_record(fs, &name.path(dir)) => return lost(name),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn has_record(fs: &dyn Fs, path: &Path) -> bool {
+    let expected = Expected { kind: FileKind::Log, store_id: None, file_id: None };
+    let Ok(file) = fs.open(path) else { return false };
+    let Ok(mut reader) = FramedReader::open(&*file, path, expected) else { return false };
+    !matches!(reader.next_record(), Ok(None))
+}
+
+fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Result<()> {
+    for number in manifest.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()) {
+        if !listing.ours.contains(&FileName::Table(*number)) {
+            let path = FileName::Table(*number).path(dir);
+            return Err(Error::corruption(&path, 0, "table", "the manifest names it, but it is missing"));
+        }
+    }
+    Ok(())
+}
+
+/// Files of ours that the state does not use.
+fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
+    let tables: BTreeSet<u64> = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()).copied().collect();
+    let is_stray = |name: &&FileName| match **name {
+        FileName::Lock | FileName::Current => false,
+        FileName::CurrentTemporary | FileName::Filter(_) => true,
+        FileName::Manifest(number) => number != manifest,
+        FileName::Log(number) => !state.logs.contains_key(&number),
+        FileName::Table(number) => !tables.contains(&number),
+    };
+    listing.ours.iter().filter(is_stray).copied().collect()
+}
+
+/// Reads logs into memtables.
+struct Replay<'a> {
+    fs: &'a dyn Fs,
+    dir: &'a Path,
+    store_id: FileId,
+    manifest: &'a ReadManifest,
+    memtables: BTreeMap<KeyspaceId, Memtable>,
+    batches: Option<Vec<Bytes>>,
+    batch_bytes: usize,
+    last_seqno: SeqNo,
+    report: OpenReport,
+}
+
+/// How a log ended.
+struct LogEnd {
+    ending: Ending,
+    position: u64,
+    closed: Option<SeqNo>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(fs: &'a dyn Fs, dir: &'a Path, store_id: FileId, manifest: &'a ReadManifest) -> Self {
+        Self {
+            fs,
+            dir,
+            store_id,
+            manifest,
+            memtables: BTreeMap::new(),
+            batches: Some(Vec::new()),
+            batch_bytes: 0,
+            last_seqno: manifest.state.last_seqno,
+            report: OpenReport::default(),
+        }
+    }
+
+    /// Notes a torn end in the report.
+    fn torn(&mut self, file: &Path, ending: Ending) {
+        if let Ending::Torn { offset, dropped_bytes, damage, .. } = ending {
+            let (file, reason) = (file.to_path_buf(), damage.to_string());
+            self.report.dropped.push(DroppedTail { file, offset, bytes: dropped_bytes, reason });
+        }
+    }
+
+    fn logs(&mut self, listing: &Listing) -> Result<()> {
+        let manifest = self.manifest;
+        let logs = &manifest.state.logs;
+        let mut previous = None;
+        for (&number, log) in logs {
+            let path = FileName::Log(number).path(self.dir);
+            if previous.is_some_and(|previous| previous != log.predecessor) {
+                let detail = format!("log {number} follows log {}, which the manifest does not know", log.predecessor);
+                return Err(Error::corruption(&manifest.path, 0, "logs", detail));
+            }
+            if !listing.ours.contains(&FileName::Log(number)) {
+                return Err(Error::corruption(&path, 0, "log", "the manifest names it, but it is missing"));
+            }
+            previous = Some(number);
+            let is_last = logs.keys().next_back() == Some(&number);
+            self.log(&path, log, is_last)?;
+        }
+        self.unknown_logs(listing)
+    }
+
+    /// Reads one log that the manifest knows.
+    fn log(&mut self, path: &Path, log: &LogState, is_last: bool) -> Result<()> {
+        let end = self.read(path, Some(log.file_id))?;
+        self.report.logs += 1;
+        let Some((len, last_seqno)) = log.closed else {
+            if !is_last && end.closed.is_none() {
+                return Err(Error::corruption(path, end.position, "log", "it has a successor but no close record"));
+            }
+            self.torn(path, end.ending);
+            return Ok(());
+        };
+        let found = (end.position, end.closed, end.ending);
+        if found != (len, Some(last_seqno), Ending::Complete) {
+            let at = match end.ending {
+                Ending::Torn { damage_offset, .. } => damage_offset,
+                Ending::Complete => end.position.min(len),
+            };
+            let detail = format!(
+                "it was closed at length {len} with sequence number {last_seqno}, but ends at {}{}",
+                end.position,
+                if end.closed.is_some() { "" } else { " without a close record" }
+            );
+            return Err(Error::corruption(path, at, "closed log", detail));
+        }
+        Ok(())
+    }
+
+    /// Looks at logs that are newer than the manifest knows. One that was in use says so with a promise, and
+    /// then the manifest has lost the edit that created it.
+    fn unknown_logs(&mut self, listing: &Listing) -> Result<()> {
+        let newest = self.manifest.state.logs.keys().next_back().copied().unwrap_or(0);
+        for name in &listing.ours {
+            let &FileName::Log(number) = name else { continue };
+            if number <= newest {
+                continue;
+            }
+            let path = name.path(self.dir);
+            let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+            let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id: None };
+            // Whatever cannot be read here was never referred to: it is a stray.
+            let Ok(mut reader) = FramedReader::open(&*file, &path, expected) else { continue };
+            while let Ok(Some(record)) = reader.next_record() {
+                if record.kind == RecordKind::Promise
+                    && let Ok(mark) = decode_promise(record.bytes)
+                {
+                    self.manifest.check_promise(mark, &path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, path: &Path, file_id: Option<FileId>) -> Result<LogEnd> {
+        let file = self.fs.open(path).map_err(|error| Error::io("open", path, error))?;
+        let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id };
+        let mut reader = FramedReader::open(&*file, path, expected)?;
+        let mut closed = None;
+        while let Some(record) = reader.next_record()? {
+            let offset = record.offset;
+            match record.kind {
+                RecordKind::Batch => {
+                    let bytes = Bytes::copy_from_slice(record.bytes);
+                    self.batch(bytes, path, offset)?;
+                }
+                RecordKind::Promise => {
+                    let mark = decode_promise(record.bytes).map_err(|error| error.in_file(path, offset))?;
+                    self.promise(mark, path)?;
+                }
+                RecordKind::Close => {
+                    let (seqno, mark) = decode_close(record.bytes).map_err(|error| error.in_file(path, offset))?;
+                    self.promise(mark, path)?;
+                    closed = Some(seqno);
+                    self.last_seqno = self.last_seqno.max(seqno);
+                }
+                RecordKind::Edit => {
+                    return Err(Error::corruption(path, offset, "log record", "a manifest's record in a log"));
+                }
+            }
+        }
+        let ending = reader.ending().unwrap_or(Ending::Complete);
+        Ok(LogEnd { ending, position: reader.position(), closed })
+    }
+
+    fn promise(&self, mark: EditMark, path: &Path) -> Result<()> {
+        self.manifest.check_promise(mark, path)
+    }
+
+    fn batch(&mut self, bytes: Bytes, path: &Path, offset: u64) -> Result<()> {
+        let reader = BatchReader::open(&bytes).map_err(|error| error.in_file(path, offset))?;
+        let last = reader.last();
+        let mut used = false;
+        for entry in reader {
+            let entry = entry.map_err(|error| error.in_file(path, offset))?;
+            let state = &self.manifest.state;
+            let Some(keyspace) = state.keyspaces.get(&entry.keyspace) else {
+                if entry.keyspace < state.next_keyspace {
+                    continue;
+                }
+                let detail = format!("keyspace {} was never created", entry.keyspace);
+                return Err(Error::corruption(path, offset, "batch", detail));
+            };
+            if entry.seqno <= keyspace.flushed {
+                continue;
+            }
+            used = true;
+            self.report.entries += 1;
+            let tag = Tag::new(entry.seqno, entry.kind);
+            let memtable = self.memtables.entry(entry.keyspace).or_default();
+            memtable.insert(bytes.slice(entry.key), tag, bytes.slice(entry.value));
+        }
+        self.report.batches += 1;
+        self.last_seqno = self.last_seqno.max(last);
+        if used {
+            self.batch_bytes += bytes.len();
+            match &mut self.batches {
+                Some(batches) if self.batch_bytes <= CARRY_BYTES_MAX => batches.push(bytes),
+                other => *other = None,
+            }
+        }
+        Ok(())
+    }
+}

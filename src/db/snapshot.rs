@@ -1,0 +1,216 @@
+//! Snapshots: a sequence number that compactions must respect for as long as somebody holds it.
+
+use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::engine::Owner;
+use super::read::{Iter, Value};
+use super::tree::Tree;
+use super::{Keyspace, read_value, read_values};
+use crate::error::{Error, Result};
+use crate::key::SeqNo;
+use crate::visible::KeyRange;
+
+/// The live snapshots: sequence number to how many hold it.
+#[derive(Default)]
+pub(crate) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
+
+impl SnapshotList {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers the number that is visible now. Reading it under the lock orders it with [`Self::numbers`]:
+    /// a compaction that did not see this snapshot began when nothing newer than it was in its input.
+    fn register(&self, visible: &AtomicU64) -> SeqNo {
+        let mut list = self.lock();
+        let seqno = visible.load(Ordering::Acquire);
+        *list.entry(seqno).or_default() += 1;
+        seqno
+    }
+
+    fn release(&self, seqno: SeqNo) {
+        let mut list = self.lock();
+        if let Some(holders) = list.get_mut(&seqno) {
+            *holders -= 1;
+            if *holders == 0 {
+                list.remove(&seqno);
+            }
+        }
+    }
+
+    /// The numbers of all live snapshots, ascending.
+    pub(crate) fn numbers(&self) -> Vec<SeqNo> {
+        self.lock().keys().copied().collect()
+    }
+}
+
+/// The store as it was at one moment, over all keyspaces. Cheap to make, to clone and to hold; as long as it
+/// is held, compactions keep what it sees.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// db.put("k", "old")?;
+/// let snapshot = db.snapshot();
+/// db.put("k", "new")?;
+/// assert_eq!(snapshot.get("k")?.as_deref(), Some(&b"old"[..]));
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    owner: Arc<Owner>,
+    seqno: SeqNo,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.owner.snapshots.release(self.seqno);
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(owner: &Arc<Owner>) -> Self {
+        let seqno = owner.snapshots.register(&owner.visible);
+        Self { held: Arc::new(Held { owner: Arc::clone(owner), seqno }) }
+    }
+
+    /// The number of the newest write that the snapshot sees.
+    #[must_use]
+    pub fn seqno(&self) -> SeqNo {
+        self.held.seqno
+    }
+
+    /// The snapshot's view of a keyspace.
+    #[must_use]
+    pub fn keyspace(&self, keyspace: &Keyspace) -> KeyspaceSnapshot {
+        KeyspaceSnapshot { held: Arc::clone(&self.held), tree: Arc::clone(&keyspace.tree), owner: Arc::clone(&keyspace.owner) }
+    }
+
+    fn default_keyspace(&self) -> KeyspaceSnapshot {
+        let owner = &self.held.owner;
+        KeyspaceSnapshot { held: Arc::clone(&self.held), tree: owner.default_tree(), owner: Arc::clone(owner) }
+    }
+
+    /// See [`KeyspaceSnapshot::get`]; in the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.default_keyspace().get(key)
+    }
+
+    /// See [`KeyspaceSnapshot::contains`]; in the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.default_keyspace().contains(key)
+    }
+
+    /// See [`KeyspaceSnapshot::multi_get`]; in the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.default_keyspace().multi_get(keys)
+    }
+
+    /// See [`KeyspaceSnapshot::range`]; in the default keyspace.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.default_keyspace().range(range)
+    }
+
+    /// See [`KeyspaceSnapshot::prefix`]; in the default keyspace.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.default_keyspace().prefix(prefix)
+    }
+
+    /// See [`KeyspaceSnapshot::iter`]; in the default keyspace.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        self.default_keyspace().iter()
+    }
+}
+
+/// One keyspace as a [`Snapshot`] sees it.
+#[derive(Clone)]
+pub struct KeyspaceSnapshot {
+    held: Arc<Held>,
+    tree: Arc<Tree>,
+    owner: Arc<Owner>,
+}
+
+impl std::fmt::Debug for KeyspaceSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyspaceSnapshot").field("keyspace", &self.tree.name).field("seqno", &self.held.seqno).finish()
+    }
+}
+
+impl KeyspaceSnapshot {
+    fn check(&self) -> Result<()> {
+        if Arc::ptr_eq(&self.owner, &self.held.owner) {
+            return Ok(());
+        }
+        Err(Error::invalid("the keyspace belongs to another store than the snapshot"))
+    }
+
+    /// The value of `key` when the snapshot was made.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] or [`Error::Io`] if it cannot be read, [`Error::KeyspaceDropped`],
+    /// [`Error::Closed`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.check()?;
+        read_value(self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno)))
+    }
+
+    /// Whether `key` existed when the snapshot was made.
+    ///
+    /// # Errors
+    ///
+    /// As [`KeyspaceSnapshot::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.check()?;
+        Ok(self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno))?.is_some())
+    }
+
+    /// The values of several keys when the snapshot was made, in the order of `keys`.
+    ///
+    /// # Errors
+    ///
+    /// As [`KeyspaceSnapshot::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.check()?;
+        read_values(self.owner.multi_get(&self.tree, keys, Some(self.held.seqno)))
+    }
+
+    /// The entries of a range of keys when the snapshot was made.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.entries(KeyRange::new(&range))
+    }
+
+    /// The entries whose keys start with `prefix` when the snapshot was made.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.entries(KeyRange::prefix(prefix.as_ref()))
+    }
+
+    /// All entries when the snapshot was made.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        self.entries(KeyRange::all())
+    }
+
+    fn entries(&self, range: KeyRange) -> Iter {
+        let iter = self.check().and_then(|()| Iter::new(&self.owner, &self.tree, range, Some(self.held.seqno)));
+        iter.unwrap_or_else(|error| Iter::failed(&self.owner, error))
+    }
+}

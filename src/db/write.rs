@@ -1,0 +1,392 @@
+//! The write path: group commit.
+//!
+//! Every writer puts its request into a queue. Whoever finds no leader leads: it takes what is waiting as
+//! one group and carries it out, in this order, then hands on to the first of those who came meanwhile.
+//!
+//! 1. *admit*: is the store writable, do the keyspaces exist; a request that fails here fails alone. (The
+//!    place where a conditional write will be decided: the leader sees every earlier write.)
+//! 2. *throttle*: slow down if flushes or compactions are behind.
+//! 3. *stamp and log*: sequence numbers are written into the batches, the batches appended with one write.
+//! 4. *apply*: the same bytes go into the memtables, sliced, not copied.
+//! 5. *publish*: the last sequence number becomes visible, for all keyspaces at once.
+//! 6. *seal*: memtables that are full become immutable, and a new log begins.
+//!
+//! Then each writer that wants durability waits for it outside the group, so that the next group does not
+//! wait for the disk. Whatever fails from step 3 on leaves it unknown what the log holds: the store refuses
+//! writes from then on.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::engine::Engine;
+use super::log::LogPosition;
+use super::publish::{log_closed, log_created};
+use super::tree::Tree;
+use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::key::Tag;
+use crate::limits::SEQNO_MAX;
+
+/// When a write counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// It has been handed to the operating system: it survives the process, not a power loss.
+    #[default]
+    Buffered,
+    /// It is on the disk.
+    Synced,
+}
+
+/// Bytes of batches in one group: beyond it the leader takes no further request along.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// What a request wants of the leader.
+enum Work {
+    Batch { bytes: Vec<u8>, keyspaces: Vec<KeyspaceId> },
+    /// Make the memtables of these trees immutable (those that hold something).
+    Seal(Vec<Arc<Tree>>),
+    /// End the active log: nothing is written afterwards.
+    Close,
+}
+
+enum Progress {
+    Waiting,
+    /// The previous leader is done; the writer of this request leads now.
+    Leads,
+    Done(Result<LogPosition>),
+}
+
+struct Request {
+    work: Mutex<Option<Work>>,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+/// The writers that wait for a leader.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Request>>,
+    led: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Request {
+    fn new(work: Work) -> Arc<Self> {
+        Arc::new(Self {
+            work: Mutex::new(Some(work)),
+            progress: Mutex::new(Progress::Waiting),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn set(&self, progress: Progress) {
+        *lock(&self.progress) = progress;
+        self.changed.notify_one();
+    }
+
+    /// Waits until the request is done (`Some`) or its writer must lead (`None`).
+    fn wait(&self) -> Option<Result<LogPosition>> {
+        let mut progress = lock(&self.progress);
+        loop {
+            match &*progress {
+                Progress::Done(result) => return Some(result.clone()),
+                Progress::Leads => return None,
+                Progress::Waiting => {
+                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match &*lock(&self.work) {
+            Some(Work::Batch { bytes, .. }) => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl CommitQueue {
+    /// Queues a request; `true` if its writer must lead.
+    fn enter(&self, request: &Arc<Request>) -> bool {
+        let mut queue = lock(&self.queue);
+        queue.waiting.push_back(Arc::clone(request));
+        !std::mem::replace(&mut queue.led, true)
+    }
+
+    /// Takes the next group: the first request and those behind it that fit.
+    fn take_group(&self) -> Vec<Arc<Request>> {
+        let mut queue = lock(&self.queue);
+        let mut bytes = 0;
+        let mut group = Vec::new();
+        while let Some(next) = queue.waiting.front() {
+            bytes += next.bytes();
+            if !group.is_empty() && bytes > GROUP_BYTES_MAX {
+                break;
+            }
+            group.extend(queue.waiting.pop_front());
+        }
+        group
+    }
+
+    /// Hands the lead to the next in the queue, if there is one.
+    fn hand_on(&self) {
+        let mut queue = lock(&self.queue);
+        match queue.waiting.front() {
+            Some(next) => next.set(Progress::Leads),
+            None => queue.led = false,
+        }
+    }
+}
+
+/// A batch on its way through the group, and where its request is.
+struct Admitted {
+    index: usize,
+    bytes: Vec<u8>,
+}
+
+impl Engine {
+    /// Writes a batch.
+    pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        self.check_writable()?;
+        if batch.store().is_some_and(|store| store != self.store_id) {
+            return Err(Error::invalid("the batch holds keyspaces of another store"));
+        }
+        let (bytes, keyspaces, count) = batch.into_parts()?;
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        let position = if count == 0 {
+            self.log().end()
+        } else {
+            self.submit(Work::Batch { bytes, keyspaces })?
+        };
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Synced => self.wait_durable(position),
+        }
+    }
+
+    /// Makes every write that has returned durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        self.wait_durable(self.log().end())
+    }
+
+    pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
+        self.log().wait_durable(position, || self.mark()).map_err(|error| self.fail(error))
+    }
+
+    /// Makes the memtables of these trees immutable. Returns once they are, not once they are flushed.
+    pub(crate) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
+        self.submit(Work::Seal(trees)).map(drop)
+    }
+
+    /// Ends the active log for good.
+    pub(crate) fn close_log(&self) -> Result<()> {
+        self.submit(Work::Close).map(drop)
+    }
+
+    fn submit(&self, work: Work) -> Result<LogPosition> {
+        let request = Request::new(work);
+        if !self.commit.enter(&request)
+            && let Some(result) = request.wait()
+        {
+            return result;
+        }
+        let group = self.commit.take_group();
+        let results = self.carry_out(&group);
+        self.commit.hand_on();
+        for (request, result) in group.iter().zip(results) {
+            request.set(Progress::Done(result));
+        }
+        request.wait().expect("the leader's own request is in its group")
+    }
+
+    /// Carries out a group; one result per request.
+    fn carry_out(&self, group: &[Arc<Request>]) -> Vec<Result<LogPosition>> {
+        let mut results: Vec<Option<Result<LogPosition>>> = Vec::with_capacity(group.len());
+        let mut admitted = Vec::with_capacity(group.len());
+        let mut seals: Vec<Arc<Tree>> = Vec::new();
+        let mut close = false;
+        for (index, request) in group.iter().enumerate() {
+            let work = lock(&request.work).take();
+            results.push(match work {
+                Some(Work::Batch { bytes, keyspaces }) => match self.admit(&keyspaces) {
+                    Ok(()) => {
+                        admitted.push(Admitted { index, bytes });
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                },
+                Some(Work::Seal(trees)) => {
+                    seals.extend(trees);
+                    None
+                }
+                Some(Work::Close) => {
+                    close = true;
+                    None
+                }
+                None => None,
+            });
+        }
+        let done = self.write_group(admitted, &seals, close).map_err(|error| self.fail(error));
+        results.into_iter().map(|result| result.unwrap_or_else(|| done.clone())).collect()
+    }
+
+    fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<()> {
+        let trees = self.trees.load();
+        match keyspaces.iter().find(|id| !trees.contains_key(id)) {
+            None => Ok(()),
+            Some(id) => Err(Error::KeyspaceDropped { name: format!("number {id}") }),
+        }
+    }
+
+    fn write_group(&self, group: Vec<Admitted>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
+        self.check_not_failed()?;
+        let mut full = Vec::new();
+        if !group.is_empty() {
+            self.throttle(group.iter().map(|admitted| admitted.bytes.len()).sum());
+            self.check_not_failed()?;
+            full = self.log_and_apply(group)?;
+        }
+        let position = self.log().end();
+        full.extend(seals.iter().cloned());
+        full.retain(|tree| !tree.view_ref().active.memtable.is_empty());
+        full.sort_by_key(|tree| tree.id);
+        full.dedup_by_key(|tree| tree.id);
+        if close {
+            self.end_log()?;
+        } else if !full.is_empty() {
+            self.seal_now(&full)?;
+        }
+        Ok(position)
+    }
+
+    /// Steps 3 to 5; gives the trees whose memtables are full.
+    fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Vec<Arc<Tree>>> {
+        let before = self.visible.load(Ordering::Relaxed);
+        let mut next = before + 1;
+        for admitted in &mut group {
+            let count = BatchReader::open(&admitted.bytes).map_err(|error| self.own_batch(&error))?.count;
+            if next + u64::from(count) > SEQNO_MAX {
+                return Err(Error::limit("sequence number", SEQNO_MAX, next + u64::from(count)));
+            }
+            batch::stamp(&mut admitted.bytes, next);
+            next += u64::from(count);
+        }
+        self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
+        let mut touched: Vec<Arc<Tree>> = Vec::new();
+        let log = self.log().active();
+        for admitted in group {
+            self.apply(&Bytes::from(admitted.bytes), log, &mut touched)?;
+        }
+        self.visible.store(next - 1, Ordering::Release);
+        self.counters.groups.fetch_add(1, Ordering::Relaxed);
+        self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
+        Ok(self.full_among(&touched))
+    }
+
+    fn own_batch(&self, error: &crate::DecodeError) -> Error {
+        Error::invalid(format!("a batch of this process cannot be read: {error}"))
+    }
+
+    /// Inserts the entries of a stamped batch into the memtables, as slices of it.
+    fn apply(&self, bytes: &Bytes, log: u64, touched: &mut Vec<Arc<Tree>>) -> Result<()> {
+        let mut last: Option<Arc<Tree>> = None;
+        for entry in BatchReader::open(bytes).map_err(|error| self.own_batch(&error))? {
+            let entry = entry.map_err(|error| self.own_batch(&error))?;
+            let tree = match last.take().filter(|tree| tree.id == entry.keyspace) {
+                Some(tree) => tree,
+                // A keyspace dropped since it was admitted: its entries go nowhere, here and in replay.
+                None => match self.trees.load().get(&entry.keyspace) {
+                    Some(tree) => Arc::clone(tree),
+                    None => continue,
+                },
+            };
+            if !touched.iter().any(|known| known.id == tree.id) {
+                tree.view_ref().active.note_log(log);
+                touched.push(Arc::clone(&tree));
+            }
+            let (key, value) = (bytes.slice(entry.key), bytes.slice(entry.value));
+            tree.view_ref().active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
+            last = Some(tree);
+        }
+        Ok(())
+    }
+
+    /// Of these trees, those whose memtable is full; of all, the largest if together they hold too much.
+    fn full_among(&self, touched: &[Arc<Tree>]) -> Vec<Arc<Tree>> {
+        let size = |tree: &Tree| tree.view_ref().active.memtable.size_bytes();
+        let is_full = |tree: &&Arc<Tree>| {
+            size(tree) >= tree.options.load().memtable_bytes_in(self.options.memory_budget)
+        };
+        let full: Vec<_> = touched.iter().filter(is_full).cloned().collect();
+        if !full.is_empty() {
+            return full;
+        }
+        let trees = self.trees.load();
+        if trees.len() < 2 || trees.values().map(|tree| size(tree)).sum::<usize>() < self.options.memtables_bytes() {
+            return full;
+        }
+        trees.values().max_by_key(|tree| size(tree)).cloned().into_iter().collect()
+    }
+
+    /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
+    fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        self.rotate_log()?;
+        trees.iter().for_each(|tree| tree.seal());
+        self.seal_behind_old_logs();
+        self.background.notify();
+        Ok(())
+    }
+
+    /// Makes memtables immutable that keep very old logs alive. They are in older logs only, so that no new
+    /// log has to begin.
+    fn seal_behind_old_logs(&self) {
+        if self.log().total_bytes() <= self.options.log_bytes_max {
+            return;
+        }
+        let oldest = self.log_floor(None);
+        for tree in self.trees.load().values() {
+            if tree.view_ref().active.first_log().is_some_and(|first| first <= oldest) {
+                tree.seal();
+            }
+        }
+    }
+
+    fn end_log(&self) -> Result<()> {
+        let last_seqno = self.visible.load(Ordering::Relaxed);
+        let (number, len) = self.log().close_active(last_seqno, self.mark())?;
+        self.publish(vec![log_closed(number, len, last_seqno)], None)
+    }
+
+    /// Ends the active log and begins the next: the old one is durable as a whole before the new one is used.
+    fn rotate_log(&self) -> Result<()> {
+        let last_seqno = self.visible.load(Ordering::Relaxed);
+        let (old, len) = self.log().close_active(last_seqno, self.mark())?;
+        let number = self.new_file_number();
+        let (writer, file_id) = self.create_log(number)?;
+        self.publish(
+            vec![
+                log_closed(old, len, last_seqno),
+                log_created(number, file_id, old),
+            ],
+            None,
+        )?;
+        self.log().activate(number, writer, self.mark())?;
+        tracing::debug!(log = %FileName::Log(number), "began a log");
+        Ok(())
+    }
+}
