@@ -117,9 +117,12 @@ impl Chunk {
     }
 }
 
+/// The chunks of a region, each made when it is first needed.
+type Region = Box<[OnceLock<Chunk>]>;
+
 /// All nodes of one memtable.
 pub(super) struct Arena {
-    regions: [OnceLock<Box<[OnceLock<Chunk>]>>; REGIONS],
+    regions: [OnceLock<Region>; REGIONS],
 }
 
 impl Arena {
@@ -170,7 +173,7 @@ impl Arena {
         let (region, chunk, slot) = locate(id);
         let mut allocated = if entry.tower.is_some() { size_of::<Tower>() } else { 0 };
         let chunks = self.regions[region].get_or_init(|| {
-            let chunks: Box<[_]> = (0..chunks_of(region)).map(|_| OnceLock::new()).collect();
+            let chunks: Region = (0..chunks_of(region)).map(|_| OnceLock::new()).collect();
             allocated += size_of_val(&*chunks);
             chunks
         });

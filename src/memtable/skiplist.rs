@@ -96,7 +96,7 @@ impl SkipList {
     ///
     /// # Panics
     ///
-    /// When there are 2^32 entries, which take 480 GB.
+    /// When there are 2^32 entries, which take half a terabyte without their keys.
     pub(super) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) -> usize {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path_to(&writer, &Target::new(InternalKey::new(&key, tag)));
@@ -114,8 +114,8 @@ impl SkipList {
 
         self.link(path[0], 0).store(id, Memory::Release);
         self.arena.links(after[0]).prev.store(id, Memory::Release);
-        for level in 1..height {
-            self.link(path[level], level).store(id, Memory::Release);
+        for (level, &before) in path[..height].iter().enumerate().skip(1) {
+            self.link(before, level).store(id, Memory::Release);
         }
         self.height.fetch_max(height, Memory::Relaxed);
         for level in (0..height).filter(|&level| after[level] == HEAD) {
