@@ -1,19 +1,26 @@
 //! Where the nodes of a memtable live: slots that are filled once, never move and are never taken back.
 //!
 //! A node has a number, and a link is a number, so no node owns another and nothing has to be reclaimed
-//! while readers walk: the whole arena goes when the last owner of the memtable does. Slots stand in chunks
-//! that grow with the arena, so that an almost empty memtable is small and a full one wastes little:
+//! while readers walk: the whole arena goes when the last owner of the memtable does. Slots stand in chunks,
+//! and chunks in regions, each of which is as large as all before it, so that an almost empty memtable is
+//! small:
 //!
-//! 1. chunk 0 has [`FIRST_SLOTS`] slots;
-//! 2. from there on each doubling of the arena is made of [`PIECES`] chunks of equal size. At most a
-//!    quarter of what stands before them is allocated and not yet used.
+//! 1. region 0 has [`FIRST_SLOTS`] slots, region r has 2^(r-1) times as many;
+//! 2. a region is one chunk as long as it has no more than [`CHUNK_SLOTS`] slots; beyond, it is chunks of
+//!    that size, made one by one: making half a megabyte is not noticed, making half the memtable would be.
 //!
-//! Chunk and slot of a node are computed from its number, so reading a node is two acquire loads (both
-//! `OnceLock`s) and no search. Whoever knows the number of a node read it from a link that was stored, with
-//! release, after the slot was filled; so the slot is filled for them, too.
+//! Region, chunk and slot of a node are computed from its number. A slot has two parts, because a search visits many
+//! nodes and wants little of each:
+//!
+//! - [`Links`], half a cache line: the lower links and the first bytes of the key. All atomic, and already
+//!   there (as zeros) when the chunk is made;
+//! - [`Entry`], set once: the entry itself, looked at when the first bytes do not tell two keys apart.
+//!
+//! Whoever knows the number of a node read it from a link that was stored, with release, after the slot was
+//! filled; so the slot is filled for them, too.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -26,39 +33,61 @@ pub(super) type NodeId = u32;
 pub(super) const HEAD: NodeId = 0;
 
 const FIRST_BITS: u32 = 4;
-const PIECE_BITS: u32 = 2;
+const CHUNK_BITS: u32 = 12;
 
-/// Slots of chunk 0.
+/// Slots of region 0.
 const FIRST_SLOTS: usize = 1 << FIRST_BITS;
 
-/// Chunks in each doubling of the arena.
-const PIECES: usize = 1 << PIECE_BITS;
+/// Slots of the largest chunks.
+const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;
 
-/// Chunks that all numbers of 32 bits need.
-const CHUNKS: usize = 1 + (u32::BITS - FIRST_BITS) as usize * PIECES;
+/// Regions that all numbers of 32 bits need.
+const REGIONS: usize = 1 + (u32::BITS - FIRST_BITS) as usize;
 
-/// One entry and its links.
-pub(super) struct Node {
-    /// The first eight bytes of the user key, see [`key_prefix`].
-    pub(super) prefix: u64,
+/// Levels whose links stand in the slot.
+const LOW_LEVELS: usize = 5;
+
+/// Levels of the highest nodes: enough for 4^12, or 16 million, entries; beyond, searches slowly lengthen.
+pub(super) const HEIGHT_MAX: usize = 12;
+
+/// Links of the levels that one node in a thousand reaches.
+type Tower = [AtomicU32; HEIGHT_MAX - LOW_LEVELS];
+
+/// What a search needs of a node.
+#[derive(Default)]
+#[repr(align(32))]
+pub(super) struct Links {
+    /// The first bytes of the user key, see [`key_prefix`].
+    prefix: AtomicU64,
+    /// The next nodes on the lower levels.
+    next: [AtomicU32; LOW_LEVELS],
+    pub(super) prev: AtomicU32,
+}
+
+impl Links {
+    #[inline]
+    pub(super) fn prefix(&self) -> u64 {
+        self.prefix.load(Ordering::Relaxed)
+    }
+}
+
+/// What a node is there for.
+pub(super) struct Entry {
     pub(super) key: Bytes,
     pub(super) tag: Tag,
     pub(super) value: Bytes,
-    pub(super) next: AtomicU32,
-    pub(super) prev: AtomicU32,
-    /// The next nodes on the levels above 0; most nodes have none.
-    pub(super) upper: Box<[AtomicU32]>,
+    tower: Option<Box<Tower>>,
 }
 
-impl Node {
-    pub(super) fn internal_key(&self) -> InternalKey<'_> {
-        InternalKey::new(&self.key, self.tag)
+impl Entry {
+    /// The entry of a node of this height.
+    pub(super) fn new(key: Bytes, tag: Tag, value: Bytes, height: usize) -> Self {
+        let tower = (height > LOW_LEVELS).then(Box::default);
+        Self { key, tag, value, tower }
     }
 
-    /// The link to the next node on `level`.
-    #[inline]
-    pub(super) fn link(&self, level: usize) -> &AtomicU32 {
-        if level == 0 { &self.next } else { &self.upper[level - 1] }
+    pub(super) fn internal_key(&self) -> InternalKey<'_> {
+        InternalKey::new(&self.key, self.tag)
     }
 }
 
@@ -74,60 +103,110 @@ pub(super) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-type Slot = OnceLock<Node>;
+struct Chunk {
+    links: Box<[Links]>,
+    entries: Box<[OnceLock<Entry>]>,
+}
+
+impl Chunk {
+    fn new(slots: usize) -> Self {
+        Self {
+            links: (0..slots).map(|_| Links::default()).collect(),
+            entries: (0..slots).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+/// The chunks of a region, each made when it is first needed.
+type Region = Box<[OnceLock<Chunk>]>;
 
 /// All nodes of one memtable.
 pub(super) struct Arena {
-    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    regions: [OnceLock<Region>; REGIONS],
 }
 
 impl Arena {
     pub(super) fn new() -> Self {
-        Self { chunks: [const { OnceLock::new() }; CHUNKS] }
+        Self { regions: [const { OnceLock::new() }; REGIONS] }
     }
 
-    /// The node with this number, which must have been read from a link.
+    /// The chunk of a node, and its slot there.
     #[inline]
-    pub(super) fn node(&self, id: NodeId) -> &Node {
-        let (chunk, slot) = locate(id);
-        let found = self.chunks[chunk].get().and_then(|slots| slots[slot].get());
-        found.expect("a linked node is in its slot")
+    fn chunk(&self, id: NodeId) -> (&Chunk, usize) {
+        let (region, chunk, slot) = locate(id);
+        let found = self.regions[region].get().and_then(|chunks| chunks[chunk].get());
+        (found.expect("a linked node is in its chunk"), slot)
     }
 
-    /// Fills the slot `id` and says how many bytes were allocated for slots. Numbers are given in order.
-    pub(super) fn fill(&self, id: NodeId, node: Node) -> usize {
-        let (chunk, slot) = locate(id);
-        let mut allocated = 0;
-        let slots = self.chunks[chunk].get_or_init(|| {
-            let slots: Box<[Slot]> = (0..chunk_slots(chunk)).map(|_| Slot::new()).collect();
-            allocated = size_of_val(&*slots);
-            slots
+    /// The links of a node whose number was read from a link.
+    #[inline]
+    pub(super) fn links(&self, id: NodeId) -> &Links {
+        let (chunk, slot) = self.chunk(id);
+        &chunk.links[slot]
+    }
+
+    /// The entry of a node whose number was read from a link.
+    #[inline]
+    pub(super) fn entry(&self, id: NodeId) -> &Entry {
+        let (chunk, slot) = self.chunk(id);
+        chunk.entries[slot].get().expect("a linked node is in its slot")
+    }
+
+    /// The link from a node to the next on `level`, which it must reach. `links` are those of `id`.
+    #[inline]
+    pub(super) fn next<'a>(&'a self, id: NodeId, links: &'a Links, level: usize) -> &'a AtomicU32 {
+        match links.next.get(level) {
+            Some(next) => next,
+            None => self.high_link(id, level - LOW_LEVELS),
+        }
+    }
+
+    #[cold]
+    fn high_link(&self, id: NodeId, at: usize) -> &AtomicU32 {
+        let tower = self.entry(id).tower.as_ref();
+        &tower.expect("a node that is linked on a high level has a tower")[at]
+    }
+
+    /// Fills the slot `id`, all but its links, and says how many bytes were allocated. Numbers are given in
+    /// order.
+    pub(super) fn fill(&self, id: NodeId, entry: Entry) -> usize {
+        let (region, chunk, slot) = locate(id);
+        let mut allocated = if entry.tower.is_some() { size_of::<Tower>() } else { 0 };
+        let chunks = self.regions[region].get_or_init(|| {
+            let chunks: Region = (0..chunks_of(region)).map(|_| OnceLock::new()).collect();
+            allocated += size_of_val(&*chunks);
+            chunks
         });
-        let taken = slots[slot].set(node).is_err();
+        let chunk = chunks[chunk].get_or_init(|| {
+            let chunk = Chunk::new(slots_of(region).min(CHUNK_SLOTS));
+            allocated += size_of_val(&*chunk.links) + size_of_val(&*chunk.entries);
+            chunk
+        });
+        chunk.links[slot].prefix.store(key_prefix(&entry.key), Ordering::Relaxed);
+        let taken = chunk.entries[slot].set(entry).is_err();
         debug_assert!(!taken, "a slot is filled once");
         allocated
     }
 }
 
-/// Chunk and slot of a node.
+/// Region of a node, chunk in the region and slot in the chunk.
 #[inline]
-fn locate(id: NodeId) -> (usize, usize) {
+fn locate(id: NodeId) -> (usize, usize, usize) {
     let id = id as usize;
     if id < FIRST_SLOTS {
-        return (0, id);
+        return (0, 0, id);
     }
-    let doubling = id.ilog2() - FIRST_BITS;
-    let within = id - (FIRST_SLOTS << doubling);
-    let slot_bits = FIRST_BITS - PIECE_BITS + doubling;
-    let chunk = 1 + doubling as usize * PIECES + (within >> slot_bits);
-    (chunk, within & ((1 << slot_bits) - 1))
+    let doublings = id.ilog2() - FIRST_BITS;
+    let within = id - (FIRST_SLOTS << doublings);
+    (1 + doublings as usize, within >> CHUNK_BITS, within & (CHUNK_SLOTS - 1))
 }
 
-fn chunk_slots(chunk: usize) -> usize {
-    match chunk {
-        0 => FIRST_SLOTS,
-        _ => (FIRST_SLOTS / PIECES) << ((chunk - 1) / PIECES),
-    }
+fn slots_of(region: usize) -> usize {
+    FIRST_SLOTS << region.saturating_sub(1)
+}
+
+fn chunks_of(region: usize) -> usize {
+    slots_of(region).div_ceil(CHUNK_SLOTS)
 }
 
 #[cfg(test)]
@@ -136,21 +215,27 @@ mod tests {
 
     #[test]
     fn slots_are_given_in_order_and_every_chunk_is_filled_before_the_next() {
-        let (mut chunk, mut slot) = (0, 0);
+        let (mut region, mut chunk, mut slot) = (0, 0, 0);
         for id in 0..100_000 {
-            assert_eq!(locate(id), (chunk, slot), "node {id}");
+            assert_eq!(locate(id), (region, chunk, slot), "node {id}");
             slot += 1;
-            if slot == chunk_slots(chunk) {
+            if slot == slots_of(region).min(CHUNK_SLOTS) {
                 (chunk, slot) = (chunk + 1, 0);
+            }
+            if chunk == chunks_of(region) {
+                (region, chunk) = (region + 1, 0);
             }
         }
     }
 
     #[test]
     fn the_last_number_has_a_slot() {
-        let (chunk, slot) = locate(u32::MAX);
-        assert_eq!(chunk, CHUNKS - 1);
-        assert_eq!(slot, chunk_slots(chunk) - 1);
+        assert_eq!(locate(u32::MAX), (REGIONS - 1, chunks_of(REGIONS - 1) - 1, CHUNK_SLOTS - 1));
+    }
+
+    #[test]
+    fn links_take_half_a_cache_line() {
+        assert_eq!((size_of::<Links>(), align_of::<Links>()), (32, 32));
     }
 
     #[test]

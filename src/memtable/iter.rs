@@ -60,10 +60,10 @@ impl InternalIterator for MemtableIter {
     }
 
     fn key(&self) -> Option<InternalKey<'_>> {
-        (self.at != HEAD).then(|| self.memtable.list.node(self.at).internal_key())
+        (self.at != HEAD).then(|| self.memtable.list.entry(self.at).internal_key())
     }
 
     fn value(&self) -> EntryValue {
-        EntryValue::Inline(self.memtable.list.node(self.at).value.clone())
+        EntryValue::Inline(self.memtable.list.entry(self.at).value.clone())
     }
 }

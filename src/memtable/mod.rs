@@ -91,8 +91,8 @@ impl Memtable {
         if found == HEAD {
             return None;
         }
-        let node = self.list.node(found);
-        (node.key == user_key).then(|| (node.tag, node.value.clone()))
+        let entry = self.list.entry(found);
+        (entry.key == user_key).then(|| (entry.tag, entry.value.clone()))
     }
 
     /// A cursor that stands nowhere yet.

@@ -6,7 +6,7 @@
 //! To insert a node X between its neighbours P and N, under the writer's lock:
 //!
 //! 1. find P and N, and the nodes before X on the other levels;
-//! 2. build X with all its links already set, and put it in its slot;
+//! 2. put X in its slot, with all its own links set;
 //! 3. link it: `P.next = X`, then `N.prev = X`, then the upper levels from below, each with release.
 //!
 //! Nodes are never removed, and every link is read with acquire: whoever sees X in a link sees all of X.
@@ -22,7 +22,7 @@
 //!   linked behind M, or M's successor was before X already. The stores to `M.next` come in the order of
 //!   insertion and only ever put a node between M and its successor, so its value only decreases; and a
 //!   read that happens after a store sees that store or a later one.
-//! - If M was inserted after X, `M.next` was built as the successor that M had then, which is at most X.
+//! - If M was inserted after X, `M.next` began as the successor that M had then, which is at most X.
 //!
 //! So from any node before X, steps forward cannot jump over X. Upper levels cannot either: a search goes
 //! along them only to nodes before its target, and ends with steps on level 0.
@@ -38,11 +38,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::arena::{Arena, HEAD, Node, NodeId, key_prefix};
+use super::arena::{Arena, Entry, HEAD, HEIGHT_MAX, Links, NodeId, key_prefix};
 use crate::key::{InternalKey, Tag};
-
-/// Levels of the highest nodes: enough for 4^12, or 16 million, entries; beyond, searches slowly lengthen.
-const HEIGHT_MAX: usize = 12;
 
 /// One node in this many of a level is on the next one.
 const BRANCHING: u32 = 4;
@@ -79,14 +76,6 @@ impl<'a> Target<'a> {
     fn new(key: InternalKey<'a>) -> Self {
         Self { prefix: key_prefix(key.user), key }
     }
-
-    #[inline]
-    fn is_after(&self, node: &Node) -> bool {
-        match node.prefix.cmp(&self.prefix) {
-            Ordering::Equal => node.internal_key() < self.key,
-            order => order.is_lt(),
-        }
-    }
 }
 
 impl SkipList {
@@ -97,16 +86,8 @@ impl SkipList {
             height: AtomicUsize::new(1),
             writer: Mutex::new(Writer { random: HEIGHT_SEED, nodes: HEAD + 1, tail: [HEAD; HEIGHT_MAX] }),
         };
-        let head = Node {
-            prefix: 0,
-            key: Bytes::new(),
-            tag: Tag::newest_at(0),
-            value: Bytes::new(),
-            next: AtomicU32::new(HEAD),
-            prev: AtomicU32::new(HEAD),
-            upper: (1..HEIGHT_MAX).map(|_| AtomicU32::new(HEAD)).collect(),
-        };
-        let allocated = tower_bytes(HEIGHT_MAX) + list.arena.fill(HEAD, head);
+        let head = Entry::new(Bytes::new(), Tag::newest_at(0), Bytes::new(), HEIGHT_MAX);
+        let allocated = list.arena.fill(HEAD, head);
         (list, allocated)
     }
 
@@ -115,7 +96,7 @@ impl SkipList {
     ///
     /// # Panics
     ///
-    /// When there are 2^32 entries, which take 480 GB.
+    /// When there are 2^32 entries, which take half a terabyte without their keys.
     pub(super) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) -> usize {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path_to(&writer, &Target::new(InternalKey::new(&key, tag)));
@@ -123,36 +104,30 @@ impl SkipList {
         let id = writer.nodes;
         writer.nodes = id.checked_add(1).expect("a memtable has fewer than 2^32 entries");
 
-        let after: Path = std::array::from_fn(|level| self.next_on(level, path[level]));
-        let node = Node {
-            prefix: key_prefix(&key),
-            key,
-            tag,
-            value,
-            next: AtomicU32::new(after[0]),
-            prev: AtomicU32::new(path[0]),
-            upper: (1..height).map(|level| AtomicU32::new(after[level])).collect(),
-        };
-        let allocated = tower_bytes(height) + self.arena.fill(id, node);
-
-        self.node(path[0]).next.store(id, Memory::Release);
-        self.node(after[0]).prev.store(id, Memory::Release);
+        let allocated = self.arena.fill(id, Entry::new(key, tag, value, height));
+        let mut after = [HEAD; HEIGHT_MAX];
         for level in 0..height {
-            if level > 0 {
-                self.node(path[level]).link(level).store(id, Memory::Release);
-            }
-            if after[level] == HEAD {
-                writer.tail[level] = id;
-            }
+            after[level] = self.link(path[level], level).load(Memory::Relaxed);
+            self.link(id, level).store(after[level], Memory::Relaxed);
+        }
+        self.arena.links(id).prev.store(path[0], Memory::Relaxed);
+
+        self.link(path[0], 0).store(id, Memory::Release);
+        self.arena.links(after[0]).prev.store(id, Memory::Release);
+        for (level, &before) in path[..height].iter().enumerate().skip(1) {
+            self.link(before, level).store(id, Memory::Release);
         }
         self.height.fetch_max(height, Memory::Relaxed);
+        for level in (0..height).filter(|&level| after[level] == HEAD) {
+            writer.tail[level] = id;
+        }
         allocated
     }
 
     /// The last node before `target` on each level.
     fn path_to(&self, writer: &Writer, target: &Target<'_>) -> Path {
         let last = writer.tail[0];
-        if last == HEAD || target.is_after(self.node(last)) {
+        if last == HEAD || self.is_before(last, self.arena.links(last), target) {
             return writer.tail;
         }
         let mut path = [HEAD; HEIGHT_MAX];
@@ -160,51 +135,61 @@ impl SkipList {
         path
     }
 
+    /// Whether a node, whose links these are, comes before the target.
+    #[inline]
+    fn is_before(&self, id: NodeId, links: &Links, target: &Target<'_>) -> bool {
+        match links.prefix().cmp(&target.prefix) {
+            Ordering::Equal => self.arena.entry(id).internal_key() < target.key,
+            order => order.is_lt(),
+        }
+    }
+
     /// The neighbours of `target`: the last node before it and the first one not before it. `visit` is
     /// given the last node before it on each level.
     #[inline]
     fn search(&self, target: &Target<'_>, mut visit: impl FnMut(usize, NodeId)) -> (NodeId, NodeId) {
         let (mut before, mut after) = (HEAD, HEAD);
-        let mut node = self.node(HEAD);
+        let mut links = self.arena.links(HEAD);
         for level in (0..self.height.load(Memory::Relaxed)).rev() {
             loop {
-                let next = node.link(level).load(Memory::Acquire);
+                let next = self.arena.next(before, links, level).load(Memory::Acquire);
                 // `after` is known not to be before the target: no need to look at it on each level.
                 if next == HEAD || next == after {
                     after = next;
                     break;
                 }
-                let next_node = self.node(next);
-                if !target.is_after(next_node) {
+                let next_links = self.arena.links(next);
+                if !self.is_before(next, next_links, target) {
                     after = next;
                     break;
                 }
-                (before, node) = (next, next_node);
+                (before, links) = (next, next_links);
             }
             visit(level, before);
         }
         (before, after)
     }
 
-    fn next_on(&self, level: usize, id: NodeId) -> NodeId {
-        self.node(id).link(level).load(Memory::Acquire)
+    fn link(&self, id: NodeId, level: usize) -> &AtomicU32 {
+        self.arena.next(id, self.arena.links(id), level)
     }
 
+    /// The entry of a node, not of [`HEAD`].
     #[inline]
-    pub(super) fn node(&self, id: NodeId) -> &Node {
-        self.arena.node(id)
+    pub(super) fn entry(&self, id: NodeId) -> &Entry {
+        self.arena.entry(id)
     }
 
     /// The node after `id`, or [`HEAD`] after the last; the first if `id` is [`HEAD`].
     #[inline]
     pub(super) fn next(&self, id: NodeId) -> NodeId {
-        self.next_on(0, id)
+        self.link(id, 0).load(Memory::Acquire)
     }
 
     /// The node before `id`, or [`HEAD`] before the first; the last if `id` is [`HEAD`].
     #[inline]
     pub(super) fn prev(&self, id: NodeId) -> NodeId {
-        self.node(id).prev.load(Memory::Acquire)
+        self.arena.links(id).prev.load(Memory::Acquire)
     }
 
     /// The first node at or after `target`, or [`HEAD`].
@@ -229,15 +214,6 @@ impl Writer {
     }
 }
 
-/// What the allocator takes for the upper links of a node of this height: multiples of 16 bytes, 8 of which
-/// are its own, and never less than 32.
-fn tower_bytes(height: usize) -> usize {
-    match height - 1 {
-        0 => 0,
-        links => (links * size_of::<AtomicU32>() + 8).next_multiple_of(16).max(32),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,10 +221,10 @@ mod tests {
 
     fn numbers(list: &SkipList, level: usize) -> Vec<NodeId> {
         let mut found = Vec::new();
-        let mut at = list.next_on(level, HEAD);
+        let mut at = list.link(HEAD, level).load(Memory::Acquire);
         while at != HEAD {
             found.push(at);
-            at = list.next_on(level, at);
+            at = list.link(at, level).load(Memory::Acquire);
         }
         found
     }

@@ -112,7 +112,7 @@ fn an_empty_memtable_has_nothing_and_is_small() {
     assert!(memtable.is_empty());
     assert_eq!((memtable.seqno_min(), memtable.seqno_max()), (None, None));
     assert_eq!(memtable.get(b"", 9), None);
-    assert!(memtable.size_bytes() < 8 << 10, "{}", memtable.size_bytes());
+    assert!(memtable.size_bytes() < 4 << 10, "{}", memtable.size_bytes());
     let mut iter = memtable.iter();
     iter.seek_first().unwrap();
     assert_eq!(here(&iter), None);

@@ -258,7 +258,7 @@ mod tests {
             let mut merge = MergeIter::new(sources);
             let mut model = VecIter::sorted(all);
             for _ in 0..200 {
-                let (key, tag) = (random.key(), Tag::newest_at(random.below(4)));
+                let (key, tag) = (random.key(), random.target(3));
                 let target = InternalKey::new(&key, tag);
                 let moved = match random.below(20) {
                     0 => [merge.seek_first(), model.seek_first()],

@@ -229,7 +229,7 @@ mod tests {
             let mut run = RunIter::new(Tables::new(tables));
             let mut model = VecIter::sorted(all);
             for _ in 0..200 {
-                let (key, tag) = (random.key(), Tag::newest_at(random.below(5)));
+                let (key, tag) = (random.key(), random.target(4));
                 let target = InternalKey::new(&key, tag);
                 let moved = match random.below(20) {
                     0 => [run.seek_first(), model.seek_first()],

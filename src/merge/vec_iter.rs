@@ -130,4 +130,9 @@ impl Random {
         let kind = if self.below(3) == 0 { EntryKind::Delete } else { EntryKind::Put };
         Tag::new(self.below(seqnos), kind)
     }
+
+    /// A tag to seek: that of an entry that may exist, or the one before those of a snapshot.
+    pub(crate) fn target(&mut self, seqnos: u64) -> Tag {
+        if self.below(2) == 0 { self.tag(seqnos) } else { Tag::newest_at(self.below(seqnos + 1)) }
+    }
 }

@@ -128,11 +128,12 @@ mod tests {
         assert_eq!(KeyRange::prefix(b"a\xff").end, Bound::Excluded(Bytes::from_static(b"b")));
     }
 
+    type Kind = fn(&'static [u8]) -> Bound<&'static [u8]>;
+
     #[test]
     fn bounds_of_every_kind_hold_what_the_standard_library_says() {
         let keys: [&[u8]; 4] = [b"", b"\0", b"a", b"a\0"];
-        let kinds: [fn(&'static [u8]) -> Bound<&'static [u8]>; 3] =
-            [Bound::Included, Bound::Excluded, |_| Bound::Unbounded];
+        let kinds: [Kind; 3] = [Bound::Included, Bound::Excluded, |_| Bound::Unbounded];
         for (start, end) in keys.into_iter().flat_map(|start| keys.map(|end| (start, end))) {
             for (start, end) in kinds.iter().flat_map(|s| kinds.map(|e| (s(start), e(end)))) {
                 let range = KeyRange::new::<&[u8]>(&(start, end));
