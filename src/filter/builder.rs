@@ -14,7 +14,8 @@ use std::path::Path;
 
 use super::blocked::{self, Blocked, LINE_BITS};
 use super::bloom::{self, Bloom, GRANULE_BITS};
-use super::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES, Header, Kind, Layout, Section, Shape};
+use super::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES, Header, Kind};
+use super::layout::{Layout, Section, Shape};
 use super::pages;
 use super::policy::{check_bits_per_key, millibits};
 use super::reader::{Expect, Filter};

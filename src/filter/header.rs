@@ -25,23 +25,19 @@
 //! ```
 //!
 //! Offsets count from the start of the block, so that a block means the same wherever it stands. The fields
-//! called frozen have their place and meaning in every version, for ever: a reader can verify and skip the
-//! header of a newer version, and tells newer from damaged by verifying before it looks at the version.
+//! called frozen have their place and meaning in every version, for ever, see `frozen`.
 //!
-//! After the header come the page checksums of all sections, four bytes each, and zeros up to a multiple of
-//! 64; then each section in order, one longer than a page at the next multiple of 4096, another at the next
-//! multiple of 64; zeros up to a multiple of 64 end the block. A block has no other shape: [`Layout`]
-//! computes it from the lengths of the sections, for the writer and for the reader, who compares.
+//! What follows the header is computed from the lengths of its sections, see `layout`.
 
-use crate::checksum::{FileId, checksum32};
+use super::blocked::{Blocked, LINE_BITS};
+use super::bloom::{Bloom, GRANULE_BITS, PROBES_MAX};
+use super::frozen::{self, FROZEN_BYTES, Frozen};
+pub use super::frozen::{HEADER_BYTES_MAX, MAGIC, block_len, checksum};
+pub use super::layout::Section;
+use super::layout::{Layout, Shape};
+use crate::checksum::FileId;
 use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
 use crate::hash::HASH_ID;
-
-use super::blocked::{Blocked, LINE_BITS, LINE_BYTES};
-use super::bloom::{Bloom, GRANULE_BITS, PROBES_MAX};
-
-/// First bytes of every filter block.
-pub const MAGIC: [u8; 8] = *b"\x89SVFLT\r\n";
 
 /// The newest format version, and the only one so far.
 pub const FORMAT_VERSION: u16 = 1;
@@ -49,18 +45,9 @@ pub const FORMAT_VERSION: u16 = 1;
 /// Length of a header of this version.
 pub const HEADER_BYTES: usize = 256;
 
-/// Length of a header of any version: what suffices for [`block_len`] and [`checksum`].
-pub const HEADER_BYTES_MAX: usize = 4096;
-
 /// Domain 0: the filter holds whole user keys.
 pub const DOMAIN_WHOLE_KEY: u8 = 0;
 
-/// Length of a page, the unit that is checked.
-pub(super) const PAGE_BYTES: u64 = 4096;
-
-const ALIGN: u64 = 64;
-const CHECKSUM_OFFSET: usize = 12;
-const FROZEN_BYTES: usize = 40;
 const SECTIONS_MAX: usize = 5;
 const SECTION_BYTES: usize = 24;
 
@@ -79,17 +66,6 @@ impl Kind {
     fn from_u8(kind: u8) -> Option<Self> {
         [Self::Bloom, Self::BlockedBloom].into_iter().find(|known| *known as u8 == kind)
     }
-}
-
-/// A part of the body that can be loaded, checked and dropped by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Section {
-    /// Where it starts, in bytes from the start of the block.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub len: u64,
-    /// CRC-32 of the checksums of its pages.
-    pub checksum: u32,
 }
 
 /// The decoded header of a filter block.
@@ -122,58 +98,6 @@ pub struct Header {
     pub sections: Vec<Section>,
     /// The checksum of the header as it stands in it.
     pub checksum: u32,
-}
-
-/// The parameters of a kind, checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    Empty,
-    Bloom(Bloom),
-    Blocked(Blocked),
-}
-
-impl Shape {
-    /// Length of the one section; `None` if it cannot be said in 64 bits.
-    pub(super) fn body_bytes(self) -> Option<u64> {
-        match self {
-            Self::Empty => Some(0),
-            Self::Bloom(bloom) => Some(bloom.bits / 8),
-            Self::Blocked(blocked) => blocked.lines.checked_mul(LINE_BYTES as u64),
-        }
-    }
-
-    pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
-        match self {
-            Self::Empty => 0,
-            Self::Bloom(bloom) => bloom.stored_rate(body),
-            Self::Blocked(blocked) => blocked.stored_rate(body),
-        }
-    }
-}
-
-/// Where the parts of a block lie, computed from the length of its sections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
-    /// Offset of each section.
-    pub(super) offsets: Vec<u64>,
-    /// Length of the block.
-    pub(super) block_len: u64,
-}
-
-impl Layout {
-    /// `None` if the block would not fit 64 bits.
-    pub(super) fn of(lens: &[u64]) -> Option<Self> {
-        let pages = lens.iter().try_fold(0u64, |sum, len| sum.checked_add(len.div_ceil(PAGE_BYTES)))?;
-        let mut end = pages.checked_mul(4)?.checked_add(HEADER_BYTES as u64)?;
-        let mut offsets = Vec::with_capacity(lens.len());
-        for &len in lens {
-            let align = if len > PAGE_BYTES { PAGE_BYTES } else { ALIGN };
-            let start = end.checked_next_multiple_of(align)?;
-            offsets.push(start);
-            end = start.checked_add(len)?;
-        }
-        Some(Self { offsets, block_len: end.checked_next_multiple_of(ALIGN)? })
-    }
 }
 
 impl Header {
@@ -211,8 +135,7 @@ impl Header {
         out.resize(HEADER_BYTES, 0);
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(&out);
-        let checksum = header_checksum(&header, &self.owner);
-        header[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4].copy_from_slice(&checksum.to_le_bytes());
+        frozen::seal(&mut header, &self.owner);
         header
     }
 
@@ -321,72 +244,6 @@ impl Header {
     }
 }
 
-/// Length of the whole block of which `first_bytes` are the first: [`HEADER_BYTES`] of them suffice for this
-/// version, [`HEADER_BYTES_MAX`] for all. It is known for blocks of newer versions and unknown kinds too, so
-/// that whoever walks a file can step over them.
-///
-/// # Errors
-///
-/// `Corrupt` if they are not the verified header of a filter block.
-pub fn block_len(first_bytes: &[u8]) -> Result<u64, DecodeError> {
-    Frozen::verified(first_bytes).map(|frozen| frozen.block_len)
-}
-
-/// The checksum of the header at the start of `first_bytes`, verified, of any version. A reference to a filter
-/// holds it, and so pins the filter's contents.
-///
-/// # Errors
-///
-/// As [`block_len`].
-pub fn checksum(first_bytes: &[u8]) -> Result<u32, DecodeError> {
-    Frozen::verified(first_bytes).map(|frozen| frozen.checksum)
-}
-
-/// The fields that every version has, of a header whose checksum is right.
-struct Frozen<'a> {
-    version: u16,
-    checksum: u32,
-    owner: FileId,
-    block_len: u64,
-    /// The whole header.
-    header: &'a [u8],
-}
-
-impl<'a> Frozen<'a> {
-    fn verified(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let magic: [u8; 8] = reader.array("filter magic")?;
-        if magic != MAGIC {
-            let detail = format!("expected {MAGIC:02x?}, found {magic:02x?}");
-            return Err(DecodeError::corrupt(0, "filter magic", detail));
-        }
-        let version = reader.u16("filter format version")?;
-        let len = usize::from(reader.u16("filter header length")?);
-        let checksum = reader.u32("filter header checksum")?;
-        let owner = reader.array("filter owner")?;
-        let block_len = reader.u64("filter block length")?;
-        if !(64..=HEADER_BYTES_MAX).contains(&len) || len % 64 != 0 {
-            let detail = format!("{len} is not a multiple of 64 up to {HEADER_BYTES_MAX}");
-            return Err(DecodeError::corrupt(10, "filter header length", detail));
-        }
-        let header = Reader::new(bytes).bytes(len, "filter header")?;
-        let expected = header_checksum(header, &owner);
-        if checksum != expected {
-            let detail = format!("stored {checksum:08x}, computed {expected:08x}");
-            return Err(DecodeError::corrupt(12, "filter header checksum", detail));
-        }
-        if block_len < len as u64 || block_len % ALIGN != 0 {
-            let detail = format!("{block_len} is not a multiple of 64 from {len} on");
-            return Err(DecodeError::corrupt(32, "filter block length", detail));
-        }
-        Ok(Self { version, checksum, owner, block_len, header })
-    }
-}
-
-fn header_checksum(header: &[u8], owner: &FileId) -> u32 {
-    checksum32(owner, 0, &[&header[..CHECKSUM_OFFSET], &header[CHECKSUM_OFFSET + 4..]])
-}
-
 fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<(), DecodeError> {
     if found == supported {
         return Ok(());
@@ -413,16 +270,9 @@ fn decode_sections(reader: &mut Reader<'_>, count: u8) -> Result<Vec<Section>, D
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::frozen::tests::reseal;
     use super::*;
-
-    /// Makes the checksum of a header right again after a change in it.
-    pub(in crate::filter) fn reseal(block: &mut [u8]) {
-        let len = usize::from(u16::from_le_bytes([block[10], block[11]])).clamp(64, block.len());
-        let owner: FileId = block[16..32].try_into().unwrap();
-        let checksum = header_checksum(&block[..len], &owner);
-        block[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4].copy_from_slice(&checksum.to_le_bytes());
-    }
 
     fn header() -> Header {
         Header {
@@ -479,19 +329,5 @@ pub(super) mod tests {
             reseal(&mut bad);
             assert_eq!(block_len(&bad).unwrap_err().what, "filter block length");
         }
-    }
-
-    #[test]
-    fn sections_longer_than_a_page_start_on_a_page_and_others_on_a_line() {
-        let layout = Layout::of(&[4097, 8, 4096, 5000]).unwrap();
-        assert_eq!(layout.offsets, [4096, 8256, 8320, 16_384]);
-        assert_eq!(layout.block_len, 21_440);
-        assert_eq!(Layout::of(&[]).unwrap().block_len, 256);
-        // 2^20 pages have 4 MiB of checksums.
-        assert_eq!(Layout::of(&[1 << 32]).unwrap().offsets, [(4 << 20) + 4096]);
-        for len in [u64::MAX, u64::MAX - 4096, u64::MAX / 4096 * 4095] {
-            assert_eq!(Layout::of(&[len, len]), None);
-        }
-        assert_eq!(Layout::of(&[u64::MAX - 100]), None);
     }
 }

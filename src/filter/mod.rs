@@ -27,7 +27,9 @@
 //! |---|---|
 //! | `policy` | what the user asks for, and what that means on a level |
 //! | `builder` | `(add_hash)* finish`: hashes to bytes |
-//! | `header` | the first 256 bytes of a block, and where everything else lies |
+//! | `header` | the first 256 bytes of a block |
+//! | `frozen` | those 40 of them that mean the same in every version |
+//! | `layout` | where the rest of the block lies |
 //! | `pages` | the checksums of the body, sealed and verified |
 //! | `bloom`, `blocked` | one kind each: where its bits are, what its rate is |
 //! | `reader` | verified bytes to answers |
@@ -44,7 +46,9 @@ mod aligned;
 mod blocked;
 mod bloom;
 mod builder;
+mod frozen;
 pub mod header;
+mod layout;
 mod pages;
 mod policy;
 mod reader;

@@ -7,7 +7,8 @@
 //! can be verified alone. What lies between the parts is zero, which is verified too: no bit of a block is
 //! outside of every check.
 
-use super::header::{HEADER_BYTES, Header, PAGE_BYTES, Section};
+use super::header::{HEADER_BYTES, Header};
+use super::layout::{PAGE_BYTES, Section};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 

@@ -16,7 +16,8 @@ use std::fmt;
 
 use super::blocked::Blocked;
 use super::bloom::Bloom;
-use super::header::{Header, Kind, Shape};
+use super::header::{Header, Kind};
+use super::layout::Shape;
 use super::pages;
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
@@ -89,7 +90,7 @@ pub struct Filter<B> {
 
 /// Where one filter will look for one hash: the result of [`Filter::locate`], for the same filter's
 /// [`Filter::test`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Probe(u64, u64);
 
 impl<B: AsRef<[u8]>> Filter<B> {
@@ -242,7 +243,7 @@ impl<B> fmt::Debug for Filter<B> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::header::tests::reseal;
+    use super::super::frozen::tests::reseal;
     use super::super::{AlignedBytes, FilterBuilder};
     use super::*;
     use crate::checksum::checksum32;
