@@ -52,6 +52,8 @@ mod layout;
 mod pages;
 mod policy;
 mod reader;
+#[cfg(test)]
+mod vectors;
 
 pub use aligned::AlignedBytes;
 pub use builder::FilterBuilder;
