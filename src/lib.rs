@@ -11,6 +11,7 @@ mod batch;
 mod key;
 // Layer 2: units. Bytes in, bytes out, no files.
 mod file_header;
+pub mod filter;
 mod iter;
 mod memtable;
 mod table_meta;

@@ -1,0 +1,102 @@
+//! Where the parts of a block lie.
+//!
+//! After the header come the page checksums of all sections, four bytes each, and zeros up to a multiple of
+//! 64; then each section in order, one longer than a page at the next multiple of 4096, another at the next
+//! multiple of 64; zeros up to a multiple of 64 end the block. All offsets count from its start, so that a
+//! block means the same wherever it stands. A block has no other shape: [`Layout`] computes it from the
+//! lengths of the sections, for the writer and for the reader, who compares.
+
+use super::blocked::{Blocked, LINE_BYTES};
+use super::bloom::Bloom;
+use super::header::HEADER_BYTES;
+
+/// Length of a page, the unit that is checked.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+const ALIGN: u64 = 64;
+
+/// A part of the body that can be loaded, checked and dropped by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Section {
+    /// Where it starts, in bytes from the start of the block.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// CRC-32 of the checksums of its pages.
+    pub checksum: u32,
+}
+
+/// The parameters of a kind, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Empty,
+    Bloom(Bloom),
+    Blocked(Blocked),
+}
+
+impl Shape {
+    /// Length of the one section; `None` if it cannot be said in 64 bits.
+    pub(super) fn body_bytes(self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Bloom(bloom) => Some(bloom.bits / 8),
+            Self::Blocked(blocked) => blocked.lines.checked_mul(LINE_BYTES as u64),
+        }
+    }
+
+    pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Bloom(bloom) => bloom.stored_rate(body),
+            Self::Blocked(blocked) => blocked.stored_rate(body),
+        }
+    }
+}
+
+/// Where the parts of a block lie, computed from the length of its sections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Offset of each section.
+    pub(super) offsets: Vec<u64>,
+    /// Length of the block.
+    pub(super) block_len: u64,
+}
+
+impl Layout {
+    /// `None` if the block would not fit 64 bits.
+    pub(super) fn of(lens: &[u64]) -> Option<Self> {
+        let pages = lens.iter().try_fold(0u64, |sum, len| sum.checked_add(len.div_ceil(PAGE_BYTES)))?;
+        let mut end = pages.checked_mul(4)?.checked_add(HEADER_BYTES as u64)?;
+        let mut offsets = Vec::with_capacity(lens.len());
+        for &len in lens {
+            let align = if len > PAGE_BYTES { PAGE_BYTES } else { ALIGN };
+            let start = end.checked_next_multiple_of(align)?;
+            offsets.push(start);
+            end = start.checked_add(len)?;
+        }
+        Some(Self { offsets, block_len: end.checked_next_multiple_of(ALIGN)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_longer_than_a_page_start_on_a_page_and_others_on_a_line() {
+        let layout = Layout::of(&[4097, 8, 4096, 5000]).unwrap();
+        assert_eq!(layout.offsets, [4096, 8256, 8320, 16_384]);
+        assert_eq!(layout.block_len, 21_440);
+        assert_eq!(Layout::of(&[]).unwrap().block_len, 256);
+        // 2^20 pages have 4 MiB of checksums.
+        assert_eq!(Layout::of(&[1 << 32]).unwrap().offsets, [(4 << 20) + 4096]);
+    }
+
+    #[test]
+    fn a_block_that_would_pass_2_to_the_64_has_no_layout() {
+        for len in [u64::MAX, u64::MAX - 4096, u64::MAX / 4096 * 4095] {
+            assert_eq!(Layout::of(&[len, len]), None);
+        }
+        assert_eq!(Layout::of(&[u64::MAX - 100]), None);
+    }
+}

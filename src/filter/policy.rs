@@ -1,0 +1,266 @@
+//! What the user asks for, and what that comes to on a given level.
+//!
+//! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`],
+//! a kind that can be built and its bits per key, or into no filter at all. Floating point ends there: what
+//! is written to disk are whole bits and whole probes.
+
+use super::header::Kind;
+use super::{blocked, bloom};
+use crate::error::{Error, Result};
+
+/// Most bits per key that can be asked for: no filter here becomes better by more.
+pub const BITS_PER_KEY_MAX: f64 = 64.0;
+
+/// Levels above this one are short-lived: their filters are rebuilt often and asked first.
+const FIRST_DEEP_LEVEL: usize = 2;
+
+/// Which filter to build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FilterKind {
+    /// No filter: every lookup within a table's key range reads the table.
+    None,
+    /// Blocked Bloom on levels 0 and 1, where tables live for minutes; standard Bloom below.
+    #[default]
+    Auto,
+    /// Standard Bloom: the lowest rate for its size of the kinds here, one cache line per bit tested.
+    Bloom,
+    /// Bloom in lines of 64 bytes: one cache line per query, for about 17 % more false positives at 10 bits.
+    BlockedBloom,
+}
+
+/// How large a filter is to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum FilterSize {
+    /// This many bits per key; fractions count.
+    BitsPerKey(f64),
+    /// As many bits per key as this share of absent keys that are not recognised (0.01 is 1 %) takes.
+    FalsePositiveRate(f64),
+}
+
+/// How the bits are spread over the levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FilterAllocation {
+    /// The same on every level.
+    #[default]
+    Uniform,
+    /// More for small levels, so that the expected number of wasted reads is least for the memory. Accepted
+    /// already; for now it is treated like [`FilterAllocation::Uniform`].
+    Optimal,
+}
+
+/// What filter the tables of a keyspace get. The default is `Auto` with 10 bits per key.
+///
+/// ```
+/// use sievedb::filter::{FilterKind, FilterPolicy};
+/// let policy = FilterPolicy::new(FilterKind::Bloom).false_positive_rate(0.001);
+/// policy.validate().unwrap();
+/// assert!((policy.resolve(3).unwrap().bits_per_key - 14.38).abs() < 0.01);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct FilterPolicy {
+    /// Which filter.
+    pub kind: FilterKind,
+    /// How large.
+    pub size: FilterSize,
+    /// Spread how over the levels.
+    pub allocation: FilterAllocation,
+}
+
+/// A filter that can be built: what a [`FilterPolicy`] means on one level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilterPlan {
+    /// The kind, as it will stand in the filter's header.
+    pub kind: Kind,
+    /// Bits per key, over 0 and up to [`BITS_PER_KEY_MAX`].
+    pub bits_per_key: f64,
+}
+
+impl Default for FilterPolicy {
+    fn default() -> Self {
+        Self::new(FilterKind::default())
+    }
+}
+
+impl FilterPolicy {
+    /// This kind with 10 bits per key, uniformly.
+    #[must_use]
+    pub fn new(kind: FilterKind) -> Self {
+        Self { kind, size: FilterSize::BitsPerKey(10.0), allocation: FilterAllocation::Uniform }
+    }
+
+    /// Sets the size in bits per key; fractions count.
+    #[must_use]
+    pub fn bits_per_key(mut self, bits: f64) -> Self {
+        self.size = FilterSize::BitsPerKey(bits);
+        self
+    }
+
+    /// Sets the size by the false-positive rate that is wanted, over 0 and below 1.
+    #[must_use]
+    pub fn false_positive_rate(mut self, rate: f64) -> Self {
+        self.size = FilterSize::FalsePositiveRate(rate);
+        self
+    }
+
+    /// Sets how the bits are spread over the levels.
+    #[must_use]
+    pub fn allocation(mut self, allocation: FilterAllocation) -> Self {
+        self.allocation = allocation;
+        self
+    }
+
+    /// Whether such filters can be built.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for bits per key that are not over 0 and up to [`BITS_PER_KEY_MAX`], a rate
+    /// that is not over 0 and below 1, and a rate that takes more than [`BITS_PER_KEY_MAX`].
+    pub fn validate(&self) -> Result<()> {
+        match self.size {
+            FilterSize::BitsPerKey(bits) => check_bits_per_key(bits)?,
+            FilterSize::FalsePositiveRate(rate) if !(rate > 0.0 && rate < 1.0) => {
+                return Err(Error::invalid(format!("false-positive rate {rate} is not between 0 and 1")));
+            }
+            FilterSize::FalsePositiveRate(rate) => {
+                if let Some(kind) = self.kinds().iter().find(|kind| bits_for_rate(**kind, rate).is_none()) {
+                    return Err(Error::invalid(format!(
+                        "false-positive rate {rate} takes {kind:?} more than {BITS_PER_KEY_MAX} bits per key"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The filter for a table that is written to `level`. `None` if there is to be none, or the policy is one
+    /// that [`FilterPolicy::validate`] refuses.
+    #[must_use]
+    pub fn resolve(&self, level: usize) -> Option<FilterPlan> {
+        let kind = match self.kinds() {
+            [] => return None,
+            [shallow, ..] if level < FIRST_DEEP_LEVEL => *shallow,
+            [.., deep] => *deep,
+        };
+        self.validate().ok()?;
+        let bits_per_key = match self.size {
+            FilterSize::BitsPerKey(bits) => bits,
+            FilterSize::FalsePositiveRate(rate) => bits_for_rate(kind, rate)?,
+        };
+        Some(FilterPlan { kind, bits_per_key })
+    }
+
+    /// The kinds it may build: on the short-lived levels, on the others.
+    fn kinds(&self) -> &'static [Kind] {
+        match self.kind {
+            FilterKind::None => &[],
+            FilterKind::Auto => &[Kind::BlockedBloom, Kind::Bloom],
+            FilterKind::Bloom => &[Kind::Bloom],
+            FilterKind::BlockedBloom => &[Kind::BlockedBloom],
+        }
+    }
+}
+
+impl FilterPlan {
+    /// The false-positive rate that theory expects of a large filter like this.
+    #[must_use]
+    pub fn expected_rate(&self) -> f64 {
+        rate(self.kind, millibits(self.bits_per_key))
+    }
+}
+
+pub(super) fn check_bits_per_key(bits: f64) -> Result<()> {
+    if bits > 0.0 && bits <= BITS_PER_KEY_MAX {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{bits} bits per key are not over 0 and up to {BITS_PER_KEY_MAX}")))
+}
+
+/// Thousandths of a bit, rounded down: the unit in which the number of probes is chosen.
+pub(super) fn millibits(bits_per_key: f64) -> u32 {
+    (bits_per_key * 1000.0) as u32
+}
+
+/// The best rate that `kind` has with this size.
+fn rate(kind: Kind, millibits: u32) -> f64 {
+    let bits = f64::from(millibits.max(1)) / 1000.0;
+    match kind {
+        Kind::Bloom => bloom::rate(bits, bloom::best_probes(millibits)),
+        Kind::BlockedBloom => blocked::rate(bits, blocked::best_probes(millibits)),
+    }
+}
+
+/// The fewest bits per key, in thousandths, with which the rate is at most `wanted`.
+fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
+    let (mut low, mut high) = (0, millibits(BITS_PER_KEY_MAX));
+    if rate(kind, high) > wanted {
+        return None;
+    }
+    while high - low > 1 {
+        let middle = u32::midpoint(low, high);
+        if rate(kind, middle) <= wanted { high = middle } else { low = middle }
+    }
+    Some(f64::from(high) / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_without_meaning_are_refused() {
+        let policy = FilterPolicy::default();
+        for bits in [f64::NAN, 0.0, -0.0, -1.0, 64.001, f64::INFINITY, f64::NEG_INFINITY] {
+            let wrong = policy.bits_per_key(bits);
+            assert!(matches!(wrong.validate(), Err(Error::InvalidArgument { .. })), "{bits}");
+            assert_eq!(wrong.resolve(0), None);
+        }
+        for rate in [f64::NAN, 0.0, -0.1, 1.0, 2.0, 1e-300] {
+            let wrong = policy.false_positive_rate(rate);
+            assert!(matches!(wrong.validate(), Err(Error::InvalidArgument { .. })), "{rate}");
+            assert_eq!(wrong.resolve(0), None);
+        }
+        for bits in [f64::MIN_POSITIVE, 0.001, 9.9, 64.0] {
+            policy.bits_per_key(bits).validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn auto_is_blocked_on_the_upper_levels_and_standard_below() {
+        let kinds: Vec<Kind> =
+            (0..5).map(|level| FilterPolicy::default().resolve(level).unwrap().kind).collect();
+        assert_eq!(kinds[..2], [Kind::BlockedBloom; 2]);
+        assert_eq!(kinds[2..], [Kind::Bloom; 3]);
+        assert_eq!(FilterPolicy::new(FilterKind::None).resolve(0), None);
+        let optimal = FilterPolicy::default().allocation(FilterAllocation::Optimal);
+        assert_eq!(optimal.resolve(4), FilterPolicy::default().resolve(4));
+    }
+
+    #[test]
+    fn a_rate_becomes_the_fewest_bits_that_reach_it() {
+        for (kind, wanted, bits) in [
+            (Kind::Bloom, 0.01, 9.59),
+            (Kind::Bloom, 1.0 / 256.0, 11.54),
+            (Kind::Bloom, 0.001, 14.38),
+            (Kind::BlockedBloom, 0.01, 9.90),
+            (Kind::BlockedBloom, 1.0 / 256.0, 12.13),
+            (Kind::BlockedBloom, 0.001, 15.53),
+        ] {
+            let found = bits_for_rate(kind, wanted).unwrap();
+            assert!((found - bits).abs() < 0.02, "{kind:?} {wanted}: {found}");
+            assert!(rate(kind, millibits(found)) <= wanted);
+            assert!(rate(kind, millibits(found) - 2) > wanted);
+        }
+    }
+
+    #[test]
+    fn more_bits_never_make_the_rate_worse() {
+        for kind in [Kind::Bloom, Kind::BlockedBloom] {
+            let rates: Vec<f64> = (1..640).map(|tenths| rate(kind, tenths * 100)).collect();
+            assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! From verified bytes to answers.
+//!
+//! [`Filter::open`] verifies all of a block once and keeps what a query needs; after that a query is
+//! arithmetic and a few reads. It is in two steps, so that a lookup that asks several filters can first
+//! compute where each will be read ([`Filter::locate`], which touches none of the bits) and only then wait
+//! for memory ([`Filter::test`]).
+//!
+//! # Invariants
+//!
+//! - There is no `Filter` over bytes that were not verified against their checksums and what the caller
+//!   expects of them.
+//! - Whatever cannot be answered is "maybe". A read outside of the body, which verified geometry rules out
+//!   unless the caller's `AsRef` changes its mind, counts as a set bit.
+
+use std::fmt;
+
+use super::blocked::Blocked;
+use super::bloom::Bloom;
+use super::header::{Header, Kind};
+use super::layout::Shape;
+use super::pages;
+use crate::checksum::FileId;
+use crate::codec::DecodeError;
+use crate::hash::{key_hash, table_hash};
+
+/// What the caller knows of the filter from elsewhere. Each thing that is known is compared.
+///
+/// "Absent" is true of a table only if the filter is this table's and its keys were hashed with the caller's
+/// seed: use [`Expect::table`] wherever a lookup depends on the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expect {
+    owner: Option<FileId>,
+    seed: Option<u64>,
+    key_count: Option<u64>,
+    header_checksum: Option<u32>,
+}
+
+impl Expect {
+    /// Nothing is known: for tools that look at a filter by itself. A filter of no keys then answers "maybe".
+    #[must_use]
+    pub fn anything() -> Self {
+        Self::default()
+    }
+
+    /// The filter of the table with file id `owner`, `key_count` distinct user keys, hashed with `seed`.
+    #[must_use]
+    pub fn table(owner: FileId, seed: u64, key_count: u64) -> Self {
+        Self { owner: Some(owner), seed: Some(seed), key_count: Some(key_count), header_checksum: None }
+    }
+
+    /// The very filter whose header has this checksum ([`header::checksum`](super::header::checksum)).
+    #[must_use]
+    pub fn header_checksum(mut self, checksum: u32) -> Self {
+        self.header_checksum = Some(checksum);
+        self
+    }
+
+    fn check(&self, header: &Header) -> Result<(), DecodeError> {
+        let differs = |offset, what, detail: &str| Err(DecodeError::corrupt(offset, what, detail));
+        if self.owner.is_some_and(|owner| owner != header.owner) {
+            return differs(16, "filter owner", "is another table");
+        }
+        if self.header_checksum.is_some_and(|checksum| checksum != header.checksum) {
+            return differs(12, "filter header checksum", "is that of another filter of the table");
+        }
+        // The seed is a secret of the store: no message says it.
+        if self.seed.is_some_and(|seed| seed != header.seed) {
+            return differs(48, "filter seed", "is not the one that keys are hashed with here");
+        }
+        if let Some(keys) = self.key_count.filter(|&keys| keys != header.key_count) {
+            let detail = format!("expected {keys}, found {}", header.key_count);
+            return differs(64, "filter key count", &detail);
+        }
+        Ok(())
+    }
+}
+
+/// A verified filter over bytes that it does not copy.
+#[derive(Clone)]
+pub struct Filter<B> {
+    bytes: B,
+    header: Header,
+    shape: Shape,
+    /// Where the body lies in the bytes.
+    start: usize,
+    end: usize,
+    /// The answer of a filter of no keys.
+    if_empty: bool,
+}
+
+/// Where one filter will look for one hash: the result of [`Filter::locate`], for the same filter's
+/// [`Filter::test`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Probe(u64, u64);
+
+impl<B: AsRef<[u8]>> Filter<B> {
+    /// Verifies a filter block (all of it, padding included) and what is expected of it. Linear in its length.
+    ///
+    /// `bytes` must be the block and nothing more; a query is fastest if they start on a multiple of 64, as
+    /// [`AlignedBytes`](super::AlignedBytes) do.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the block is intact but of a version, kind, domain, hash or required flag that is not
+    /// known here; `Corrupt` if it is damaged, or not what is expected. Offsets count from its start.
+    pub fn open(bytes: B, expect: Expect) -> Result<Self, DecodeError> {
+        let block = bytes.as_ref();
+        let header = Header::decode(block)?;
+        expect.check(&header)?;
+        pages::verify(block, &header)?;
+        let shape = header.shape()?;
+        // Both fit: they lie within bytes that are in memory.
+        let body =
+            header.sections.first().map_or((0, 0), |section| (section.offset, section.offset + section.len));
+        let if_empty = expect.key_count != Some(0);
+        Ok(Self { bytes, header, shape, start: body.0 as usize, end: body.1 as usize, if_empty })
+    }
+
+    /// Verifies the bytes again, as they are in memory now, and that the predicted rate is that of the bits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Filter::open`].
+    pub fn verify(&self) -> Result<(), DecodeError> {
+        let block = self.bytes.as_ref();
+        if Header::decode(block)? != self.header {
+            return Err(DecodeError::corrupt(0, "filter header", "has changed since it was opened"));
+        }
+        pages::verify(block, &self.header)?;
+        let rate = self.shape.stored_rate(self.body());
+        if rate != self.header.rate {
+            let detail = format!("stored {:016x}, computed {rate:016x}", self.header.rate);
+            return Err(DecodeError::corrupt(72, "filter rate", detail));
+        }
+        Ok(())
+    }
+
+    /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
+    ///
+    /// At most 30 bits are read, most often one or two; nothing is allocated or parsed, nothing can fail.
+    #[inline]
+    #[must_use]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.test(self.locate(hash))
+    }
+
+    /// [`Filter::may_contain`] for a key, hashed with the filter's own seed.
+    #[must_use]
+    pub fn may_contain_key(&self, key: &[u8]) -> bool {
+        self.may_contain(key_hash(self.header.seed, key))
+    }
+
+    /// The first half of [`Filter::may_contain`]: all that can be computed without touching the bits.
+    #[inline]
+    #[must_use]
+    pub fn locate(&self, hash: u64) -> Probe {
+        let hash = table_hash(hash, self.header.salt);
+        let (first, second) = match self.shape {
+            Shape::Empty => (0, 0),
+            Shape::Bloom(_) => Bloom::locate(hash),
+            Shape::Blocked(blocked) => Blocked::locate(blocked, hash),
+        };
+        Probe(first, second)
+    }
+
+    /// The second half: reads the bits. The probe of another filter gives a meaningless answer.
+    #[inline]
+    #[must_use]
+    pub fn test(&self, probe: Probe) -> bool {
+        match self.shape {
+            Shape::Empty => self.if_empty,
+            Shape::Bloom(bloom) => bloom.test(self.body(), (probe.0, probe.1)),
+            Shape::Blocked(blocked) => blocked.test(self.body(), (probe.0, probe.1)),
+        }
+    }
+
+    #[inline]
+    fn body(&self) -> &[u8] {
+        self.bytes.as_ref().get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The bytes of the block.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+impl<B> Filter<B> {
+    /// The share of absent keys that it does not recognise, computed at build time from the bits as they are.
+    #[must_use]
+    pub fn predicted_rate(&self) -> f64 {
+        self.header.rate as f64 / 2f64.powi(64)
+    }
+
+    /// Number of distinct user keys in it.
+    #[must_use]
+    pub fn key_count(&self) -> u64 {
+        self.header.key_count
+    }
+
+    /// Number of bits that keys are hashed to.
+    #[must_use]
+    pub fn bits(&self) -> u64 {
+        self.header.bits()
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.header.kind
+    }
+
+    /// File id of the table whose keys it holds.
+    #[must_use]
+    pub fn owner(&self) -> FileId {
+        self.header.owner
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Gives the bytes back.
+    #[must_use]
+    pub fn into_inner(self) -> B {
+        self.bytes
+    }
+}
+
+impl<B> fmt::Debug for Filter<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter")
+            .field("kind", &self.header.kind)
+            .field("key_count", &self.header.key_count)
+            .field("bits", &self.bits())
+            .field("probes", &self.header.probes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frozen::tests::reseal;
+    use super::super::{AlignedBytes, FilterBuilder};
+    use super::*;
+    use crate::checksum::checksum32;
+    use crate::codec::DecodeErrorKind;
+
+    const OWNER: FileId = [6; 16];
+    const SEED: u64 = 77;
+    const KINDS: [Kind; 2] = [Kind::Bloom, Kind::BlockedBloom];
+
+    fn block(kind: Kind, keys: u64) -> Vec<u8> {
+        let mut builder = FilterBuilder::new(kind, 10.0, SEED, 5, OWNER).unwrap();
+        (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+        builder.finish().unwrap()
+    }
+
+    fn open(bytes: &[u8]) -> Result<Filter<&[u8]>, DecodeError> {
+        Filter::open(bytes, Expect::anything())
+    }
+
+    /// The block with `change` made to it and all checksums right again: as a hostile writer would have it.
+    fn forged(kind: Kind, keys: u64, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = block(kind, keys);
+        change(&mut bytes);
+        reseal(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_is_known_of_a_filter_is_compared() {
+        let bytes = block(Kind::Bloom, 100);
+        let checksum = super::super::header::checksum(&bytes).unwrap();
+        let good = Expect::table(OWNER, SEED, 100);
+        let filter = Filter::open(&bytes, good.header_checksum(checksum)).unwrap();
+        assert_eq!((filter.kind(), filter.key_count(), filter.owner()), (Kind::Bloom, 100, OWNER));
+        assert_eq!((filter.bits(), filter.header().probes), (1024, 7));
+        for (expect, what) in [
+            (Expect::table([7; 16], SEED, 100), "filter owner"),
+            (Expect::table(OWNER, SEED + 1, 100), "filter seed"),
+            (Expect::table(OWNER, SEED, 101), "filter key count"),
+            (Expect::table(OWNER, SEED, 0), "filter key count"),
+            (good.header_checksum(checksum ^ 1), "filter header checksum"),
+        ] {
+            let error = Filter::open(&bytes, expect).unwrap_err();
+            assert_eq!(error.what, what);
+            assert!(!error.to_string().contains("77"), "the seed is a secret: {error}");
+        }
+    }
+
+    #[test]
+    fn a_filter_of_no_keys_says_absent_only_to_a_table_of_no_keys() {
+        for kind in KINDS {
+            let bytes = block(kind, 0);
+            assert_eq!(bytes.len(), 256);
+            assert!(!Filter::open(&bytes, Expect::table(OWNER, SEED, 0)).unwrap().may_contain(1));
+            assert!(open(&bytes).unwrap().may_contain(1));
+            assert_eq!(
+                Filter::open(&bytes, Expect::table(OWNER, SEED, 1)).unwrap_err().what,
+                "filter key count"
+            );
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_an_error() {
+        for (kind, keys) in
+            [(Kind::Bloom, 0), (Kind::Bloom, 3), (Kind::BlockedBloom, 60), (Kind::Bloom, 3400)]
+        {
+            let mut bytes = block(kind, keys);
+            open(&bytes).unwrap();
+            for bit in 0..bytes.len() * 8 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let error = open(&bytes).unwrap_err();
+                assert!(
+                    matches!(error.kind, DecodeErrorKind::Corrupt(_)),
+                    "{kind:?} {keys} bit {bit}: {error}"
+                );
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    #[test]
+    fn every_other_length_is_an_error() {
+        for kind in KINDS {
+            let mut bytes = block(kind, 3400);
+            for len in 0..bytes.len() {
+                assert!(open(&bytes[..len]).is_err(), "{len}");
+            }
+            for _ in 0..130 {
+                bytes.push(0);
+                assert!(open(&bytes).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn pages_of_another_table_or_in_another_order_are_an_error() {
+        // Each is intact by itself, but every checksum says where and whose it is.
+        let bytes = block(Kind::Bloom, 6553);
+        assert_eq!((bytes.len(), open(&bytes).unwrap().header().sections[0].offset), (4096 + 8192, 4096));
+        let mut swapped = bytes.clone();
+        swapped[256..264].rotate_left(4);
+        swapped[4096..].rotate_left(4096);
+        assert_eq!(open(&swapped).unwrap_err().what, "filter page checksums");
+        let checksum = checksum32(&OWNER, 256, &[&swapped[256..264]]);
+        swapped[144..148].copy_from_slice(&checksum.to_le_bytes());
+        reseal(&mut swapped);
+        assert_eq!(open(&swapped).unwrap_err().what, "filter page");
+        let mut renamed = bytes;
+        renamed[16..32].fill(9);
+        reseal(&mut renamed);
+        assert_eq!(open(&renamed).unwrap_err().what, "filter page checksums");
+    }
+
+    type Patch = (usize, &'static [u8]);
+    const ONES: &[u8] = &[0xff; 8];
+
+    /// Field changes in the header of an otherwise intact block of 100 keys, and what is said of them.
+    const CORRUPT: &[(Kind, Patch, &str)] = &[
+        (Kind::Bloom, (0, b"X"), "filter magic"),
+        (Kind::Bloom, (10, &[0, 0]), "filter header length"),
+        (Kind::Bloom, (10, &[63, 0]), "filter header length"),
+        (Kind::Bloom, (10, &[64, 0]), "filter header length"),
+        (Kind::Bloom, (10, &[128, 0]), "filter header length"),
+        (Kind::Bloom, (10, &[64, 1]), "filter header length"),
+        (Kind::Bloom, (10, &[0x40, 0x10]), "filter header length"),
+        (Kind::Bloom, (10, &[0xff, 0xff]), "filter header length"),
+        (Kind::Bloom, (32, &[0; 8]), "filter block length"),
+        (Kind::Bloom, (32, &[1]), "filter block length"),
+        (Kind::Bloom, (36, &[1]), "filter block length"),
+        (Kind::Bloom, (32, ONES), "filter block length"),
+        (Kind::Bloom, (32, &[0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), "filter block length"),
+        (Kind::Bloom, (43, &[0]), "unused filter sections"),
+        (Kind::Bloom, (43, &[2]), "filter section count"),
+        (Kind::Bloom, (43, &[5]), "filter section count"),
+        (Kind::Bloom, (43, &[6]), "filter section count"),
+        (Kind::Bloom, (43, &[255]), "filter section count"),
+        (Kind::Bloom, (64, &[0; 8]), "filter key count"),
+        (Kind::Bloom, (80, &[0; 8]), "filter size"),
+        (Kind::Bloom, (80, &[1]), "filter size"),
+        (Kind::Bloom, (80, &[32, 4]), "filter size"),
+        (Kind::Bloom, (80, &[64, 4]), "filter section length"),
+        (Kind::Bloom, (80, &[64, 0]), "filter section length"),
+        (Kind::Bloom, (84, &[1]), "filter section length"),
+        (Kind::Bloom, (80, &[0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), "filter section length"),
+        (Kind::Bloom, (80, ONES), "filter size"),
+        (Kind::BlockedBloom, (80, &[0; 8]), "filter size"),
+        (Kind::BlockedBloom, (80, &[1]), "filter section length"),
+        (Kind::BlockedBloom, (80, &[3]), "filter section length"),
+        (Kind::BlockedBloom, (87, &[4]), "filter section length"),
+        (Kind::BlockedBloom, (80, ONES), "filter section length"),
+        (Kind::Bloom, (88, &[0]), "filter probes"),
+        (Kind::Bloom, (88, &[31]), "filter probes"),
+        (Kind::Bloom, (88, &[255]), "filter probes"),
+        (Kind::BlockedBloom, (88, &[0]), "filter probes"),
+        (Kind::BlockedBloom, (88, &[31]), "filter probes"),
+        (Kind::Bloom, (89, &[1]), "filter header reserved bytes"),
+        (Kind::Bloom, (127, &[128]), "filter header reserved bytes"),
+        (Kind::Bloom, (128, &[0; 8]), "filter section offset"),
+        (Kind::Bloom, (128, &[0, 1]), "filter section offset"),
+        (Kind::Bloom, (128, &[65]), "filter section offset"),
+        (Kind::Bloom, (128, ONES), "filter section offset"),
+        (Kind::Bloom, (132, &[1]), "filter section offset"),
+        (Kind::Bloom, (136, &[0; 8]), "filter section length"),
+        (Kind::Bloom, (136, &[127]), "filter section length"),
+        (Kind::Bloom, (136, ONES), "filter section length"),
+        (Kind::Bloom, (140, &[1]), "filter section length"),
+        (Kind::Bloom, (144, &[0; 4]), "filter page checksums"),
+        (Kind::Bloom, (148, &[1]), "filter section reserved bytes"),
+        (Kind::Bloom, (152, &[1]), "unused filter sections"),
+        (Kind::Bloom, (247, &[1]), "unused filter sections"),
+        (Kind::Bloom, (248, &[1]), "filter header reserved bytes"),
+        (Kind::Bloom, (255, &[1]), "filter header reserved bytes"),
+        (Kind::Bloom, (256, &[0; 4]), "filter page checksums"),
+        (Kind::Bloom, (260, &[1]), "filter padding"),
+        (Kind::Bloom, (319, &[1]), "filter padding"),
+        (Kind::Bloom, (320, &[0; 64]), "filter page"),
+    ];
+
+    const UNSUPPORTED: &[(Patch, &str)] = &[
+        ((8, &[0, 0]), "filter format version"),
+        ((8, &[2, 0]), "filter format version"),
+        ((8, &[0xff, 0xff]), "filter format version"),
+        ((44, &[1, 0]), "filter required flags"),
+        ((44, &[0, 128]), "filter required flags"),
+        ((40, &[0]), "filter kind"),
+        ((40, &[3]), "filter kind"),
+        ((40, &[255]), "filter kind"),
+        ((41, &[1]), "filter domain"),
+        ((41, &[2]), "filter domain"),
+        ((41, &[255]), "filter domain"),
+        ((42, &[0]), "filter hash id"),
+        ((42, &[2]), "filter hash id"),
+    ];
+
+    #[test]
+    fn a_forged_header_is_an_error_that_names_the_field() {
+        for &(kind, (offset, patch), what) in CORRUPT {
+            let bytes = forged(kind, 100, |bytes| bytes[offset..offset + patch.len()].copy_from_slice(patch));
+            let error = open(&bytes).unwrap_err();
+            assert!(matches!(error.kind, DecodeErrorKind::Corrupt(_)), "{offset} {patch:?}: {error}");
+            assert_eq!(error.what, what, "{offset} {patch:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_intact_block_that_asks_for_more_is_unsupported_not_corrupt() {
+        for &((offset, patch), what) in UNSUPPORTED {
+            let bytes =
+                forged(Kind::Bloom, 100, |bytes| bytes[offset..offset + patch.len()].copy_from_slice(patch));
+            let error = open(&bytes).unwrap_err();
+            assert!(matches!(error.kind, DecodeErrorKind::Unsupported { .. }), "{offset} {patch:?}: {error}");
+            assert_eq!(error.what, what);
+        }
+        let optional = forged(Kind::Bloom, 100, |bytes| bytes[46] = 1);
+        assert_eq!(open(&optional).unwrap().header().optional_flags, 1);
+    }
+
+    #[test]
+    fn a_filter_of_no_keys_has_no_parameters_and_no_sections() {
+        for (offset, what) in [
+            (43, "filter section count"),
+            (64, "filter probes"),
+            (72, "filter key count"),
+            (80, "filter key count"),
+            (88, "filter key count"),
+            (128, "unused filter sections"),
+        ] {
+            let error = open(&forged(Kind::Bloom, 0, |bytes| bytes[offset] = 1)).unwrap_err();
+            assert_eq!(error.what, what, "{offset}");
+        }
+        let no_section = forged(Kind::Bloom, 0, |bytes| {
+            (bytes[64], bytes[80], bytes[88]) = (1, 64, 1);
+        });
+        assert_eq!(open(&no_section).unwrap_err().what, "filter section count");
+    }
+
+    #[test]
+    fn a_rate_that_is_not_that_of_the_bits_is_found_by_verify() {
+        let lying = forged(Kind::Bloom, 100, |bytes| bytes[79] = 0xff);
+        assert_eq!(open(&lying).unwrap().verify().unwrap_err().what, "filter rate");
+        open(&block(Kind::Bloom, 100)).unwrap().verify().unwrap();
+    }
+
+    #[test]
+    fn the_probe_of_another_filter_is_harmless() {
+        let (large, small) = (block(Kind::BlockedBloom, 100_000), block(Kind::BlockedBloom, 10));
+        let (large, small) = (open(&large).unwrap(), open(&small).unwrap());
+        let standard = block(Kind::Bloom, 10);
+        let standard = open(&standard).unwrap();
+        for hash in (0..1000).map(|key| key_hash(0, &[key as u8])).chain([0, u64::MAX]) {
+            let probe = large.locate(hash);
+            assert_eq!(large.test(probe), large.may_contain(hash));
+            let _ = (small.test(probe), standard.test(probe), small.test(standard.locate(hash)));
+        }
+    }
+
+    #[test]
+    fn answers_do_not_depend_on_alignment() {
+        for kind in KINDS {
+            let bytes = block(kind, 1000);
+            let aligned = Filter::open(AlignedBytes::copy_of(&bytes), Expect::anything()).unwrap();
+            for shift in [1, 3, 8] {
+                let mut shifted = vec![0; shift];
+                shifted.extend_from_slice(&bytes);
+                let filter = open(&shifted[shift..]).unwrap();
+                for key in 0..5000u64 {
+                    let key = key.to_le_bytes();
+                    assert_eq!(filter.may_contain_key(&key), aligned.may_contain_key(&key));
+                }
+            }
+            assert!((0..1000u64).all(|key| aligned.may_contain_key(&key.to_le_bytes())));
+        }
+    }
+
+    /// Bytes that change their mind after they were opened.
+    struct Fickle(Vec<u8>, std::cell::Cell<bool>);
+
+    impl AsRef<[u8]> for Fickle {
+        fn as_ref(&self) -> &[u8] {
+            if self.1.get() { &[] } else { &self.0 }
+        }
+    }
+
+    #[test]
+    fn bytes_that_vanish_mean_maybe() {
+        for kind in KINDS {
+            let filter = Filter::open(Fickle(block(kind, 50), false.into()), Expect::anything()).unwrap();
+            filter.bytes.1.set(true);
+            assert!((0..1000).all(|hash| filter.may_contain(hash)));
+            assert!(filter.verify().is_err());
+        }
+    }
+}
