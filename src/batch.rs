@@ -217,7 +217,7 @@ impl<'a> BatchReader<'a> {
     }
 
     /// The sequence number of the last entry, or `first - 1` if there are none.
-    pub(crate) fn last(&self) -> SeqNo {
+    pub(crate) fn last_seqno(&self) -> SeqNo {
         (self.first + u64::from(self.count)).saturating_sub(1)
     }
 

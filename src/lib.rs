@@ -3,6 +3,7 @@
 // Layer 0: bytes.
 mod checksum;
 mod codec;
+mod counters;
 mod error;
 pub mod hash;
 pub mod limits;
@@ -10,18 +11,36 @@ pub mod limits;
 mod batch;
 mod key;
 // Layer 2: units. Bytes in, bytes out, no files.
+mod block;
 mod file_header;
 pub mod filter;
 mod iter;
 mod memtable;
 mod table_meta;
 // Layer 3: files.
+mod cache;
+mod filename;
 pub mod fs;
+mod manifest;
+mod table;
 mod wal;
-// Layer 4: the tree.
+// Layer 4: the tree. Pure decisions, one executor.
+mod compaction;
 mod merge;
+mod version;
 mod visible;
+// Layer 5: the engine.
+mod db;
+mod options;
 
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
+pub use counters::FilterCounts;
+pub use db::{
+    Db, DroppedTail, Durability, IgnoredFile, Iter, Keyspace, KeyspaceSnapshot, KeyspaceStats, LevelStats,
+    OpenReport, Snapshot, Stats, Value, VerifyReport,
+};
 pub use error::{Error, Result};
+pub use filter::{FilterAllocation, FilterKind, FilterPolicy};
+pub use options::{KeyspaceOptions, Options};
+pub use table::Compression;

@@ -326,11 +326,11 @@ impl KeyspaceOptions {
         put_field(&mut out, COMPARATOR, |out| put_varint(out, BYTEWISE));
         put_field(&mut out, HASH_DOMAIN, |out| put_varint(out, WHOLE_KEY));
         put_field(&mut out, FILTER, |out| {
-            let (code, number) = match self.filter.size() {
+            let (code, number) = match self.filter.size {
                 FilterSize::BitsPerKey(bits) => (0, bits),
                 FilterSize::FalsePositiveRate(rate) => (1, rate),
             };
-            out.extend_from_slice(&[self.filter.kind().to_u8(), code, self.filter.allocation_of().to_u8()]);
+            out.extend_from_slice(&[kind_code(self.filter.kind), code, allocation_code(self.filter.allocation)]);
             put_u64(out, number.to_bits());
         });
         put_field(&mut out, BLOCK_BYTES, |out| put_varint(out, self.block_bytes as u64));
@@ -383,10 +383,32 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
+const FILTER_KINDS: [FilterKind; 4] =
+    [FilterKind::None, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Auto];
+
+/// The code of a filter kind in a policy: that of the filter block, 0 for none and 255 for "choose".
+fn kind_code(kind: FilterKind) -> u8 {
+    match kind {
+        FilterKind::None => 0,
+        FilterKind::Bloom => 1,
+        FilterKind::BlockedBloom => 2,
+        FilterKind::Auto => 255,
+    }
+}
+
+fn allocation_code(allocation: FilterAllocation) -> u8 {
+    match allocation {
+        FilterAllocation::Uniform => 0,
+        FilterAllocation::Optimal => 1,
+    }
+}
+
 fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
-    let kind = FilterKind::from_u8(reader.u8("filter kind")?);
+    let kind = reader.u8("filter kind")?;
+    let kind = FILTER_KINDS.iter().find(|known| kind_code(**known) == kind).copied();
     let code = reader.u8("filter size code")?;
-    let allocation = FilterAllocation::from_u8(reader.u8("filter allocation")?);
+    let allocation = reader.u8("filter allocation")?;
+    let allocation = [FilterAllocation::Uniform, FilterAllocation::Optimal].get(usize::from(allocation)).copied();
     let number = f64::from_bits(reader.u64("filter size")?);
     let (Some(kind), Some(allocation)) = (kind, allocation) else { return Ok(None) };
     let policy = FilterPolicy::new(kind).allocation(allocation);

@@ -256,6 +256,23 @@ impl Engine {
         result.map_err(|error| self.fail(error))
     }
 
+    /// Waits until there is nothing left to flush or to compact.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.check_writable()?;
+        self.background.notify();
+        self.wait_until(|| {
+            let state = self.background.lock();
+            let idle = state.flushing.is_empty() && state.busy.values().all(HashSet::is_empty) && state.exclusive.is_empty();
+            idle && self.trees.load().values().all(|tree| {
+                let view = tree.view();
+                let shape = tree.options.load().shape(self.options.memory_budget);
+                view.immutables.is_empty() && pick::pick(&view.version, &HashSet::new(), &shape).is_none()
+            })
+        })?;
+        self.remove_buried();
+        Ok(())
+    }
+
     /// Removes the files of tables that no version names any more. `true` if there were any.
     pub(crate) fn remove_buried(&self) -> bool {
         let numbers = self.graveyard.take();

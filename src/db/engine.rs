@@ -76,7 +76,7 @@ pub(crate) struct Counters {
     pub(crate) trivial_moves: AtomicU64,
     pub(crate) flushed_bytes: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
-    pub(crate) log_bytes: AtomicU64,
+    pub(crate) logged_bytes: AtomicU64,
     pub(crate) delays: AtomicU64,
     pub(crate) delay_nanos: AtomicU64,
     pub(crate) longest_delay_nanos: AtomicU64,

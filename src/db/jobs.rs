@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::engine::Engine;
-use super::publish::TreeChange;
+use super::publish::{Change, TreeChange};
 use super::read::Tables;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::pick::Task;
@@ -50,7 +50,8 @@ impl Engine {
             let added = task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
             self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
             let removed = task.inputs.clone();
-            return self.publish(Vec::new(), Some(TreeChange { tree: Arc::clone(tree), removed, added, flushed: None }));
+            let change = TreeChange { tree: Arc::clone(tree), removed, added, flushed: None };
+            return self.publish(Vec::new(), Change::Tree(change));
         }
         let view = tree.view();
         let mut input = MergeIter::new(task_sources(&view.version, task));
@@ -123,7 +124,7 @@ impl Engine {
 
     /// Publishes a change, or marks the tables it would have added for removal.
     fn publish_or_remove(&self, change: TreeChange, added: &[Arc<TableHandle>]) -> Result<()> {
-        let published = self.publish(Vec::new(), Some(change));
+        let published = self.publish(Vec::new(), Change::Tree(change));
         if matches!(published, Err(Error::KeyspaceDropped { .. })) {
             added.iter().for_each(|table| table.set_obsolete());
         }

@@ -30,7 +30,7 @@ use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::{KeyspaceState, ManifestState};
 use crate::options::{KeyspaceOptions, Options};
-use crate::table::TableContext;
+use crate::table::{TableContext, TableIo};
 use crate::version::{Graveyard, TableHandle, Version};
 use crate::wal::RecordKind;
 
@@ -250,9 +250,10 @@ fn take_number(state: &mut ManifestState) -> u64 {
 }
 
 fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed: u64) -> (Arc<TableContext>, Arc<Graveyard>) {
-    let blocks = Arc::new(BlockCache::new(options.block_cache_bytes()));
+    let blocks = Arc::new(BlockCache::new(options.block_cache_bytes() as u64));
     let files = Arc::new(FileCache::new(options.open_files_max));
-    let context = TableContext::new(Arc::clone(&options.fs), dir.to_path_buf(), store_id, hash_seed, blocks, files);
+    let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
+    let context = TableContext { fs, dir, store_id, hash_seed, blocks, files, io: TableIo::default() };
     (Arc::new(context), Arc::default())
 }
 

@@ -17,6 +17,16 @@ use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, EditMark};
 use crate::version::TableHandle;
 
+/// What becomes visible with an edit.
+pub(crate) enum Change {
+    /// Nothing: the edit is about logs or options.
+    None,
+    /// Other tables in a keyspace.
+    Tree(TreeChange),
+    /// A keyspace is dropped.
+    Drop(Arc<Tree>),
+}
+
 /// What an edit changes in one keyspace.
 pub(crate) struct TreeChange {
     pub(crate) tree: Arc<Tree>,
@@ -42,27 +52,30 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::KeyspaceDropped`] if the tree is gone: nothing happened. Anything else has poisoned the store.
-    pub(crate) fn publish(&self, items: Vec<EditItem>, change: Option<TreeChange>) -> Result<()> {
+    pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<()> {
         let mut manifest = self.lock_manifest();
-        if let Some(change) = &change {
-            change.tree.check_alive()?;
-        }
         self.check_not_failed()?;
         let manifest = manifest.as_mut().ok_or(Error::ReadOnly)?;
-        let flushed = change.as_ref().and_then(|change| change.flushed.as_ref());
         let mut all = vec![EditItem::NextFile(self.next_file.load(Ordering::SeqCst))];
         all.extend(items);
-        if let Some(change) = &change {
-            all.extend(change.items());
-        }
-        if flushed.is_some() {
-            all.push(EditItem::LastSeqno(self.visible.load(Ordering::Acquire)));
-            all.push(EditItem::LogFloor(self.log_floor(flushed)));
+        match &change {
+            Change::None => {}
+            Change::Drop(tree) => tree.check_alive()?,
+            Change::Tree(change) => {
+                change.tree.check_alive()?;
+                all.extend(change.items());
+                if let Some(flushed) = &change.flushed {
+                    all.push(EditItem::LastSeqno(self.visible.load(Ordering::Acquire)));
+                    all.push(EditItem::LogFloor(self.log_floor(Some(flushed))));
+                }
+            }
         }
         let mark = manifest.append(all).map_err(|error| self.fail(error))?;
         self.set_mark(mark);
-        if let Some(change) = change {
-            change.install();
+        match change {
+            Change::None => {}
+            Change::Drop(tree) => tree.set_dropped(),
+            Change::Tree(change) => change.install(),
         }
         if manifest.is_long() {
             let number = self.new_file_number();
@@ -91,7 +104,7 @@ impl Engine {
         *self.mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn set_mark(&self, mark: EditMark) {
+    pub(crate) fn set_mark(&self, mark: EditMark) {
         *self.mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = mark;
     }
 }

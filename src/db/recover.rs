@@ -345,7 +345,7 @@ impl<'a> Replay<'a> {
 
     fn batch(&mut self, bytes: Bytes, path: &Path, offset: u64) -> Result<()> {
         let reader = BatchReader::open(&bytes).map_err(|error| error.in_file(path, offset))?;
-        let last = reader.last();
+        let last = reader.last_seqno();
         let mut used = false;
         for entry in reader {
             let entry = entry.map_err(|error| error.in_file(path, offset))?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::engine::Owner;
 use super::read::{Iter, Value};
 use super::tree::Tree;
-use super::{Keyspace, read_value, read_values};
+use super::keyspace::{Keyspace, read_value, read_values};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::visible::KeyRange;

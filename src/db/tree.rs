@@ -12,9 +12,10 @@ use arc_swap::ArcSwap;
 use crate::batch::KeyspaceId;
 use crate::counters::FilterCounts;
 use crate::error::{Error, Result};
+use crate::manifest::edit::LEVELS;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
-use crate::version::Version;
+use crate::version::{TableHandle, Version};
 
 /// A memtable and the log that its oldest entry is in.
 #[derive(Default)]
@@ -66,7 +67,7 @@ pub(crate) struct Tree {
     replacing: Mutex<()>,
     dropped: AtomicBool,
     /// Filter counts of tables that are gone, by level, so that sums never go back.
-    pub(crate) retired: Mutex<Vec<FilterCounts>>,
+    retired: Mutex<[FilterCounts; LEVELS]>,
 }
 
 impl Tree {
@@ -106,6 +107,17 @@ impl Tree {
             immutables: view.memtables().cloned().collect(),
             version: Arc::clone(&view.version),
         });
+    }
+
+    /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.
+    pub(crate) fn retire(&self, level: usize, table: &TableHandle) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired[level].add(table.counters.counts());
+    }
+
+    /// The counts of the tables that have left a level.
+    pub(crate) fn retired(&self, level: usize) -> FilterCounts {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)[level]
     }
 
     pub(crate) fn set_dropped(&self) {

@@ -23,13 +23,14 @@ use bytes::Bytes;
 
 use super::engine::Engine;
 use super::log::LogPosition;
-use super::publish::{log_closed, log_created};
+use super::publish::{Change, log_closed, log_created};
 use super::tree::Tree;
 use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::key::Tag;
 use crate::limits::SEQNO_MAX;
+use crate::memtable::BATCH_FRAMING_BYTES;
 
 /// When a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -286,6 +287,8 @@ impl Engine {
             batch::stamp(&mut admitted.bytes, next);
             next += u64::from(count);
         }
+        let logged: usize = group.iter().map(|admitted| admitted.bytes.len()).sum();
+        self.counters.logged_bytes.fetch_add(logged as u64, Ordering::Relaxed);
         self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         let log = self.log().active();
@@ -309,16 +312,18 @@ impl Engine {
             let entry = entry.map_err(|error| self.own_batch(&error))?;
             let tree = match last.take().filter(|tree| tree.id == entry.keyspace) {
                 Some(tree) => tree,
-                // A keyspace dropped since it was admitted: its entries go nowhere, here and in replay.
-                None => match self.trees.load().get(&entry.keyspace) {
-                    Some(tree) => Arc::clone(tree),
-                    None => continue,
-                },
+                None => {
+                    // A keyspace dropped since it was admitted: its entries go nowhere, here and in replay.
+                    let Some(tree) = self.trees.load().get(&entry.keyspace).cloned() else { continue };
+                    let view = tree.view_ref();
+                    view.active.memtable.charge(BATCH_FRAMING_BYTES);
+                    if !touched.iter().any(|known| known.id == tree.id) {
+                        view.active.note_log(log);
+                        touched.push(Arc::clone(&tree));
+                    }
+                    tree
+                }
             };
-            if !touched.iter().any(|known| known.id == tree.id) {
-                tree.view_ref().active.note_log(log);
-                touched.push(Arc::clone(&tree));
-            }
             let (key, value) = (bytes.slice(entry.key), bytes.slice(entry.value));
             tree.view_ref().active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
             last = Some(tree);
@@ -369,7 +374,7 @@ impl Engine {
     fn end_log(&self) -> Result<()> {
         let last_seqno = self.visible.load(Ordering::Relaxed);
         let (number, len) = self.log().close_active(last_seqno, self.mark())?;
-        self.publish(vec![log_closed(number, len, last_seqno)], None)
+        self.publish(vec![log_closed(number, len, last_seqno)], Change::None)
     }
 
     /// Ends the active log and begins the next: the old one is durable as a whole before the new one is used.
@@ -383,7 +388,7 @@ impl Engine {
                 log_closed(old, len, last_seqno),
                 log_created(number, file_id, old),
             ],
-            None,
+            Change::None,
         )?;
         self.log().activate(number, writer, self.mark())?;
         tracing::debug!(log = %FileName::Log(number), "began a log");

@@ -51,6 +51,12 @@ pub(crate) struct Memtable {
     seqno_max: AtomicU64,
 }
 
+impl Default for Memtable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Memtable {
     pub(crate) fn new() -> Self {
         let (list, allocated) = SkipList::new();

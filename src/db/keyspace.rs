@@ -1,0 +1,273 @@
+//! The handle of one keyspace, and its creation and removal.
+
+use std::ops::RangeBounds;
+use std::sync::{Arc, PoisonError};
+
+use super::engine::{Engine, Owner};
+use super::publish::Change;
+use super::read::{Iter, Value};
+use super::tree::{Tree, View};
+use super::write::Durability;
+use crate::batch::{DEFAULT_KEYSPACE, WriteBatch};
+use crate::error::{Error, Result};
+use crate::iter::EntryValue;
+use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
+use crate::manifest::edit::EditItem;
+use crate::options::KeyspaceOptions;
+use crate::visible::KeyRange;
+
+/// One keyspace of a store: a tree of its own with options of its own. Cheap to clone; a clone and the
+/// original are the same keyspace. Writes to several keyspaces are atomic in a [`WriteBatch`].
+///
+/// Get one with [`Db::keyspace`](crate::Db::keyspace).
+#[derive(Clone)]
+pub struct Keyspace {
+    pub(super) owner: Arc<Owner>,
+    pub(super) tree: Arc<Tree>,
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.tree.name).field("dir", &self.owner.dir).finish()
+    }
+}
+
+/// The value of a lookup as the caller gets it.
+pub(super) fn read_value(found: Result<Option<EntryValue>>) -> Result<Option<Value>> {
+    found?.map(|value| value.read().map(Value::new)).transpose()
+}
+
+/// The values of several lookups.
+pub(super) fn read_values(found: Result<Vec<Option<EntryValue>>>) -> Result<Vec<Option<Value>>> {
+    found?.into_iter().map(|value| read_value(Ok(value))).collect()
+}
+
+impl Keyspace {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.tree.name
+    }
+
+    /// The options in force.
+    #[must_use]
+    pub fn options(&self) -> KeyspaceOptions {
+        (**self.tree.options.load()).clone()
+    }
+
+    /// Changes the options, durably. Tables written from now on follow them; existing ones stay as they are
+    /// until a compaction rewrites them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if they are out of range, and as [`Keyspace::put`].
+    pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
+        options.validate()?;
+        self.check_writable()?;
+        let item = EditItem::KeyspaceOptions { id: self.tree.id, options: options.encode() };
+        self.owner.publish(vec![item], Change::None)?;
+        self.tree.options.store(Arc::new(options));
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        self.owner.check_writable()?;
+        self.tree.check_alive()
+    }
+
+    /// Sets `key` to `value`, buffered: see [`Durability`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LimitExceeded`] if key or value are too long, [`Error::Poisoned`] after a failure that made
+    /// writing unsafe, [`Error::Io`] for that failure itself, [`Error::ReadOnly`], [`Error::Closed`],
+    /// [`Error::KeyspaceDropped`]. Nothing was written then, except that after an [`Error::Io`] it is unknown
+    /// whether the write will be there when the store is opened again.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        // Room for the framing of one entry, so that the buffer is allocated once.
+        let mut batch = WriteBatch::with_capacity(key.len().saturating_add(value.len()).saturating_add(12));
+        batch.put_in(self, key, value);
+        self.write(batch)
+    }
+
+    /// Removes `key`, buffered. Removing a key that is not there is not an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        let mut batch = WriteBatch::with_capacity(key.len().saturating_add(12));
+        batch.delete_in(self, key);
+        self.write(batch)
+    }
+
+    fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.check_writable()?;
+        self.owner.write(batch, Durability::Buffered)
+    }
+
+    /// The value of `key`. An absent key costs a few cache misses and, at the rate of the filters' false
+    /// positives, a block read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] or [`Error::Io`] if it cannot be read, [`Error::KeyspaceDropped`],
+    /// [`Error::Closed`]. Never because of a damaged filter.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        read_value(self.owner.get(&self.tree, key.as_ref(), None))
+    }
+
+    /// Whether `key` is there: exact, like [`Keyspace::get`], but a long value is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.owner.get(&self.tree, key.as_ref(), None)?.is_some())
+    }
+
+    /// Whether `key` may be there, from memory alone: never touches the disk, never fails. `false` is
+    /// certain. A table that has not been asked since the store was opened counts as "may".
+    #[must_use]
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+        self.owner.may_contain(&self.tree, key.as_ref())
+    }
+
+    /// The values of several keys, all at the same moment, in the order of `keys`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        read_values(self.owner.multi_get(&self.tree, keys, None))
+    }
+
+    /// Which of several keys are there, all at the same moment, in the order of `keys`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`].
+    pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        let found = self.owner.multi_get(&self.tree, keys, None)?;
+        Ok(found.iter().map(Option::is_some).collect())
+    }
+
+    /// The entries of a range of keys, in order, from both ends; as they are now.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// for item in db.range(b"a".as_slice()..b"b") {
+    ///     let (key, value) = item?;
+    /// }
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.entries(KeyRange::new(&range))
+    }
+
+    /// The entries whose keys start with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.entries(KeyRange::prefix(prefix.as_ref()))
+    }
+
+    /// All entries.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        self.entries(KeyRange::all())
+    }
+
+    fn entries(&self, range: KeyRange) -> Iter {
+        Iter::new(&self.owner, &self.tree, range, None).unwrap_or_else(|error| Iter::failed(&self.owner, error))
+    }
+
+    /// Writes what is in memory into tables and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// What the flush ran into; as [`Keyspace::put`].
+    pub fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        self.owner.flush(std::slice::from_ref(&self.tree))
+    }
+
+    /// Flushes, then merges all tables into one run, dropping what nobody can see, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// What the compaction ran into; as [`Keyspace::put`].
+    pub fn compact(&self) -> Result<()> {
+        self.check_writable()?;
+        self.owner.compact_all(&self.tree)
+    }
+}
+
+impl WriteBatch {
+    /// Sets `key` to `value` in `keyspace`.
+    pub fn put_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.bind(keyspace.owner.store_id);
+        self.push_put(keyspace.tree.id, key.as_ref(), value.as_ref())
+    }
+
+    /// Removes `key` from `keyspace`.
+    pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
+        self.bind(keyspace.owner.store_id);
+        self.push_delete(keyspace.tree.id, key.as_ref())
+    }
+}
+
+impl Engine {
+    /// The keyspace of this name, created with `options` if it is missing.
+    pub(super) fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
+        self.check_open()?;
+        let mut next = self.changing_keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tree) = self.find_tree(name) {
+            return Ok(tree);
+        }
+        self.check_writable()?;
+        options.validate()?;
+        if name.is_empty() {
+            return Err(Error::invalid("the name of a keyspace is empty"));
+        }
+        if name.len() > KEYSPACE_NAME_BYTES_MAX {
+            return Err(Error::limit("keyspace name length", KEYSPACE_NAME_BYTES_MAX as u64, name.len() as u64));
+        }
+        let trees = self.trees.load_full();
+        if trees.len() >= KEYSPACES_MAX {
+            return Err(Error::limit("number of keyspaces", KEYSPACES_MAX as u64, trees.len() as u64 + 1));
+        }
+        let id = *next;
+        let created = EditItem::KeyspaceCreated { id, name: name.to_owned(), options: options.encode() };
+        self.publish(vec![created], Change::None)?;
+        *next = id + 1;
+        let view = View { active: Arc::default(), immutables: Vec::new(), version: Arc::default() };
+        let tree = Tree::new(id, name.to_owned(), options.clone(), view);
+        let mut trees = (*trees).clone();
+        trees.insert(id, Arc::clone(&tree));
+        self.trees.store(Arc::new(trees));
+        Ok(tree)
+    }
+
+    /// Drops a keyspace with all that is in it.
+    pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.check_writable()?;
+        let _one = self.changing_keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let tree = self.find_tree(name).ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
+        if tree.id == DEFAULT_KEYSPACE {
+            return Err(Error::invalid("the default keyspace cannot be dropped"));
+        }
+        self.publish(vec![EditItem::KeyspaceDropped(tree.id)], Change::Drop(Arc::clone(&tree)))?;
+        let mut trees = (*self.trees.load_full()).clone();
+        trees.remove(&tree.id);
+        self.trees.store(Arc::new(trees));
+        tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
+        self.background.notify();
+        Ok(())
+    }
+
+    pub(super) fn find_tree(&self, name: &str) -> Option<Arc<Tree>> {
+        self.trees.load().values().find(|tree| tree.name == name).cloned()
+    }
+}

@@ -1,0 +1,39 @@
+//! The engine: an open store, its handles, and the flows between the layers below.
+//!
+//! | file | what happens there |
+//! |---|---|
+//! | `engine` | the state all handles share; the failure switch; closing |
+//! | `open`, `recover` | from files to an open store |
+//! | `write`, `log`, `pressure` | group commit, durability, back-pressure |
+//! | `read`, `snapshot` | lookups and iteration |
+//! | `tree` | one keyspace: memtables and version, published as a view |
+//! | `background`, `jobs` | which job is next; flush and compaction |
+//! | `publish` | the one place where the tree changes |
+//! | `keyspace`, `store` | the public handles |
+//! | `stats`, `verify` | looking at it |
+
+mod background;
+mod engine;
+mod jobs;
+mod keyspace;
+mod log;
+mod open;
+mod pressure;
+mod publish;
+mod read;
+mod recover;
+mod snapshot;
+mod stats;
+mod store;
+mod tree;
+mod verify;
+mod write;
+
+pub use keyspace::Keyspace;
+pub use open::{DroppedTail, IgnoredFile, OpenReport};
+pub use read::{Iter, Value};
+pub use snapshot::{KeyspaceSnapshot, Snapshot};
+pub use stats::{KeyspaceStats, LevelStats, Stats};
+pub use store::Db;
+pub use verify::VerifyReport;
+pub use write::Durability;

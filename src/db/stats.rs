@@ -1,0 +1,270 @@
+//! What a store can say about itself, in numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::engine::Engine;
+use super::store::Db;
+use super::tree::Tree;
+use crate::counters::FilterCounts;
+use crate::manifest::edit::LEVELS;
+use crate::table::FilterState;
+use crate::version::TableHandle;
+
+/// A level of a keyspace.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// Sorted runs; at most one below level 0.
+    pub runs: u64,
+    /// Tables in them.
+    pub tables: u64,
+    /// Length of their files, in bytes.
+    pub bytes: u64,
+    /// Entries, tombstones and older versions included.
+    pub entries: u64,
+    /// How many of them are tombstones.
+    pub tombstones: u64,
+    /// Sum over the tables of distinct user keys.
+    pub keys: u64,
+    /// Lengths of user keys and values of all entries, in bytes.
+    pub data_bytes: u64,
+    /// Lengths of the filter blocks, in bytes.
+    pub filter_bytes: u64,
+    /// Keys of the tables that have a filter block.
+    pub filter_keys: u64,
+    /// Tables that are open: their filter and root index are in memory.
+    pub open_tables: u64,
+    /// Open tables whose filter cannot be used.
+    pub unusable_filters: u64,
+    /// What the filters answered since the store was opened, tables that are gone included.
+    pub filter: FilterCounts,
+    /// The false-positive rate that the filters of the open tables predict, weighted by keys; `None` if no
+    /// open table has one.
+    pub predicted_rate: Option<f64>,
+}
+
+impl LevelStats {
+    /// Length of the filter blocks over their keys, in bits; `None` if there are no filters.
+    #[must_use]
+    pub fn filter_bits_per_key(&self) -> Option<f64> {
+        (self.filter_keys > 0).then(|| self.filter_bytes as f64 * 8.0 / self.filter_keys as f64)
+    }
+}
+
+/// A keyspace.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Entries in memory, not yet in tables.
+    pub memtable_entries: u64,
+    /// Memory they take, in bytes.
+    pub memtable_bytes: u64,
+    /// Memtables that wait to be flushed.
+    pub immutable_memtables: u64,
+    /// Its levels, 0 to 6.
+    pub levels: Vec<LevelStats>,
+}
+
+impl KeyspaceStats {
+    /// The sum over all levels. Runs are summed too; the predicted rate is that of the whole.
+    #[must_use]
+    pub fn total(&self) -> LevelStats {
+        let mut total = LevelStats::default();
+        let (mut rate, mut weight) = (0.0, 0);
+        for level in &self.levels {
+            total.runs += level.runs;
+            total.tables += level.tables;
+            total.bytes += level.bytes;
+            total.entries += level.entries;
+            total.tombstones += level.tombstones;
+            total.keys += level.keys;
+            total.data_bytes += level.data_bytes;
+            total.filter_bytes += level.filter_bytes;
+            total.filter_keys += level.filter_keys;
+            total.open_tables += level.open_tables;
+            total.unusable_filters += level.unusable_filters;
+            total.filter.add(level.filter);
+            if let Some(predicted) = level.predicted_rate {
+                rate += predicted * level.filter_keys as f64;
+                weight += level.filter_keys;
+            }
+        }
+        total.predicted_rate = (weight > 0).then(|| rate / weight as f64);
+        total
+    }
+}
+
+/// A store. Counts are since it was opened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Its keyspaces, in the order in which they were created.
+    pub keyspaces: Vec<KeyspaceStats>,
+    /// Batches written.
+    pub batches: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Groups of batches that were appended to the log with one write.
+    pub commit_groups: u64,
+    /// Times a log was synced.
+    pub log_syncs: u64,
+    /// Length of the logs that are still needed, in bytes.
+    pub log_bytes: u64,
+    /// Memtables flushed.
+    pub flushes: u64,
+    /// Tables written by flushes, in bytes.
+    pub flushed_bytes: u64,
+    /// Compactions that rewrote tables.
+    pub compactions: u64,
+    /// Tables written by them, in bytes.
+    pub compacted_bytes: u64,
+    /// Compactions that only moved tables to the next level.
+    pub trivial_moves: u64,
+    /// Bytes appended to logs.
+    pub logged_bytes: u64,
+    /// Groups that were slowed down because flushes or compactions were behind.
+    pub write_delays: u64,
+    /// How long they waited altogether.
+    pub write_delay: Duration,
+    /// How long the one that waited longest did.
+    pub longest_write_delay: Duration,
+    /// Data blocks read from files.
+    pub data_block_reads: u64,
+    /// Data blocks found in the cache.
+    pub data_block_cache_hits: u64,
+    /// Index blocks read from files.
+    pub index_block_reads: u64,
+    /// Chunks of long values read from files.
+    pub value_chunk_reads: u64,
+    /// Blocks that failed their checksum and were read a second time.
+    pub block_rereads: u64,
+    /// Filters that were found damaged, unknown or another table's; their tables are read without them.
+    pub unusable_filters: u64,
+    /// Blocks in the cache, in bytes.
+    pub block_cache_bytes: u64,
+    /// Filters in memory, in bytes.
+    pub filter_memory_bytes: u64,
+    /// Table files that are open.
+    pub open_files: u64,
+}
+
+impl Stats {
+    /// The keyspace of this name.
+    #[must_use]
+    pub fn keyspace(&self, name: &str) -> Option<&KeyspaceStats> {
+        self.keyspaces.iter().find(|keyspace| keyspace.name == name)
+    }
+
+    /// Bytes written to disk by logs, flushes and compactions together.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.logged_bytes + self.flushed_bytes + self.compacted_bytes
+    }
+}
+
+impl Db {
+    /// Numbers about the store: shape, memory, filters, reads and writes. Takes time proportional to the
+    /// number of tables and reads nothing from disk.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+}
+
+impl Engine {
+    fn stats(&self) -> Stats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (counters, io) = (&self.counters, &self.context.io);
+        let trees = self.trees.load();
+        let filter_memory = trees.values().flat_map(|tree| tree.view().version.all_tables().map(|(_, table)| filter_memory(table)).collect::<Vec<_>>());
+        Stats {
+            keyspaces: trees.values().map(|tree| keyspace_stats(tree)).collect(),
+            batches: get(&counters.batches),
+            entries: get(&counters.entries),
+            commit_groups: get(&counters.groups),
+            log_syncs: self.log.as_ref().map_or(0, |log| log.syncs()),
+            log_bytes: self.log.as_ref().map_or(0, |log| log.total_bytes()),
+            flushes: get(&counters.flushes),
+            flushed_bytes: get(&counters.flushed_bytes),
+            compactions: get(&counters.compactions),
+            compacted_bytes: get(&counters.compacted_bytes),
+            trivial_moves: get(&counters.trivial_moves),
+            logged_bytes: get(&counters.logged_bytes),
+            write_delays: get(&counters.delays),
+            write_delay: Duration::from_nanos(get(&counters.delay_nanos)),
+            longest_write_delay: Duration::from_nanos(get(&counters.longest_delay_nanos)),
+            data_block_reads: get(&io.data_block_reads),
+            data_block_cache_hits: get(&io.data_block_cache_hits),
+            index_block_reads: get(&io.index_block_reads),
+            value_chunk_reads: get(&io.value_chunk_reads),
+            block_rereads: get(&io.block_rereads),
+            unusable_filters: get(&io.unusable_filters),
+            block_cache_bytes: self.context.blocks.bytes(),
+            filter_memory_bytes: filter_memory.sum(),
+            open_files: self.context.files.len() as u64,
+        }
+    }
+}
+
+fn filter_memory(table: &TableHandle) -> u64 {
+    match table.if_open().map(|table| table.filter()) {
+        Some(FilterState::Ready(filter)) => filter.as_bytes().len() as u64,
+        _ => 0,
+    }
+}
+
+fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
+    let view = tree.view();
+    KeyspaceStats {
+        name: tree.name.clone(),
+        memtable_entries: view.memtables().map(|memtable| memtable.memtable.len()).sum(),
+        memtable_bytes: view.memtables().map(|memtable| memtable.memtable.size_bytes() as u64).sum(),
+        immutable_memtables: view.immutables.len() as u64,
+        levels: (0..LEVELS)
+            .map(|level| {
+                let mut stats = LevelStats { runs: view.version.runs(level).len() as u64, ..Default::default() };
+                stats.filter.add(tree.retired(level));
+                stats.add_tables(view.version.tables(level));
+                stats
+            })
+            .collect(),
+    }
+}
+
+impl LevelStats {
+    fn add_tables<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<TableHandle>>) {
+        let (mut rate, mut weight) = (0.0, 0.0);
+        for table in tables {
+            let meta = &table.meta;
+            self.tables += 1;
+            self.bytes += meta.len;
+            self.entries += meta.entries;
+            self.tombstones += meta.tombstones;
+            self.keys += meta.keys;
+            self.data_bytes += meta.data_bytes;
+            if let Some(filter) = meta.filters.first() {
+                self.filter_bytes += filter.len;
+                self.filter_keys += meta.keys;
+            }
+            self.filter.add(table.counters.counts());
+            match table.if_open().map(|table| table.filter()) {
+                Some(FilterState::Ready(filter)) => {
+                    rate += filter.predicted_rate() * meta.keys as f64;
+                    weight += meta.keys as f64;
+                    self.open_tables += 1;
+                }
+                Some(FilterState::Unusable(_)) => {
+                    self.unusable_filters += 1;
+                    self.open_tables += 1;
+                }
+                Some(FilterState::None) => self.open_tables += 1,
+                None => {}
+            }
+        }
+        self.predicted_rate = (weight > 0.0).then(|| rate / weight);
+    }
+}

@@ -1,0 +1,77 @@
+//! What all tables of a store share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::cache::{BlockCache, FileCache};
+use crate::checksum::FileId;
+use crate::error::Error;
+use crate::fs::Fs;
+
+/// Shared by the tables of a store.
+#[derive(Debug)]
+pub(crate) struct TableContext {
+    pub(crate) fs: Arc<dyn Fs>,
+    /// The directory in which filters that were rebuilt beside their tables lie.
+    pub(crate) dir: PathBuf,
+    /// The store to which the tables must belong.
+    pub(crate) store_id: FileId,
+    /// The store's secret seed of the key hash.
+    pub(crate) hash_seed: u64,
+    pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) files: Arc<FileCache>,
+    pub(crate) io: TableIo,
+}
+
+impl TableContext {
+    /// Forgets what is held open of a table whose file is about to be removed.
+    pub(crate) fn forget(&self, number: u64) {
+        self.files.remove(number);
+    }
+
+    /// A context over an empty file system.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self {
+            fs: Arc::new(crate::fs::MemFs::new()),
+            dir: PathBuf::from("/db"),
+            store_id: [0; 16],
+            hash_seed: 0,
+            blocks: Arc::new(BlockCache::new(1 << 20)),
+            files: Arc::new(FileCache::new(8)),
+            io: TableIo::default(),
+        }
+    }
+}
+
+/// How often tables went to the file or to the cache. Relaxed counters: for statistics and tests.
+#[derive(Debug, Default)]
+pub(crate) struct TableIo {
+    /// Data blocks read from a file.
+    pub(crate) data_block_reads: AtomicU64,
+    /// Data blocks found in the cache.
+    pub(crate) data_block_cache_hits: AtomicU64,
+    /// Index blocks read from a file, roots included.
+    pub(crate) index_block_reads: AtomicU64,
+    /// Index blocks found in the cache; the root does not count, it is always in memory.
+    pub(crate) index_block_cache_hits: AtomicU64,
+    /// Chunks of long values read from a file.
+    pub(crate) value_chunk_reads: AtomicU64,
+    /// Filters that were found damaged, unknown or another table's when their table was opened.
+    pub(crate) unusable_filters: AtomicU64,
+    /// Blocks that failed their check and were read a second time.
+    pub(crate) block_rereads: AtomicU64,
+}
+
+impl TableIo {
+    /// Counts and reports a filter that cannot be used; its table is read without it.
+    pub(super) fn note_unusable_filter(&self, table: u64, error: &Error) {
+        Self::count(&self.unusable_filters);
+        tracing::warn!(table, %error, "a filter cannot be used; the table is read without it");
+    }
+
+    pub(super) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,182 @@
+//! Opens a table, from the outside in.
+//!
+//! 1. The length of the file is that of the manifest.
+//! 2. The file header is a table's, of this store, with the file id of the manifest.
+//! 3. The footer is intact and has the checksum that the manifest has.
+//! 4. The properties agree with footer and manifest.
+//! 5. The root of the index is read, and stays.
+//! 6. The filter is read, and stays. Whatever is wrong with it is remembered and is no error.
+//!
+//! Data blocks and index partitions are not touched.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::block::{BlockIter, BlockKind, Entries};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::filename::FileName;
+use crate::filter::{AlignedBytes, Expect, Filter};
+use crate::fs::ReadFile;
+use crate::table_meta::{FilterRef, TableMeta};
+
+use super::context::TableContext;
+use super::file::{TableFile, open_file, read_exact};
+use super::filter_block::FilterState;
+use super::footer::{FOOTER_BYTES, Footer};
+use super::properties::Properties;
+use super::reader::Table;
+
+impl Table {
+    /// Opens the table that `meta` describes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] if the file is damaged or another one, [`Error::Unsupported`] if it is newer,
+    /// [`Error::Io`] if it cannot be read. Never because of a filter.
+    pub(crate) fn open(ctx: &Arc<TableContext>, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
+        let path = FileName::Table(meta.number).path(&ctx.dir);
+        let shell = Shell::read(ctx, meta.number, &path)?;
+        if shell.len != meta.len {
+            let detail = format!("expected {}, found {}", meta.len, shell.len);
+            return Err(Error::corruption(&path, meta.len.min(shell.len), "file length", detail));
+        }
+        if shell.header.file_id != meta.file_id {
+            return Err(Error::corruption(&path, 32, "file id", "not that of the manifest"));
+        }
+        let (footer, checksum) = shell.footer(&path)?;
+        if checksum != meta.footer_checksum {
+            let detail = format!("expected {:08x}, found {checksum:08x}", meta.footer_checksum);
+            return Err(Error::corruption(&path, shell.blocks_end(), "footer checksum", detail));
+        }
+        let file = shell.into_file(Arc::clone(ctx), meta.number, path);
+        let properties = read_properties(&file, &footer)?;
+        let at = footer.properties.offset;
+        properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
+        let root = file.read_block(footer.root, BlockKind::Index)?;
+        BlockIter::new(root.clone(), Entries::Index)
+            .map_err(|error| file.error_in_block(error, footer.root.offset))?;
+        let filter = read_filters(&file, &meta);
+        Ok(Arc::new(Self { file: Arc::new(file), meta, properties, footer, root, filter }))
+    }
+
+    /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
+    pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
+        let shell = Shell::read(ctx, number, path)?;
+        let (footer, checksum) = shell.footer(path)?;
+        let (len, file_id) = (shell.len, shell.header.file_id);
+        let file = shell.into_file(Arc::clone(ctx), number, path.to_path_buf());
+        Ok(read_properties(&file, &footer)?.to_meta(number, file_id, len, checksum))
+    }
+}
+
+/// The metadata with whole bounds, for a manifest that stores them trimmed.
+pub(crate) fn with_full_bounds(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Result<TableMeta> {
+    let table = Table::open(ctx, Arc::clone(meta))?;
+    let (smallest, largest) = (table.properties.smallest.clone(), table.properties.largest.clone());
+    Ok(TableMeta { smallest, largest, trimmed: false, ..(**meta).clone() })
+}
+
+/// What is read before anything in the file can be trusted.
+struct Shell {
+    file: Arc<dyn ReadFile>,
+    len: u64,
+    header: FileHeader,
+}
+
+impl Shell {
+    fn read(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<Self> {
+        let file = ctx.files.get_or_open(number, || open_file(ctx, path))?;
+        let (len, header) = read_header(&*file, path, FileKind::Table, &ctx.store_id)?;
+        Ok(Self { file, len, header })
+    }
+
+    fn blocks_end(&self) -> u64 {
+        self.len.saturating_sub(FOOTER_BYTES as u64)
+    }
+
+    fn footer(&self, path: &Path) -> Result<(Footer, u32)> {
+        let offset = self.blocks_end();
+        let bytes = read_exact(&*self.file, path, offset, self.len - offset)?;
+        Footer::decode(&bytes, &self.header.file_id, self.len).map_err(|error| error.in_file(path, offset))
+    }
+
+    fn into_file(self, ctx: Arc<TableContext>, number: u64, path: PathBuf) -> TableFile {
+        TableFile { ctx, number, path, blocks_end: self.blocks_end(), file_id: self.header.file_id }
+    }
+}
+
+/// The length and the header of a file, which must be of this kind and of this store.
+fn read_header(
+    file: &dyn ReadFile,
+    path: &Path,
+    kind: FileKind,
+    store_id: &FileId,
+) -> Result<(u64, FileHeader)> {
+    let len = file.len().map_err(|source| Error::io("read", path, source))?;
+    let head = read_exact(file, path, 0, len.min(HEADER_BYTES as u64))?;
+    let header = FileHeader::decode_kind(&head, kind).map_err(|error| error.in_file(path, 0))?;
+    if header.store_id != *store_id {
+        return Err(Error::corruption(path, 16, "store id", "the file is of another store"));
+    }
+    Ok((len, header))
+}
+
+fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
+    let at = footer.properties.offset;
+    let payload = file.read_block(footer.properties, BlockKind::Properties)?;
+    let properties = Properties::decode(&payload).map_err(|error| file.error_in_block(error, at))?;
+    let first = properties.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
+    let own = (properties.entries, properties.index_depth, properties.filters.len() as u64, first);
+    let expected = (footer.entries, footer.index_depth, u64::from(footer.filters), footer.filter);
+    if own != expected {
+        let detail = format!("the footer has (entries, depth, filters, first) {expected:?}, they {own:?}");
+        return Err(file.corrupt(at, "properties", detail));
+    }
+    Ok(properties)
+}
+
+/// The first filter that can be used, or why none can.
+fn read_filters(file: &TableFile, meta: &TableMeta) -> FilterState {
+    let mut state = FilterState::None;
+    for filter in meta.filters.iter().filter(|filter| filter.domain == 0) {
+        match read_filter(file, meta, filter) {
+            Ok(filter) => return FilterState::Ready(filter),
+            Err(error) => {
+                file.ctx.io.note_unusable_filter(meta.number, &error);
+                state = FilterState::Unusable(Arc::new(error));
+            }
+        }
+    }
+    state
+}
+
+fn read_filter(file: &TableFile, meta: &TableMeta, filter: &FilterRef) -> Result<Filter<AlignedBytes>> {
+    let (bytes, path) = read_filter_block(file, filter)?;
+    let expect = Expect::table(file.file_id, file.ctx.hash_seed, meta.keys).header_checksum(filter.header_checksum);
+    Filter::open(AlignedBytes::copy_of(&bytes), expect).map_err(|error| error.in_file(&path, filter.offset))
+}
+
+/// The bytes of a filter block and the file they are from.
+fn read_filter_block(file: &TableFile, filter: &FilterRef) -> Result<(Vec<u8>, PathBuf)> {
+    let inside = |end: u64, path: &Path| {
+        let filter_end = filter.offset.checked_add(filter.len);
+        match filter_end.is_some_and(|filter_end| filter_end <= end) {
+            true => Ok(()),
+            false => {
+                let detail = format!("{} bytes are not in the file", filter.len);
+                Err(Error::corruption(path, filter.offset, "filter handle", detail))
+            }
+        }
+    };
+    let Some(number) = filter.file else {
+        inside(file.blocks_end, &file.path)?;
+        return Ok((file.read(filter.offset, filter.len)?, file.path.clone()));
+    };
+    let path = FileName::Filter(number).path(&file.ctx.dir);
+    let beside = open_file(&file.ctx, &path)?;
+    let (len, _) = read_header(&*beside, &path, FileKind::Filter, &file.ctx.store_id)?;
+    inside(len, &path)?;
+    Ok((read_exact(&*beside, &path, filter.offset, filter.len)?, path))
+}

@@ -1,0 +1,109 @@
+//! What every caller relies on, one promise at a time.
+
+use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn what_is_put_is_there_until_it_is_deleted_also_after_reopening() {
+    let dir = dir();
+    let db = Db::open(dir.path()).unwrap();
+    assert!(db.open_report().created);
+    db.put("a", "1").unwrap();
+    db.put("", "empty key").unwrap();
+    db.put("b", "").unwrap();
+    db.put("a", "2").unwrap();
+    db.delete("never there").unwrap();
+    for _ in 0..3 {
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+        assert_eq!(db.get("").unwrap().as_deref(), Some(&b"empty key"[..]));
+        assert_eq!(db.get("b").unwrap().as_deref(), Some(&b""[..]));
+        assert_eq!(db.get("c").unwrap(), None);
+        db.flush().unwrap();
+        db.compact().unwrap();
+    }
+    db.close().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert!(!db.open_report().created);
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+    db.delete("a").unwrap();
+    assert!(!db.contains("a").unwrap());
+    drop(db);
+    let db = Db::open(dir.path()).unwrap();
+    assert!(!db.contains("a").unwrap());
+    assert_eq!(db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [b"".to_vec(), b"b".to_vec()]);
+}
+
+#[test]
+fn a_second_opener_is_told_at_once_that_the_store_is_locked() {
+    let dir = dir();
+    let db = Db::open(dir.path()).unwrap();
+    assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })));
+    assert!(matches!(Options::new().read_only().open(dir.path()), Err(Error::Locked { .. })));
+    drop(db);
+    let one = Options::new().read_only().open(dir.path()).unwrap();
+    let two = Options::new().read_only().open(dir.path()).unwrap();
+    assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })));
+    assert!(matches!(one.put("k", "v"), Err(Error::ReadOnly)));
+    drop((one, two));
+    Db::open(dir.path()).unwrap();
+}
+
+#[test]
+fn a_batch_over_several_keyspaces_is_one_write() {
+    let dir = dir();
+    let db = Db::open(dir.path()).unwrap();
+    let users = db.keyspace("users", KeyspaceOptions::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("count", "1").put_in(&users, "1", "Ada").delete_in(&users, "0");
+    db.write_with(batch, Durability::Synced).unwrap();
+    assert_eq!(users.get("1").unwrap().as_deref(), Some(&b"Ada"[..]));
+    assert_eq!(db.get("1").unwrap(), None);
+    drop((db, users));
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(db.keyspaces(), ["default", "users"]);
+    let users = db.existing_keyspace("users").unwrap();
+    assert_eq!(users.get("1").unwrap().as_deref(), Some(&b"Ada"[..]));
+    db.drop_keyspace("users").unwrap();
+    assert!(matches!(users.get("1"), Err(Error::KeyspaceDropped { .. })));
+    assert!(matches!(users.put("1", ""), Err(Error::KeyspaceDropped { .. })));
+    let again = db.keyspace("users", KeyspaceOptions::default()).unwrap();
+    assert_eq!(again.get("1").unwrap(), None);
+    drop((again, users));
+    db.close().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(db.existing_keyspace("users").unwrap().iter().count(), 0);
+}
+
+#[test]
+fn a_hundred_thousand_keys_are_found_and_as_many_are_not() {
+    let dir = dir();
+    let options = KeyspaceOptions::new().memtable_bytes(1 << 20).table_bytes(1 << 20).level_base_bytes(4 << 20);
+    let db = Options::new().default_keyspace(options).open(dir.path()).unwrap();
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    for n in 0..100_000 {
+        db.put(key(n), [7; 100]).unwrap();
+    }
+    let check = |db: &Db| {
+        for n in 0..100_000 {
+            assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&[7; 100][..]), "{n}");
+        }
+        for n in 100_000..200_000 {
+            assert_eq!(db.get(key(n)).unwrap(), None);
+        }
+    };
+    check(&db);
+    db.settle().unwrap();
+    check(&db);
+    println!("{:#?}", db.stats());
+    db.compact().unwrap();
+    check(&db);
+    assert!(db.verify().unwrap().damage.is_empty(), "{:?}", db.verify().unwrap().damage);
+    drop(db);
+    let db = Db::open(dir.path()).unwrap();
+    check(&db);
+    assert_eq!(db.iter().count(), 100_000);
+    assert_eq!(db.iter().rev().count(), 100_000);
+}

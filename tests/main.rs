@@ -1,0 +1,3 @@
+//! Tests of the whole store, one module per topic.
+
+mod basics;
