@@ -10,12 +10,16 @@ pub mod limits;
 mod batch;
 mod key;
 // Layer 2: units. Bytes in, bytes out, no files.
+mod block;
 mod file_header;
 mod iter;
 mod table_meta;
 // Layer 3: files.
+mod cache;
 pub mod fs;
+mod table;
 
 pub use batch::WriteBatch;
+pub use block::Compression;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use error::{Error, Result};

@@ -1,0 +1,110 @@
+//! What stands in a data block in place of a long value: `total length varint · offset varint · count varint`.
+//!
+//! The value lies in `count` value-chunk blocks that follow each other without a gap from `offset` on. Each
+//! holds [`VALUE_CHUNK_BYTES`] of it, the last one what is left; so the count follows from the length, and is
+//! there to be checked. A value that would fit inline is never chunked: one value has one encoding.
+
+use crate::block::ENVELOPE_BYTES;
+use crate::codec::{DecodeError, Reader, put_varint};
+use crate::limits::{VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
+
+/// Reference to a value in chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkRef {
+    /// Length of the value in bytes.
+    pub(crate) total: u64,
+    /// Offset of the first chunk block in the file.
+    pub(crate) offset: u64,
+    /// Number of chunk blocks.
+    pub(crate) count: u64,
+}
+
+impl ChunkRef {
+    pub(crate) fn new(total: u64, offset: u64) -> Self {
+        Self { total, offset, count: total.div_ceil(VALUE_CHUNK_BYTES as u64) }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        [self.total, self.offset, self.count].iter().for_each(|&n| put_varint(out, n));
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(value);
+        let found = Self {
+            total: reader.varint("chunked value length")?,
+            offset: reader.varint("chunked value offset")?,
+            count: reader.varint("value chunk count")?,
+        };
+        if !reader.is_empty() {
+            return Err(reader.corrupt("chunked value", "bytes follow the reference"));
+        }
+        if !(VALUE_INLINE_MAX as u64 + 1..=VALUE_BYTES_MAX as u64).contains(&found.total) {
+            let detail = format!("{} is not in {}..={VALUE_BYTES_MAX}", found.total, VALUE_INLINE_MAX + 1);
+            return Err(DecodeError::corrupt(0, "chunked value length", detail));
+        }
+        let expected = Self::new(found.total, found.offset).count;
+        if found.count != expected {
+            let detail = format!("expected {expected} for {} bytes, found {}", found.total, found.count);
+            return Err(DecodeError::corrupt(0, "value chunk count", detail));
+        }
+        Ok(found)
+    }
+
+    /// Checks that chunks which make this value can lie between the offset and `end`, at the best compression
+    /// there is: so that no claim is believed that the file is too short to fulfil.
+    pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
+        let least = self.count * ENVELOPE_BYTES as u64 + self.total / 255;
+        if self.offset.checked_add(least).is_some_and(|chunks_end| chunks_end <= end) {
+            return Ok(());
+        }
+        let detail = format!("{} bytes at {} cannot lie before {end}", self.total, self.offset);
+        Err(DecodeError::corrupt(0, "chunked value", detail))
+    }
+
+    /// Length of the chunk with this index.
+    pub(crate) fn chunk_len(&self, index: u64) -> u64 {
+        (self.total - index * VALUE_CHUNK_BYTES as u64).min(VALUE_CHUNK_BYTES as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(numbers: &[u64]) -> Vec<u8> {
+        let mut out = Vec::new();
+        numbers.iter().for_each(|&n| put_varint(&mut out, n));
+        out
+    }
+
+    #[test]
+    fn a_reference_comes_back() {
+        for total in [VALUE_INLINE_MAX as u64 + 1, 1 << 20, (1 << 20) + 1, VALUE_BYTES_MAX as u64] {
+            let made = ChunkRef::new(total, 64);
+            let mut out = Vec::new();
+            made.encode(&mut out);
+            assert_eq!(ChunkRef::decode(&out), Ok(made));
+            assert_eq!((0..made.count).map(|index| made.chunk_len(index)).sum::<u64>(), total);
+        }
+    }
+
+    #[test]
+    fn references_that_no_writer_makes_are_refused() {
+        for (numbers, what) in [
+            (&[32_768, 64, 1][..], "chunked value length"),
+            (&[0, 64, 0], "chunked value length"),
+            (&[(256 << 20) + 1, 64, 257], "chunked value length"),
+            (&[u64::MAX, 64, 1], "chunked value length"),
+            (&[1 << 20, 64, 2], "value chunk count"),
+            (&[1 << 20, 64, 0], "value chunk count"),
+            (&[1 << 20, 64, 1, 0], "chunked value"),
+            (&[1 << 20, 64], "value chunk count"),
+            (&[], "chunked value length"),
+        ] {
+            assert_eq!(ChunkRef::decode(&encoded(numbers)).unwrap_err().what, what, "{numbers:?}");
+        }
+        assert!(ChunkRef::new(1 << 20, 64).check(5_000).is_ok());
+        assert!(ChunkRef::new(1 << 20, 64).check(4_000).is_err());
+        assert!(ChunkRef::new(1 << 20, u64::MAX).check(u64::MAX).is_err());
+    }
+}

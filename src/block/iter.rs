@@ -1,0 +1,312 @@
+//! A cursor over the entries of a data or index block, in both directions.
+//!
+//! Forward: the key buffer is cut to the shared length and the suffix appended. Search: binary over the
+//! restarts, whose keys stand whole in the payload, then forward. Backward: an entry cannot be decoded without
+//! those since its restart, so the interval before the entry is decoded once and walked from memory; it has at
+//! most [`RESTART_INTERVAL_MAX`] entries.
+//!
+//! Invariants: every step forward moves at least four bytes on and every step backward strictly back, whatever
+//! the restarts say, so that no payload can hold the cursor for ever. After an error it stands nowhere; the
+//! caller ([`TableIter`](crate::table::TableIter)) keeps the error. The order of keys is not checked here, only
+//! by `Table::verify`.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::codec::DecodeError;
+use crate::key::{EntryKind, InternalKey, Tag};
+
+use super::builder::RESTART_INTERVAL_MAX;
+use super::chunk_ref::ChunkRef;
+use super::entry::{RawEntry, decode};
+
+/// What the values of a block are, and hence what is checked about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entries {
+    /// Values of the user: none with a tombstone, possibly in chunks.
+    Data,
+    /// Block handles; a tag is only part of the separator.
+    Index,
+}
+
+/// A cursor over one block.
+#[derive(Debug)]
+pub(crate) struct BlockIter {
+    payload: Bytes,
+    entries: Entries,
+    /// Where the entries end and the restart offsets begin.
+    entries_end: usize,
+    restarts: usize,
+    user_key: Vec<u8>,
+    /// The entry on which the cursor stands.
+    current: Option<Current>,
+    backward: Interval,
+}
+
+#[derive(Debug, Clone)]
+struct Current {
+    start: usize,
+    tag: Tag,
+    value: Range<usize>,
+    chunks: Option<ChunkRef>,
+}
+
+/// The entries between two restarts, decoded for walking backwards.
+#[derive(Debug, Default)]
+struct Interval {
+    entries: Vec<(Range<usize>, Current)>,
+    keys: Vec<u8>,
+}
+
+impl BlockIter {
+    /// Opens a payload; the cursor stands nowhere yet.
+    pub(crate) fn new(payload: Bytes, entries: Entries) -> Result<Self, DecodeError> {
+        let len = payload.len() as u64;
+        let restarts = match payload.last_chunk::<4>() {
+            Some(&count) => u64::from(u32::from_le_bytes(count)),
+            None => {
+                return Err(DecodeError::corrupt(0, "restart count", format!("{len} bytes are no block")));
+            }
+        };
+        let trailer = restarts * 4 + 4;
+        if restarts == 0 || trailer >= len {
+            let detail = format!("{restarts} restarts in a block of {len} bytes");
+            return Err(DecodeError::corrupt(len - 4, "restart count", detail));
+        }
+        Ok(Self {
+            entries_end: (len - trailer) as usize,
+            restarts: restarts as usize,
+            payload,
+            entries,
+            user_key: Vec::new(),
+            current: None,
+            backward: Interval::default(),
+        })
+    }
+
+    pub(crate) fn is_standing(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The key of the entry, or `None` if the cursor stands nowhere.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
+        self.current.as_ref().map(|current| InternalKey::new(&self.user_key, current.tag))
+    }
+
+    /// The bytes of the value, empty if the cursor stands nowhere.
+    pub(crate) fn value(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], |current| &self.payload[current.value.clone()])
+    }
+
+    /// The value as a slice that keeps the block alive.
+    pub(crate) fn value_bytes(&self) -> Bytes {
+        self.current.as_ref().map_or_else(Bytes::new, |current| self.payload.slice(current.value.clone()))
+    }
+
+    /// The reference, if the value stands in chunks.
+    pub(crate) fn chunks(&self) -> Option<ChunkRef> {
+        self.current.as_ref().and_then(|current| current.chunks)
+    }
+
+    pub(crate) fn seek_first(&mut self) -> Result<(), DecodeError> {
+        self.user_key.clear();
+        self.read(0)
+    }
+
+    pub(crate) fn seek_last(&mut self) -> Result<(), DecodeError> {
+        self.walk_back_from(self.entries_end)
+    }
+
+    /// Moves to the first entry at or after `target`, or nowhere if there is none.
+    pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Result<(), DecodeError> {
+        self.current = None;
+        let (mut low, mut high) = (0, self.restarts - 1);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let entry = self.restart_entry(middle)?;
+            if InternalKey::new(&self.payload[entry.suffix], entry.tag) < target {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        self.user_key.clear();
+        let mut at = self.restart(low)?;
+        loop {
+            self.read(at)?;
+            match &self.current {
+                Some(current) if InternalKey::new(&self.user_key, current.tag) < target => {
+                    at = current.value.end;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Moves to the last entry before `target`, or nowhere if there is none.
+    pub(crate) fn seek_before(&mut self, target: InternalKey<'_>) -> Result<(), DecodeError> {
+        self.seek(target)?;
+        if self.is_standing() { self.prev() } else { self.seek_last() }
+    }
+
+    /// Moves to the next entry, or nowhere if there is none.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<(), DecodeError> {
+        match &self.current {
+            Some(current) => self.read(current.value.end),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves to the previous entry, or nowhere if there is none.
+    pub(crate) fn prev(&mut self) -> Result<(), DecodeError> {
+        let Some(start) = self.current.take().map(|current| current.start) else { return Ok(()) };
+        match self.backward.entries.iter().position(|(_, entry)| entry.start == start) {
+            Some(index) if index > 0 => {
+                self.stand_in_interval(index - 1);
+                Ok(())
+            }
+            _ if start == 0 => Ok(()),
+            _ => self.walk_back_from(start),
+        }
+    }
+
+    /// Stands on the entry at `at`, whose predecessor's user key is in the buffer; nowhere at the end.
+    #[inline]
+    fn read(&mut self, at: usize) -> Result<(), DecodeError> {
+        self.current = None;
+        if at >= self.entries_end {
+            return Ok(());
+        }
+        let entry = decode(&self.payload[..self.entries_end], at)?;
+        if entry.shared > self.user_key.len() {
+            let detail = format!("{} of a key of {} bytes", entry.shared, self.user_key.len());
+            return Err(DecodeError::corrupt(at as u64, "shared key length", detail));
+        }
+        let current = self.checked(at, &entry)?;
+        self.user_key.truncate(entry.shared);
+        self.user_key.extend_from_slice(&self.payload[entry.suffix]);
+        self.current = Some(current);
+        Ok(())
+    }
+
+    #[inline]
+    fn checked(&self, at: usize, entry: &RawEntry) -> Result<Current, DecodeError> {
+        let tombstone = self.entries == Entries::Data && entry.tag.kind() == EntryKind::Delete;
+        if tombstone && !entry.value.is_empty() {
+            return Err(DecodeError::corrupt(at as u64, "tombstone", "has a value"));
+        }
+        let chunks = match entry.chunked {
+            false => None,
+            true if self.entries == Entries::Index => {
+                return Err(DecodeError::corrupt(at as u64, "value code", "an index entry in chunks"));
+            }
+            true => {
+                let value = &self.payload[entry.value.clone()];
+                Some(ChunkRef::decode(value).map_err(|error| error.at(entry.value.start as u64))?)
+            }
+        };
+        Ok(Current { start: at, tag: entry.tag, value: entry.value.clone(), chunks })
+    }
+
+    /// Offset of a restart, somewhere among the entries.
+    fn restart(&self, index: usize) -> Result<usize, DecodeError> {
+        let at = self.entries_end + 4 * index;
+        let mut offset = [0; 4];
+        offset.copy_from_slice(&self.payload[at..at + 4]);
+        let offset = u32::from_le_bytes(offset) as usize;
+        if offset >= self.entries_end {
+            let detail = format!("{offset}, but the entries end at {}", self.entries_end);
+            return Err(DecodeError::corrupt(at as u64, "restart offset", detail));
+        }
+        Ok(offset)
+    }
+
+    /// The entry at a restart, whose suffix is its whole key.
+    fn restart_entry(&self, index: usize) -> Result<RawEntry, DecodeError> {
+        let at = self.restart(index)?;
+        let entry = decode(&self.payload[..self.entries_end], at)?;
+        if entry.shared != 0 {
+            return Err(DecodeError::corrupt(at as u64, "shared key length", "not zero at a restart"));
+        }
+        Ok(entry)
+    }
+
+    /// Decodes the interval that ends at `end` and stands on its last entry.
+    fn walk_back_from(&mut self, end: usize) -> Result<(), DecodeError> {
+        self.current = None;
+        let (mut low, mut high) = (0, self.restarts);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.restart(middle)? < end { low = middle + 1 } else { high = middle }
+        }
+        let first = self.restart(low.saturating_sub(1))?;
+        self.fill_interval(first, end)?;
+        self.stand_in_interval(self.backward.entries.len() - 1);
+        Ok(())
+    }
+
+    /// Decodes the entries from the restart at `first` to exactly `end`; at least one.
+    fn fill_interval(&mut self, first: usize, end: usize) -> Result<(), DecodeError> {
+        let mut interval = std::mem::take(&mut self.backward);
+        interval.entries.clear();
+        interval.keys.clear();
+        self.user_key.clear();
+        let mut at = first;
+        while at < end && interval.entries.len() < RESTART_INTERVAL_MAX {
+            self.read(at)?;
+            let Some(current) = self.current.take() else { break };
+            at = current.value.end;
+            let key_start = interval.keys.len();
+            interval.keys.extend_from_slice(&self.user_key);
+            interval.entries.push((key_start..interval.keys.len(), current));
+        }
+        if at != end || interval.entries.is_empty() {
+            let detail = format!("the entries after the restart at {first} do not end at {end} but at {at}");
+            return Err(DecodeError::corrupt(first as u64, "restart interval", detail));
+        }
+        self.backward = interval;
+        Ok(())
+    }
+
+    fn stand_in_interval(&mut self, index: usize) {
+        let (key, entry) = &self.backward.entries[index];
+        self.user_key.clear();
+        self.user_key.extend_from_slice(&self.backward.keys[key.clone()]);
+        self.current = Some(entry.clone());
+    }
+
+    /// Checks what reading takes for granted: restarts that ascend from 0 and stand where entries share
+    /// nothing, no interval over the limit, entries that end where the restarts begin, keys that ascend.
+    pub(crate) fn verify(&mut self) -> Result<(), DecodeError> {
+        let mut since_restart = 0;
+        let mut next_restart = 0;
+        let mut previous: Option<(Vec<u8>, Tag)> = None;
+        self.seek_first()?;
+        while let Some(current) = self.current.clone() {
+            let at = current.start as u64;
+            if next_restart < self.restarts && self.restart(next_restart)? == current.start {
+                self.restart_entry(next_restart)?;
+                next_restart += 1;
+                since_restart = 0;
+            }
+            since_restart += 1;
+            if next_restart == 0 || since_restart > RESTART_INTERVAL_MAX {
+                return Err(DecodeError::corrupt(at, "restart interval", "too long, or not from 0"));
+            }
+            let key = InternalKey::new(&self.user_key, current.tag);
+            if previous.as_ref().is_some_and(|(user, tag)| InternalKey::new(user, *tag) >= key) {
+                return Err(DecodeError::corrupt(at, "key order", "not after the key before it"));
+            }
+            previous = Some((self.user_key.clone(), current.tag));
+            self.next()?;
+        }
+        if next_restart != self.restarts {
+            let detail = format!("{next_restart} of {} stand where an entry starts", self.restarts);
+            return Err(DecodeError::corrupt(self.entries_end as u64, "restart offset", detail));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Blocks: the units that a table file is made of. Bytes in, bytes out; no files here.
+//!
+//! ```text
+//! table file   file header · block* · filter block? · block* · footer
+//! block        envelope (kind, compression, lengths, checksum) · payload
+//! payload      entries · restart offsets       of data and index blocks
+//!              bytes                           of value chunks, properties and padding
+//! ```
+//!
+//! - [`envelope`](mod@envelope) seals a payload for one place in one file and opens it again: whatever comes out of it had a
+//!   good checksum, the right owner and the right offset.
+//! - [`builder`](mod@builder) and [`iter`](mod@iter) write and read the entries of data and index blocks, which have one
+//!   layout: an index block is a data block whose values are block handles.
+//! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) are the two ways to point at blocks.
+//! - [`separator`](mod@separator) chooses the keys that stand in the index.
+//!
+//! Invariant: a payload is hostile even though its checksum matched (a checksum can be computed by anyone).
+//! Every offset and length is checked where it is read; errors are [`DecodeError`](crate::codec::DecodeError)s
+//! whose offsets count from the start of the payload.
+
+mod builder;
+mod chunk_ref;
+mod entry;
+mod envelope;
+mod handle;
+mod iter;
+mod separator;
+
+pub(crate) use builder::{BlockBuilder, DATA_RESTART_INTERVAL, INDEX_RESTART_INTERVAL};
+pub(crate) use chunk_ref::ChunkRef;
+pub use envelope::Compression;
+pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Sealer, open, unseal};
+pub(crate) use handle::BlockHandle;
+pub(crate) use iter::{BlockIter, Entries};
+pub(crate) use separator::{separator, separator_of_last};

@@ -1,0 +1,179 @@
+//! The two caches that all tables of a store share.
+//!
+//! [`BlockCache`] holds decompressed payloads of blocks, by (table number, offset), up to a number of bytes.
+//! A block that several threads miss at once is read by one of them, and the others wait for it. What was
+//! evicted while somebody still holds a slice of it stays in memory until that slice is dropped; it no longer
+//! counts against the cache.
+//!
+//! [`FileCache`] holds open files, by table number, up to a number of handles. A file that fell out is opened
+//! again at the next read; one that is in use meanwhile stays open for its users.
+//!
+//! Numbers of files are never reused, so neither cache can serve a block of another file; one that was removed
+//! is forgotten with [`FileCache::remove`] so that its space on disk is freed, and its blocks age out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, UnitWeighter, Weighter};
+
+use crate::error::Result;
+use crate::fs::ReadFile;
+
+/// What a cached block costs beside its payload: key, slot, ghost entry, the header of the shared buffer.
+const BLOCK_OVERHEAD_BYTES: u64 = 128;
+
+/// Typical length of a block, from which the number of slots is estimated.
+const TYPICAL_BLOCK_BYTES: u64 = 4096;
+
+/// The place of a block in the store: number of the file, offset.
+type BlockKey = (u64, u64);
+
+#[derive(Clone)]
+struct BlockWeighter;
+
+impl Weighter<BlockKey, Bytes> for BlockWeighter {
+    fn weight(&self, _: &BlockKey, payload: &Bytes) -> u64 {
+        payload.len() as u64 + BLOCK_OVERHEAD_BYTES
+    }
+}
+
+/// Decompressed blocks, up to a number of bytes.
+pub(crate) struct BlockCache {
+    blocks: Cache<BlockKey, Bytes, BlockWeighter>,
+}
+
+impl fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCache").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl BlockCache {
+    /// A cache of at most `capacity` bytes, overhead included.
+    pub(crate) fn new(capacity: u64) -> Self {
+        let items = (capacity / TYPICAL_BLOCK_BYTES).clamp(16, 1 << 24) as usize;
+        Self { blocks: Cache::with_weighter(items, capacity, BlockWeighter) }
+    }
+
+    pub(crate) fn get(&self, table: u64, offset: u64) -> Option<Bytes> {
+        self.blocks.get(&(table, offset))
+    }
+
+    /// The block, from the cache or else from `read`, which is then cached. Threads that ask for one block at
+    /// the same time call `read` once.
+    pub(crate) fn get_or_read(
+        &self,
+        table: u64,
+        offset: u64,
+        read: impl FnOnce() -> Result<Bytes>,
+    ) -> Result<Bytes> {
+        self.blocks.get_or_insert_with(&(table, offset), read)
+    }
+
+    /// Bytes held, overhead included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// Changes the capacity and evicts what no longer fits.
+    pub(crate) fn set_capacity(&self, capacity: u64) {
+        self.blocks.set_capacity(capacity);
+    }
+}
+
+/// Open files, up to a number of handles.
+pub(crate) struct FileCache {
+    files: Cache<u64, Arc<dyn ReadFile>>,
+}
+
+impl fmt::Debug for FileCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileCache").field("open", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl FileCache {
+    /// A cache of at most `files` open files.
+    pub(crate) fn new(files: usize) -> Self {
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(files)
+            .weight_capacity(files as u64)
+            .build()
+            .expect("both capacities are set");
+        let hasher = DefaultHashBuilder::default();
+        Self { files: Cache::with_options(options, UnitWeighter, hasher, DefaultLifecycle::default()) }
+    }
+
+    /// The open file with this number, opened by `open` if need be.
+    pub(crate) fn get_or_open(
+        &self,
+        number: u64,
+        open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
+    ) -> Result<Arc<dyn ReadFile>> {
+        self.files.get_or_insert_with(&number, open)
+    }
+
+    /// Closes a file that is about to be removed.
+    pub(crate) fn remove(&self, number: u64) {
+        self.files.remove(&number);
+    }
+
+    /// Number of open files.
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    fn block(len: usize) -> Result<Bytes> {
+        Ok(Bytes::from(vec![1; len]))
+    }
+
+    #[test]
+    fn a_block_is_read_once_and_an_error_is_not_cached() {
+        let cache = BlockCache::new(1 << 20);
+        let refused = cache.get_or_read(1, 64, || Err(Error::Closed));
+        assert!(refused.is_err());
+        assert_eq!(cache.get_or_read(1, 64, || block(10)).unwrap().len(), 10);
+        assert_eq!(cache.get_or_read(1, 64, || panic!("is cached")).unwrap().len(), 10);
+        assert!(cache.get(1, 65).is_none() && cache.get(2, 64).is_none());
+        assert_eq!(cache.bytes(), 10 + BLOCK_OVERHEAD_BYTES);
+    }
+
+    #[test]
+    fn the_capacity_is_kept_whatever_is_read() {
+        for capacity in [0, 100, 1 << 16, 1 << 20] {
+            let cache = BlockCache::new(capacity);
+            for offset in 0..2000 {
+                let len = (offset as usize * 37) % 9000;
+                assert_eq!(cache.get_or_read(1, offset, || block(len)).unwrap().len(), len);
+                assert!(cache.bytes() <= capacity, "{} of {capacity}", cache.bytes());
+            }
+            cache.set_capacity(capacity / 2);
+            assert!(cache.bytes() <= capacity / 2);
+        }
+    }
+
+    #[test]
+    fn no_more_files_stay_open_than_asked() {
+        use crate::fs::{Fs, MemFs};
+        let fs = MemFs::new();
+        let path = std::path::Path::new("/f");
+        fs.overwrite(path, vec![1]);
+        for capacity in [1, 3, 100] {
+            let cache = FileCache::new(capacity);
+            for round in 0..400 {
+                cache.get_or_open(round % 200, || Ok(fs.open(path).unwrap())).unwrap();
+                assert!(cache.len() <= capacity);
+            }
+            cache.remove(199);
+        }
+    }
+}

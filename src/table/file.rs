@@ -1,0 +1,123 @@
+//! One table file as a source of checked blocks.
+//!
+//! Every block goes through here: from the cache, or from the file with its handle checked against the length
+//! of the file and its envelope verified. A block that fails its check is read once more before corruption is
+//! reported, because a bit may have flipped on the way rather than on the disk.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, open};
+use crate::checksum::FileId;
+use crate::codec::{DecodeError, DecodeErrorKind};
+use crate::error::{Error, Result};
+use crate::fs::ReadFile;
+
+use super::context::{TableContext, TableIo};
+
+/// An open table file (the handle itself may be closed and reopened by the file cache).
+#[derive(Debug)]
+pub(crate) struct TableFile {
+    pub(super) ctx: Arc<TableContext>,
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
+    pub(super) file_id: FileId,
+    /// Where blocks end and the footer begins.
+    pub(super) blocks_end: u64,
+}
+
+impl TableFile {
+    /// Reads bytes that must all be there.
+    pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let file = self.ctx.files.get_or_open(self.number, || open_file(&self.ctx, &self.path))?;
+        read_exact(&*file, &self.path, offset, len)
+    }
+
+    /// A block from the cache, or from the file and then, if `fill_cache`, cached.
+    pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind, fill_cache: bool) -> Result<Bytes> {
+        let mut was_read = false;
+        let read = || {
+            was_read = true;
+            self.read_block(handle, kind)
+        };
+        let blocks = &self.ctx.blocks;
+        let payload = match fill_cache {
+            true => blocks.get_or_read(self.number, handle.offset, read)?,
+            false => blocks.get(self.number, handle.offset).map_or_else(read, Ok)?,
+        };
+        match kind {
+            BlockKind::Data if !was_read => TableIo::count(&self.ctx.io.data_block_cache_hits),
+            BlockKind::Index if !was_read => TableIo::count(&self.ctx.io.index_block_cache_hits),
+            _ => {}
+        }
+        Ok(payload)
+    }
+
+    /// A block from the file, past the cache. The handle may come from anywhere.
+    pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
+        handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
+        match kind {
+            BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),
+            BlockKind::Index => TableIo::count(&self.ctx.io.index_block_reads),
+            BlockKind::ValueChunk => TableIo::count(&self.ctx.io.value_chunk_reads),
+            BlockKind::Properties | BlockKind::Padding => {}
+        }
+        let attempt = || {
+            let sealed = self.read(handle.offset, handle.len)?;
+            Ok::<_, Error>(open(&self.file_id, handle.offset, sealed, kind))
+        };
+        let opened = match attempt()? {
+            Err(DecodeError { kind: DecodeErrorKind::Corrupt(_), .. }) => {
+                TableIo::count(&self.ctx.io.block_rereads);
+                attempt()?
+            }
+            first => first,
+        };
+        opened.map_err(|error| error.in_file(&self.path, handle.offset))
+    }
+
+    /// The handle of the block that starts at `offset`, from its envelope, which is not verified.
+    pub(super) fn handle_at(&self, offset: u64) -> Result<BlockHandle> {
+        let room = self.blocks_end.saturating_sub(offset);
+        let head = self.read(offset, room.min(ENVELOPE_BYTES as u64))?;
+        let envelope = Envelope::decode(&head).map_err(|error| error.in_file(&self.path, offset))?;
+        let handle = BlockHandle { offset, len: envelope.sealed_len() };
+        handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, offset))?;
+        Ok(handle)
+    }
+
+    /// An error in the payload of a block, whose bytes may not stand in the file as they are.
+    pub(super) fn error_in_block(&self, error: DecodeError, block: u64) -> Error {
+        match error.kind {
+            DecodeErrorKind::Corrupt(detail) => {
+                let detail = format!("{detail} (byte {} of the payload)", error.offset);
+                Error::corruption(&self.path, block, error.what, detail)
+            }
+            DecodeErrorKind::Unsupported { .. } => error.in_file(&self.path, block),
+        }
+    }
+
+    /// An error about the block at `offset` as a whole.
+    pub(super) fn corrupt(&self, offset: u64, what: &'static str, detail: impl Into<String>) -> Error {
+        Error::corruption(&self.path, offset, what, detail)
+    }
+}
+
+pub(super) fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadFile>> {
+    ctx.fs.open(path).map_err(|source| Error::io("open", path, source))
+}
+
+/// Reads bytes whose place was checked against the file's length. The caller bounds `len`.
+pub(super) fn read_exact(file: &dyn ReadFile, path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; len as usize];
+    match file.read_at(&mut buffer, offset) {
+        Ok(()) => Ok(buffer),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Err(Error::corruption(path, offset, "file length", format!("ends within these {len} bytes")))
+        }
+        Err(error) => Err(Error::io("read", path, error)),
+    }
+}

@@ -1,0 +1,174 @@
+//! Builds the index of a table: `(add)* finish`.
+//!
+//! 1. Entries (separator, handle of the block) go into a block of up to [`PARTITION_BYTES`]; a full one is a
+//!    partition, kept in memory until the filter has been written.
+//! 2. At the end, if all entries fit into one block of [`ROOT_BYTES_MAX`], that block is the root: depth 1.
+//! 3. Otherwise the partitions are written, and their last separators with their handles are the entries of
+//!    the level above, which is built the same way: depth 2, 3, ….
+//!
+//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, however long the separators, so that each level
+//! is at least so many times smaller than the one below.
+
+use crate::block::{BlockBuilder, BlockHandle, BlockIter, Entries, INDEX_RESTART_INTERVAL};
+use crate::error::{Error, Result};
+use crate::key::{InternalKey, Tag};
+use crate::limits::BLOCK_BYTES_MAX;
+
+use super::footer::INDEX_DEPTH_MAX;
+
+/// Length at which a partition is full.
+const PARTITION_BYTES: usize = 8 << 10;
+
+/// Fewest entries of a partition, except the last of a level.
+const PARTITION_ENTRIES_MIN: usize = 16;
+
+/// Largest root that is kept in one block while there is a choice.
+const ROOT_BYTES_MAX: usize = 32 << 10;
+
+/// The finished index.
+#[derive(Debug)]
+pub(super) struct WrittenIndex {
+    pub(super) root: BlockHandle,
+    pub(super) depth: u8,
+    pub(super) blocks: u64,
+}
+
+/// One level of an index that is being built.
+#[derive(Debug)]
+pub(super) struct IndexBuilder {
+    current: BlockBuilder,
+    current_entries: usize,
+    /// The separator of the last entry.
+    last: (Vec<u8>, Tag),
+    partitions: Vec<Partition>,
+    partition_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Partition {
+    last: (Vec<u8>, Tag),
+    payload: Vec<u8>,
+}
+
+impl IndexBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            current: BlockBuilder::new(INDEX_RESTART_INTERVAL),
+            current_entries: 0,
+            last: (Vec::new(), Tag::newest_at(0)),
+            partitions: Vec::new(),
+            partition_bytes: 0,
+        }
+    }
+
+    /// Bytes of the index so far.
+    pub(super) fn size(&self) -> usize {
+        self.partition_bytes + self.current.size()
+    }
+
+    /// Adds the block at `handle`, which ends at or before `separator`.
+    pub(super) fn add(&mut self, separator: (Vec<u8>, Tag), handle: BlockHandle) {
+        let mut value = Vec::with_capacity(20);
+        handle.encode(&mut value);
+        let key = InternalKey::new(&separator.0, separator.1);
+        let full = self.current.size_with(key, value.len()) > PARTITION_BYTES;
+        if full && self.current_entries >= PARTITION_ENTRIES_MIN {
+            self.cut();
+        }
+        self.current.add(InternalKey::new(&separator.0, separator.1), &value, false);
+        self.current_entries += 1;
+        self.last = separator;
+    }
+
+    fn cut(&mut self) {
+        let payload = self.current.finish().to_vec();
+        self.partition_bytes += payload.len();
+        self.partitions.push(Partition { last: self.last.clone(), payload });
+        self.current.clear();
+        self.current_entries = 0;
+    }
+
+    /// Writes all levels through `write`, which seals a payload and says where it lies. At least one entry
+    /// must have been added.
+    pub(super) fn finish(
+        mut self,
+        write: &mut dyn FnMut(&[u8]) -> Result<BlockHandle>,
+    ) -> Result<WrittenIndex> {
+        let mut blocks = 0;
+        for depth in 1..=INDEX_DEPTH_MAX {
+            if self.current_entries > 0 {
+                self.cut();
+            }
+            let total: usize = self.partitions.iter().map(|partition| partition.payload.len()).sum();
+            if total <= ROOT_BYTES_MAX || self.partitions.len() == 1 {
+                let root = write(&self.merged()?)?;
+                return Ok(WrittenIndex { root, depth, blocks: blocks + 1 });
+            }
+            let mut above = Self::new();
+            for partition in self.partitions {
+                above.add(partition.last, write(&partition.payload)?);
+                blocks += 1;
+            }
+            self = above;
+        }
+        Err(Error::limit("index depth", INDEX_DEPTH_MAX.into(), u64::from(INDEX_DEPTH_MAX) + 1))
+    }
+
+    /// All partitions of this level as one block.
+    fn merged(&mut self) -> Result<Vec<u8>> {
+        if let [only] = &mut self.partitions[..] {
+            return Ok(std::mem::take(&mut only.payload));
+        }
+        let mut root = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+        let own = |_| Error::invalid("the index that was just built cannot be read");
+        for partition in self.partitions.drain(..) {
+            let mut entries = BlockIter::new(partition.payload.into(), Entries::Index).map_err(own)?;
+            entries.seek_first().map_err(own)?;
+            while let Some(key) = entries.key() {
+                root.add(key, entries.value(), false);
+                entries.next().map_err(own)?;
+            }
+        }
+        let payload = root.finish();
+        if payload.len() > BLOCK_BYTES_MAX {
+            return Err(Error::limit("index block", BLOCK_BYTES_MAX as u64, payload.len() as u64));
+        }
+        Ok(payload.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::EntryKind;
+
+    fn build(blocks: u64, key_len: usize) -> (WrittenIndex, Vec<usize>) {
+        let mut builder = IndexBuilder::new();
+        for block in 0..blocks {
+            let mut key = vec![b'k'; key_len];
+            key.extend_from_slice(&block.to_be_bytes());
+            let handle = BlockHandle { offset: 64 + block * 4000, len: 4000 };
+            builder.add((key, Tag::new(0, EntryKind::Delete)), handle);
+        }
+        let mut sizes = Vec::new();
+        let index = builder.finish(&mut |payload| {
+            sizes.push(payload.len());
+            Ok(BlockHandle { offset: 1 << 30, len: 20 + payload.len() as u64 })
+        });
+        (index.unwrap(), sizes)
+    }
+
+    #[test]
+    fn depth_grows_with_the_number_of_blocks() {
+        for (blocks, key_len, depth) in
+            [(1, 0, 1), (1000, 8, 1), (4000, 8, 2), (100_000, 8, 2), (2000, 3000, 3), (40, 60_000, 2)]
+        {
+            let (index, sizes) = build(blocks, key_len);
+            assert_eq!(index.depth, depth, "{blocks} blocks");
+            assert_eq!(index.blocks, sizes.len() as u64);
+            if key_len < 100 {
+                assert!(sizes.iter().all(|&size| size <= ROOT_BYTES_MAX));
+            }
+        }
+    }
+}

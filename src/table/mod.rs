@@ -1,0 +1,40 @@
+//! The table file: sorted entries that never change, their index, their filter, and what they add up to.
+//!
+//! ```text
+//! file header · data and value-chunk blocks · padding · filter block · index blocks · properties · footer
+//! 64 bytes                                   to 4 KiB   own format                               128 bytes
+//! ```
+//!
+//! - [`TableWriter`] is fed internal keys in ascending order and makes a file and its [`TableMeta`].
+//! - [`Table`] opens such a file and answers [`Table::get`], [`Table::may_contain`], [`Table::iter`] and
+//!   [`Table::verify`]. It holds in memory: the root of the index, the filter, the properties.
+//! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
+//!
+//! Every byte of the file is covered by a checksum: the header's, a block's, the filter's own or the footer's;
+//! and the footer's stands in the manifest. Blocks are checked when they are read, so that a table costs
+//! nothing to open and damage is met, and named, where it lies.
+//!
+//! [`TableMeta`]: crate::table_meta::TableMeta
+
+mod context;
+mod file;
+mod filter_block;
+mod footer;
+mod index_builder;
+mod iter;
+mod open;
+mod properties;
+mod reader;
+mod value;
+mod verify;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use context::{TableContext, TableIo};
+pub(crate) use filter_block::{FilterConfig, FilterState};
+pub(crate) use iter::TableIter;
+pub(crate) use properties::Properties;
+pub(crate) use reader::Table;
+pub(crate) use writer::{TableConfig, TableWriter};

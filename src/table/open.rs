@@ -1,0 +1,164 @@
+//! Opens a table, from the outside in.
+//!
+//! 1. The length of the file is that of the manifest.
+//! 2. The file header is a table's, of this store, with the file id of the manifest.
+//! 3. The footer is intact and has the checksum that the manifest has.
+//! 4. The properties agree with footer and manifest.
+//! 5. The root of the index is read, and stays.
+//! 6. The filter is read, and stays. Whatever is wrong with it is remembered and is no error.
+//!
+//! Data blocks and index partitions are not touched.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::block::{BlockIter, BlockKind, Entries};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::fs::ReadFile;
+use crate::table_meta::{FilterRef, TableMeta};
+
+use super::context::TableContext;
+use super::file::{TableFile, open_file, read_exact};
+use super::filter_block::{FilterState, open_filter};
+use super::footer::{FOOTER_BYTES, Footer};
+use super::properties::Properties;
+use super::reader::Table;
+
+impl Table {
+    /// Opens the table that `meta` describes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] if the file is damaged or another one, [`Error::Unsupported`] if it is newer,
+    /// [`Error::Io`] if it cannot be read. Never because of a filter.
+    pub(crate) fn open(ctx: Arc<TableContext>, meta: Arc<TableMeta>, path: PathBuf) -> Result<Self> {
+        let shell = Shell::read(&ctx, meta.number, &path)?;
+        if shell.len != meta.len {
+            let detail = format!("expected {}, found {}", meta.len, shell.len);
+            return Err(Error::corruption(&path, meta.len.min(shell.len), "file length", detail));
+        }
+        if shell.header.file_id != meta.file_id {
+            return Err(Error::corruption(&path, 32, "file id", "not that of the manifest"));
+        }
+        let (footer, checksum) = shell.footer(&path)?;
+        if checksum != meta.footer_checksum {
+            let detail = format!("expected {:08x}, found {checksum:08x}", meta.footer_checksum);
+            return Err(Error::corruption(&path, shell.blocks_end(), "footer checksum", detail));
+        }
+        let file = shell.into_file(ctx, meta.number, path);
+        let properties = read_properties(&file, &footer)?;
+        let at = footer.properties.offset;
+        properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
+        let root = file.read_block(footer.root, BlockKind::Index)?;
+        BlockIter::new(root.clone(), Entries::Index)
+            .map_err(|error| file.error_in_block(error, footer.root.offset))?;
+        let filter = read_filters(&file, &meta);
+        Ok(Self { file: Arc::new(file), meta, properties, footer, root, filter })
+    }
+
+    /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
+    pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
+        let shell = Shell::read(ctx, number, path)?;
+        let (footer, checksum) = shell.footer(path)?;
+        let (len, file_id) = (shell.len, shell.header.file_id);
+        let file = shell.into_file(Arc::clone(ctx), number, path.to_path_buf());
+        Ok(read_properties(&file, &footer)?.to_meta(number, file_id, len, checksum))
+    }
+}
+
+/// What is read before anything in the file can be trusted.
+struct Shell {
+    file: Arc<dyn ReadFile>,
+    len: u64,
+    header: FileHeader,
+}
+
+impl Shell {
+    fn read(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<Self> {
+        let file = ctx.files.get_or_open(number, || open_file(ctx, path))?;
+        let (len, header) = read_header(&*file, path, FileKind::Table, &ctx.store_id)?;
+        Ok(Self { file, len, header })
+    }
+
+    fn blocks_end(&self) -> u64 {
+        self.len.saturating_sub(FOOTER_BYTES as u64)
+    }
+
+    fn footer(&self, path: &Path) -> Result<(Footer, u32)> {
+        let offset = self.blocks_end();
+        let bytes = read_exact(&*self.file, path, offset, self.len - offset)?;
+        Footer::decode(&bytes, &self.header.file_id, self.len).map_err(|error| error.in_file(path, offset))
+    }
+
+    fn into_file(self, ctx: Arc<TableContext>, number: u64, path: PathBuf) -> TableFile {
+        TableFile { ctx, number, path, blocks_end: self.blocks_end(), file_id: self.header.file_id }
+    }
+}
+
+/// The length and the header of a file, which must be of this kind and of this store.
+fn read_header(
+    file: &dyn ReadFile,
+    path: &Path,
+    kind: FileKind,
+    store_id: &FileId,
+) -> Result<(u64, FileHeader)> {
+    let len = file.len().map_err(|source| Error::io("read", path, source))?;
+    let head = read_exact(file, path, 0, len.min(HEADER_BYTES as u64))?;
+    let header = FileHeader::decode_kind(&head, kind).map_err(|error| error.in_file(path, 0))?;
+    if header.store_id != *store_id {
+        return Err(Error::corruption(path, 16, "store id", "the file is of another store"));
+    }
+    Ok((len, header))
+}
+
+fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
+    let at = footer.properties.offset;
+    let payload = file.read_block(footer.properties, BlockKind::Properties)?;
+    let properties = Properties::decode(&payload).map_err(|error| file.error_in_block(error, at))?;
+    let first = properties.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
+    let own = (properties.entries, properties.index_depth, properties.filters.len() as u64, first);
+    let expected = (footer.entries, footer.index_depth, u64::from(footer.filters), footer.filter);
+    if own != expected {
+        let detail = format!("the footer has (entries, depth, filters, first) {expected:?}, they {own:?}");
+        return Err(file.corrupt(at, "properties", detail));
+    }
+    Ok(properties)
+}
+
+/// The first filter that can be used, or why none can.
+fn read_filters(file: &TableFile, meta: &TableMeta) -> FilterState {
+    let mut state = FilterState::None;
+    for filter in meta.filters.iter().filter(|filter| filter.domain == 0) {
+        let opened = read_filter(file, filter)
+            .and_then(|bytes| open_filter(bytes, &file.file_id, meta.keys, filter.header_checksum));
+        match opened {
+            Ok(filter) => return FilterState::Ready(filter),
+            Err(error) => state = FilterState::Unusable(Arc::new(error)),
+        }
+    }
+    state
+}
+
+fn read_filter(file: &TableFile, filter: &FilterRef) -> Result<Vec<u8>> {
+    let inside = |end: u64, path: &Path| {
+        let filter_end = filter.offset.checked_add(filter.len);
+        match filter_end.is_some_and(|filter_end| filter_end <= end) {
+            true => Ok(()),
+            false => {
+                let detail = format!("{} bytes are not in the file", filter.len);
+                Err(Error::corruption(path, filter.offset, "filter handle", detail))
+            }
+        }
+    };
+    let Some(number) = filter.file else {
+        inside(file.blocks_end, &file.path)?;
+        return file.read(filter.offset, filter.len);
+    };
+    let path = file.ctx.dir.join(format!("{number:06}.filter"));
+    let beside = open_file(&file.ctx, &path)?;
+    let (len, _) = read_header(&*beside, &path, FileKind::Filter, &file.ctx.store_id)?;
+    inside(len, &path)?;
+    read_exact(&*beside, &path, filter.offset, filter.len)
+}

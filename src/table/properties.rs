@@ -1,0 +1,332 @@
+//! What a table says about itself: the payload of its properties block.
+//!
+//! A record of tagged fields (`tag varint · length varint · payload`, the lowest bit of the tag says whether a
+//! reader that does not know the field must refuse):
+//!
+//! ```text
+//! 1  critical  counts   entries · tombstones · keys · key bytes · value bytes          varints
+//! 2  critical  seqnos   smallest · largest                                             varints
+//! 3  critical  bounds   length varint · smallest user key · length varint · largest    in full
+//! 4  critical  layout   index depth u8 · data end · data blocks · chunk blocks · index blocks  varints
+//! 5            shape    compression u8 · block bytes varint                            what the writer was told
+//! 6            filter   kind u8 · domain u8 · offset varint · length varint · header checksum u32; once per filter
+//! ```
+//!
+//! With header and footer they are enough to make a [`TableMeta`] again, so that a store can be repaired
+//! whose manifest is lost. At open they must agree with the footer and with the manifest.
+
+use bytes::Bytes;
+
+use crate::block::Compression;
+use crate::checksum::FileId;
+use crate::codec::{
+    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u32, put_varint,
+};
+use crate::key::SeqNo;
+use crate::limits::{BOUND_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
+use crate::table_meta::{FilterRef, TableMeta};
+
+/// The properties of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Properties {
+    /// Number of entries, tombstones included.
+    pub(crate) entries: u64,
+    /// How many of them are tombstones.
+    pub(crate) tombstones: u64,
+    /// Number of distinct user keys.
+    pub(crate) keys: u64,
+    /// Sum of the lengths of the user keys of all entries.
+    pub(crate) key_bytes: u64,
+    /// Sum of the lengths of the values of all entries.
+    pub(crate) value_bytes: u64,
+    /// Smallest sequence number.
+    pub(crate) seqno_min: SeqNo,
+    /// Largest sequence number.
+    pub(crate) seqno_max: SeqNo,
+    /// Smallest user key.
+    pub(crate) smallest: Bytes,
+    /// Largest user key.
+    pub(crate) largest: Bytes,
+    /// Levels of index blocks from the root to the data blocks.
+    pub(crate) index_depth: u8,
+    /// Offset at which data and value-chunk blocks end.
+    pub(crate) data_end: u64,
+    /// Number of data blocks.
+    pub(crate) data_blocks: u64,
+    /// Number of value-chunk blocks.
+    pub(crate) chunk_blocks: u64,
+    /// Number of index blocks, the root included.
+    pub(crate) index_blocks: u64,
+    /// How the writer was told to compress; `None` if this version does not know it.
+    pub(crate) compression: Option<Compression>,
+    /// Length of a data block that the writer aimed at.
+    pub(crate) block_bytes: u64,
+    /// The filters in this file.
+    pub(crate) filters: Vec<FilterRef>,
+}
+
+// Field numbers shifted left by one; append only, see format.md.
+const COUNTS: u64 = 1 << 1 | CRITICAL;
+const SEQNOS: u64 = 2 << 1 | CRITICAL;
+const BOUNDS: u64 = 3 << 1 | CRITICAL;
+const LAYOUT: u64 = 4 << 1 | CRITICAL;
+const SHAPE: u64 = 5 << 1;
+const FILTER: u64 = 6 << 1;
+
+impl Properties {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let varints = |out: &mut Vec<u8>, numbers: &[u64]| numbers.iter().for_each(|&n| put_varint(out, n));
+        put_field(&mut out, COUNTS, |out| {
+            let counts = [self.entries, self.tombstones, self.keys, self.key_bytes, self.value_bytes];
+            varints(out, &counts);
+        });
+        put_field(&mut out, SEQNOS, |out| varints(out, &[self.seqno_min, self.seqno_max]));
+        put_field(&mut out, BOUNDS, |out| {
+            put_length_prefixed(out, &self.smallest);
+            put_length_prefixed(out, &self.largest);
+        });
+        put_field(&mut out, LAYOUT, |out| {
+            out.push(self.index_depth);
+            varints(out, &[self.data_end, self.data_blocks, self.chunk_blocks, self.index_blocks]);
+        });
+        if let Some(compression) = self.compression {
+            put_field(&mut out, SHAPE, |out| {
+                out.push(compression as u8);
+                put_varint(out, self.block_bytes);
+            });
+        }
+        for filter in &self.filters {
+            put_field(&mut out, FILTER, |out| {
+                out.extend_from_slice(&[filter.kind, filter.domain]);
+                varints(out, &[filter.offset, filter.len]);
+                put_u32(out, filter.header_checksum);
+            });
+        }
+        out
+    }
+
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let mut properties = Self::default();
+        let mut seen = Vec::new();
+        while let Some(mut field) = reader.field()? {
+            if field.tag & CRITICAL != 0 || field.tag == SHAPE {
+                if seen.contains(&field.tag) {
+                    return Err(DecodeError::corrupt(field.offset, "properties", "a field stands twice"));
+                }
+                seen.push(field.tag);
+            }
+            properties.decode_field(&mut field).map_err(|error| error.at(field.offset))?;
+        }
+        if let Some(missing) = [COUNTS, SEQNOS, BOUNDS, LAYOUT].iter().find(|tag| !seen.contains(tag)) {
+            let detail = format!("field {} is missing", missing >> 1);
+            return Err(DecodeError::corrupt(0, "properties", detail));
+        }
+        properties.validate()?;
+        Ok(properties)
+    }
+
+    fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
+        let reader = &mut field.reader;
+        match field.tag {
+            COUNTS => {
+                self.entries = reader.varint("entry count")?;
+                self.tombstones = reader.varint("tombstone count")?;
+                self.keys = reader.varint("key count")?;
+                self.key_bytes = reader.varint("key bytes")?;
+                self.value_bytes = reader.varint("value bytes")?;
+            }
+            SEQNOS => {
+                self.seqno_min = reader.varint("smallest sequence number")?;
+                self.seqno_max = reader.varint("largest sequence number")?;
+            }
+            BOUNDS => {
+                let mut bound = |what| reader.length_prefixed(KEY_BYTES_MAX as u64, what);
+                self.smallest = Bytes::copy_from_slice(bound("smallest key")?);
+                self.largest = Bytes::copy_from_slice(bound("largest key")?);
+            }
+            LAYOUT => {
+                self.index_depth = reader.u8("index depth")?;
+                self.data_end = reader.varint("data end")?;
+                self.data_blocks = reader.varint("data block count")?;
+                self.chunk_blocks = reader.varint("chunk block count")?;
+                self.index_blocks = reader.varint("index block count")?;
+            }
+            SHAPE => {
+                self.compression = Compression::from_u8(reader.u8("compression")?);
+                self.block_bytes = reader.varint("block bytes")?;
+            }
+            FILTER => self.filters.push(FilterRef {
+                file: None,
+                kind: reader.u8("filter kind")?,
+                domain: reader.u8("filter domain")?,
+                offset: reader.varint("filter offset")?,
+                len: reader.varint("filter length")?,
+                header_checksum: reader.u32("filter header checksum")?,
+            }),
+            _ => return field.skip_unknown(),
+        }
+        field.finish("properties")
+    }
+
+    fn validate(&self) -> Result<(), DecodeError> {
+        let wrong = |what, detail: String| Err(DecodeError::corrupt(0, what, detail));
+        if self.keys == 0 || self.keys > self.entries || self.tombstones > self.entries {
+            let counts = (self.entries, self.tombstones, self.keys);
+            return wrong("table counts", format!("(entries, tombstones, keys) = {counts:?}"));
+        }
+        if self.key_bytes.checked_add(self.value_bytes).is_none() {
+            return wrong("table counts", "key and value bytes overflow".into());
+        }
+        if self.seqno_min > self.seqno_max || self.seqno_max > SEQNO_MAX {
+            return wrong("sequence range", format!("{}..={}", self.seqno_min, self.seqno_max));
+        }
+        if self.smallest > self.largest {
+            return wrong("key bounds", "the smallest key is after the largest".into());
+        }
+        Ok(())
+    }
+
+    /// The table as the manifest would describe it.
+    pub(super) fn to_meta(&self, number: u64, file_id: FileId, len: u64, footer_checksum: u32) -> TableMeta {
+        TableMeta {
+            number,
+            file_id,
+            len,
+            footer_checksum,
+            entries: self.entries,
+            tombstones: self.tombstones,
+            keys: self.keys,
+            data_bytes: self.key_bytes + self.value_bytes,
+            seqno_min: self.seqno_min,
+            seqno_max: self.seqno_max,
+            smallest: self.smallest.clone(),
+            largest: self.largest.clone(),
+            filters: self.filters.clone(),
+            trimmed: false,
+        }
+    }
+
+    /// Checks that this is the table that the manifest describes. The filters are not compared: the manifest
+    /// may know better ones.
+    pub(super) fn agree_with(&self, meta: &TableMeta) -> Result<(), DecodeError> {
+        let counts = |meta: &TableMeta| [meta.entries, meta.tombstones, meta.keys, meta.data_bytes];
+        let own = self.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);
+        let wrong = |what, detail: String| Err(DecodeError::corrupt(0, what, detail));
+        if counts(&own) != counts(meta) {
+            let detail = format!("expected {:?}, found {:?}", counts(meta), counts(&own));
+            return wrong("table counts", detail);
+        }
+        if (own.seqno_min, own.seqno_max) != (meta.seqno_min, meta.seqno_max) {
+            let detail = format!(
+                "expected {}..={}, found {}..={}",
+                meta.seqno_min, meta.seqno_max, own.seqno_min, own.seqno_max
+            );
+            return wrong("sequence range", detail);
+        }
+        let kept = |key: &Bytes| match meta.trimmed {
+            true => key.slice(..key.len().min(BOUND_BYTES_MAX)),
+            false => key.clone(),
+        };
+        if kept(&own.smallest) != meta.smallest || kept(&own.largest) != meta.largest {
+            return wrong("key bounds", "not those that the manifest names".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn properties() -> Properties {
+        Properties {
+            entries: 300,
+            tombstones: 4,
+            keys: 200,
+            key_bytes: 3000,
+            value_bytes: 40_000,
+            seqno_min: 0,
+            seqno_max: 900,
+            smallest: Bytes::from_static(b""),
+            largest: Bytes::from(vec![b'z'; 3000]),
+            index_depth: 1,
+            data_end: 50_000,
+            data_blocks: 11,
+            chunk_blocks: 1,
+            index_blocks: 1,
+            compression: Some(Compression::Lz4),
+            block_bytes: 4096,
+            filters: vec![FilterRef {
+                file: None,
+                kind: 1,
+                domain: 0,
+                offset: 53_248,
+                len: 640,
+                header_checksum: 77,
+            }],
+        }
+    }
+
+    #[test]
+    fn properties_come_back_and_unknown_optional_fields_are_ignored() {
+        let mut bytes = properties().encode();
+        assert_eq!(Properties::decode(&bytes), Ok(properties()));
+        put_field(&mut bytes, 99 << 1, |out| out.push(1));
+        assert_eq!(Properties::decode(&bytes), Ok(properties()));
+        put_field(&mut bytes, 99 << 1 | CRITICAL, |out| out.push(1));
+        assert_eq!(Properties::decode(&bytes).unwrap_err().what, "critical field");
+    }
+
+    #[test]
+    fn a_truncated_or_repeated_record_is_an_error() {
+        let bytes = Properties { filters: Vec::new(), compression: None, ..properties() }.encode();
+        for len in 0..bytes.len() {
+            assert!(Properties::decode(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(Properties::decode(&bytes.repeat(2)).is_err());
+    }
+
+    #[test]
+    fn impossible_properties_are_refused() {
+        let changes: [fn(&mut Properties); 7] = [
+            |p| p.keys = 0,
+            |p| p.keys = 301,
+            |p| p.tombstones = 301,
+            |p| p.key_bytes = u64::MAX,
+            |p| p.seqno_min = 901,
+            |p| p.seqno_max = 1 << 56,
+            |p| p.smallest = Bytes::from_static(b"zzzz").repeat(1000).into(),
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut bad = properties();
+            change(&mut bad);
+            assert!(Properties::decode(&bad.encode()).is_err(), "change {index}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_describes_another_table_is_noticed() {
+        let good = properties().to_meta(7, [1; 16], 60_000, 5);
+        assert_eq!(properties().agree_with(&good), Ok(()));
+        let mut trimmed = TableMeta { trimmed: true, ..good.clone() };
+        assert!(properties().agree_with(&trimmed).is_err());
+        trimmed.largest.truncate(BOUND_BYTES_MAX);
+        assert_eq!(properties().agree_with(&trimmed), Ok(()));
+        let changes: [fn(&mut TableMeta); 7] = [
+            |m| m.entries += 1,
+            |m| m.tombstones += 1,
+            |m| m.keys -= 1,
+            |m| m.data_bytes += 1,
+            |m| m.seqno_max += 1,
+            |m| m.seqno_min += 1,
+            |m| m.smallest = Bytes::from_static(b"a"),
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut bad = good.clone();
+            change(&mut bad);
+            assert!(properties().agree_with(&bad).is_err(), "change {index}");
+        }
+    }
+}

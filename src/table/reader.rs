@@ -1,0 +1,134 @@
+//! An open table and its point lookups.
+//!
+//! A lookup goes down the index, one block per level, to the one data block in which the key can be: the index
+//! is made so that no second one is ever needed. The root of the index is in memory; the other blocks come from
+//! the block cache. The value is a slice of the cached block.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
+use crate::error::{Error, Result};
+use crate::iter::EntryValue;
+use crate::key::{InternalKey, SeqNo, Tag};
+use crate::table_meta::TableMeta;
+
+use super::file::TableFile;
+use super::filter_block::FilterState;
+use super::footer::Footer;
+use super::iter::TableIter;
+use super::properties::Properties;
+use super::value::TableChunks;
+
+/// An open table. Made by [`Table::open`]; shared by all who read it.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(super) file: Arc<TableFile>,
+    pub(super) meta: Arc<TableMeta>,
+    pub(super) properties: Properties,
+    pub(super) footer: Footer,
+    /// The payload of the root of the index.
+    pub(super) root: Bytes,
+    pub(super) filter: FilterState,
+}
+
+impl Table {
+    /// The manifest's description.
+    pub(crate) fn meta(&self) -> &Arc<TableMeta> {
+        &self.meta
+    }
+
+    /// What the table says about itself; its bounds are whole even if the manifest's are trimmed.
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The filter, or why there is none.
+    pub(crate) fn filter(&self) -> &FilterState {
+        &self.filter
+    }
+
+    /// Bytes in memory for as long as the table is open, without the filter.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        let bounds = self.properties.smallest.len() + self.properties.largest.len();
+        (self.root.len() + bounds + size_of::<Self>()) as u64
+    }
+
+    /// Whether the key with this hash may be in the table; `false` is certain. Touches memory only.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// The newest entry of this user key with a sequence number of at most `seqno`. Does not ask the filter.
+    pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
+        if user_key < &self.properties.smallest[..] || user_key > &self.properties.largest[..] {
+            return Ok(None);
+        }
+        let target = InternalKey::new(user_key, Tag::newest_at(seqno));
+        let Some(handle) = self.find_data_block(target)? else { return Ok(None) };
+        let payload = self.file.block(handle, BlockKind::Data, true)?;
+        let in_block = |error| self.file.error_in_block(error, handle.offset);
+        let mut entries = BlockIter::new(payload, Entries::Data).map_err(in_block)?;
+        entries.seek(target).map_err(in_block)?;
+        match entries.key() {
+            Some(key) if key.user == user_key => {
+                let tag = key.tag;
+                self.check_value(&entries, handle.offset)?;
+                Ok(Some((tag, self.value(&entries, handle.offset))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`.
+    pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
+        TableIter::new(Arc::clone(self), fill_cache)
+    }
+
+    /// The data block in which `target` or its successor is, if it is in the table.
+    fn find_data_block(&self, target: InternalKey<'_>) -> Result<Option<BlockHandle>> {
+        let mut payload = self.root.clone();
+        let mut at = self.footer.root.offset;
+        for level in 1..=self.footer.index_depth {
+            let in_block = |error| self.file.error_in_block(error, at);
+            let mut entries = BlockIter::new(payload, Entries::Index).map_err(in_block)?;
+            entries.seek(target).map_err(in_block)?;
+            if !entries.is_standing() {
+                // Behind the last separator of the root there is nothing; further down there must be something.
+                return match level {
+                    1 => Ok(None),
+                    _ => Err(self.past_separator(at)),
+                };
+            }
+            let handle = BlockHandle::decode(entries.value()).map_err(in_block)?;
+            if level == self.footer.index_depth {
+                return Ok(Some(handle));
+            }
+            payload = self.file.block(handle, BlockKind::Index, true)?;
+            at = handle.offset;
+        }
+        Ok(None)
+    }
+
+    pub(super) fn past_separator(&self, index_block: u64) -> Error {
+        self.file.corrupt(index_block, "index block", "ends before its separator one level up")
+    }
+
+    /// Checks that a value in chunks can be in this file, before its length is believed.
+    pub(super) fn check_value(&self, entries: &BlockIter, block: u64) -> Result<()> {
+        match entries.chunks() {
+            Some(chunks) => chunks.check(block).map_err(|error| self.file.error_in_block(error, block)),
+            None => Ok(()),
+        }
+    }
+
+    /// The value of the entry on which `entries`, a cursor over the data block at `block`, stands.
+    pub(super) fn value(&self, entries: &BlockIter, block: u64) -> EntryValue {
+        match entries.chunks() {
+            Some(chunks) => EntryValue::Chunked(Arc::new(TableChunks::new(&self.file, chunks, block))),
+            None => EntryValue::Inline(entries.value_bytes()),
+        }
+    }
+}

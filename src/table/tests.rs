@@ -1,0 +1,560 @@
+//! Tables as a whole: against a model, under damage, and through their caches.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::block::Compression;
+use crate::cache::{BlockCache, FileCache};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::fs::{Fs, MemFs};
+use crate::hash::key_hash;
+use crate::iter::{EntryValue, InternalIterator};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use crate::table_meta::TableMeta;
+
+const STORE: FileId = [7; 16];
+const SEED: u64 = 99;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+/// A key of the model: ordered like an internal key.
+type ModelKey = (Vec<u8>, std::cmp::Reverse<Tag>);
+type Model = BTreeMap<ModelKey, Bytes>;
+
+fn internal(key: &ModelKey) -> InternalKey<'_> {
+    InternalKey::new(&key.0, key.1.0)
+}
+
+fn insert(model: &mut Model, user: impl Into<Vec<u8>>, seqno: SeqNo, value: Option<Vec<u8>>) {
+    let kind = if value.is_some() { EntryKind::Put } else { EntryKind::Delete };
+    let key = (user.into(), std::cmp::Reverse(Tag::new(seqno, kind)));
+    model.insert(key, value.unwrap_or_default().into());
+}
+
+struct Fixture {
+    fs: MemFs,
+    ctx: Arc<TableContext>,
+    path: PathBuf,
+}
+
+impl Fixture {
+    fn new(cache_bytes: u64) -> Self {
+        let fs = MemFs::new();
+        fs.create_dir(Path::new("/db")).unwrap();
+        let ctx = TableContext {
+            fs: Arc::new(fs.clone()),
+            dir: PathBuf::from("/db"),
+            store_id: STORE,
+            blocks: Arc::new(BlockCache::new(cache_bytes)),
+            files: Arc::new(FileCache::new(4)),
+            io: TableIo::default(),
+        };
+        Self { fs, ctx: Arc::new(ctx), path: PathBuf::from("/db/000012.sst") }
+    }
+
+    fn writer(&self, block_bytes: usize, compression: Compression, filter: FilterConfig) -> TableWriter {
+        let config = TableConfig {
+            number: 12,
+            store_id: STORE,
+            file_id: [8; 16],
+            hash_seed: SEED,
+            block_bytes,
+            compression,
+            filter,
+        };
+        TableWriter::create(&self.fs, &self.path, config).unwrap()
+    }
+
+    fn write(&self, model: &Model, block_bytes: usize, compression: Compression) -> TableMeta {
+        let mut writer = self.writer(block_bytes, compression, FilterConfig::HashList);
+        for (key, value) in model {
+            writer.add(internal(key), &EntryValue::Inline(value.clone())).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        Table::open(Arc::clone(&self.ctx), Arc::new(meta.clone()), self.path.clone()).map(Arc::new)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.fs.files(&self.path)[0].1.clone()
+    }
+}
+
+/// What the iterator stands on, with the whole value.
+fn standing(iter: &TableIter) -> Result<Option<(ModelKey, Bytes)>> {
+    let Some(key) = iter.key() else { return Ok(None) };
+    let key = (key.user.to_vec(), std::cmp::Reverse(key.tag));
+    Ok(Some((key, iter.value().read()?)))
+}
+
+fn expected(entry: Option<(&ModelKey, &Bytes)>) -> Option<(ModelKey, Bytes)> {
+    entry.map(|(key, value)| (key.clone(), value.clone()))
+}
+
+/// Everything that is read from front to back.
+fn scan(table: &Arc<Table>) -> Result<Vec<(ModelKey, Bytes)>> {
+    let mut iter = table.iter(false);
+    let mut all = Vec::new();
+    iter.seek_first()?;
+    while let Some(entry) = standing(&iter)? {
+        all.push(entry);
+        iter.next()?;
+    }
+    Ok(all)
+}
+
+fn newest(model: &Model, user: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
+    let from = (user.to_vec(), std::cmp::Reverse(Tag::newest_at(seqno)));
+    let (key, value) = model.range(from..).next()?;
+    (key.0 == user).then(|| (key.1.0, value.clone()))
+}
+
+fn get(table: &Table, user: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Bytes)>> {
+    table.get(user, seqno)?.map(|(tag, value)| Ok((tag, value.read()?))).transpose()
+}
+
+/// A key near those of the model: one of them, cut, extended or changed.
+fn near(model: &Model, dice: &mut Dice) -> Vec<u8> {
+    let at = dice.below(model.len() as u64) as usize;
+    let mut key = model.keys().nth(at).unwrap().0.clone();
+    match dice.below(4) {
+        0 => key.truncate(dice.below(key.len() as u64 + 1) as usize),
+        1 => key.push(dice.below(256) as u8),
+        2 if !key.is_empty() => {
+            let last = key.len() - 1;
+            key[last] ^= 1 << dice.below(8);
+        }
+        _ => {}
+    }
+    key
+}
+
+fn check_against_model(table: &Arc<Table>, model: &Model, dice: &mut Dice, rounds: usize) {
+    assert_eq!(table.verify(SEED).iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+    let all: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    assert!(scan(table).unwrap() == all, "a scan differs");
+    let mut iter = table.iter(true);
+    iter.seek_last().unwrap();
+    for entry in all.iter().rev() {
+        assert!(standing(&iter).unwrap().as_ref() == Some(entry), "a backward scan differs");
+        iter.prev().unwrap();
+    }
+    assert!(iter.key().is_none());
+    for _ in 0..rounds {
+        let user = near(model, dice);
+        let seqno = dice.below(300);
+        assert!(get(table, &user, seqno).unwrap() == newest(model, &user, seqno), "{user:?} at {seqno}");
+        let target = (user, std::cmp::Reverse(Tag::newest_at(seqno)));
+        let mut at = if dice.below(2) == 0 {
+            iter.seek(internal(&target)).unwrap();
+            expected(model.range(&target..).next())
+        } else {
+            iter.seek_before(internal(&target)).unwrap();
+            expected(model.range(..&target).next_back())
+        };
+        for _ in 0..dice.below(40) {
+            assert!(standing(&iter).unwrap() == at, "a walk from {target:?} differs");
+            let Some((key, _)) = at else { break };
+            at = if dice.below(2) == 0 {
+                iter.next().unwrap();
+                expected(model.range((std::ops::Bound::Excluded(&key), std::ops::Bound::Unbounded)).next())
+            } else {
+                iter.prev().unwrap();
+                expected(model.range(..&key).next_back())
+            };
+        }
+    }
+}
+
+fn random_model(entries: u64, dice: &mut Dice) -> Model {
+    let mut model = Model::new();
+    let prefix = dice.bytes(12);
+    for _ in 0..entries {
+        let mut key = if dice.below(3) > 0 { prefix.clone() } else { Vec::new() };
+        let tail = dice.below(5) as usize;
+        key.extend(dice.bytes(tail));
+        let versions = if dice.below(20) == 0 { dice.below(60) + 1 } else { 1 };
+        for _ in 0..versions {
+            let len = if dice.below(50) == 0 { dice.below(3000) } else { dice.below(120) } as usize;
+            let value = (dice.below(8) > 0).then(|| vec![dice.below(256) as u8; len]);
+            insert(&mut model, key.clone(), dice.below(3) * dice.below(300), value);
+        }
+    }
+    model
+}
+
+#[test]
+fn tables_of_all_sizes_answer_like_the_model() {
+    let mut dice = Dice(1);
+    for (entries, block_bytes) in [(1, 4096), (5, 256), (40, 256), (300, 512), (2000, 4096), (3000, 65_536)] {
+        for compression in [Compression::None, Compression::Lz4] {
+            let model = random_model(entries, &mut dice);
+            let fixture = Fixture::new(1 << 16);
+            let meta = fixture.write(&model, block_bytes, compression);
+            assert_eq!(meta.entries, model.len() as u64);
+            let table = fixture.open(&meta).unwrap();
+            assert_eq!(Table::read_meta(&fixture.ctx, 12, &fixture.path).unwrap(), meta);
+            check_against_model(&table, &model, &mut dice, 300);
+        }
+    }
+}
+
+#[test]
+fn an_index_of_two_and_three_levels_answers_like_the_model() {
+    let mut dice = Dice(2);
+    for (entries, key_len, depth) in [(12_000u64, 12, 2), (900, 3000, 3), (300, 60_000, 3)] {
+        let mut model = Model::new();
+        for i in 0..entries {
+            // Keys that differ at the end only have separators as long as themselves.
+            let mut key = vec![b'k'; key_len];
+            key.extend_from_slice(&(i * 3).to_be_bytes());
+            insert(&mut model, key, i % 7, Some(vec![1; 100]));
+        }
+        let fixture = Fixture::new(1 << 20);
+        let meta = fixture.write(&model, 256, Compression::Lz4);
+        let table = fixture.open(&meta).unwrap();
+        assert_eq!(table.properties().index_depth, depth, "{entries} keys of {key_len}");
+        check_against_model(&table, &model, &mut dice, 100);
+    }
+}
+
+#[test]
+fn extreme_keys_values_and_versions_answer_like_the_model() {
+    let mut dice = Dice(3);
+    let mut model = Model::new();
+    insert(&mut model, b"", 0, Some(Vec::new()));
+    insert(&mut model, b"", 9, None);
+    insert(&mut model, vec![0xff; 65_536], 5, Some(b"longest key".to_vec()));
+    insert(&mut model, vec![b'a'; 65_536], 5, Some(vec![1; 32_768]));
+    for (index, len) in [32_769, 1 << 20, (1 << 20) + 1, 5 << 20].into_iter().enumerate() {
+        insert(&mut model, format!("long {index}"), 3, Some(vec![b'x'; len]));
+        insert(&mut model, format!("noise {index}"), 3, Some(dice.bytes(len)));
+    }
+    for seqno in 0..3000 {
+        insert(&mut model, b"many versions", seqno, (seqno % 5 > 0).then(|| b"version".to_vec()));
+    }
+    for compression in [Compression::None, Compression::Lz4] {
+        let fixture = Fixture::new(1 << 20);
+        let table = fixture.open(&fixture.write(&model, 1024, compression)).unwrap();
+        check_against_model(&table, &model, &mut dice, 60);
+        for seqno in (0..3100).step_by(7) {
+            let key = b"many versions";
+            assert_eq!(get(&table, key, seqno).unwrap(), newest(&model, key, seqno));
+        }
+    }
+}
+
+#[test]
+fn chunked_values_are_copied_from_table_to_table() {
+    let mut dice = Dice(4);
+    let mut model = Model::new();
+    for (index, len) in [32_769, 1 << 20, (2 << 20) + 5].into_iter().enumerate() {
+        insert(&mut model, format!("{index}"), 3, Some(dice.bytes(len)));
+    }
+    let (from, to) = (Fixture::new(1 << 20), Fixture::new(1 << 20));
+    let table = from.open(&from.write(&model, 4096, Compression::Lz4)).unwrap();
+    let mut writer = to.writer(4096, Compression::None, FilterConfig::None);
+    let mut iter = table.iter(false);
+    iter.seek_first().unwrap();
+    while let Some(key) = iter.key() {
+        assert!(matches!(iter.value(), EntryValue::Chunked(_)));
+        writer.add(key, &iter.value()).unwrap();
+        iter.next().unwrap();
+    }
+    let copy = to.open(&writer.finish().unwrap()).unwrap();
+    check_against_model(&copy, &model, &mut dice, 10);
+}
+
+#[test]
+fn the_writer_refuses_disorder_and_what_is_over_a_limit_and_goes_on() {
+    let fixture = Fixture::new(1 << 20);
+    let mut writer = fixture.writer(4096, Compression::None, FilterConfig::None);
+    let put = |seqno| Tag::new(seqno, EntryKind::Put);
+    let value = EntryValue::Inline(Bytes::from_static(b"v"));
+    writer.add(InternalKey::new(b"b", put(5)), &value).unwrap();
+    for (user, tag) in [(b"b", put(5)), (b"b", put(6)), (b"a", put(1)), (b"c", Tag::newest_at(4))] {
+        assert!(matches!(
+            writer.add(InternalKey::new(user, tag), &value),
+            Err(Error::InvalidArgument { .. })
+        ));
+    }
+    let tombstone = Tag::new(1, EntryKind::Delete);
+    assert!(writer.add(InternalKey::new(b"c", tombstone), &value).is_err());
+    let long = vec![1; 65_537];
+    let refused = writer.add(InternalKey::new(&long, put(1)), &value);
+    assert!(matches!(refused, Err(Error::LimitExceeded { .. })));
+    writer.add(InternalKey::new(b"b", put(4)), &value).unwrap();
+    assert_eq!(writer.keys(), 1);
+    assert_eq!(writer.finish().unwrap().entries, 2);
+    fixture.fs.remove(&fixture.path).unwrap();
+    assert!(fixture.writer(4096, Compression::None, FilterConfig::None).finish().is_err());
+}
+
+#[test]
+fn a_failed_append_or_sync_stays_failed() {
+    let fixture = Fixture::new(1 << 20);
+    let mut writer = fixture.writer(4096, Compression::None, FilterConfig::None);
+    fixture.fs.observe(|_, op| match op {
+        crate::fs::Op::Append(..) => Err(std::io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
+    });
+    let value = EntryValue::Inline(vec![1; 200_000].into());
+    let put = Tag::new(5, EntryKind::Put);
+    writer.add(InternalKey::new(b"a", put), &value).unwrap();
+    assert!(matches!(writer.add(InternalKey::new(b"b", put), &value), Err(Error::Io { .. })));
+    fixture.fs.stop_observing();
+    assert!(matches!(writer.add(InternalKey::new(b"c", put), &value), Err(Error::Io { .. })));
+    assert!(matches!(writer.finish(), Err(Error::Io { .. })));
+}
+
+#[test]
+fn a_finished_table_is_synced_and_its_filter_stands_on_a_boundary() {
+    for entries in [1, 30, 100, 200] {
+        let fixture = Fixture::new(1 << 20);
+        let mut model = Model::new();
+        for i in 0..entries {
+            insert(&mut model, format!("{i:05}"), i, Some(vec![i as u8; 37]));
+        }
+        let meta = fixture.write(&model, 4096, Compression::None);
+        fixture.fs.sync_dir(Path::new("/db")).unwrap();
+        assert!(fixture.fs.is_durable(&fixture.path));
+        assert_eq!((meta.filters.len(), meta.filters[0].offset % 4096), (1, 0));
+        let table = fixture.open(&meta).unwrap();
+        assert!(matches!(table.filter(), FilterState::Ready(_)));
+        assert!(table.may_contain(key_hash(SEED, b"00000")));
+        assert!(!table.may_contain(key_hash(SEED, b"absent")));
+    }
+}
+
+fn small_model() -> Model {
+    let mut model = Model::new();
+    for i in 0..40u64 {
+        insert(&mut model, format!("key {:03}", i * 2), i % 4 * 100, Some(format!("value {i}").into_bytes()));
+    }
+    insert(&mut model, b"key 010", 500, None);
+    insert(&mut model, b"key 020 long", 3, Some(vec![b'z'; 40_000]));
+    model
+}
+
+/// What a damaged table may say: an error that names the file, or what the model says.
+fn check_damaged(fixture: &Fixture, meta: &TableMeta, model: &Model, case: &str) -> bool {
+    let named = |error: &Error| match error {
+        Error::Corruption { file, offset, .. } => {
+            assert_eq!(file, &fixture.path, "{case}");
+            assert!(*offset <= meta.len, "{case}: {error}");
+        }
+        Error::Unsupported { file, .. } => assert_eq!(file, &fixture.path, "{case}"),
+        other => panic!("{case}: {other}"),
+    };
+    let table = match fixture.open(meta) {
+        Ok(table) => table,
+        Err(error) => {
+            named(&error);
+            return true;
+        }
+    };
+    let all: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    match scan(&table) {
+        Ok(found) => assert!(found == all, "{case}: a scan differs"),
+        Err(error) => named(&error),
+    }
+    for key in model.keys().step_by(5) {
+        assert!(table.may_contain(key_hash(SEED, &key.0)), "{case}: a false absent");
+        match get(&table, &key.0, 1000) {
+            Ok(found) => assert!(found == newest(model, &key.0, 1000), "{case}: a get differs"),
+            Err(error) => named(&error),
+        }
+    }
+    !table.verify(SEED).is_empty()
+}
+
+#[test]
+fn every_flipped_bit_is_found_and_never_changes_an_answer() {
+    let model = small_model();
+    for compression in [Compression::None, Compression::Lz4] {
+        let fixture = Fixture::new(0);
+        let meta = fixture.write(&model, 512, compression);
+        let good = fixture.bytes();
+        // In the long stretches of one value and of padding, one byte in 97 will do.
+        let dull =
+            |at: usize| good[at.saturating_sub(8)..(at + 8).min(good.len())].iter().all(|&b| b == good[at]);
+        for at in (0..good.len()).filter(|&at| !dull(at) || at % 97 == 0) {
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[at] ^= 1 << bit;
+                fixture.fs.overwrite(&fixture.path, bad);
+                fixture.ctx.files.remove(12);
+                let found = check_damaged(&fixture, &meta, &model, &format!("byte {at} bit {bit}"));
+                assert!(found, "byte {at} bit {bit} was not noticed");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_truncation_and_extension_is_found() {
+    let model = small_model();
+    let fixture = Fixture::new(0);
+    let meta = fixture.write(&model, 512, Compression::Lz4);
+    let good = fixture.bytes();
+    for len in 0..good.len() {
+        fixture.fs.overwrite(&fixture.path, good[..len].to_vec());
+        fixture.ctx.files.remove(12);
+        assert!(fixture.open(&meta).unwrap_err().is_corruption(), "{len}");
+        assert!(Table::read_meta(&fixture.ctx, 12, &fixture.path).is_err(), "{len}");
+    }
+    fixture.fs.overwrite(&fixture.path, [&good[..], &[0]].concat());
+    fixture.ctx.files.remove(12);
+    assert!(fixture.open(&meta).is_err());
+    assert!(Table::read_meta(&fixture.ctx, 12, &fixture.path).is_err());
+}
+
+/// Offsets and lengths of the blocks in the data region.
+fn data_blocks(bytes: &[u8], end: u64) -> Vec<(usize, usize)> {
+    let mut blocks = Vec::new();
+    let mut at = 64;
+    while (at as u64) < end {
+        let len = crate::block::Envelope::decode(&bytes[at..]).unwrap().sealed_len() as usize;
+        blocks.push((at, len));
+        at += len;
+    }
+    blocks
+}
+
+#[test]
+fn swapped_blocks_and_blocks_of_another_table_are_noticed() {
+    let mut model = Model::new();
+    for i in 0..200 {
+        insert(&mut model, format!("{i:05}"), 300, Some(vec![b'v'; 21]));
+    }
+    let fixture = Fixture::new(0);
+    let meta = fixture.write(&model, 256, Compression::None);
+    let good = fixture.bytes();
+    let end = fixture.open(&meta).unwrap().properties().data_end;
+    let blocks = data_blocks(&good, end);
+    let (a, b) = blocks
+        .iter()
+        .flat_map(|a| blocks.iter().map(move |b| (*a, *b)))
+        .find(|(a, b)| a.0 < b.0 && a.1 == b.1)
+        .unwrap();
+    let mut swapped = good.clone();
+    swapped[a.0..a.0 + a.1].copy_from_slice(&good[b.0..b.0 + b.1]);
+    swapped[b.0..b.0 + b.1].copy_from_slice(&good[a.0..a.0 + a.1]);
+    fixture.fs.overwrite(&fixture.path, swapped);
+    fixture.ctx.files.remove(12);
+    let table = fixture.open(&meta).unwrap();
+    assert!(scan(&table).unwrap_err().is_corruption());
+    assert_eq!(table.verify(SEED).len(), 4, "each of the two in the walk and from the index");
+
+    // The same entries in a table with another file id: equal bytes but for the checksums.
+    let config = TableConfig {
+        number: 13,
+        store_id: STORE,
+        file_id: [9; 16],
+        hash_seed: SEED,
+        block_bytes: 256,
+        compression: Compression::None,
+        filter: FilterConfig::HashList,
+    };
+    let mut writer = TableWriter::create(&fixture.fs, Path::new("/db/000013.sst"), config).unwrap();
+    for (key, value) in &model {
+        writer.add(internal(key), &EntryValue::Inline(value.clone())).unwrap();
+    }
+    writer.finish().unwrap();
+    let other = fixture.fs.files(Path::new("/db/000013.sst"))[0].1.clone();
+    let mut mixed = good.clone();
+    mixed[a.0..a.0 + a.1].copy_from_slice(&other[a.0..a.0 + a.1]);
+    fixture.fs.overwrite(&fixture.path, mixed);
+    fixture.ctx.files.remove(12);
+    assert!(scan(&fixture.open(&meta).unwrap()).unwrap_err().is_corruption());
+    fixture.fs.overwrite(&fixture.path, other);
+    fixture.ctx.files.remove(12);
+    assert!(fixture.open(&meta).is_err());
+}
+
+#[test]
+fn a_damaged_filter_is_remembered_and_answers_maybe() {
+    let model = small_model();
+    let fixture = Fixture::new(1 << 20);
+    let meta = fixture.write(&model, 512, Compression::Lz4);
+    let mut bad = fixture.bytes();
+    bad[meta.filters[0].offset as usize] ^= 1;
+    fixture.fs.overwrite(&fixture.path, bad);
+    fixture.ctx.files.remove(12);
+    let table = fixture.open(&meta).unwrap();
+    assert!(matches!(table.filter(), FilterState::Unusable(_)));
+    assert!(table.may_contain(1));
+    assert_eq!(scan(&table).unwrap().len(), model.len());
+    assert_eq!(table.verify(SEED).len(), 1);
+    for (offset, len) in [(u64::MAX, 8), (0, u64::MAX), (meta.len, 1)] {
+        let mut lying = meta.clone();
+        (lying.filters[0].offset, lying.filters[0].len) = (offset, len);
+        assert!(matches!(fixture.open(&lying).unwrap().filter(), FilterState::Unusable(_)));
+    }
+}
+
+#[test]
+fn a_block_is_read_once_and_then_comes_from_the_cache_unless_told_not_to() {
+    let mut model = Model::new();
+    for i in 0..1000 {
+        insert(&mut model, format!("{i:05}"), 3, Some(vec![b'v'; 50]));
+    }
+    let fixture = Fixture::new(1 << 22);
+    let table = fixture.open(&fixture.write(&model, 1024, Compression::None)).unwrap();
+    let io = &fixture.ctx.io;
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    assert_eq!(count(&io.data_block_reads), 0);
+    scan(&table).unwrap();
+    let blocks = table.properties().data_blocks;
+    assert_eq!((count(&io.data_block_reads), fixture.ctx.blocks.bytes()), (blocks, 0));
+    get(&table, b"00500", 9).unwrap().unwrap();
+    get(&table, b"00500", 9).unwrap().unwrap();
+    assert_eq!((count(&io.data_block_reads), count(&io.data_block_cache_hits)), (blocks + 1, 1));
+    assert!(get(&table, b"~", 9).unwrap().is_none() && get(&table, b"", 9).unwrap().is_none());
+    assert_eq!(count(&io.data_block_reads), blocks + 1, "nothing is read outside the bounds");
+    assert_eq!(count(&io.block_rereads), 0);
+}
+
+#[test]
+fn a_failed_iterator_stays_failed() {
+    let mut model = small_model();
+    model.retain(|_, value| value.len() < 1000);
+    let fixture = Fixture::new(0);
+    let meta = fixture.write(&model, 256, Compression::None);
+    let mut bad = fixture.bytes();
+    bad[64 + 30] ^= 1;
+    fixture.fs.overwrite(&fixture.path, bad);
+    fixture.ctx.files.remove(12);
+    let table = fixture.open(&meta).unwrap();
+    let mut iter = table.iter(true);
+    iter.seek_last().unwrap();
+    let first = iter.seek_first().unwrap_err().to_string();
+    assert!(first.contains("/db/000012.sst is corrupt at offset 76: block checksum"), "{first}");
+    assert!(iter.key().is_none());
+    assert_eq!(iter.seek_last().unwrap_err().to_string(), first);
+    assert_eq!(iter.next().unwrap_err().to_string(), first);
+    assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), 1);
+}

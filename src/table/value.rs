@@ -1,0 +1,52 @@
+//! Long values: a reference in the data block, the value in chunk blocks of its own.
+//!
+//! The chunks follow each other in the file, so each tells by its envelope where the next one starts. They do
+//! not go through the block cache: they would push out thousands of blocks that are worth more.
+
+use std::sync::Arc;
+
+use crate::block::{BlockKind, ChunkRef};
+use crate::error::Result;
+use crate::iter::ChunkedValue;
+
+use super::file::TableFile;
+
+/// A value in the chunk blocks of a table. Keeps the table's file usable, not its index.
+#[derive(Debug)]
+pub(super) struct TableChunks {
+    file: Arc<TableFile>,
+    chunks: ChunkRef,
+    /// Offset of the data block that refers to it.
+    block: u64,
+}
+
+impl TableChunks {
+    pub(super) fn new(file: &Arc<TableFile>, chunks: ChunkRef, block: u64) -> Self {
+        Self { file: Arc::clone(file), chunks, block }
+    }
+}
+
+impl ChunkedValue for TableChunks {
+    fn len(&self) -> u64 {
+        self.chunks.total
+    }
+
+    fn read_chunks(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        // Chunks stand before the block that refers to them, so that is where they must end.
+        let checked = self.chunks.check(self.block);
+        checked.map_err(|error| self.file.error_in_block(error, self.block))?;
+        let mut offset = self.chunks.offset;
+        for index in 0..self.chunks.count {
+            let handle = self.file.handle_at(offset)?;
+            let chunk = self.file.read_block(handle, BlockKind::ValueChunk)?;
+            let expected = self.chunks.chunk_len(index);
+            if chunk.len() as u64 != expected {
+                let detail = format!("chunk {index} has {} bytes, expected {expected}", chunk.len());
+                return Err(self.file.corrupt(offset, "value chunk length", detail));
+            }
+            take(&chunk)?;
+            offset = handle.offset + handle.len;
+        }
+        Ok(())
+    }
+}

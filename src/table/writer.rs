@@ -1,0 +1,402 @@
+//! Writes a table: `create (add)* finish`.
+//!
+//! 1. Entries are added in strictly ascending order of internal keys; the user keys' hashes are collected.
+//! 2. A data block is sealed when the next entry would make it longer than `block_bytes`. Its index entry is
+//!    the separator between its last key and that next one.
+//! 3. A value over [`VALUE_INLINE_MAX`] is written at once, as chunk blocks; the data block that refers to it
+//!    follows later. A value that comes in chunks from another table is copied a chunk at a time.
+//! 4. `finish` writes padding and filter, index, properties and footer, and syncs the file. The caller syncs
+//!    the directory.
+//!
+//! Bytes go to the file in appends of about [`APPEND_BYTES`]. Memory: that buffer, a block, the index (a few
+//! tens of bytes per block) and eight bytes per key for the filter. After an error of the file every later
+//! call returns the same error; what was written is rubbish for the caller to remove. A writer that is dropped
+//! unfinished leaves such a file too.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::block::{
+    BlockBuilder, BlockHandle, BlockKind, ChunkRef, Compression, DATA_RESTART_INTERVAL, ENVELOPE_BYTES,
+    Sealer, separator, separator_of_last,
+};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind};
+use crate::fs::{AppendFile, Fs};
+use crate::hash::key_hash;
+use crate::iter::EntryValue;
+use crate::key::{EntryKind, InternalKey, Tag};
+use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
+use crate::table_meta::{FilterRef, TableMeta};
+
+use super::filter_block::{FilterConfig, build_filter};
+use super::footer::{FOOTER_BYTES, Footer};
+use super::index_builder::{IndexBuilder, WrittenIndex};
+use super::properties::Properties;
+
+/// Bytes that are gathered before they are appended to the file.
+const APPEND_BYTES: usize = 256 << 10;
+
+/// Boundary on which a filter block starts.
+const FILTER_ALIGN: u64 = 4096;
+
+/// What a table writer needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct TableConfig {
+    /// Number of the file.
+    pub(crate) number: u64,
+    pub(crate) store_id: FileId,
+    /// Random id of the file.
+    pub(crate) file_id: FileId,
+    /// The store's secret seed of [`key_hash`].
+    pub(crate) hash_seed: u64,
+    /// Length of a data block to aim at, envelope included and before compression; 256 bytes to 1 MiB.
+    pub(crate) block_bytes: usize,
+    pub(crate) compression: Compression,
+    pub(crate) filter: FilterConfig,
+}
+
+impl TableConfig {
+    /// Length of a data block unless asked otherwise.
+    pub(crate) const BLOCK_BYTES: usize = 4096;
+}
+
+/// A table that is being written.
+#[derive(Debug)]
+pub(crate) struct TableWriter {
+    config: TableConfig,
+    out: Output,
+    data: BlockBuilder,
+    index: IndexBuilder,
+    /// The last entry's key, if there is one.
+    last: Option<(Vec<u8>, Tag)>,
+    hashes: Vec<u64>,
+    properties: Properties,
+    failed: Option<Error>,
+}
+
+impl TableWriter {
+    /// Creates the file, which must not exist.
+    pub(crate) fn create(fs: &dyn Fs, path: &Path, config: TableConfig) -> Result<Self> {
+        if !(256..=1 << 20).contains(&config.block_bytes) {
+            return Err(Error::invalid(format!(
+                "block_bytes of {} is not in 256..=1048576",
+                config.block_bytes
+            )));
+        }
+        let file = fs.create(path).map_err(|source| Error::io("create", path, source))?;
+        let header = FileHeader::new(FileKind::Table, config.store_id, config.file_id).encode();
+        let sealer = Sealer::new(config.file_id);
+        let out = Output { file, path: path.to_path_buf(), buffer: header.to_vec(), appended: 0, sealer };
+        let properties = Properties {
+            seqno_min: u64::MAX,
+            compression: Some(config.compression),
+            block_bytes: config.block_bytes as u64,
+            ..Properties::default()
+        };
+        Ok(Self {
+            config,
+            out,
+            data: BlockBuilder::new(DATA_RESTART_INTERVAL),
+            index: IndexBuilder::new(),
+            last: None,
+            hashes: Vec::new(),
+            properties,
+            failed: None,
+        })
+    }
+
+    /// Adds an entry. Its key must come after that of the entry before it; a tombstone has an empty value.
+    pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &EntryValue) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.check(key, value)?;
+        self.try_add(key, value).inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    fn check(&self, key: InternalKey<'_>, value: &EntryValue) -> Result<()> {
+        if key.user.len() > KEY_BYTES_MAX {
+            return Err(Error::limit("key length", KEY_BYTES_MAX as u64, key.user.len() as u64));
+        }
+        if value.len() > VALUE_BYTES_MAX as u64 {
+            return Err(Error::limit("value length", VALUE_BYTES_MAX as u64, value.len()));
+        }
+        if Tag::from_u64(key.tag.to_u64()).is_none() {
+            return Err(Error::invalid("a seek tag is no entry of a table"));
+        }
+        if key.tag.kind() == EntryKind::Delete && value.len() > 0 {
+            return Err(Error::invalid("a tombstone with a value"));
+        }
+        match &self.last {
+            Some((user, tag)) if InternalKey::new(user, *tag) >= key => {
+                Err(Error::invalid("entries of a table must be added in ascending order"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn try_add(&mut self, key: InternalKey<'_>, value: &EntryValue) -> Result<()> {
+        let (stored, chunked) = self.store_value(value)?;
+        if !self.data.is_empty()
+            && self.data.size_with(key, stored.len()) + ENVELOPE_BYTES > self.config.block_bytes
+        {
+            self.finish_data_block(Some(key))?;
+        }
+        self.data.add(key, &stored, chunked);
+        self.count(key, value.len());
+        Ok(())
+    }
+
+    /// The bytes that stand for the value in the data block, and whether they refer to chunks.
+    fn store_value(&mut self, value: &EntryValue) -> Result<(Bytes, bool)> {
+        let total = value.len();
+        if total <= VALUE_INLINE_MAX as u64 {
+            return Ok((value.read()?, false));
+        }
+        let reference = ChunkRef::new(total, self.out.position());
+        match value {
+            EntryValue::Inline(bytes) => {
+                for chunk in bytes.chunks(VALUE_CHUNK_BYTES) {
+                    self.out.block(BlockKind::ValueChunk, self.config.compression, chunk)?;
+                }
+            }
+            EntryValue::Chunked(value) => {
+                let mut copy = ChunkCopy {
+                    out: &mut self.out,
+                    compression: self.config.compression,
+                    rest: Vec::new(),
+                    len: 0,
+                };
+                value.read_chunks(&mut |bytes| copy.take(bytes))?;
+                if copy.finish()? != total {
+                    return Err(Error::invalid("a chunked value is not as long as it says"));
+                }
+            }
+        }
+        self.properties.chunk_blocks += reference.count;
+        let mut stored = Vec::new();
+        reference.encode(&mut stored);
+        Ok((stored.into(), true))
+    }
+
+    fn count(&mut self, key: InternalKey<'_>, value_len: u64) {
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.tombstones += u64::from(key.tag.kind() == EntryKind::Delete);
+        properties.key_bytes += key.user.len() as u64;
+        properties.value_bytes += value_len;
+        properties.seqno_min = properties.seqno_min.min(key.tag.seqno());
+        properties.seqno_max = properties.seqno_max.max(key.tag.seqno());
+        let (last_user, last_tag) = match &mut self.last {
+            Some((user, tag)) if user == key.user => {
+                *tag = key.tag;
+                return;
+            }
+            Some((user, tag)) => (user, tag),
+            none => {
+                properties.smallest = Bytes::copy_from_slice(key.user);
+                let (user, tag) = none.insert((Vec::new(), key.tag));
+                (user, tag)
+            }
+        };
+        last_user.clear();
+        last_user.extend_from_slice(key.user);
+        *last_tag = key.tag;
+        properties.keys += 1;
+        if self.config.filter != FilterConfig::None {
+            self.hashes.push(key_hash(self.config.hash_seed, key.user));
+        }
+    }
+
+    /// Seals the data block; `next` is the key that follows it, if one does.
+    fn finish_data_block(&mut self, next: Option<InternalKey<'_>>) -> Result<()> {
+        let Some((user, tag)) = &self.last else { return Ok(()) };
+        let last = InternalKey::new(user, *tag);
+        let separator = next.map_or_else(|| separator_of_last(last), |next| separator(last, next));
+        let handle = self.out.block(BlockKind::Data, self.config.compression, self.data.finish())?;
+        self.data.clear();
+        self.index.add(separator, handle);
+        self.properties.data_blocks += 1;
+        Ok(())
+    }
+
+    /// Length of the file if it were finished now, without its filter; within a few per cent.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.out.position() + (self.data.size() + self.index.size()) as u64
+    }
+
+    /// Number of distinct user keys so far.
+    pub(crate) fn keys(&self) -> u64 {
+        self.properties.keys
+    }
+
+    /// Completes and syncs the file. A table has at least one entry.
+    pub(crate) fn finish(mut self) -> Result<TableMeta> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some((largest, _)) = self.last.clone() else {
+            return Err(Error::invalid("a table without entries"));
+        };
+        self.finish_data_block(None)?;
+        self.properties.largest = largest.into();
+        self.properties.data_end = self.out.position();
+        self.write_filter()?;
+        let index = self.write_index()?;
+        let footer_checksum = self.write_footer(&index)?;
+        self.out.sync()?;
+        let len = self.out.position();
+        Ok(self.properties.to_meta(self.config.number, self.config.file_id, len, footer_checksum))
+    }
+
+    fn write_filter(&mut self) -> Result<()> {
+        let hashes = std::mem::take(&mut self.hashes);
+        let Some(filter) = build_filter(&self.config.filter, &hashes, &self.config.file_id)? else {
+            return Ok(());
+        };
+        drop(hashes);
+        self.out.pad_to(FILTER_ALIGN)?;
+        self.properties.filters.push(FilterRef {
+            file: None,
+            kind: filter.kind,
+            domain: filter.domain,
+            offset: self.out.position(),
+            len: filter.bytes.len() as u64,
+            header_checksum: filter.header_checksum,
+        });
+        self.out.append(&filter.bytes)
+    }
+
+    fn write_index(&mut self) -> Result<WrittenIndex> {
+        let builder = std::mem::replace(&mut self.index, IndexBuilder::new());
+        let (out, compression) = (&mut self.out, self.config.compression);
+        builder.finish(&mut |payload| out.block(BlockKind::Index, compression, payload))
+    }
+
+    fn write_footer(&mut self, index: &WrittenIndex) -> Result<u32> {
+        self.properties.index_depth = index.depth;
+        self.properties.index_blocks = index.blocks;
+        let payload = self.properties.encode();
+        let properties = self.out.block(BlockKind::Properties, Compression::None, &payload)?;
+        let filters = &self.properties.filters;
+        let footer = Footer {
+            root: index.root,
+            properties,
+            filter: filters.first().map_or((0, 0), |filter| (filter.offset, filter.len)),
+            entries: self.properties.entries,
+            file_len: self.out.position() + FOOTER_BYTES as u64,
+            filters: filters.len() as u32,
+            index_depth: index.depth,
+            file_id: self.config.file_id,
+        };
+        let (bytes, checksum) = footer.encode();
+        self.out.append(&bytes)?;
+        Ok(checksum)
+    }
+}
+
+/// The file with what was not appended to it yet.
+#[derive(Debug)]
+struct Output {
+    file: Arc<dyn AppendFile>,
+    path: PathBuf,
+    buffer: Vec<u8>,
+    /// Bytes in the file.
+    appended: u64,
+    sealer: Sealer,
+}
+
+impl Output {
+    /// Where the next byte goes.
+    fn position(&self) -> u64 {
+        self.appended + self.buffer.len() as u64
+    }
+
+    fn block(&mut self, kind: BlockKind, compression: Compression, payload: &[u8]) -> Result<BlockHandle> {
+        if payload.len() > BLOCK_BYTES_MAX {
+            return Err(Error::limit("block length", BLOCK_BYTES_MAX as u64, payload.len() as u64));
+        }
+        let offset = self.position();
+        let len = self.sealer.seal(&mut self.buffer, offset, kind, compression, payload);
+        self.flush_if(APPEND_BYTES)?;
+        Ok(BlockHandle { offset, len })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() < APPEND_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            return self.flush_if(APPEND_BYTES);
+        }
+        self.flush_if(1)?;
+        self.file.append(bytes).map_err(|source| Error::io("append", &self.path, source))?;
+        self.appended += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes a padding block up to a boundary, unless the file stands on one. A gap too short for an envelope
+    /// goes on to the next boundary.
+    fn pad_to(&mut self, align: u64) -> Result<()> {
+        let position = self.position();
+        if position.is_multiple_of(align) {
+            return Ok(());
+        }
+        let end = (position + ENVELOPE_BYTES as u64).next_multiple_of(align);
+        let zeros = vec![0; (end - position) as usize - ENVELOPE_BYTES];
+        self.block(BlockKind::Padding, Compression::None, &zeros).map(drop)
+    }
+
+    fn flush_if(&mut self, least: usize) -> Result<()> {
+        if self.buffer.len() < least {
+            return Ok(());
+        }
+        self.file.append(&self.buffer).map_err(|source| Error::io("append", &self.path, source))?;
+        self.appended += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.flush_if(1)?;
+        self.file.sync().map_err(|source| Error::io("sync", &self.path, source))
+    }
+}
+
+/// Copies a value that comes in pieces of any length into chunk blocks.
+struct ChunkCopy<'a> {
+    out: &'a mut Output,
+    compression: Compression,
+    /// The start of a chunk that is not complete.
+    rest: Vec<u8>,
+    len: u64,
+}
+
+impl ChunkCopy<'_> {
+    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.len += bytes.len() as u64;
+        while self.rest.len() + bytes.len() >= VALUE_CHUNK_BYTES {
+            let (head, tail) = bytes.split_at(VALUE_CHUNK_BYTES - self.rest.len());
+            if self.rest.is_empty() {
+                self.out.block(BlockKind::ValueChunk, self.compression, head)?;
+            } else {
+                self.rest.extend_from_slice(head);
+                self.out.block(BlockKind::ValueChunk, self.compression, &self.rest)?;
+                self.rest.clear();
+            }
+            bytes = tail;
+        }
+        self.rest.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes what is left and returns the length of the value.
+    fn finish(self) -> Result<u64> {
+        if !self.rest.is_empty() {
+            self.out.block(BlockKind::ValueChunk, self.compression, &self.rest)?;
+        }
+        Ok(self.len)
+    }
+}
