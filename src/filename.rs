@@ -50,7 +50,9 @@ impl FileName {
     #[must_use]
     pub fn number(self) -> Option<u64> {
         match self {
-            Self::Manifest(number) | Self::Log(number) | Self::Table(number) | Self::Filter(number) => Some(number),
+            Self::Manifest(number) | Self::Log(number) | Self::Table(number) | Self::Filter(number) => {
+                Some(number)
+            }
             Self::Lock | Self::Current | Self::CurrentTemporary => None,
         }
     }
@@ -98,9 +100,19 @@ mod tests {
 
     #[test]
     fn nothing_but_our_own_spelling_is_accepted() {
-        for name in ["", "1.sst", "0000015.sst", "+00015.sst", "00001é.sst", "000015.sst ", "../000015.sst",
-            "99999999999999999999.sst", "MANIFEST-", "000015.SST", "current"]
-        {
+        for name in [
+            "",
+            "1.sst",
+            "0000015.sst",
+            "+00015.sst",
+            "00001é.sst",
+            "000015.sst ",
+            "../000015.sst",
+            "99999999999999999999.sst",
+            "MANIFEST-",
+            "000015.SST",
+            "current",
+        ] {
             assert_eq!(FileName::parse(name), None, "{name}");
         }
     }

@@ -287,7 +287,9 @@ impl KeyspaceOptions {
             return Err(Error::invalid("table_bytes is below 1 KiB"));
         }
         if !(1..=1000).contains(&self.l0_runs) || !(2..=1000).contains(&self.level_ratio) {
-            return Err(Error::invalid("l0_runs is not between 1 and 1000 or level_ratio not between 2 and 1000"));
+            return Err(Error::invalid(
+                "l0_runs is not between 1 and 1000 or level_ratio not between 2 and 1000",
+            ));
         }
         Ok(())
     }
@@ -300,7 +302,11 @@ impl KeyspaceOptions {
         let memtable_bytes = self.memtable_bytes_in(memory_budget) as u64;
         Shape {
             l0_runs: self.l0_runs,
-            level_base_bytes: if self.level_base_bytes > 0 { self.level_base_bytes } else { 4 * memtable_bytes },
+            level_base_bytes: if self.level_base_bytes > 0 {
+                self.level_base_bytes
+            } else {
+                4 * memtable_bytes
+            },
             level_ratio: self.level_ratio,
             table_bytes: self.table_bytes,
         }
@@ -330,7 +336,11 @@ impl KeyspaceOptions {
                 FilterSize::BitsPerKey(bits) => (0, bits),
                 FilterSize::FalsePositiveRate(rate) => (1, rate),
             };
-            out.extend_from_slice(&[kind_code(self.filter.kind), code, allocation_code(self.filter.allocation)]);
+            out.extend_from_slice(&[
+                kind_code(self.filter.kind),
+                code,
+                allocation_code(self.filter.allocation),
+            ]);
             put_u64(out, number.to_bits());
         });
         put_field(&mut out, BLOCK_BYTES, |out| put_varint(out, self.block_bytes as u64));
@@ -408,7 +418,8 @@ fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, Decode
     let kind = FILTER_KINDS.iter().find(|known| kind_code(**known) == kind).copied();
     let code = reader.u8("filter size code")?;
     let allocation = reader.u8("filter allocation")?;
-    let allocation = [FilterAllocation::Uniform, FilterAllocation::Optimal].get(usize::from(allocation)).copied();
+    let allocation =
+        [FilterAllocation::Uniform, FilterAllocation::Optimal].get(usize::from(allocation)).copied();
     let number = f64::from_bits(reader.u64("filter size")?);
     let (Some(kind), Some(allocation)) = (kind, allocation) else { return Ok(None) };
     let policy = FilterPolicy::new(kind).allocation(allocation);

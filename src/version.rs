@@ -32,7 +32,11 @@ pub(crate) struct TableHandle {
 }
 
 impl TableHandle {
-    pub(crate) fn new(meta: Arc<TableMeta>, context: Arc<TableContext>, graveyard: Arc<Graveyard>) -> Arc<Self> {
+    pub(crate) fn new(
+        meta: Arc<TableMeta>,
+        context: Arc<TableContext>,
+        graveyard: Arc<Graveyard>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             meta,
             counters: FilterCounters::default(),
@@ -233,7 +237,8 @@ impl Version {
     /// Whether a table may hold the key, as far as memory knows: a table not opened yet may.
     pub(crate) fn may_contain(&self, user_key: &[u8], hash: u64) -> bool {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(user_key));
-        candidates.any(|handle| handle.if_open().is_none_or(|table| table.ask_filter(hash) != Verdict::Absent))
+        candidates
+            .any(|handle| handle.if_open().is_none_or(|table| table.ask_filter(hash) != Verdict::Absent))
     }
 }
 
@@ -252,10 +257,15 @@ pub(crate) mod tests {
     fn applying_an_edit_leaves_the_old_version_as_it_was() {
         let old = Version::default().apply(
             &HashSet::new(),
-            vec![(0, 1, handle(1, "a", "m", 10)), (0, 2, handle(2, "b", "z", 10)), (1, 0, handle(3, "a", "c", 10))],
+            vec![
+                (0, 1, handle(1, "a", "m", 10)),
+                (0, 2, handle(2, "b", "z", 10)),
+                (1, 0, handle(3, "a", "c", 10)),
+            ],
         );
         let new = old.apply(&HashSet::from([1, 3]), vec![(1, 0, handle(4, "a", "m", 20))]);
-        let numbers = |version: &Version| version.all_tables().map(|(_, t)| t.meta.number).collect::<Vec<_>>();
+        let numbers =
+            |version: &Version| version.all_tables().map(|(_, t)| t.meta.number).collect::<Vec<_>>();
         assert_eq!(numbers(&old), [2, 1, 3], "level 0 newest first");
         assert_eq!(numbers(&new), [2, 4]);
         assert_eq!((new.bytes(0), new.bytes(1)), (10, 20));
@@ -263,11 +273,20 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_finds_the_table_of_a_key_and_those_of_a_range() {
-        let run = Run { id: 0, tables: vec![handle(1, "b", "d", 1), handle(2, "f", "h", 1), handle(3, "j", "l", 1)] };
+        let run = Run {
+            id: 0,
+            tables: vec![handle(1, "b", "d", 1), handle(2, "f", "h", 1), handle(3, "j", "l", 1)],
+        };
         let at = |key: &str| run.table_for(key.as_bytes()).map(|table| table.meta.number);
-        assert_eq!([at("a"), at("b"), at("d"), at("e"), at("h"), at("m")], [None, Some(1), Some(1), None, Some(2), None]);
+        assert_eq!(
+            [at("a"), at("b"), at("d"), at("e"), at("h"), at("m")],
+            [None, Some(1), Some(1), None, Some(2), None]
+        );
         let over = |a: &str, b: &str| run.overlapping(a.as_bytes(), b.as_bytes()).len();
-        assert_eq!([over("a", "a"), over("a", "b"), over("d", "f"), over("e", "e"), over("a", "z")], [0, 1, 2, 0, 3]);
+        assert_eq!(
+            [over("a", "a"), over("a", "b"), over("d", "f"), over("e", "e"), over("a", "z")],
+            [0, 1, 2, 0, 3]
+        );
     }
 
     #[test]
@@ -282,7 +301,8 @@ pub(crate) mod tests {
     fn a_file_goes_only_when_it_is_obsolete_and_nobody_holds_it() {
         let graveyard = Arc::new(Graveyard::default());
         let context = Arc::new(TableContext::for_tests());
-        let kept = TableHandle::new(Arc::new(meta(1, "a", "b", 1)), Arc::clone(&context), Arc::clone(&graveyard));
+        let kept =
+            TableHandle::new(Arc::new(meta(1, "a", "b", 1)), Arc::clone(&context), Arc::clone(&graveyard));
         let gone = TableHandle::new(Arc::new(meta(2, "a", "b", 1)), context, Arc::clone(&graveyard));
         gone.set_obsolete();
         let reader = Arc::clone(&gone);

@@ -33,7 +33,10 @@ fn what_is_put_is_there_until_it_is_deleted_also_after_reopening() {
     drop(db);
     let db = Db::open(dir.path()).unwrap();
     assert!(!db.contains("a").unwrap());
-    assert_eq!(db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [b"".to_vec(), b"b".to_vec()]);
+    assert_eq!(
+        db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(),
+        [b"".to_vec(), b"b".to_vec()]
+    );
 }
 
 #[test]
@@ -80,7 +83,8 @@ fn a_batch_over_several_keyspaces_is_one_write() {
 #[test]
 fn a_hundred_thousand_keys_are_found_and_as_many_are_not() {
     let dir = dir();
-    let options = KeyspaceOptions::new().memtable_bytes(1 << 20).table_bytes(1 << 20).level_base_bytes(4 << 20);
+    let options =
+        KeyspaceOptions::new().memtable_bytes(1 << 20).table_bytes(1 << 20).level_base_bytes(4 << 20);
     let db = Options::new().default_keyspace(options).open(dir.path()).unwrap();
     let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     for n in 0..100_000 {

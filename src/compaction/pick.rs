@@ -66,8 +66,10 @@ pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
 
 /// The most useful task that does not touch a table in `busy`.
 pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Option<Task> {
-    let mut levels: Vec<(f64, usize)> =
-        (0..LEVELS - 1).map(|level| (score(version, level, shape), level)).filter(|(score, _)| *score >= 1.0).collect();
+    let mut levels: Vec<(f64, usize)> = (0..LEVELS - 1)
+        .map(|level| (score(version, level, shape), level))
+        .filter(|(score, _)| *score >= 1.0)
+        .collect();
     levels.sort_by(|a, b| b.0.total_cmp(&a.0));
     levels.into_iter().find_map(|(_, level)| match level {
         0 => pick_level_0(version, busy),
@@ -94,7 +96,12 @@ fn is_free(tables: &[Arc<TableHandle>], busy: &HashSet<u64>) -> bool {
 }
 
 /// The tables of the one run of a level (1 or below) that overlap a key range.
-fn overlapping<'a>(version: &'a Version, level: usize, smallest: &[u8], largest: &[u8]) -> &'a [Arc<TableHandle>] {
+fn overlapping<'a>(
+    version: &'a Version,
+    level: usize,
+    smallest: &[u8],
+    largest: &[u8],
+) -> &'a [Arc<TableHandle>] {
     version.runs(level).first().map_or(&[], |run| run.overlapping(smallest, largest))
 }
 
@@ -129,10 +136,11 @@ fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usiz
         let freed = meta.len as f64 * (1.0 + 4.0 * meta.tombstones as f64 / meta.entries.max(1) as f64);
         rewritten as f64 / freed.max(1.0)
     };
-    let candidates = version.tables(level).filter(|table| !busy.contains(&table.meta.number)).filter_map(|table| {
-        let below = overlapping(version, level + 1, &table.meta.smallest, &table.meta.largest);
-        is_free(below, busy).then(|| (cost(table, below), table, below))
-    });
+    let candidates =
+        version.tables(level).filter(|table| !busy.contains(&table.meta.number)).filter_map(|table| {
+            let below = overlapping(version, level + 1, &table.meta.smallest, &table.meta.largest);
+            is_free(below, busy).then(|| (cost(table, below), table, below))
+        });
     let (_, table, below) = candidates.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let mut trivial_move = below.is_empty();
     if trivial_move && level + 2 < LEVELS {
@@ -167,7 +175,12 @@ mod tests {
 
     #[test]
     fn nothing_to_do_below_the_targets() {
-        let few = version(&[(0, 1, "a", "z", 50), (0, 2, "a", "z", 50), (0, 3, "a", "z", 50), (1, 4, "a", "z", 99)]);
+        let few = version(&[
+            (0, 1, "a", "z", 50),
+            (0, 2, "a", "z", 50),
+            (0, 3, "a", "z", 50),
+            (1, 4, "a", "z", 99),
+        ]);
         assert!(pick(&few, &HashSet::new(), &SHAPE).is_none());
         assert!(pick(&Version::default(), &HashSet::new(), &SHAPE).is_none());
         assert!(pick_all(&Version::default(), &SHAPE).is_none());
@@ -192,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_run_that_overlaps_nothing_is_moved_oldest_first() {
-        let ordered = version(&[(0, 1, "a", "b", 5), (0, 2, "c", "d", 5), (0, 3, "e", "f", 5), (0, 4, "g", "h", 5)]);
+        let ordered =
+            version(&[(0, 1, "a", "b", 5), (0, 2, "c", "d", 5), (0, 3, "e", "f", 5), (0, 4, "g", "h", 5)]);
         let task = pick(&ordered, &HashSet::new(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![1], true));
     }
@@ -233,12 +247,16 @@ mod tests {
         for _ in 0..400 {
             let start = roll(9000);
             let len = 10;
-            tree = tree.apply(&HashSet::new(), vec![(0, next, handle(next, &name(start), &name(start + roll(999)), len))]);
+            tree = tree.apply(
+                &HashSet::new(),
+                vec![(0, next, handle(next, &name(start), &name(start + roll(999)), len))],
+            );
             (next, flushed) = (next + 1, flushed + len);
             while let Some(task) = pick(&tree, &HashSet::new(), &SHAPE) {
                 assert!(!task.inputs.is_empty() && task.output_level > 0);
                 let outputs = carry_out(&task, &mut next);
-                written += if task.trivial_move { 0 } else { outputs.iter().map(|t| t.2.meta.len).sum::<u64>() };
+                written +=
+                    if task.trivial_move { 0 } else { outputs.iter().map(|t| t.2.meta.len).sum::<u64>() };
                 tree = tree.apply(&task.numbers(), outputs);
                 assert_eq!(tree.overlap_in_a_run(), None);
             }
@@ -266,7 +284,8 @@ mod tests {
             .map(|piece| {
                 *next += 1;
                 let len = bytes / pieces + u64::from(piece < bytes % pieces);
-                let (smallest, largest) = (format!("{:04}", cut(piece)), format!("{:04}", cut(piece + 1) - 1));
+                let (smallest, largest) =
+                    (format!("{:04}", cut(piece)), format!("{:04}", cut(piece + 1) - 1));
                 (task.output_level, 0, handle(*next, &smallest, &largest, len))
             })
             .collect()

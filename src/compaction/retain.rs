@@ -66,9 +66,9 @@ mod tests {
     /// Runs entries of one key "k", newest first, through the rules; gives what is kept.
     fn kept(snapshots: &[SeqNo], base: bool, entries: &[(SeqNo, EntryKind)]) -> Vec<(SeqNo, EntryKind)> {
         let mut retain = Retain::new(snapshots.to_vec());
-        let fates = entries.iter().map(|&(seqno, kind)| {
-            retain.decide(InternalKey::new(b"k", Tag::new(seqno, kind)), |_| base)
-        });
+        let fates = entries
+            .iter()
+            .map(|&(seqno, kind)| retain.decide(InternalKey::new(b"k", Tag::new(seqno, kind)), |_| base));
         let kept = fates.filter_map(|fate| match fate {
             Fate::Keep(tag) => Some((tag.seqno(), tag.kind())),
             Fate::Drop => None,

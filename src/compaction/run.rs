@@ -57,7 +57,12 @@ impl Merge<'_> {
         }
     }
 
-    fn merge(&self, input: &mut dyn InternalIterator, mut retain: Retain, outputs: &mut Outputs) -> Result<()> {
+    fn merge(
+        &self,
+        input: &mut dyn InternalIterator,
+        mut retain: Retain,
+        outputs: &mut Outputs,
+    ) -> Result<()> {
         let older = if self.output_level == 0 { 0 } else { self.output_level + 1 };
         let mut older = KeyCursor::new(self.version, older..LEVELS);
         let mut overlap = Overlap::new(self.next_level(), self.shape.overlap_max());
@@ -71,7 +76,8 @@ impl Merge<'_> {
             }
             if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
-                let is_full = |writer: &TableWriter| overlaps_too_much || writer.file_bytes() >= self.shape.table_bytes;
+                let is_full =
+                    |writer: &TableWriter| overlaps_too_much || writer.file_bytes() >= self.shape.table_bytes;
                 if last_user_key != key.user && outputs.current.as_ref().is_some_and(is_full) {
                     outputs.finish_current()?;
                 }

@@ -230,7 +230,8 @@ impl Engine {
         self.wait_until(|| {
             waiting.iter().all(|(tree, memtables)| {
                 let view = tree.view();
-                let is_left = |memtable: &Arc<LoggedMemtable>| view.immutables.iter().any(|m| Arc::ptr_eq(m, memtable));
+                let is_left =
+                    |memtable: &Arc<LoggedMemtable>| view.immutables.iter().any(|m| Arc::ptr_eq(m, memtable));
                 !tree.is_alive() || !memtables.iter().any(is_left)
             })
         })
@@ -241,7 +242,8 @@ impl Engine {
         self.flush(std::slice::from_ref(tree))?;
         let claimed = || {
             let mut state = self.background.lock();
-            let free = state.busy.get(&tree.id).is_none_or(HashSet::is_empty) && !state.exclusive.contains(&tree.id);
+            let free =
+                state.busy.get(&tree.id).is_none_or(HashSet::is_empty) && !state.exclusive.contains(&tree.id);
             free && state.exclusive.insert(tree.id)
         };
         self.wait_until(claimed)?;
@@ -262,7 +264,9 @@ impl Engine {
         self.background.notify();
         self.wait_until(|| {
             let state = self.background.lock();
-            let idle = state.flushing.is_empty() && state.busy.values().all(HashSet::is_empty) && state.exclusive.is_empty();
+            let idle = state.flushing.is_empty()
+                && state.busy.values().all(HashSet::is_empty)
+                && state.exclusive.is_empty();
             idle && self.trees.load().values().all(|tree| {
                 let view = tree.view();
                 let shape = tree.options.load().shape(self.options.memory_budget);
@@ -321,7 +325,11 @@ impl Engine {
         let trees = self.trees.load();
         let of = |tree: &Arc<Tree>| {
             let view = tree.view_ref();
-            super::pressure::pressure(view.immutables.len(), view.version.runs(0).len(), tree.options.load().l0_runs)
+            super::pressure::pressure(
+                view.immutables.len(),
+                view.version.runs(0).len(),
+                tree.options.load().l0_runs,
+            )
         };
         trees.values().map(of).fold(0.0, f64::max)
     }

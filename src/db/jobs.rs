@@ -47,7 +47,8 @@ impl Engine {
     /// Carries out a compaction task.
     pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<()> {
         if task.trivial_move {
-            let added = task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
+            let added =
+                task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
             self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
             let removed = task.inputs.clone();
             let change = TreeChange { tree: Arc::clone(tree), removed, added, flushed: None };
@@ -95,7 +96,9 @@ impl Engine {
         let metas = merge.run(input, Retain::new(self.snapshots.numbers()))?;
         let tables: Vec<_> = metas
             .into_iter()
-            .map(|meta| TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.graveyard)))
+            .map(|meta| {
+                TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.graveyard))
+            })
             .collect();
         let synced = match tables.is_empty() {
             true => Ok(()),

@@ -180,7 +180,8 @@ impl Keyspace {
     }
 
     fn entries(&self, range: KeyRange) -> Iter {
-        Iter::new(&self.owner, &self.tree, range, None).unwrap_or_else(|error| Iter::failed(&self.owner, error))
+        Iter::new(&self.owner, &self.tree, range, None)
+            .unwrap_or_else(|error| Iter::failed(&self.owner, error))
     }
 
     /// Writes what is in memory into tables and waits for it.
@@ -206,7 +207,12 @@ impl Keyspace {
 
 impl WriteBatch {
     /// Sets `key` to `value` in `keyspace`.
-    pub fn put_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+    pub fn put_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Self {
         self.bind(keyspace.owner.store_id);
         self.push_put(keyspace.tree.id, key.as_ref(), value.as_ref())
     }
@@ -232,7 +238,11 @@ impl Engine {
             return Err(Error::invalid("the name of a keyspace is empty"));
         }
         if name.len() > KEYSPACE_NAME_BYTES_MAX {
-            return Err(Error::limit("keyspace name length", KEYSPACE_NAME_BYTES_MAX as u64, name.len() as u64));
+            return Err(Error::limit(
+                "keyspace name length",
+                KEYSPACE_NAME_BYTES_MAX as u64,
+                name.len() as u64,
+            ));
         }
         let trees = self.trees.load_full();
         if trees.len() >= KEYSPACES_MAX {
@@ -254,7 +264,8 @@ impl Engine {
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let _one = self.changing_keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let tree = self.find_tree(name).ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
+        let tree =
+            self.find_tree(name).ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         if tree.id == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }

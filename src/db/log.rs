@@ -33,7 +33,8 @@ pub(crate) fn encode_promise(mark: EditMark) -> Vec<u8> {
 
 pub(crate) fn decode_promise(bytes: &[u8]) -> Result<EditMark, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let mark = EditMark { count: reader.u64("promised edit count")?, hash: reader.u64("promised edit hash")? };
+    let mark =
+        EditMark { count: reader.u64("promised edit count")?, hash: reader.u64("promised edit hash")? };
     end(&reader)?;
     Ok(mark)
 }

@@ -14,12 +14,12 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Db;
 use super::engine::{self, Engine, Owner, Parts, Trees, random_id};
 use super::log::{Log, encode_promise};
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
 use super::tree::{LoggedMemtable, Tree, View};
-use super::Db;
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::{BlockCache, FileCache};
 use crate::checksum::FileId;
@@ -40,7 +40,8 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 impl Db {
     pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
         options.validate()?;
-        let engine = if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
+        let engine =
+            if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
         let engine = Arc::new(engine);
         if engine.log.is_some() {
             let waker = Arc::downgrade(&engine);
@@ -106,7 +107,8 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         None if options.create => new_store(&*fs, dir, &options)?,
         None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
     };
-    let Recovered { store_id, state, mut memtables, batches, last_seqno, mut report, largest_number, strays } = recovered;
+    let Recovered { store_id, state, mut memtables, batches, last_seqno, mut report, largest_number, strays } =
+        recovered;
     report.created = state.mark.count == 0;
     let mut state = state;
     state.last_seqno = last_seqno;
@@ -123,7 +125,8 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     for (&id, keyspace) in &state.keyspaces {
         let version = build_version(dir, keyspace, &context, &graveyard)?;
         let memtable = memtables.remove(&id).unwrap_or_default();
-        let active = if memtable.is_empty() { Arc::default() } else { LoggedMemtable::new(memtable, new_log) };
+        let active =
+            if memtable.is_empty() { Arc::default() } else { LoggedMemtable::new(memtable, new_log) };
         let view = View { active, immutables: Vec::new(), version };
         trees.insert(id, Tree::new(id, keyspace.name.clone(), decode_options(dir, keyspace)?, view));
     }
@@ -163,10 +166,10 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         let applied = state.apply(&VersionEdit::new(items));
         applied.map_err(|detail| Error::invalid(format!("the recovered state does not fit: {detail}")))
     };
-    apply(&mut state, vec![
-        EditItem::LogFloor(new_log),
-        EditItem::LogCreated { number: new_log, file_id, predecessor },
-    ])?;
+    apply(
+        &mut state,
+        vec![EditItem::LogFloor(new_log), EditItem::LogCreated { number: new_log, file_id, predecessor }],
+    )?;
     let number = engine.new_file_number();
     state.next_file = number + 1;
     let manifest = ManifestLog::create(Arc::clone(&fs), dir, store_id, number, state, &random_id)?;
@@ -229,7 +232,11 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let keyspace = options.default_keyspace.clone().unwrap_or_default();
     let items = vec![
         EditItem::HashSeed(u64::from_le_bytes(seed[..8].try_into().expect("eight bytes of sixteen"))),
-        EditItem::KeyspaceCreated { id: DEFAULT_KEYSPACE, name: DEFAULT_NAME.to_owned(), options: keyspace.encode() },
+        EditItem::KeyspaceCreated {
+            id: DEFAULT_KEYSPACE,
+            name: DEFAULT_NAME.to_owned(),
+            options: keyspace.encode(),
+        },
     ];
     state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
     Ok(Recovered {
@@ -249,7 +256,12 @@ fn take_number(state: &mut ManifestState) -> u64 {
     state.next_file - 1
 }
 
-fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed: u64) -> (Arc<TableContext>, Arc<Graveyard>) {
+fn shared(
+    dir: &Path,
+    options: &Options,
+    store_id: FileId,
+    hash_seed: u64,
+) -> (Arc<TableContext>, Arc<Graveyard>) {
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes() as u64));
     let files = Arc::new(FileCache::new(options.open_files_max));
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
@@ -286,7 +298,12 @@ fn build_version(
     let version = Version::default().apply(&HashSet::new(), added);
     if let Some((a, b)) = version.overlap_in_a_run() {
         let path = FileName::Table(b).path(dir);
-        return Err(Error::corruption(&path, 0, "table", format!("its keys overlap those of table {a} in one run")));
+        return Err(Error::corruption(
+            &path,
+            0,
+            "table",
+            format!("its keys overlap those of table {a} in one run"),
+        ));
     }
     Ok(Arc::new(version))
 }

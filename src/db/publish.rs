@@ -93,7 +93,8 @@ impl Engine {
         let trees = self.trees.load();
         let oldest = trees.values().filter_map(|tree| {
             let view = tree.view();
-            let kept = view.memtables().filter(|memtable| flushed.is_none_or(|gone| !Arc::ptr_eq(memtable, gone)));
+            let kept =
+                view.memtables().filter(|memtable| flushed.is_none_or(|gone| !Arc::ptr_eq(memtable, gone)));
             kept.filter_map(|memtable| memtable.first_log()).min()
         });
         oldest.min().unwrap_or(active).min(active)
@@ -112,7 +113,10 @@ impl Engine {
 impl TreeChange {
     fn items(&self) -> Vec<EditItem> {
         let keyspace = self.tree.id;
-        let removed = self.removed.iter().map(|(_, table)| EditItem::TableRemoved { keyspace, number: table.meta.number });
+        let removed = self
+            .removed
+            .iter()
+            .map(|(_, table)| EditItem::TableRemoved { keyspace, number: table.meta.number });
         let added = self.added.iter().map(|(level, run, table)| EditItem::TableAdded {
             keyspace,
             level: *level as u8,

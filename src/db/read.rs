@@ -82,7 +82,12 @@ impl<T: NotValue + ?Sized> NotValue for &T {}
 
 impl Engine {
     /// The value of a key at `seqno`, or now.
-    pub(crate) fn get(&self, tree: &Tree, user_key: &[u8], seqno: Option<SeqNo>) -> Result<Option<EntryValue>> {
+    pub(crate) fn get(
+        &self,
+        tree: &Tree,
+        user_key: &[u8],
+        seqno: Option<SeqNo>,
+    ) -> Result<Option<EntryValue>> {
         self.check_readable(tree)?;
         let view = tree.view_ref();
         let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
@@ -137,7 +142,12 @@ pub struct Iter {
 }
 
 impl Iter {
-    pub(crate) fn new(owner: &Arc<Owner>, tree: &Arc<Tree>, range: KeyRange, seqno: Option<SeqNo>) -> Result<Self> {
+    pub(crate) fn new(
+        owner: &Arc<Owner>,
+        tree: &Arc<Tree>,
+        range: KeyRange,
+        seqno: Option<SeqNo>,
+    ) -> Result<Self> {
         owner.check_readable(tree)?;
         let view = tree.view();
         let seqno = seqno.unwrap_or_else(|| owner.visible.load(Ordering::Acquire));

@@ -182,7 +182,8 @@ fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Resul
 
 /// Files of ours that the state does not use.
 fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
-    let tables: BTreeSet<u64> = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()).copied().collect();
+    let tables: BTreeSet<u64> =
+        state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()).copied().collect();
     let is_stray = |name: &&FileName| match **name {
         FileName::Lock | FileName::Current => false,
         FileName::CurrentTemporary | FileName::Filter(_) => true,
@@ -243,7 +244,8 @@ impl<'a> Replay<'a> {
         for (&number, log) in logs {
             let path = FileName::Log(number).path(self.dir);
             if previous.is_some_and(|previous| previous != log.predecessor) {
-                let detail = format!("log {number} follows log {}, which the manifest does not know", log.predecessor);
+                let detail =
+                    format!("log {number} follows log {}, which the manifest does not know", log.predecessor);
                 return Err(Error::corruption(&manifest.path, 0, "logs", detail));
             }
             if !listing.ours.contains(&FileName::Log(number)) {
@@ -262,7 +264,12 @@ impl<'a> Replay<'a> {
         self.report.logs += 1;
         let Some((len, last_seqno)) = log.closed else {
             if !is_last && end.closed.is_none() {
-                return Err(Error::corruption(path, end.position, "log", "it has a successor but no close record"));
+                return Err(Error::corruption(
+                    path,
+                    end.position,
+                    "log",
+                    "it has a successor but no close record",
+                ));
             }
             self.torn(path, end.ending);
             return Ok(());
@@ -325,13 +332,19 @@ impl<'a> Replay<'a> {
                     self.promise(mark, path)?;
                 }
                 RecordKind::Close => {
-                    let (seqno, mark) = decode_close(record.bytes).map_err(|error| error.in_file(path, offset))?;
+                    let (seqno, mark) =
+                        decode_close(record.bytes).map_err(|error| error.in_file(path, offset))?;
                     self.promise(mark, path)?;
                     closed = Some(seqno);
                     self.last_seqno = self.last_seqno.max(seqno);
                 }
                 RecordKind::Edit => {
-                    return Err(Error::corruption(path, offset, "log record", "a manifest's record in a log"));
+                    return Err(Error::corruption(
+                        path,
+                        offset,
+                        "log record",
+                        "a manifest's record in a log",
+                    ));
                 }
             }
         }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::engine::Owner;
+use super::keyspace::{Keyspace, read_value, read_values};
 use super::read::{Iter, Value};
 use super::tree::Tree;
-use super::keyspace::{Keyspace, read_value, read_values};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::visible::KeyRange;
@@ -91,12 +91,20 @@ impl Snapshot {
     /// The snapshot's view of a keyspace.
     #[must_use]
     pub fn keyspace(&self, keyspace: &Keyspace) -> KeyspaceSnapshot {
-        KeyspaceSnapshot { held: Arc::clone(&self.held), tree: Arc::clone(&keyspace.tree), owner: Arc::clone(&keyspace.owner) }
+        KeyspaceSnapshot {
+            held: Arc::clone(&self.held),
+            tree: Arc::clone(&keyspace.tree),
+            owner: Arc::clone(&keyspace.owner),
+        }
     }
 
     fn default_keyspace(&self) -> KeyspaceSnapshot {
         let owner = &self.held.owner;
-        KeyspaceSnapshot { held: Arc::clone(&self.held), tree: owner.default_tree(), owner: Arc::clone(owner) }
+        KeyspaceSnapshot {
+            held: Arc::clone(&self.held),
+            tree: owner.default_tree(),
+            owner: Arc::clone(owner),
+        }
     }
 
     /// See [`KeyspaceSnapshot::get`]; in the default keyspace.
@@ -150,7 +158,10 @@ pub struct KeyspaceSnapshot {
 
 impl std::fmt::Debug for KeyspaceSnapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeyspaceSnapshot").field("keyspace", &self.tree.name).field("seqno", &self.held.seqno).finish()
+        f.debug_struct("KeyspaceSnapshot")
+            .field("keyspace", &self.tree.name)
+            .field("seqno", &self.held.seqno)
+            .finish()
     }
 }
 
@@ -210,7 +221,8 @@ impl KeyspaceSnapshot {
     }
 
     fn entries(&self, range: KeyRange) -> Iter {
-        let iter = self.check().and_then(|()| Iter::new(&self.owner, &self.tree, range, Some(self.held.seqno)));
+        let iter =
+            self.check().and_then(|()| Iter::new(&self.owner, &self.tree, range, Some(self.held.seqno)));
         iter.unwrap_or_else(|error| Iter::failed(&self.owner, error))
     }
 }

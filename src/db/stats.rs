@@ -1,7 +1,7 @@
 //! What a store can say about itself, in numbers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::engine::Engine;
@@ -180,7 +180,9 @@ impl Engine {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (counters, io) = (&self.counters, &self.context.io);
         let trees = self.trees.load();
-        let filter_memory = trees.values().flat_map(|tree| tree.view().version.all_tables().map(|(_, table)| filter_memory(table)).collect::<Vec<_>>());
+        let filter_memory = trees.values().flat_map(|tree| {
+            tree.view().version.all_tables().map(|(_, table)| filter_memory(table)).collect::<Vec<_>>()
+        });
         Stats {
             keyspaces: trees.values().map(|tree| keyspace_stats(tree)).collect(),
             batches: get(&counters.batches),
@@ -226,7 +228,8 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
         immutable_memtables: view.immutables.len() as u64,
         levels: (0..LEVELS)
             .map(|level| {
-                let mut stats = LevelStats { runs: view.version.runs(level).len() as u64, ..Default::default() };
+                let mut stats =
+                    LevelStats { runs: view.version.runs(level).len() as u64, ..Default::default() };
                 stats.filter.add(tree.retired(level));
                 stats.add_tables(view.version.tables(level));
                 stats

@@ -41,7 +41,12 @@ impl Engine {
             let view = tree.view();
             if let Some((a, b)) = view.version.overlap_in_a_run() {
                 let path = crate::filename::FileName::Table(b).path(&self.dir);
-                report.damage.push(Error::corruption(&path, 0, "table", format!("its keys overlap those of table {a}")));
+                report.damage.push(Error::corruption(
+                    &path,
+                    0,
+                    "table",
+                    format!("its keys overlap those of table {a}"),
+                ));
             }
             for (_, handle) in view.version.all_tables() {
                 report.tables += 1;

@@ -48,7 +48,10 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// What a request wants of the leader.
 enum Work {
-    Batch { bytes: Vec<u8>, keyspaces: Vec<KeyspaceId> },
+    Batch {
+        bytes: Vec<u8>,
+        keyspaces: Vec<KeyspaceId>,
+    },
     /// Make the memtables of these trees immutable (those that hold something).
     Seal(Vec<Arc<Tree>>),
     /// End the active log: nothing is written afterwards.
@@ -168,11 +171,8 @@ impl Engine {
         }
         let (bytes, keyspaces, count) = batch.into_parts()?;
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
-        let position = if count == 0 {
-            self.log().end()
-        } else {
-            self.submit(Work::Batch { bytes, keyspaces })?
-        };
+        let position =
+            if count == 0 { self.log().end() } else { self.submit(Work::Batch { bytes, keyspaces })? };
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Synced => self.wait_durable(position),
@@ -342,7 +342,9 @@ impl Engine {
             return full;
         }
         let trees = self.trees.load();
-        if trees.len() < 2 || trees.values().map(|tree| size(tree)).sum::<usize>() < self.options.memtables_bytes() {
+        if trees.len() < 2
+            || trees.values().map(|tree| size(tree)).sum::<usize>() < self.options.memtables_bytes()
+        {
             return full;
         }
         trees.values().max_by_key(|tree| size(tree)).cloned().into_iter().collect()
@@ -384,10 +386,7 @@ impl Engine {
         let number = self.new_file_number();
         let (writer, file_id) = self.create_log(number)?;
         self.publish(
-            vec![
-                log_closed(old, len, last_seqno),
-                log_created(number, file_id, old),
-            ],
+            vec![log_closed(old, len, last_seqno), log_created(number, file_id, old)],
             Change::None,
         )?;
         self.log().activate(number, writer, self.mark())?;

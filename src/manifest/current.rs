@@ -58,7 +58,11 @@ impl Current {
             return Err(DecodeError::corrupt(92, "CURRENT checksum", detail));
         }
         if reserved != 0 || manifest == 0 {
-            return Err(DecodeError::corrupt(64, "CURRENT", "reserved bytes are set or the manifest number is 0"));
+            return Err(DecodeError::corrupt(
+                64,
+                "CURRENT",
+                "reserved bytes are set or the manifest number is 0",
+            ));
         }
         Ok(Self { store_id: header.store_id, manifest, manifest_id })
     }

@@ -46,17 +46,43 @@ pub(crate) enum EditItem {
     NextKeyspace(KeyspaceId),
     /// No sequence number up to this one will be given again.
     LastSeqno(SeqNo),
-    LogCreated { number: u64, file_id: FileId, predecessor: u64 },
-    LogClosed { number: u64, len: u64, last_seqno: SeqNo },
+    LogCreated {
+        number: u64,
+        file_id: FileId,
+        predecessor: u64,
+    },
+    LogClosed {
+        number: u64,
+        len: u64,
+        last_seqno: SeqNo,
+    },
     /// Logs below this number are no longer needed.
     LogFloor(u64),
-    KeyspaceCreated { id: KeyspaceId, name: String, options: Bytes },
+    KeyspaceCreated {
+        id: KeyspaceId,
+        name: String,
+        options: Bytes,
+    },
     KeyspaceDropped(KeyspaceId),
-    KeyspaceOptions { id: KeyspaceId, options: Bytes },
+    KeyspaceOptions {
+        id: KeyspaceId,
+        options: Bytes,
+    },
     /// All entries of the keyspace up to this sequence number are in tables.
-    Flushed { keyspace: KeyspaceId, seqno: SeqNo },
-    TableAdded { keyspace: KeyspaceId, level: u8, run: u64, meta: Arc<TableMeta> },
-    TableRemoved { keyspace: KeyspaceId, number: u64 },
+    Flushed {
+        keyspace: KeyspaceId,
+        seqno: SeqNo,
+    },
+    TableAdded {
+        keyspace: KeyspaceId,
+        level: u8,
+        run: u64,
+        meta: Arc<TableMeta>,
+    },
+    TableRemoved {
+        keyspace: KeyspaceId,
+        number: u64,
+    },
 }
 
 const BASE: u64 = 1 << 1 | CRITICAL;
@@ -109,7 +135,13 @@ impl VersionEdit {
         let previous = match (previous, edit.items.first()) {
             (None, Some(EditItem::Base(base))) => *base,
             (Some(previous), _) if base.is_none() => previous,
-            _ => return Err(DecodeError::corrupt(16, "edit", "only the first edit continues another manifest")),
+            _ => {
+                return Err(DecodeError::corrupt(
+                    16,
+                    "edit",
+                    "only the first edit continues another manifest",
+                ));
+            }
         };
         let expected = previous.after(fields);
         if mark != expected {
@@ -165,7 +197,9 @@ impl EditItem {
                 put_length_prefixed(out, name.as_bytes());
                 out.extend_from_slice(options);
             }),
-            Self::KeyspaceDropped(id) => put_field(out, KEYSPACE_DROPPED, |out| put_varint(out, u64::from(*id))),
+            Self::KeyspaceDropped(id) => {
+                put_field(out, KEYSPACE_DROPPED, |out| put_varint(out, u64::from(*id)))
+            }
             Self::KeyspaceOptions { id, options } => put_field(out, KEYSPACE_OPTIONS, |out| {
                 put_varint(out, u64::from(*id));
                 out.extend_from_slice(options);
@@ -190,7 +224,9 @@ impl EditItem {
     fn decode(field: &mut Field<'_>) -> Result<Option<Self>, DecodeError> {
         let reader = &mut field.reader;
         let item = match field.tag {
-            BASE => Self::Base(EditMark { count: reader.u64("base edit count")?, hash: reader.u64("base hash")? }),
+            BASE => {
+                Self::Base(EditMark { count: reader.u64("base edit count")?, hash: reader.u64("base hash")? })
+            }
             HASH_SEED => Self::HashSeed(reader.u64("hash seed")?),
             NEXT_FILE => Self::NextFile(reader.varint("next file number")?),
             NEXT_KEYSPACE => Self::NextKeyspace(keyspace_id(reader)?),
@@ -232,10 +268,9 @@ impl EditItem {
                 let meta = TableMeta::decode(Reader::new(fields)).map_err(|error| error.at(start))?;
                 Self::TableAdded { keyspace, level, run, meta: Arc::new(meta) }
             }
-            TABLE_REMOVED => Self::TableRemoved {
-                keyspace: keyspace_id(reader)?,
-                number: reader.varint("table number")?,
-            },
+            TABLE_REMOVED => {
+                Self::TableRemoved { keyspace: keyspace_id(reader)?, number: reader.varint("table number")? }
+            }
             _ => return field.skip_unknown().map(|()| None),
         };
         field.finish("edit field")?;
@@ -284,7 +319,11 @@ pub(crate) mod tests {
             EditItem::LogCreated { number: 12, file_id: [5; 16], predecessor: 9 },
             EditItem::LogClosed { number: 9, len: 4096, last_seqno: 299 },
             EditItem::LogFloor(9),
-            EditItem::KeyspaceCreated { id: 1, name: "users".into(), options: Bytes::from_static(&[2, 1, 9]) },
+            EditItem::KeyspaceCreated {
+                id: 1,
+                name: "users".into(),
+                options: Bytes::from_static(&[2, 1, 9]),
+            },
             EditItem::KeyspaceOptions { id: 1, options: Bytes::from_static(&[2, 1, 8]) },
             EditItem::Flushed { keyspace: 1, seqno: 200 },
             EditItem::TableAdded { keyspace: 1, level: 2, run: 8, meta: Arc::new(meta(8, "a", "b", 5000)) },

@@ -37,7 +37,9 @@ pub(crate) struct ReadManifest {
 pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadManifest> {
     let path = FileName::Manifest(current.manifest).path(dir);
     let file = fs.open(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::corruption(&path, 0, "manifest", "CURRENT names it, but it is missing"),
+        std::io::ErrorKind::NotFound => {
+            Error::corruption(&path, 0, "manifest", "CURRENT names it, but it is missing")
+        }
         _ => Error::io("open", &path, error),
     })?;
     let expected = Expected {
@@ -111,7 +113,8 @@ impl ManifestLog {
         state.next_file = state.next_file.max(number + 1);
         let path = FileName::Manifest(number).path(dir);
         let manifest_id = random()?;
-        let mut writer = FramedWriter::create(&*fs, &path, FileHeader::new(FileKind::Manifest, store_id, manifest_id))?;
+        let mut writer =
+            FramedWriter::create(&*fs, &path, FileHeader::new(FileKind::Manifest, store_id, manifest_id))?;
         let (record, mark) = state.snapshot().encode(state.mark);
         writer.append_record(RecordKind::Edit, &record)?;
         writer.sync()?;
@@ -134,7 +137,9 @@ impl ManifestLog {
     pub(crate) fn append(&mut self, items: Vec<EditItem>) -> Result<EditMark> {
         let edit = VersionEdit::new(items);
         let (record, mark) = edit.encode(self.state.mark);
-        self.state.apply(&edit).map_err(|detail| Error::invalid(format!("an edit does not fit: {detail}")))?;
+        self.state
+            .apply(&edit)
+            .map_err(|detail| Error::invalid(format!("an edit does not fit: {detail}")))?;
         self.writer.append_record(RecordKind::Edit, &record)?;
         self.writer.sync()?;
         self.state.mark = mark;

@@ -110,8 +110,12 @@ impl ManifestState {
             return Err(format!("keyspace {id} ({name:?}) is created twice"));
         }
         self.next_keyspace = self.next_keyspace.max(id.checked_add(1).ok_or("keyspace ids are used up")?);
-        let keyspace =
-            KeyspaceState { name: name.to_owned(), options: options.clone(), flushed: 0, tables: BTreeMap::new() };
+        let keyspace = KeyspaceState {
+            name: name.to_owned(),
+            options: options.clone(),
+            flushed: 0,
+            tables: BTreeMap::new(),
+        };
         self.keyspaces.insert(id, keyspace);
         Ok(())
     }
@@ -156,7 +160,12 @@ mod tests {
     use crate::manifest::edit::tests::{all_items, meta};
 
     fn table_added(number: u64) -> EditItem {
-        EditItem::TableAdded { keyspace: 1, level: 0, run: number, meta: Arc::new(meta(number, "a", "b", 100)) }
+        EditItem::TableAdded {
+            keyspace: 1,
+            level: 0,
+            run: number,
+            meta: Arc::new(meta(number, "a", "b", 100)),
+        }
     }
 
     fn state() -> ManifestState {

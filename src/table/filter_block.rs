@@ -22,7 +22,9 @@ pub(super) fn start_filter(
     hash_seed: u64,
     file_id: FileId,
 ) -> Result<Option<FilterBuilder>> {
-    let build = |plan: FilterPlan| FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt(&file_id), file_id);
+    let build = |plan: FilterPlan| {
+        FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt(&file_id), file_id)
+    };
     plan.map(build).transpose()
 }
 

@@ -154,7 +154,8 @@ fn read_filters(file: &TableFile, meta: &TableMeta) -> FilterState {
 
 fn read_filter(file: &TableFile, meta: &TableMeta, filter: &FilterRef) -> Result<Filter<AlignedBytes>> {
     let (bytes, path) = read_filter_block(file, filter)?;
-    let expect = Expect::table(file.file_id, file.ctx.hash_seed, meta.keys).header_checksum(filter.header_checksum);
+    let expect =
+        Expect::table(file.file_id, file.ctx.hash_seed, meta.keys).header_checksum(filter.header_checksum);
     Filter::open(AlignedBytes::copy_of(&bytes), expect).map_err(|error| error.in_file(&path, filter.offset))
 }
 

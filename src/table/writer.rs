@@ -259,7 +259,8 @@ impl TableWriter {
     fn write_filter(&mut self) -> Result<()> {
         let Some(filter) = self.filter.take() else { return Ok(()) };
         let bytes = filter.finish()?;
-        let header = Header::decode(&bytes).map_err(|error| error.in_file(&self.out.path, self.out.position()))?;
+        let header =
+            Header::decode(&bytes).map_err(|error| error.in_file(&self.out.path, self.out.position()))?;
         self.out.pad_to(FILTER_ALIGN)?;
         self.properties.filters.push(FilterRef {
             file: None,
