@@ -31,6 +31,8 @@ mod writer;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub(crate) use context::{TableContext, TableIo};
 pub(crate) use filter_block::{FilterConfig, FilterState};
