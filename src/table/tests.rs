@@ -655,3 +655,46 @@ fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
     }
     assert!((100..3900).contains(&refused), "{refused} of 4000 were refused at open");
 }
+
+#[test]
+fn an_index_whose_blocks_do_not_stand_in_order_is_corrupt_in_both_directions() {
+    use crate::block::{BlockBuilder, BlockHandle, BlockIter, Entries, INDEX_RESTART_INTERVAL};
+    let mut model = Model::new();
+    for i in 0..400 {
+        insert(&mut model, format!("{i:05}"), 300, Some(vec![b'v'; 21]));
+    }
+    let fixture = Fixture::new(0);
+    let meta = fixture.write(&model, 256, Compression::None);
+    let root = fixture.open(&meta).unwrap().footer.root;
+    let at = root.offset as usize;
+    let mut bad = fixture.bytes();
+    let payload = Bytes::copy_from_slice(&bad[at + 20..at + root.len as usize]);
+    let mut entries = BlockIter::new(payload, Entries::Index).unwrap();
+    let mut forged = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+    let mut handles = Vec::new();
+    entries.seek_first().unwrap();
+    while let Some(key) = entries.key() {
+        handles.push(BlockHandle::decode(entries.value()).unwrap());
+        // The eleventh entry refers to the tenth block, which has the same length.
+        let handle = handles[handles.len() - if handles.len() == 11 { 2 } else { 1 }];
+        let mut value = Vec::new();
+        handle.encode(&mut value);
+        forged.add(key, &value, false);
+        entries.next().unwrap();
+    }
+    bad[at + 20..at + root.len as usize].copy_from_slice(forged.finish());
+    reseal(&mut bad, at, root.len as usize);
+    fixture.fs.overwrite(&fixture.path, bad);
+    fixture.ctx.files.remove(12);
+    let table = fixture.open(&meta).unwrap();
+    for forward in [true, false] {
+        let mut iter = table.iter(false);
+        let mut moved = if forward { iter.seek_first() } else { iter.seek_last() };
+        while moved.is_ok() && iter.key().is_some() {
+            moved = if forward { iter.next() } else { iter.prev() };
+        }
+        let error = moved.unwrap_err().to_string();
+        assert!(error.contains("does not stand in order"), "{error}");
+    }
+    assert!(!table.verify(SEED).is_empty());
+}
