@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::codec::{DecodeError, Reader, put_varint};
+use crate::codec::{DecodeError, Reader, decode_varint, put_varint};
 use crate::key::{ENTRY_KIND_MAX, Tag};
 use crate::limits::KEY_BYTES_MAX;
 
@@ -47,7 +47,10 @@ pub(super) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError>
             code: code.into(),
             len: 4,
         },
-        _ => decode_head(bytes).map_err(|error| error.at(at as u64))?,
+        _ => match decode_head(bytes) {
+            Some(head) => head,
+            None => return Err(head_error(bytes).at(at as u64)),
+        },
     };
     // Neither sum can overflow: the first operands are bounded by the limit of a key and by memory.
     let wrong = |what, detail: String| Err(DecodeError::corrupt(at as u64, what, detail));
@@ -72,14 +75,25 @@ pub(super) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError>
     Ok(RawEntry { shared: head.shared as usize, tag, chunked: head.code & 1 == 1, suffix, value })
 }
 
+#[inline]
+fn decode_head(bytes: &[u8]) -> Option<Head> {
+    let mut len = 0;
+    let mut number = || {
+        let (value, bytes_read) = decode_varint(bytes.get(len..)?)?;
+        len += bytes_read;
+        Some(value)
+    };
+    let (shared, unshared, tag, code) = (number()?, number()?, number()?, number()?);
+    Some(Head { shared, unshared, tag, code, len })
+}
+
+/// Which of the numbers it is that [`decode_head`] could not read.
 #[cold]
-fn decode_head(bytes: &[u8]) -> Result<Head, DecodeError> {
+fn head_error(bytes: &[u8]) -> DecodeError {
     let mut reader = Reader::new(bytes);
-    let shared = reader.varint("shared key length")?;
-    let unshared = reader.varint("key suffix length")?;
-    let tag = reader.varint("entry tag")?;
-    let code = reader.varint("value code")?;
-    Ok(Head { shared, unshared, tag, code, len: reader.position() })
+    let names = ["shared key length", "key suffix length", "entry tag", "value code"];
+    let error = names.into_iter().find_map(|name| reader.varint(name).err());
+    error.unwrap_or_else(|| reader.corrupt("entry", "cannot be read"))
 }
 
 /// Appends an entry.

@@ -310,3 +310,157 @@ impl BlockIter {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::BlockBuilder;
+
+    fn put(seqno: u64) -> Tag {
+        Tag::new(seqno, EntryKind::Put)
+    }
+
+    /// Entries with keys that share prefixes, some with several versions.
+    fn model(entries: u64) -> Vec<(Vec<u8>, Tag, Vec<u8>)> {
+        let key = |i: u64| format!("{:05}", i / 3 * 7919 % 100_000).into_bytes();
+        let mut all: Vec<_> =
+            (0..entries).map(|i| (key(i), put(i % 3), vec![i as u8; i as usize % 90])).collect();
+        all.sort_by(|a, b| InternalKey::new(&a.0, a.1).cmp(&InternalKey::new(&b.0, b.1)));
+        all
+    }
+
+    fn block(entries: &[(Vec<u8>, Tag, Vec<u8>)], interval: usize) -> BlockIter {
+        let mut builder = BlockBuilder::new(interval);
+        for (user, tag, value) in entries {
+            builder.add(InternalKey::new(user, *tag), value, false);
+        }
+        BlockIter::new(Bytes::copy_from_slice(builder.finish()), Entries::Data).unwrap()
+    }
+
+    fn assert_at(iter: &BlockIter, entries: &[(Vec<u8>, Tag, Vec<u8>)], index: Option<usize>) {
+        let expected = index.and_then(|index| entries.get(index));
+        assert_eq!(iter.key(), expected.map(|(user, tag, _)| InternalKey::new(user, *tag)));
+        assert_eq!(iter.value(), expected.map_or(&[][..], |(_, _, value)| value));
+    }
+
+    #[test]
+    fn every_entry_is_found_from_every_side_at_every_interval() {
+        for (count, interval) in [(1, 16), (2, 1), (17, 16), (33, 4), (64, 16), (90, 3)] {
+            let entries = model(count);
+            let mut iter = block(&entries, interval);
+            iter.verify().unwrap();
+            for (index, (user, tag, _)) in entries.iter().enumerate() {
+                let key = InternalKey::new(user, *tag);
+                iter.seek(key).unwrap();
+                assert_at(&iter, &entries, Some(index));
+                iter.seek_before(key).unwrap();
+                assert_at(&iter, &entries, index.checked_sub(1));
+                iter.seek(InternalKey::new(&[user, &b"x"[..]].concat(), *tag)).unwrap();
+                let next = entries.iter().position(|(other, ..)| other > user);
+                assert_at(&iter, &entries, next);
+            }
+            iter.seek_first().unwrap();
+            for index in 0..entries.len() {
+                assert_at(&iter, &entries, Some(index));
+                iter.next().unwrap();
+            }
+            assert_at(&iter, &entries, None);
+            iter.seek_last().unwrap();
+            for index in (0..entries.len()).rev() {
+                assert_at(&iter, &entries, Some(index));
+                iter.prev().unwrap();
+            }
+            assert_at(&iter, &entries, None);
+        }
+    }
+
+    #[test]
+    fn a_zigzag_walk_keeps_its_place() {
+        let entries = model(80);
+        let mut iter = block(&entries, 16);
+        iter.seek_first().unwrap();
+        let mut at = 0usize;
+        for step in 0..5000u32 {
+            let forward = step.wrapping_mul(2_654_435_761) >> 28 < 8 || at == 0;
+            if forward && at + 1 < entries.len() {
+                iter.next().unwrap();
+                at += 1;
+            } else {
+                iter.prev().unwrap();
+                at -= 1;
+            }
+            assert_at(&iter, &entries, Some(at));
+        }
+    }
+
+    /// Raw entries followed by restarts.
+    fn payload(entries: &[u8], restarts: &[u32]) -> Bytes {
+        let mut out = entries.to_vec();
+        restarts.iter().for_each(|restart| out.extend_from_slice(&restart.to_le_bytes()));
+        out.extend_from_slice(&(restarts.len() as u32).to_le_bytes());
+        out.into()
+    }
+
+    /// The first error of opening, verifying and walking both ways.
+    fn first_error(payload: Bytes, rule: Entries) -> Option<&'static str> {
+        let run = || {
+            let mut iter = BlockIter::new(payload, rule)?;
+            iter.verify()?;
+            iter.seek_last()?;
+            while iter.is_standing() {
+                iter.prev()?;
+            }
+            Ok::<_, DecodeError>(())
+        };
+        run().err().map(|error| error.what)
+    }
+
+    #[test]
+    fn impossible_payloads_are_refused() {
+        let (a, b) = (&[0, 1, 1, 0, b'a'][..], &[0, 1, 1, 0, b'b'][..]);
+        let two = [a, b].concat();
+        let data = Entries::Data;
+        assert_eq!(first_error(payload(&two, &[0]), data), None);
+        assert_eq!(first_error(payload(&two, &[0, 5]), data), None);
+        for (name, bytes, rule, what) in [
+            ("empty", Bytes::new(), data, "restart count"),
+            ("three bytes", Bytes::from_static(&[0; 3]), data, "restart count"),
+            ("no entries", payload(&[], &[0]), data, "restart count"),
+            ("no restarts", payload(&two, &[]), data, "restart count"),
+            ("too many restarts", Bytes::from_static(&[0xff; 40]), data, "restart count"),
+            ("restart behind the entries", payload(&two, &[0, 10]), data, "restart offset"),
+            ("restart inside an entry", payload(&two, &[0, 6]), data, "restart offset"),
+            ("restart not at 0", payload(&two, &[5]), data, "restart interval"),
+            ("restarts descend", payload(&two, &[5, 0]), data, "restart interval"),
+            ("keys descend", payload(&[b, a].concat(), &[0]), data, "key order"),
+            ("key twice", payload(&[a, a].concat(), &[0]), data, "key order"),
+            ("first shares", payload(&[1, 1, 1, 0, b'a'], &[0]), data, "shared key length"),
+            ("shares too much", payload(&[a, &[2, 1, 1, 0, b'b']].concat(), &[0]), data, "shared key length"),
+            (
+                "restart shares",
+                payload(&[a, &[1, 1, 1, 0, b'b']].concat(), &[0, 5]),
+                data,
+                "shared key length",
+            ),
+            ("entry cut short", payload(&[0, 2, 1, 0, b'a'], &[0]), data, "entry"),
+            ("tombstone with a value", payload(&[0, 0, 0, 2, 1], &[0]), data, "tombstone"),
+            ("bad chunk reference", payload(&[0, 0, 1, 3, 1], &[0]), data, "chunked value offset"),
+            ("chunked handle", payload(&[0, 0, 1, 3, 1], &[0]), Entries::Index, "value code"),
+            ("reserved kind", payload(&[0, 0, 2, 0], &[0]), data, "entry kind"),
+        ] {
+            assert_eq!(first_error(bytes, rule), Some(what), "{name}");
+        }
+    }
+
+    #[test]
+    fn walking_back_over_a_too_long_interval_is_an_error() {
+        let mut builder = vec![0, 1, 1, 0, b'a'];
+        for extra in 0..16u8 {
+            builder.extend_from_slice(&[1 + extra, 1, 1, 0, b'a']);
+        }
+        let mut iter = BlockIter::new(payload(&builder, &[0]), Entries::Data).unwrap();
+        assert_eq!(iter.seek_last().unwrap_err().what, "restart interval");
+        assert!(!iter.is_standing());
+        assert_eq!(iter.verify().unwrap_err().what, "restart interval");
+    }
+}

@@ -31,6 +31,8 @@ mod writer;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub use crate::block::Compression;
 pub(crate) use context::{TableContext, TableIo};

@@ -558,3 +558,143 @@ fn a_failed_iterator_stays_failed() {
     assert_eq!(iter.next().unwrap_err().to_string(), first);
     assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), 1);
 }
+
+/// Writes the checksum of the block, or of the footer, at `at` anew.
+fn reseal(bytes: &mut [u8], at: usize, len: usize) {
+    let footer = bytes.len() - 128;
+    if at == footer {
+        let sum = crate::checksum::checksum32(&[8; 16], at as u64, &[&bytes[at..at + 116]]);
+        bytes[at + 116..at + 120].copy_from_slice(&sum.to_le_bytes());
+    } else {
+        let parts: [&[u8]; 2] = [&bytes[at..at + 12], &bytes[at + 20..at + len]];
+        let sum = crate::checksum::checksum(&[8; 16], at as u64, &parts);
+        bytes[at + 12..at + 20].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// Reads everything in every way; errors are fine, panics and endless walks are not.
+fn exercise(fixture: &Fixture, dice: &mut Dice) -> Result<()> {
+    let meta = Table::read_meta(&fixture.ctx, 12, &fixture.path)?;
+    let table = fixture.open(&meta)?;
+    table.verify(SEED);
+    for _ in 0..4 {
+        let mut iter = table.iter(dice.below(2) == 0);
+        let key = format!("key {:03}", dice.below(90)).into_bytes();
+        let target = InternalKey::new(&key, Tag::newest_at(dice.below(600)));
+        let started = match dice.below(4) {
+            0 => iter.seek_first(),
+            1 => iter.seek_last(),
+            2 => iter.seek(target),
+            _ => iter.seek_before(target),
+        };
+        let forward = dice.below(2) == 0;
+        let mut steps = 0;
+        let mut moved = started;
+        while moved.is_ok() && iter.key().is_some() {
+            let _ = iter.value().read();
+            moved = if forward { iter.next() } else { iter.prev() };
+            steps += 1;
+            assert!(steps < 10_000, "an endless walk");
+        }
+        let _ = get(&table, &key, dice.below(600));
+    }
+    Ok(())
+}
+
+#[test]
+fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
+    let mut dice = Dice(5);
+    let mut model = small_model();
+    for i in 0..600u64 {
+        insert(&mut model, format!("m{i:03}"), i % 3, Some(vec![i as u8; 5]));
+    }
+    let fixture = Fixture::new(0);
+    // Long separators, so that there are partitions.
+    for i in 0..180u64 {
+        insert(&mut model, [&[b'z'; 900][..], &i.to_be_bytes()].concat(), 1, Some(vec![1; 200]));
+    }
+    let meta = fixture.write(&model, 256, Compression::None);
+    let good = fixture.bytes();
+    let properties = fixture.open(&meta).unwrap().properties().clone();
+    assert!(properties.index_depth > 1);
+    let filter_end = (meta.filters[0].offset + meta.filters[0].len) as usize;
+    let mut targets = data_blocks(&good, properties.data_end);
+    let mut at = filter_end;
+    // Index blocks, properties and footer are few and matter most: they weigh as much as the data.
+    let mut top = vec![(good.len() - 128, 128)];
+    while at < good.len() - 128 {
+        let len = crate::block::Envelope::decode(&good[at..]).unwrap().sealed_len() as usize;
+        top.push((at, len));
+        at += len;
+    }
+    targets.retain(|(_, len)| *len < 10_000);
+    let mut refused = 0;
+    for round in 0..4000 {
+        let mut bad = good.clone();
+        for _ in 0..=dice.below(2) {
+            let from = if round % 2 == 0 { &top } else { &targets };
+            let (at, len) = from[dice.below(from.len() as u64) as usize];
+            let skip = if len == 128 { 0 } else { 20 };
+            for _ in 0..=dice.below(3) {
+                let byte = at + skip + dice.below((len - skip) as u64) as usize;
+                bad[byte] = match dice.below(3) {
+                    0 => bad[byte] ^ 1 << dice.below(8),
+                    1 => [0, 1, 0x7f, 0x80, 0xff][dice.below(5) as usize],
+                    _ => bad[byte].wrapping_add(dice.below(3) as u8),
+                };
+            }
+            reseal(&mut bad, at, len);
+        }
+        fixture.fs.overwrite(&fixture.path, bad);
+        fixture.ctx.files.remove(12);
+        match exercise(&fixture, &mut dice) {
+            Err(Error::Corruption { .. } | Error::Unsupported { .. }) => refused += 1,
+            Err(other) => panic!("round {round}: {other}"),
+            Ok(()) => {}
+        }
+    }
+    assert!((100..3900).contains(&refused), "{refused} of 4000 were refused at open");
+}
+
+#[test]
+fn an_index_whose_blocks_do_not_stand_in_order_is_corrupt_in_both_directions() {
+    use crate::block::{BlockBuilder, BlockHandle, BlockIter, Entries, INDEX_RESTART_INTERVAL};
+    let mut model = Model::new();
+    for i in 0..400 {
+        insert(&mut model, format!("{i:05}"), 300, Some(vec![b'v'; 21]));
+    }
+    let fixture = Fixture::new(0);
+    let meta = fixture.write(&model, 256, Compression::None);
+    let root = fixture.open(&meta).unwrap().footer.root;
+    let at = root.offset as usize;
+    let mut bad = fixture.bytes();
+    let payload = Bytes::copy_from_slice(&bad[at + 20..at + root.len as usize]);
+    let mut entries = BlockIter::new(payload, Entries::Index).unwrap();
+    let mut forged = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+    let mut handles = Vec::new();
+    entries.seek_first().unwrap();
+    while let Some(key) = entries.key() {
+        handles.push(BlockHandle::decode(entries.value()).unwrap());
+        // The eleventh entry refers to the tenth block, which has the same length.
+        let handle = handles[handles.len() - if handles.len() == 11 { 2 } else { 1 }];
+        let mut value = Vec::new();
+        handle.encode(&mut value);
+        forged.add(key, &value, false);
+        entries.next().unwrap();
+    }
+    bad[at + 20..at + root.len as usize].copy_from_slice(forged.finish());
+    reseal(&mut bad, at, root.len as usize);
+    fixture.fs.overwrite(&fixture.path, bad);
+    fixture.ctx.files.remove(12);
+    let table = fixture.open(&meta).unwrap();
+    for forward in [true, false] {
+        let mut iter = table.iter(false);
+        let mut moved = if forward { iter.seek_first() } else { iter.seek_last() };
+        while moved.is_ok() && iter.key().is_some() {
+            moved = if forward { iter.next() } else { iter.prev() };
+        }
+        let error = moved.unwrap_err().to_string();
+        assert!(error.contains("does not stand in order"), "{error}");
+    }
+    assert!(!table.verify(SEED).is_empty());
+}
