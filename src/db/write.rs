@@ -156,12 +156,6 @@ impl CommitQueue {
     }
 }
 
-/// A batch on its way through the group, and where its request is.
-struct Admitted {
-    index: usize,
-    bytes: Vec<u8>,
-}
-
 impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
@@ -221,12 +215,12 @@ impl Engine {
         let mut admitted = Vec::with_capacity(group.len());
         let mut seals: Vec<Arc<Tree>> = Vec::new();
         let mut close = false;
-        for (index, request) in group.iter().enumerate() {
+        for request in group {
             let work = lock(&request.work).take();
             results.push(match work {
                 Some(Work::Batch { bytes, keyspaces }) => match self.admit(&keyspaces) {
                     Ok(()) => {
-                        admitted.push(Admitted { index, bytes });
+                        admitted.push(bytes);
                         None
                     }
                     Err(error) => Some(Err(error)),
@@ -254,11 +248,11 @@ impl Engine {
         }
     }
 
-    fn write_group(&self, group: Vec<Admitted>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
+    fn write_group(&self, group: Vec<Vec<u8>>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
         self.check_not_failed()?;
         let mut full = Vec::new();
         if !group.is_empty() {
-            self.throttle(group.iter().map(|admitted| admitted.bytes.len()).sum());
+            self.throttle(group.iter().map(Vec::len).sum());
             self.check_not_failed()?;
             full = self.log_and_apply(group)?;
         }
@@ -276,24 +270,24 @@ impl Engine {
     }
 
     /// Steps 3 to 5; gives the trees whose memtables are full.
-    fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Vec<Arc<Tree>>> {
+    fn log_and_apply(&self, mut group: Vec<Vec<u8>>) -> Result<Vec<Arc<Tree>>> {
         let before = self.visible.load(Ordering::Relaxed);
         let mut next = before + 1;
-        for admitted in &mut group {
-            let count = BatchReader::open(&admitted.bytes).map_err(|error| self.own_batch(&error))?.count;
+        for bytes in &mut group {
+            let count = BatchReader::open(bytes).map_err(|error| self.own_batch(&error))?.count;
             if next + u64::from(count) > SEQNO_MAX {
                 return Err(Error::limit("sequence number", SEQNO_MAX, next + u64::from(count)));
             }
-            batch::stamp(&mut admitted.bytes, next);
+            batch::stamp(bytes, next);
             next += u64::from(count);
         }
-        let logged: usize = group.iter().map(|admitted| admitted.bytes.len()).sum();
+        let logged: usize = group.iter().map(Vec::len).sum();
         self.counters.logged_bytes.fetch_add(logged as u64, Ordering::Relaxed);
-        self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
+        self.log().append(group.iter().map(|bytes| &bytes[..]))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         let log = self.log().active();
-        for admitted in group {
-            self.apply(&Bytes::from(admitted.bytes), log, &mut touched)?;
+        for bytes in group {
+            self.apply(&Bytes::from(bytes), log, &mut touched)?;
         }
         self.visible.store(next - 1, Ordering::Release);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);

@@ -28,7 +28,7 @@ use bytes::Bytes;
 
 pub(crate) use iter::MemtableIter;
 
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use crate::key::{InternalKey, SeqNo, Tag};
 use arena::HEAD;
 use skiplist::SkipList;
 
@@ -44,10 +44,7 @@ pub(crate) const BATCH_FRAMING_BYTES: usize = 64;
 pub(crate) struct Memtable {
     list: SkipList,
     entries: AtomicU64,
-    tombstones: AtomicU64,
-    data_bytes: AtomicU64,
     size_bytes: AtomicUsize,
-    seqno_min: AtomicU64,
     seqno_max: AtomicU64,
 }
 
@@ -63,10 +60,7 @@ impl Memtable {
         Self {
             list,
             entries: AtomicU64::new(0),
-            tombstones: AtomicU64::new(0),
-            data_bytes: AtomicU64::new(0),
             size_bytes: AtomicUsize::new(size_of::<Self>() + allocated),
-            seqno_min: AtomicU64::new(SeqNo::MAX),
             seqno_max: AtomicU64::new(0),
         }
     }
@@ -77,11 +71,6 @@ impl Memtable {
         let data = key.len() + value.len();
         let allocated = self.list.insert(key, tag, value);
         self.charge(allocated + data + ENTRY_FRAMING_BYTES);
-        self.data_bytes.fetch_add(data as u64, Ordering::Relaxed);
-        if tag.kind() == EntryKind::Delete {
-            self.tombstones.fetch_add(1, Ordering::Relaxed);
-        }
-        self.seqno_min.fetch_min(tag.seqno(), Ordering::Relaxed);
         self.seqno_max.fetch_max(tag.seqno(), Ordering::Relaxed);
         self.entries.fetch_add(1, Ordering::Relaxed);
     }
@@ -115,24 +104,9 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// How many of the entries are tombstones.
-    pub(crate) fn tombstones(&self) -> u64 {
-        self.tombstones.load(Ordering::Relaxed)
-    }
-
-    /// Sum of the lengths of user keys and values.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.data_bytes.load(Ordering::Relaxed)
-    }
-
     /// Memory that the memtable occupies.
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Smallest sequence number, `None` if there are no entries.
-    pub(crate) fn seqno_min(&self) -> Option<SeqNo> {
-        (!self.is_empty()).then(|| self.seqno_min.load(Ordering::Relaxed))
     }
 
     /// Largest sequence number, `None` if there are no entries.

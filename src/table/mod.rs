@@ -36,9 +36,7 @@ mod vectors;
 
 pub use crate::block::Compression;
 pub(crate) use context::{TableContext, TableIo};
-pub(crate) use filter_block::{FilterConfig, FilterState, Verdict};
-pub(crate) use iter::TableIter;
+pub(crate) use filter_block::{FilterState, Verdict};
 pub(crate) use open::with_full_bounds;
-pub(crate) use properties::Properties;
 pub(crate) use reader::Table;
 pub(crate) use writer::{TableConfig, TableWriter};

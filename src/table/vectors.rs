@@ -129,9 +129,9 @@ fn the_table_of_the_document_is_what_is_written_and_read() {
         store_id: [0x55; 16],
         file_id: OWNER,
         hash_seed: 0,
-        block_bytes: TableConfig::BLOCK_BYTES,
+        block_bytes: 4096,
         compression: Compression::None,
-        filter: FilterConfig::None,
+        filter: None,
     };
     let mut writer = TableWriter::create(&fs, &path, config).unwrap();
     for (user, tag, value) in entries() {
@@ -160,11 +160,12 @@ fn the_table_of_the_document_is_what_is_written_and_read() {
         fs: Arc::new(fs),
         dir: dir.to_path_buf(),
         store_id: [0x55; 16],
+        hash_seed: 0,
         blocks: Arc::new(crate::cache::BlockCache::new(0)),
         files: Arc::new(crate::cache::FileCache::new(1)),
         io: TableIo::default(),
     };
-    let table = Table::open(Arc::new(ctx), Arc::new(meta), path).unwrap();
+    let table = Table::open(&Arc::new(ctx), Arc::new(meta)).unwrap();
     assert!(table.verify(0).is_empty());
 }
 
