@@ -6,6 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::iter::{EntryValue, InternalIterator};
+use crate::key::EntryKind;
 
 /// Entries of the larger tests; few where each access is interpreted.
 const ENTRIES: u64 = if cfg!(miri) { 60 } else { 20_000 };
