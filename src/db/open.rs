@@ -107,12 +107,13 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         None if options.create => new_store(&*fs, dir, &options)?,
         None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
     };
-    let Recovered { store_id, state, mut memtables, batches, last_seqno, mut report, largest_number, strays } =
-        recovered;
-    report.created = state.mark.count == 0;
-    let mut state = state;
+    let Recovered { store_id, mut state, mut memtables, batches, last_seqno, mut report, .. } = recovered;
+    report.created = recovered.manifest == 0;
+    let mut old = recovered.strays;
+    old.extend(state.logs.keys().map(|&number| FileName::Log(number)));
+    old.extend((recovered.manifest != 0).then_some(FileName::Manifest(recovered.manifest)));
     state.last_seqno = last_seqno;
-    state.next_file = state.next_file.max(largest_number + 1);
+    state.next_file = state.next_file.max(recovered.largest_number + 1);
     if let Some(options) = &options.default_keyspace
         && let Some(keyspace) = state.keyspaces.get_mut(&DEFAULT_KEYSPACE)
     {
@@ -132,7 +133,6 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     }
     check_default(dir, &trees)?;
 
-    let old: Vec<FileName> = state.logs.keys().map(|&number| FileName::Log(number)).chain(strays).collect();
     let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
     let (mut writer, file_id) = engine::create_log(&*fs, dir, store_id, new_log)?;
     if let Some(batches) = &batches {
@@ -242,6 +242,7 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     Ok(Recovered {
         store_id: random_id()?,
         state,
+        manifest: 0,
         memtables: std::collections::BTreeMap::new(),
         batches: Some(Vec::new()),
         last_seqno: 0,

@@ -78,6 +78,8 @@ pub struct IgnoredFile {
 pub(crate) struct Recovered {
     pub(crate) store_id: FileId,
     pub(crate) state: ManifestState,
+    /// Number of the manifest in force, 0 if the store is new.
+    pub(crate) manifest: u64,
     /// Entries of the logs, by keyspace, that are not in tables.
     pub(crate) memtables: BTreeMap<KeyspaceId, Memtable>,
     /// The replayed batches themselves, as long as they are few; see [`CARRY_BYTES_MAX`].
@@ -119,6 +121,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     Ok(Some(Recovered {
         store_id: current.store_id,
         state: manifest.state,
+        manifest: current.manifest,
         memtables,
         batches,
         last_seqno,

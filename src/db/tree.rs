@@ -4,7 +4,7 @@
 //! replaced by the commit leader (a full memtable becomes immutable) and by background work (a memtable or
 //! some tables give way to others), one at a time under `replacing`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -66,6 +66,8 @@ pub(crate) struct Tree {
     view: ArcSwap<View>,
     replacing: Mutex<()>,
     dropped: AtomicBool,
+    /// Size of the active memtable when it was last counted into the sum over all trees.
+    counted_bytes: AtomicUsize,
     /// Filter counts of tables that are gone, by level, so that sums never go back.
     retired: Mutex<[FilterCounts; LEVELS]>,
 }
@@ -79,6 +81,7 @@ impl Tree {
             view: ArcSwap::from_pointee(view),
             replacing: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            counted_bytes: AtomicUsize::new(0),
             retired: Mutex::default(),
         })
     }
@@ -107,6 +110,20 @@ impl Tree {
             immutables: view.memtables().cloned().collect(),
             version: Arc::clone(&view.version),
         });
+    }
+
+    /// Memory of the active memtable, in bytes.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.view_ref().active.memtable.size_bytes()
+    }
+
+    /// Brings `sum`, the memory of the active memtables of all trees, up to date with this one. Only the
+    /// commit leader calls this.
+    pub(crate) fn count_active_bytes(&self, sum: &AtomicUsize) {
+        let now = self.active_bytes();
+        let before = self.counted_bytes.swap(now, Ordering::Relaxed);
+        // Wraps where it must: the sum of all counted sizes is what remains.
+        sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.
