@@ -151,7 +151,7 @@ impl Engine {
             Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable),
             Job::Compact(tree, task) => self.compact(tree, task),
         };
-        self.release(&job);
+        self.release(job);
         match result {
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
             Err(Error::KeyspaceDropped { .. } | Error::Closed) | Ok(()) => Ok(true),
@@ -190,21 +190,23 @@ impl Engine {
         None
     }
 
-    fn release(&self, job: &Job) {
-        let mut state = self.background.lock();
+    /// Gives up the claims of a job, after everything it held: whoever waits for it finds its tables gone.
+    fn release(&self, job: Job) {
         match job {
-            Job::SyncLog => state.syncing_log = false,
-            Job::Flush(tree, _) => {
-                state.flushing.remove(&tree.id);
+            Job::SyncLog => self.background.lock().syncing_log = false,
+            Job::Flush(tree, memtable) => {
+                drop(memtable);
+                self.background.lock().flushing.remove(&tree.id);
             }
             Job::Compact(tree, task) => {
                 let numbers = task.numbers();
-                if let Some(busy) = state.busy.get_mut(&tree.id) {
+                drop(task);
+                if let Some(busy) = self.background.lock().busy.get_mut(&tree.id) {
                     busy.retain(|number| !numbers.contains(number));
                 }
             }
         }
-        state.epoch += 1;
+        self.background.lock().epoch += 1;
         self.background.changed.notify_all();
     }
 
