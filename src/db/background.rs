@@ -180,7 +180,7 @@ impl Engine {
             return None;
         }
         for tree in trees.values().filter(|tree| !state.exclusive.contains(&tree.id)) {
-            let shape = tree.options.load().shape(self.options.memory_budget);
+            let shape = tree.shape();
             let busy = state.busy.get(&tree.id).cloned().unwrap_or_default();
             if let Some(task) = pick::pick(&tree.view().version, &busy, &shape) {
                 state.busy.entry(tree.id).or_default().extend(task.numbers());
@@ -261,7 +261,7 @@ impl Engine {
             free && state.exclusive.insert(tree.id)
         };
         self.wait_until(claimed)?;
-        let shape = tree.options.load().shape(self.options.memory_budget);
+        let shape = tree.shape();
         let result = match pick::pick_all(&tree.view().version, &shape) {
             Some(task) => self.compact(tree, &task),
             None => Ok(()),
@@ -281,7 +281,7 @@ impl Engine {
             !state.is_working()
                 && self.trees.load().values().all(|tree| {
                     let view = tree.view();
-                    let shape = tree.options.load().shape(self.options.memory_budget);
+                    let shape = tree.shape();
                     view.immutables.is_empty() && pick::pick(&view.version, &HashSet::new(), &shape).is_none()
                 })
         })?;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 use crate::batch::KeyspaceId;
+use crate::compaction::pick::Shape;
 use crate::counters::FilterCounts;
 use crate::error::{Error, Result};
 use crate::manifest::edit::LEVELS;
@@ -18,7 +19,6 @@ use crate::options::KeyspaceOptions;
 use crate::version::{TableHandle, Version};
 
 /// A memtable and the log that its oldest entry is in.
-#[derive(Default)]
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
     /// 0 while there are no entries.
@@ -26,6 +26,11 @@ pub(crate) struct LoggedMemtable {
 }
 
 impl LoggedMemtable {
+    /// An empty memtable that will be flushed when it occupies about `flush_bytes`.
+    pub(crate) fn empty(flush_bytes: usize) -> Arc<Self> {
+        Self::new(Memtable::new(flush_bytes), 0)
+    }
+
     pub(crate) fn new(memtable: Memtable, first_log: u64) -> Arc<Self> {
         Arc::new(Self { memtable: Arc::new(memtable), first_log: AtomicU64::new(first_log) })
     }
@@ -63,6 +68,7 @@ pub(crate) struct Tree {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
     pub(crate) options: ArcSwap<KeyspaceOptions>,
+    memory_budget: usize,
     view: ArcSwap<View>,
     replacing: Mutex<()>,
     dropped: AtomicBool,
@@ -73,11 +79,18 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn new(id: KeyspaceId, name: String, options: KeyspaceOptions, view: View) -> Arc<Self> {
+    pub(crate) fn new(
+        id: KeyspaceId,
+        name: String,
+        options: KeyspaceOptions,
+        memory_budget: usize,
+        view: View,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             name,
             options: ArcSwap::from_pointee(options),
+            memory_budget,
             view: ArcSwap::from_pointee(view),
             replacing: Mutex::new(()),
             dropped: AtomicBool::new(false),
@@ -106,10 +119,20 @@ impl Tree {
     /// Makes the active memtable immutable and starts an empty one.
     pub(crate) fn seal(&self) {
         self.replace(|view| View {
-            active: Arc::default(),
+            active: LoggedMemtable::empty(self.memtable_bytes()),
             immutables: view.memtables().cloned().collect(),
             version: Arc::clone(&view.version),
         });
+    }
+
+    /// Size at which the memtable is flushed.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.options.load().memtable_bytes_in(self.memory_budget)
+    }
+
+    /// The shape that compaction keeps the tree in.
+    pub(crate) fn shape(&self) -> Shape {
+        self.options.load().shape(self.memory_budget)
     }
 
     /// Memory of the active memtable, in bytes.

@@ -29,6 +29,7 @@ use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::hash::key_hash;
 use crate::key::Tag;
 use crate::limits::SEQNO_MAX;
 use crate::memtable::BATCH_FRAMING_BYTES;
@@ -165,7 +166,7 @@ pub(crate) struct Admitted {
 
 /// Inserts the entries of a stamped batch into the memtables of its trees, as slices of it. A tree that was
 /// dropped since it was admitted gets them too, and nobody will read them.
-fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64) -> Result<()> {
+fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64, hash_seed: u64) -> Result<()> {
     let views: Vec<_> = trees.iter().map(|tree| (tree.id, tree.view())).collect();
     for (_, view) in &views {
         view.active.note_log(log);
@@ -176,7 +177,8 @@ fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64) -> Result<()> {
         let view = views.iter().find(|(id, _)| *id == entry.keyspace);
         let (_, view) = view.ok_or_else(|| Error::invalid("a batch holds a keyspace it does not name"))?;
         let (key, value) = (bytes.slice(entry.key), bytes.slice(entry.value));
-        view.active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
+        let hash = key_hash(hash_seed, &key);
+        view.active.memtable.insert(hash, key, Tag::new(entry.seqno, entry.kind), value);
     }
     Ok(())
 }
@@ -317,7 +319,7 @@ impl Engine {
         let position = self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         for Admitted { bytes, trees } in group {
-            apply(&Bytes::from(bytes), &trees, position.number)?;
+            apply(&Bytes::from(bytes), &trees, position.number, self.hash_seed)?;
             touched.extend(trees);
         }
         self.visible.store(next - 1, Ordering::Release);
@@ -333,9 +335,7 @@ impl Engine {
         for tree in &touched {
             tree.count_active_bytes(&self.active_bytes);
         }
-        touched.retain(|tree| {
-            tree.active_bytes() >= tree.options.load().memtable_bytes_in(self.options.memory_budget)
-        });
+        touched.retain(|tree| tree.active_bytes() >= tree.memtable_bytes());
         if touched.is_empty() && self.active_bytes.load(Ordering::Relaxed) > self.options.memtables_bytes() {
             touched.extend(self.trees.load().values().max_by_key(|tree| tree.active_bytes()).cloned());
         }
