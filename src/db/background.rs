@@ -291,16 +291,14 @@ impl Engine {
 
     /// Removes the files of tables that no version names any more. `true` if there were any.
     pub(crate) fn remove_buried(&self) -> bool {
-        let numbers = self.graveyard.take();
-        for &number in &numbers {
+        self.graveyard.clear(|number| {
             let path = FileName::Table(number).path(&self.dir);
             self.context.forget(number);
             if let Err(error) = self.fs.remove(&path) {
                 // A stray now; the next open removes it.
                 tracing::warn!(path = %path.display(), %error, "an obsolete table could not be removed");
             }
-        }
-        !numbers.is_empty()
+        })
     }
 
     /// Slows a group of writers down by how far flushes and compactions are behind; see `pressure`.
