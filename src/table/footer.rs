@@ -29,7 +29,7 @@ use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
 
 /// Length of the footer.
-pub(super) const FOOTER_BYTES: usize = 128;
+pub(crate) const FOOTER_BYTES: usize = 128;
 
 /// Deepest index: levels of index blocks from the root to the data blocks.
 pub(super) const INDEX_DEPTH_MAX: u8 = 4;
