@@ -1,3 +1,6 @@
 //! Tests of the whole store, one module per topic.
 
 mod basics;
+mod crash;
+mod order;
+mod support;
