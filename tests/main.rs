@@ -2,5 +2,7 @@
 
 mod basics;
 mod crash;
+mod damage;
+mod faults;
 mod order;
 mod support;
