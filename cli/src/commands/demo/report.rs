@@ -31,7 +31,10 @@ fn line(out: &mut String, text: &str) {
 fn heading(out: &mut String, findings: &Findings) {
     let Findings { source, load_time, seed, .. } = findings;
     let keys = source.records.len() as u64;
-    line(out, &format!("SieveDB demo: {} {}, and as many that do not exist", units::count(keys), source.what));
+    line(
+        out,
+        &format!("SieveDB demo: {} {}, and as many that do not exist", units::count(keys), source.what),
+    );
     if let Some(left_out) = &source.left_out {
         line(out, &format!("  (not all of them: {left_out})"));
     }
@@ -57,7 +60,9 @@ fn table(out: &mut String, findings: &Findings) {
     let with = |figure: fn(&Measured) -> String| move |pair: &Pair| figure(&pair.with);
     let without = |figure: fn(&Measured) -> String| move |pair: &Pair| figure(&pair.without);
 
-    row("", &|pair| if std::ptr::eq(pair, &findings.loaded) { "as loaded".into() } else { "compacted".into() });
+    row("", &|pair| {
+        if std::ptr::eq(pair, &findings.loaded) { "as loaded".into() } else { "compacted".into() }
+    });
     row("levels / sorted runs / tables", &with(shape));
     row("table files on disk", &with(|found| units::bytes(found.total.bytes)));
     row("filters in memory", &with(|found| units::bytes(found.filter_memory_bytes)));
@@ -65,7 +70,10 @@ fn table(out: &mut String, findings: &Findings) {
     row("", &|_| String::new());
     row("Absent keys", &|_| String::new());
     row("  answered without touching a data block", &with(from_memory));
-    row("  false positives, of all filters asked", &with(|found| rate(found.absent.filter.false_positive_rate())));
+    row(
+        "  false positives, of all filters asked",
+        &with(|found| rate(found.absent.filter.false_positive_rate())),
+    );
     row("  false positives, predicted", &with(|found| rate(found.absent.predicted_rate)));
     row("  data blocks per lookup", &with(|found| blocks(&found.absent)));
     row("  data blocks per lookup, filters off", &without(|found| blocks(&found.absent)));
@@ -146,7 +154,11 @@ fn argument(key: &[u8]) -> String {
     let plain = std::str::from_utf8(key).is_ok_and(|key| !key.chars().any(char::is_control));
     match key {
         b"-" => " --escaped '\\x2d'".into(),
-        key if plain => format!("{} {}", if key.starts_with(b"-") { " --" } else { "" }, quoted(&String::from_utf8_lossy(key))),
+        key if plain => format!(
+            "{} {}",
+            if key.starts_with(b"-") { " --" } else { "" },
+            quoted(&String::from_utf8_lossy(key))
+        ),
         key => format!(" --escaped {}", quoted(&escape(key))),
     }
 }
