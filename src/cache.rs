@@ -76,11 +76,6 @@ impl BlockCache {
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.weight()
     }
-
-    /// Changes the capacity and evicts what no longer fits.
-    pub(crate) fn set_capacity(&self, capacity: u64) {
-        self.blocks.set_capacity(capacity);
-    }
 }
 
 /// Open files, up to a number of handles.
@@ -156,8 +151,6 @@ mod tests {
                 assert_eq!(cache.get_or_read(1, offset, || block(len)).unwrap().len(), len);
                 assert!(cache.bytes() <= capacity, "{} of {capacity}", cache.bytes());
             }
-            cache.set_capacity(capacity / 2);
-            assert!(cache.bytes() <= capacity / 2);
         }
     }
 

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub(crate) const CRC_BYTES_MAX: usize = 16 << 10;
 
 /// Random id of a file; everything in the file is bound to it.
-pub type FileId = [u8; 16];
+pub(crate) type FileId = [u8; 16];
 
 /// Checksum of `parts` (taken as one string of bytes) that lie at `offset` of the file `owner`.
 pub(crate) fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {

@@ -35,7 +35,7 @@ const CHECKSUM_KIND: u16 = 1;
 /// What a file is. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub enum FileKind {
+pub(crate) enum FileKind {
     /// A sorted table.
     Table = 1,
     /// A write-ahead log.
@@ -58,7 +58,7 @@ impl FileKind {
 
 /// The decoded header of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileHeader {
+pub(crate) struct FileHeader {
     /// What the file is.
     pub kind: FileKind,
     /// The store it belongs to.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// What a name in a store's directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FileName {
+pub(crate) enum FileName {
     /// Held open and locked by whoever works on the store.
     Lock,
     /// Names the manifest in force.
@@ -28,7 +28,7 @@ pub enum FileName {
 impl FileName {
     /// The meaning of a name, or `None` if it is not one of ours.
     #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let numbered = |prefix: &str, suffix: &str| -> Option<u64> {
             let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
             digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
@@ -48,7 +48,7 @@ impl FileName {
 
     /// The number in the name, if it has one.
     #[must_use]
-    pub fn number(self) -> Option<u64> {
+    pub(crate) fn number(self) -> Option<u64> {
         match self {
             Self::Manifest(number) | Self::Log(number) | Self::Table(number) | Self::Filter(number) => {
                 Some(number)
@@ -59,7 +59,7 @@ impl FileName {
 
     /// Where the file lies in the store's directory.
     #[must_use]
-    pub fn path(self, dir: &Path) -> PathBuf {
+    pub(crate) fn path(self, dir: &Path) -> PathBuf {
         dir.join(self.to_string())
     }
 }

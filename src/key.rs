@@ -8,12 +8,12 @@ use std::cmp::Ordering;
 use crate::limits::SEQNO_MAX;
 
 /// The number of a write. Every entry of a store has one; later writes have larger ones.
-pub type SeqNo = u64;
+pub(crate) type SeqNo = u64;
 
 /// What an entry says about its key. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum EntryKind {
+pub(crate) enum EntryKind {
     /// The key is absent from here on: a tombstone.
     Delete = 0,
     /// The key has this value.
@@ -37,7 +37,7 @@ pub(crate) const ENTRY_KIND_MAX: u8 = 1;
 
 /// Sequence number and entry kind in one word; compares like the sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tag(u64);
+pub(crate) struct Tag(u64);
 
 impl Tag {
     /// The tag that sorts before every entry visible at `seqno`: what a reader seeks.
@@ -71,7 +71,7 @@ impl Tag {
 
 /// A borrowed internal key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InternalKey<'a> {
+pub(crate) struct InternalKey<'a> {
     /// The key as the user gave it.
     pub user: &'a [u8],
     /// Which write of it, and what it did.

@@ -11,7 +11,7 @@ use crate::limits::{BOUND_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
 /// Where a filter block lies: in the table itself, or in a file beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilterRef {
+pub(crate) struct FilterRef {
     /// Number of the file that holds the block; `None` if that is the table.
     pub file: Option<u64>,
     /// Filter kind, as in the filter header.
@@ -28,7 +28,7 @@ pub struct FilterRef {
 
 /// A table as the manifest describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableMeta {
+pub(crate) struct TableMeta {
     /// Number of the file.
     pub number: u64,
     /// Random id of the file, to which all its blocks are bound.
@@ -203,11 +203,6 @@ impl TableMeta {
             return wrong("key bounds", "the smallest key is after the largest".into());
         }
         Ok(())
-    }
-
-    /// Whether the table's key range meets `smallest..=largest`.
-    pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
-        &self.smallest[..] <= largest && &self.largest[..] >= smallest
     }
 }
 

@@ -145,12 +145,6 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the last entry before `target`, or nowhere if there is none.
-    pub(crate) fn seek_before(&mut self, target: InternalKey<'_>) -> Result<(), DecodeError> {
-        self.seek(target)?;
-        if self.is_standing() { self.prev() } else { self.seek_last() }
-    }
-
     /// Moves to the next entry, or nowhere if there is none.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<(), DecodeError> {
@@ -353,7 +347,7 @@ mod tests {
                 let key = InternalKey::new(user, *tag);
                 iter.seek(key).unwrap();
                 assert_at(&iter, &entries, Some(index));
-                iter.seek_before(key).unwrap();
+                iter.prev().unwrap();
                 assert_at(&iter, &entries, index.checked_sub(1));
                 iter.seek(InternalKey::new(&[user, &b"x"[..]].concat(), *tag)).unwrap();
                 let next = entries.iter().position(|(other, ..)| other > user);

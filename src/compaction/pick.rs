@@ -282,11 +282,11 @@ mod tests {
         let cut = |piece: u64| low + (high - low) * piece / pieces;
         (0..pieces)
             .map(|piece| {
-                *next += 1;
+                let number = std::mem::replace(next, *next + 1);
                 let len = bytes / pieces + u64::from(piece < bytes % pieces);
                 let (smallest, largest) =
                     (format!("{:04}", cut(piece)), format!("{:04}", cut(piece + 1) - 1));
-                (task.output_level, 0, handle(*next, &smallest, &largest, len))
+                (task.output_level, 0, handle(number, &smallest, &largest, len))
             })
             .collect()
     }

@@ -184,7 +184,7 @@ impl Engine {
             tree.view().version.all_tables().map(|(_, table)| filter_memory(table)).collect::<Vec<_>>()
         });
         Stats {
-            keyspaces: trees.values().map(|tree| keyspace_stats(tree)).collect(),
+            keyspaces: trees.values().map(keyspace_stats).collect(),
             batches: get(&counters.batches),
             entries: get(&counters.entries),
             commit_groups: get(&counters.groups),

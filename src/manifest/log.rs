@@ -125,10 +125,6 @@ impl ManifestLog {
         Ok(Self { fs, dir: dir.to_path_buf(), store_id, number, writer, snapshot_bytes, state })
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
     pub(crate) fn state(&self) -> &ManifestState {
         &self.state
     }
@@ -193,7 +189,7 @@ mod tests {
                 assert_eq!(manifest.rotate(5, &random).unwrap(), 1);
             }
         }
-        assert_eq!(manifest.number(), 5);
+        assert_eq!(manifest.number, 5);
     }
 
     #[test]

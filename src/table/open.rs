@@ -58,10 +58,11 @@ impl Table {
         BlockIter::new(root.clone(), Entries::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let filter = read_filters(&file, &meta);
-        Ok(Arc::new(Self { file: Arc::new(file), meta, properties, footer, root, filter }))
+        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, filter }))
     }
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for tools that look at a file without its manifest"))]
     pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
         let shell = Shell::read(ctx, number, path)?;
         let (footer, checksum) = shell.footer(path)?;

@@ -12,7 +12,6 @@ use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
-use crate::table_meta::TableMeta;
 
 use super::file::TableFile;
 use super::filter_block::{FilterState, Verdict};
@@ -25,7 +24,6 @@ use super::value::TableChunks;
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(super) file: Arc<TableFile>,
-    pub(super) meta: Arc<TableMeta>,
     pub(super) properties: Properties,
     pub(super) footer: Footer,
     /// The payload of the root of the index.
@@ -34,25 +32,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The manifest's description.
-    pub(crate) fn meta(&self) -> &Arc<TableMeta> {
-        &self.meta
-    }
-
-    /// What the table says about itself; its bounds are whole even if the manifest's are trimmed.
-    pub(crate) fn properties(&self) -> &Properties {
-        &self.properties
-    }
-
     /// The filter, or why there is none.
     pub(crate) fn filter(&self) -> &FilterState {
         &self.filter
-    }
-
-    /// Bytes in memory for as long as the table is open, without the filter.
-    pub(crate) fn pinned_bytes(&self) -> u64 {
-        let bounds = self.properties.smallest.len() + self.properties.largest.len();
-        (self.root.len() + bounds + size_of::<Self>()) as u64
     }
 
     /// What the filter says about the key with this hash. Touches memory only.

@@ -7,11 +7,14 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
+use super::filter_block::FilterConfig;
+use super::iter::TableIter;
 use super::*;
 use crate::block::Compression;
 use crate::cache::{BlockCache, FileCache};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
+use crate::filter::{FilterPlan, Kind};
 use crate::fs::{Fs, MemFs};
 use crate::hash::key_hash;
 use crate::iter::{EntryValue, InternalIterator};
@@ -20,6 +23,7 @@ use crate::table_meta::TableMeta;
 
 const STORE: FileId = [7; 16];
 const SEED: u64 = 99;
+const BLOOM: FilterConfig = Some(FilterPlan { kind: Kind::Bloom, bits_per_key: 10.0 });
 
 /// SplitMix64.
 struct Dice(u64);
@@ -66,6 +70,7 @@ impl Fixture {
             fs: Arc::new(fs.clone()),
             dir: PathBuf::from("/db"),
             store_id: STORE,
+            hash_seed: SEED,
             blocks: Arc::new(BlockCache::new(cache_bytes)),
             files: Arc::new(FileCache::new(4)),
             io: TableIo::default(),
@@ -87,7 +92,7 @@ impl Fixture {
     }
 
     fn write(&self, model: &Model, block_bytes: usize, compression: Compression) -> TableMeta {
-        let mut writer = self.writer(block_bytes, compression, FilterConfig::HashList);
+        let mut writer = self.writer(block_bytes, compression, BLOOM);
         for (key, value) in model {
             writer.add(internal(key), &EntryValue::Inline(value.clone())).unwrap();
         }
@@ -95,7 +100,7 @@ impl Fixture {
     }
 
     fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        Table::open(Arc::clone(&self.ctx), Arc::new(meta.clone()), self.path.clone()).map(Arc::new)
+        Table::open(&self.ctx, Arc::new(meta.clone()))
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -236,7 +241,7 @@ fn an_index_of_two_and_three_levels_answers_like_the_model() {
         let fixture = Fixture::new(1 << 20);
         let meta = fixture.write(&model, 256, Compression::Lz4);
         let table = fixture.open(&meta).unwrap();
-        assert_eq!(table.properties().index_depth, depth, "{entries} keys of {key_len}");
+        assert_eq!(table.properties.index_depth, depth, "{entries} keys of {key_len}");
         check_against_model(&table, &model, &mut dice, 100);
     }
 }
@@ -276,7 +281,7 @@ fn chunked_values_are_copied_from_table_to_table() {
     }
     let (from, to) = (Fixture::new(1 << 20), Fixture::new(1 << 20));
     let table = from.open(&from.write(&model, 4096, Compression::Lz4)).unwrap();
-    let mut writer = to.writer(4096, Compression::None, FilterConfig::None);
+    let mut writer = to.writer(4096, Compression::None, None);
     let mut iter = table.iter(false);
     iter.seek_first().unwrap();
     while let Some(key) = iter.key() {
@@ -291,7 +296,7 @@ fn chunked_values_are_copied_from_table_to_table() {
 #[test]
 fn the_writer_refuses_disorder_and_what_is_over_a_limit_and_goes_on() {
     let fixture = Fixture::new(1 << 20);
-    let mut writer = fixture.writer(4096, Compression::None, FilterConfig::None);
+    let mut writer = fixture.writer(4096, Compression::None, None);
     let put = |seqno| Tag::new(seqno, EntryKind::Put);
     let value = EntryValue::Inline(Bytes::from_static(b"v"));
     writer.add(InternalKey::new(b"b", put(5)), &value).unwrap();
@@ -307,16 +312,15 @@ fn the_writer_refuses_disorder_and_what_is_over_a_limit_and_goes_on() {
     let refused = writer.add(InternalKey::new(&long, put(1)), &value);
     assert!(matches!(refused, Err(Error::LimitExceeded { .. })));
     writer.add(InternalKey::new(b"b", put(4)), &value).unwrap();
-    assert_eq!(writer.keys(), 1);
     assert_eq!(writer.finish().unwrap().entries, 2);
     fixture.fs.remove(&fixture.path).unwrap();
-    assert!(fixture.writer(4096, Compression::None, FilterConfig::None).finish().is_err());
+    assert!(fixture.writer(4096, Compression::None, None).finish().is_err());
 }
 
 #[test]
 fn a_failed_append_or_sync_stays_failed() {
     let fixture = Fixture::new(1 << 20);
-    let mut writer = fixture.writer(4096, Compression::None, FilterConfig::None);
+    let mut writer = fixture.writer(4096, Compression::None, None);
     fixture.fs.observe(|_, op| match op {
         crate::fs::Op::Append(..) => Err(std::io::ErrorKind::StorageFull.into()),
         _ => Ok(()),
@@ -344,8 +348,8 @@ fn a_finished_table_is_synced_and_its_filter_stands_on_a_boundary() {
         assert_eq!((meta.filters.len(), meta.filters[0].offset % 4096), (1, 0));
         let table = fixture.open(&meta).unwrap();
         assert!(matches!(table.filter(), FilterState::Ready(_)));
-        assert!(table.may_contain(key_hash(SEED, b"00000")));
-        assert!(!table.may_contain(key_hash(SEED, b"absent")));
+        assert_eq!(table.ask_filter(key_hash(SEED, b"00000")), Verdict::Maybe);
+        assert_eq!(table.ask_filter(key_hash(SEED, b"absent")), Verdict::Absent);
     }
 }
 
@@ -382,7 +386,7 @@ fn check_damaged(fixture: &Fixture, meta: &TableMeta, model: &Model, case: &str)
         Err(error) => named(&error),
     }
     for key in model.keys().step_by(5) {
-        assert!(table.may_contain(key_hash(SEED, &key.0)), "{case}: a false absent");
+        assert_ne!(table.ask_filter(key_hash(SEED, &key.0)), Verdict::Absent, "{case}: a false absent");
         match get(&table, &key.0, 1000) {
             Ok(found) => assert!(found == newest(model, &key.0, 1000), "{case}: a get differs"),
             Err(error) => named(&error),
@@ -453,7 +457,7 @@ fn swapped_blocks_and_blocks_of_another_table_are_noticed() {
     let fixture = Fixture::new(0);
     let meta = fixture.write(&model, 256, Compression::None);
     let good = fixture.bytes();
-    let end = fixture.open(&meta).unwrap().properties().data_end;
+    let end = fixture.open(&meta).unwrap().properties.data_end;
     let blocks = data_blocks(&good, end);
     let (a, b) = blocks
         .iter()
@@ -477,7 +481,7 @@ fn swapped_blocks_and_blocks_of_another_table_are_noticed() {
         hash_seed: SEED,
         block_bytes: 256,
         compression: Compression::None,
-        filter: FilterConfig::HashList,
+        filter: BLOOM,
     };
     let mut writer = TableWriter::create(&fixture.fs, Path::new("/db/000013.sst"), config).unwrap();
     for (key, value) in &model {
@@ -506,7 +510,7 @@ fn a_damaged_filter_is_remembered_and_answers_maybe() {
     fixture.ctx.files.remove(12);
     let table = fixture.open(&meta).unwrap();
     assert!(matches!(table.filter(), FilterState::Unusable(_)));
-    assert!(table.may_contain(1));
+    assert_eq!(table.ask_filter(1), Verdict::Unknown);
     assert_eq!(scan(&table).unwrap().len(), model.len());
     assert_eq!(table.verify(SEED).len(), 1);
     for (offset, len) in [(u64::MAX, 8), (0, u64::MAX), (meta.len, 1)] {
@@ -528,7 +532,7 @@ fn a_block_is_read_once_and_then_comes_from_the_cache_unless_told_not_to() {
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     assert_eq!(count(&io.data_block_reads), 0);
     scan(&table).unwrap();
-    let blocks = table.properties().data_blocks;
+    let blocks = table.properties.data_blocks;
     assert_eq!((count(&io.data_block_reads), fixture.ctx.blocks.bytes()), (blocks, 0));
     get(&table, b"00500", 9).unwrap().unwrap();
     get(&table, b"00500", 9).unwrap().unwrap();
@@ -615,7 +619,7 @@ fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
     }
     let meta = fixture.write(&model, 256, Compression::None);
     let good = fixture.bytes();
-    let properties = fixture.open(&meta).unwrap().properties().clone();
+    let properties = fixture.open(&meta).unwrap().properties.clone();
     assert!(properties.index_depth > 1);
     let filter_end = (meta.filters[0].offset + meta.filters[0].len) as usize;
     let mut targets = data_blocks(&good, properties.data_end);

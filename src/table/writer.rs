@@ -61,11 +61,6 @@ pub(crate) struct TableConfig {
     pub(crate) filter: FilterConfig,
 }
 
-impl TableConfig {
-    /// Length of a data block unless asked otherwise.
-    pub(crate) const BLOCK_BYTES: usize = 4096;
-}
-
 /// A table that is being written.
 #[derive(Debug)]
 pub(crate) struct TableWriter {
@@ -230,11 +225,6 @@ impl TableWriter {
     /// Length of the file if it were finished now, without its filter; within a few per cent.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.out.position() + (self.data.size() + self.index.size()) as u64
-    }
-
-    /// Number of distinct user keys so far.
-    pub(crate) fn keys(&self) -> u64 {
-        self.properties.keys
     }
 
     /// Completes and syncs the file. A table has at least one entry.

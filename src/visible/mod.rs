@@ -18,7 +18,7 @@ mod tests;
 pub(crate) use backward::Backward;
 pub(crate) use forward::Forward;
 pub(crate) use key_range::KeyRange;
-pub(crate) use range::{Range, Source};
+pub(crate) use range::Range;
 
 /// Entries of one user key that are stepped over before the iterator seeks instead. A seek costs about as
 /// much as this many steps in a merge of a few sources.

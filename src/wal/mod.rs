@@ -26,8 +26,10 @@
 
 pub(crate) mod reader;
 pub(crate) mod record;
+#[cfg(test)]
+pub(crate) mod vectors;
 pub(crate) mod writer;
 
-pub(crate) use reader::{Ending, Expected, FramedReader, Record};
-pub(crate) use record::{Damage, RecordKind};
+pub(crate) use reader::{Ending, Expected, FramedReader};
+pub(crate) use record::RecordKind;
 pub(crate) use writer::FramedWriter;

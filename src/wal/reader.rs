@@ -131,11 +131,6 @@ impl<'f> FramedReader<'f> {
         Ok(Self { window, header, position, assembled: Vec::new(), closed: false, outcome: None })
     }
 
-    /// The header of the file.
-    pub(crate) fn header(&self) -> &FileHeader {
-        &self.header
-    }
-
     /// Where the last record that was returned ends, and the next one starts.
     pub(crate) fn position(&self) -> u64 {
         self.position
@@ -742,7 +737,7 @@ mod tests {
         let anyone = Expected { kind: FileKind::Log, store_id: None, file_id: None };
         let other = Bytes(other);
         let mut reader = FramedReader::open(&other, Path::new(PATH), anyone).unwrap();
-        assert_eq!(reader.header().file_id, [9; 16]);
+        assert_eq!(reader.header.file_id, [9; 16]);
         assert_eq!(reader.next_record().unwrap(), None);
         assert!(matches!(reader.ending(), Some(Ending::Torn { offset: 64, dropped_bytes: 72, .. })));
         assert!(matches!(replay(&other, FileKind::Log), (_, Err(Error::Corruption { what: "file id", .. }))));

@@ -148,11 +148,6 @@ impl FramedWriter {
         &self.path
     }
 
-    /// Header of the file.
-    pub(crate) fn header(&self) -> &FileHeader {
-        &self.header
-    }
-
     fn check(&self) -> Result<()> {
         self.failure.clone().map_or(Ok(()), Err)
     }

@@ -1,0 +1,181 @@
+//! Power loss at every operation.
+//!
+//! A workload runs on a file system in memory. Before every single operation on a file the machine "loses power":
+//! an image of what would be left is taken, once without anything that was not synced, once with all of it,
+//! and several times with a random part of it (files cut, last sectors garbage, names kept or lost). Each
+//! image must open; what it holds must be a prefix of what was written, at a batch boundary, with everything that
+//! was acknowledged as durable; all of it must be durable again, whatever happens next; and every table must verify.
+//!
+//! Recovery can be interrupted like anything else: for a sample of the images, power is lost again before
+//! every operation of the recovery itself, and the same is asked of what that leaves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sievedb::Durability;
+use sievedb::fs::{CrashPolicy, MemFs};
+
+use crate::support::history::History;
+use crate::support::parallel::{cases, caught};
+use crate::support::store::{self, contents};
+use crate::support::workload::{Workload, universe};
+
+/// Recoveries are interrupted for every so many-th image.
+const NESTED_ONE_IN: u64 = 199;
+
+fn policies(salt: u64) -> [CrashPolicy; 5] {
+    let random = |n| CrashPolicy::Random(salt.wrapping_mul(0x9e37_79b9).wrapping_add(n));
+    [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random(1), random(2), random(3)]
+}
+
+#[derive(Default)]
+struct Counts {
+    operations: AtomicU64,
+    images: AtomicU64,
+    nested: AtomicU64,
+    shorter: AtomicU64,
+}
+
+#[test]
+fn after_a_power_loss_at_any_operation_the_store_holds_a_prefix_with_everything_durable() {
+    let counts = Counts::default();
+    cases(&(1..=4).collect::<Vec<u64>>(), |&seed| power_loss_everywhere(seed, 200, &counts));
+    let [operations, images, nested, shorter] =
+        [&counts.operations, &counts.images, &counts.nested, &counts.shorter]
+            .map(|count| count.load(Ordering::Relaxed));
+    println!(
+        "{operations} operations, {images} images, {nested} of recoveries; {shorter} without the newest batch"
+    );
+    assert!(images > 5000 && nested > 1000 && shorter > 500, "the workload has become too small");
+}
+
+fn power_loss_everywhere(seed: u64, operations: u64, counts: &Counts) -> Result<(), String> {
+    let fs = MemFs::new();
+    let mut workload = Workload::new(&fs, seed);
+    let (history, doing) = (workload.history(), workload.doing());
+    let failure = Arc::new(Mutex::new(None::<String>));
+    let result = std::thread::scope(|_| {
+        let failed = Arc::clone(&failure);
+        let seen = Arc::new(Counts::default());
+        let books = Arc::clone(&seen);
+        fs.observe(move |fs, op| {
+            if failed.lock().unwrap().is_some() {
+                return Ok(());
+            }
+            let number = books.operations.fetch_add(1, Ordering::Relaxed);
+            let history = history.lock().unwrap().clone();
+            for policy in policies(seed << 32 | number) {
+                let tried = caught(|| check(&fs.crash(policy), &history, policy, number, &books));
+                if let Err(what) = tried {
+                    let (doing, op) = (doing.lock().unwrap().clone(), short(&format!("{op:?}")));
+                    let text =
+                        format!("seed {seed}, {doing}, file operation {number} ({op}), {policy:?}: {what}");
+                    *failed.lock().unwrap() = Some(text);
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let result = workload.run(operations).and_then(|()| workload.close());
+        for (sum, part) in [
+            (&counts.operations, &seen.operations),
+            (&counts.images, &seen.images),
+            (&counts.nested, &seen.nested),
+            (&counts.shorter, &seen.shorter),
+        ] {
+            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        result
+    });
+    if let Some(failure) = failure.lock().unwrap().take() {
+        return Err(failure);
+    }
+    result.map_err(|error| format!("seed {seed}: the workload itself failed: {error}"))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(70).collect()
+}
+
+/// Recovers an image and, for some, interrupts the recovery everywhere.
+fn check(
+    image: &MemFs,
+    history: &History,
+    policy: CrashPolicy,
+    number: u64,
+    counts: &Counts,
+) -> Result<(), String> {
+    counts.images.fetch_add(1, Ordering::Relaxed);
+    if number.is_multiple_of(NESTED_ONE_IN) {
+        interrupt_recovery(&image.crash(CrashPolicy::KeepAll), history, number, counts)?;
+    }
+    let batches = recovers(image, history, policy == CrashPolicy::DropUnsynced, number.is_multiple_of(7))?;
+    counts.shorter.fetch_add(u64::from(batches < history.written()), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Opens an image and holds it against the history. Gives the number of batches that survived.
+fn recovers(image: &MemFs, history: &History, is_clean_cut: bool, goes_on: bool) -> Result<usize, String> {
+    let db = store::open(image).map_err(|error| format!("does not open: {error}"))?;
+    if is_clean_cut && !db.open_report().dropped.is_empty() {
+        return Err(format!(
+            "a cut at the synced length is reported as torn: {:?}",
+            db.open_report().dropped
+        ));
+    }
+    let found = contents(&db)?;
+    let batches = history.find(&found)?;
+    let findings = store::examine(&db, &found, &universe())?;
+    if let Some(error) = findings.errors.iter().chain(&findings.damage).next() {
+        return Err(format!("recovered, but: {error}"));
+    }
+    // What was recovered must not be lost to the next power loss, which comes at once.
+    let again = reopened(&image.crash(CrashPolicy::DropUnsynced), "after a second power loss")?;
+    if again != found {
+        return Err(format!("a second power loss changes what was recovered ({batches} batches)"));
+    }
+    if goes_on {
+        let error = |error| format!("recovered, but cannot be written: {error}");
+        let mut batch = sievedb::WriteBatch::new();
+        batch.put("key 05", "after recovery");
+        db.write_with(batch, Durability::Synced).map_err(error)?;
+        db.flush().map_err(error)?;
+        db.compact().map_err(error)?;
+    }
+    let last = contents(&db)?;
+    db.close().map_err(|error| format!("recovered, but does not close: {error}"))?;
+    if reopened(image, "after closing")? != last {
+        return Err("closing and opening again changes what was recovered".into());
+    }
+    Ok(batches)
+}
+
+fn reopened(image: &MemFs, when: &str) -> Result<store::Contents, String> {
+    let db = store::open(image).map_err(|error| format!("{when} it does not open: {error}"))?;
+    let found = contents(&db)?;
+    match db.verify().map_err(|error| error.to_string())?.damage.first() {
+        Some(damage) => Err(format!("{when}: {damage}")),
+        None => Ok(found),
+    }
+}
+
+fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Counts) -> Result<(), String> {
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&images);
+    image.observe(move |fs, op| {
+        let mut taken = taken.lock().unwrap();
+        let at = taken.len() as u64;
+        let op = short(&format!("{op:?}"));
+        taken.extend(policies(number << 16 | at).map(|policy| (fs.crash(policy), policy, op.clone())));
+        Ok(())
+    });
+    let opened = store::open(image).map(drop);
+    image.stop_observing();
+    opened.map_err(|error| format!("does not open: {error}"))?;
+    for (second, policy, op) in images.lock().unwrap().iter() {
+        counts.nested.fetch_add(1, Ordering::Relaxed);
+        recovers(second, history, false, false)
+            .map_err(|what| format!("recovery interrupted before {op}, {policy:?}: {what}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,439 @@
+//! Every bit of a small store flipped, one at a time; every file cut at every length, lengthened, deleted,
+//! exchanged.
+//!
+//! Two stores stand for all. The *closed* one was closed: whatever is damaged, the answer to every question is
+//! an error that names a file, or right. The *crashed* one was open when it was copied, with writes behind the last
+//! sync: there, and only for bytes behind the last sync of the log, the answer may also be the prefix of the
+//! writes before the damage, and then the report of the open says what was dropped.
+//!
+//! A damaged filter is no damage to the answers: all of them are right, the filter counts as unusable, and
+//! `verify` names it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use sievedb::filter::Header;
+use sievedb::filter::header::HEADER_BYTES;
+use sievedb::fs::{CrashPolicy, MemFs};
+use sievedb::{Db, Durability, WriteBatch};
+
+use crate::support::history::{History, Write};
+use crate::support::parallel::cases;
+use crate::support::rng::Rng;
+use crate::support::store::{self, Contents, DIR, Findings, contents, examine};
+
+/// A store as files, and what it must answer.
+struct Sample {
+    files: BTreeMap<String, Vec<u8>>,
+    history: History,
+    /// The newest contents.
+    newest: Contents,
+    /// The log that was in use when the copy was made, and its length at the last sync. `None` if it was closed.
+    open_log: Option<(String, usize)>,
+    /// Keys that are nowhere.
+    absent: Vec<Vec<u8>>,
+}
+
+static CLOSED: LazyLock<Sample> = LazyLock::new(|| Sample::make(false, 1));
+static CRASHED: LazyLock<Sample> = LazyLock::new(|| Sample::make(true, 1));
+static OTHER: LazyLock<Sample> = LazyLock::new(|| Sample::make(false, 2));
+
+struct Maker {
+    db: Db,
+    history: History,
+    rng: Rng,
+}
+
+impl Maker {
+    /// One batch: values and tombstones in the default keyspace and in `users`.
+    fn batch(&mut self, keys: Range<u64>, durability: Durability) {
+        let users = self.db.existing_keyspace("users").unwrap();
+        let mut batch = WriteBatch::new();
+        let mut writes: Vec<Write> = Vec::new();
+        for n in keys {
+            let key = format!("key {:03}", n * 7 % 100).into_bytes();
+            let len = 4 + self.rng.below(20) as usize;
+            let value = (n % 5 != 3).then(|| self.rng.bytes(len));
+            match &value {
+                Some(value) => batch.put(&key, value),
+                None => batch.delete(&key),
+            };
+            writes.push((0, key.clone().into(), value.map(Into::into)));
+            if n % 3 == 0 {
+                batch.put_in(&users, &key, [n as u8; 5]);
+                writes.push((1, key.into(), Some([n as u8; 5].into())));
+            }
+        }
+        self.history.write(&writes);
+        self.db.write_with(batch, durability).unwrap();
+        if durability == Durability::Synced {
+            self.history.all_durable();
+        }
+    }
+}
+
+impl Sample {
+    fn make(crashed: bool, seed: u64) -> Self {
+        let fs = MemFs::new();
+        // A memtable that does not fill up: only the calls below flush.
+        let roomy = store::small().memtable_bytes(1 << 20);
+        let db = store::options(&fs).default_keyspace(roomy.clone()).open(DIR).unwrap();
+        let mut history = History::new();
+        for name in ["users", "dropped", "empty"] {
+            history.create(name);
+            db.keyspace(name, roomy.clone()).unwrap();
+        }
+        db.existing_keyspace("dropped").unwrap().put("key 000", "must not come back").unwrap();
+        let mut maker = Maker { db, history, rng: Rng::new(seed) };
+        // Compacted tables, then level 0 above them, then the log.
+        maker.batch(0..40, Durability::Buffered);
+        maker.db.compact().unwrap();
+        maker.batch(40..60, Durability::Buffered);
+        maker.db.default_keyspace().flush().unwrap();
+        maker.history.remove("dropped");
+        maker.db.drop_keyspace("dropped").unwrap();
+        maker.history.keyspaces_durable();
+        for n in 0..5 {
+            maker.batch(60 + 3 * n..63 + 3 * n, Durability::Synced);
+        }
+        let open_log = crashed.then(|| {
+            let synced = store::files(&fs.crash(CrashPolicy::DropUnsynced));
+            let (name, bytes) = synced.into_iter().rfind(|(name, _)| name.ends_with(".wal")).unwrap();
+            for n in 0..4 {
+                maker.batch(80 + 2 * n..82 + 2 * n, Durability::Buffered);
+            }
+            (name, bytes.len())
+        });
+        let Maker { db, history, .. } = maker;
+        while db.step().unwrap() {}
+        let image = if crashed { fs.crash(CrashPolicy::KeepAll) } else { fs.clone() };
+        db.close().unwrap();
+        let absent = (0..110).step_by(7).map(|n| format!("key {n:03}x").into_bytes());
+        let absent = absent.chain([Vec::new(), b"key".to_vec(), b"zzz".to_vec()]).collect();
+        Self { files: store::files(&image), newest: history.newest(), history, open_log, absent }
+    }
+
+    fn fs(&self, changed: &[(&str, Option<Vec<u8>>)]) -> MemFs {
+        use sievedb::fs::Fs as _;
+        let fs = MemFs::new();
+        fs.create_dir(Path::new(DIR)).unwrap();
+        for (name, bytes) in &self.files {
+            let change = changed.iter().find(|(changed, _)| changed == name);
+            if let Some(bytes) = change.map_or(Some(bytes), |(_, bytes)| bytes.as_ref()) {
+                fs.overwrite(&Path::new(DIR).join(name), bytes.clone());
+            }
+        }
+        fs
+    }
+
+    fn kind(&self, name: &str) -> &'static str {
+        match name {
+            "LOCK" => "LOCK",
+            "CURRENT" => "CURRENT",
+            _ if name.starts_with("MANIFEST") => "manifest",
+            _ if name.ends_with(".wal") => "log",
+            _ => "table",
+        }
+    }
+
+    /// Opens changed files and asks for everything.
+    fn ask(
+        &self,
+        changed: &[(&str, Option<Vec<u8>>)],
+        ambiguous: bool,
+        read_only: bool,
+    ) -> Result<Answer, String> {
+        let fs = self.fs(changed);
+        let opened = if read_only { store::open_read_only(&fs) } else { store::open(&fs) };
+        let db = match opened {
+            Ok(db) => db,
+            Err(error) => {
+                store::names_its_place(&error)?;
+                return Ok(Answer::Refused);
+            }
+        };
+        let mut least = self.history.written();
+        let mut expected = None;
+        if ambiguous {
+            let found = contents(&db)?;
+            least = self.history.find_from(0, &found)?;
+            expected = Some(found);
+        }
+        let expected = expected.as_ref().unwrap_or(&self.newest);
+        let findings = examine(&db, expected, &self.absent)?;
+        let is_reported = !db.open_report().dropped.is_empty();
+        if !read_only && findings.errors.is_empty() {
+            // What was opened and answered must do so again, with nothing of it thrown away by the open.
+            db.close().map_err(|error| format!("does not close: {error}"))?;
+            let again = store::open(&fs).map_err(|error| format!("opens once, then: {error}"))?;
+            examine(&again, expected, &[]).map_err(|wrong| format!("opened again: {wrong}"))?;
+        }
+        Ok(Answer::Given { batches: least, is_reported, findings })
+    }
+
+    /// The filter blocks of a table.
+    fn filters(&self, name: &str) -> Vec<Range<usize>> {
+        let bytes = &self.files[name];
+        let starts = (0..bytes.len()).step_by(4096).filter(|&at| at + HEADER_BYTES <= bytes.len());
+        let headers = starts.filter_map(|at| Header::decode(&bytes[at..]).ok().map(|header| (at, header)));
+        headers.map(|(at, header)| at..at + header.block_len as usize).collect()
+    }
+}
+
+enum Answer {
+    Refused,
+    Given { batches: usize, is_reported: bool, findings: Findings },
+}
+
+/// How many changes ended how, by kind of file.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    changes: u64,
+    refused: u64,
+    read_errors: u64,
+    only_verify: u64,
+    shorter: u64,
+    harmless: u64,
+}
+
+fn tally(results: Vec<(&'static str, Tally)>) -> BTreeMap<&'static str, Tally> {
+    let mut sums = BTreeMap::<_, Tally>::new();
+    for (kind, tally) in results {
+        let sum = sums.entry(kind).or_default();
+        sum.changes += tally.changes;
+        sum.refused += tally.refused;
+        sum.read_errors += tally.read_errors;
+        sum.only_verify += tally.only_verify;
+        sum.shorter += tally.shorter;
+        sum.harmless += tally.harmless;
+    }
+    println!("{sums:#?}");
+    sums
+}
+
+impl Sample {
+    /// Whether a change at `at` may end in a shorter prefix: behind the last sync of the log in use.
+    fn is_ambiguous(&self, name: &str, at: usize) -> bool {
+        self.open_log.as_ref().is_some_and(|(log, synced)| log == name && at >= *synced)
+    }
+
+    /// A bit flipped in a filter is an error to nobody, and is counted.
+    fn judge_filter(&self, name: &str, at: usize, answer: &Answer) -> Result<(), String> {
+        if !self.filters(name).iter().any(|filter| filter.contains(&at)) {
+            return Ok(());
+        }
+        let Answer::Given { findings, .. } = answer else {
+            return Err("a damaged filter keeps the store from opening".into());
+        };
+        if let Some(error) = findings.errors.first() {
+            return Err(format!("a damaged filter is an error to a reader: {error}"));
+        }
+        if findings.unusable_filters == 0 {
+            return Err("a damaged filter is not counted".into());
+        }
+        Ok(())
+    }
+
+    fn judge(&self, name: &str, answer: Answer, tally: &mut Tally) -> Result<(), String> {
+        tally.changes += 1;
+        let Answer::Given { batches, is_reported, findings } = answer else {
+            tally.refused += 1;
+            return Ok(());
+        };
+        if batches < self.history.written() {
+            tally.shorter += 1;
+            if batches < self.history.durable() {
+                return Err(format!("{batches} batches are left, {} were synced", self.history.durable()));
+            }
+            if !is_reported {
+                return Err(format!("{batches} batches are left, and the report does not say so"));
+            }
+        }
+        if self.kind(name) == "table" && findings.damage.is_empty() {
+            return Err("verify does not find it".into());
+        }
+        match (findings.errors.is_empty(), findings.damage.is_empty()) {
+            (false, _) => tally.read_errors += 1,
+            (true, false) => tally.only_verify += 1,
+            (true, true) => tally.harmless += 1,
+        }
+        Ok(())
+    }
+
+    /// Flips every bit of every file.
+    fn flip_everything(&self) -> BTreeMap<&'static str, Tally> {
+        let places: Vec<(&str, usize)> = self
+            .files
+            .iter()
+            .flat_map(|(name, bytes)| (0..bytes.len()).map(move |at| (name.as_str(), at)))
+            .collect();
+        let results = cases(&places, |&(name, at)| {
+            let mut tally = Tally::default();
+            for bit in 0..8 {
+                let mut bytes = self.files[name].clone();
+                bytes[at] ^= 1 << bit;
+                let read_only = self.kind(name) == "table" || bit % 2 == 1;
+                let answer = self.ask(&[(name, Some(bytes))], self.is_ambiguous(name, at), read_only);
+                answer
+                    .and_then(|answer| {
+                        self.judge_filter(name, at, &answer)?;
+                        self.judge(name, answer, &mut tally)
+                    })
+                    .map_err(|what| format!("bit {bit} of byte {at} of {name} flipped: {what}"))?;
+            }
+            Ok((self.kind(name), tally))
+        });
+        tally(results)
+    }
+}
+
+#[test]
+fn the_samples_have_every_kind_of_file_and_several_levels() {
+    for sample in [&*CLOSED, &*CRASHED] {
+        let sizes: Vec<_> = sample.files.iter().map(|(name, bytes)| (name, bytes.len())).collect();
+        println!("{sizes:?}");
+        let db = store::open(&sample.fs(&[])).unwrap();
+        let stats = db.stats();
+        let default = stats.keyspace("default").unwrap();
+        assert!(default.levels[0].tables > 0 && default.levels[1..].iter().any(|level| level.tables > 0));
+        assert!(default.total().tombstones > 0 && default.memtable_entries > 0, "{default:?}");
+        assert_eq!(default.total().filter_keys, default.total().keys);
+        let findings = examine(&db, &sample.newest, &sample.absent).unwrap();
+        assert!(findings.errors.is_empty() && findings.damage.is_empty() && findings.unusable_filters == 0);
+        let tables = sample.files.keys().filter(|name| sample.kind(name) == "table");
+        tables.for_each(|name| assert_eq!(sample.filters(name).len(), 1, "{name}"));
+    }
+    let (_, synced) = CRASHED.open_log.as_ref().unwrap();
+    assert!(*synced > 64 && CRASHED.history.written() == CRASHED.history.durable() + 4);
+}
+
+#[test]
+fn a_flipped_bit_in_a_closed_store_is_an_error_with_its_place_or_changes_no_answer() {
+    let tallies = CLOSED.flip_everything();
+    assert!(tallies.values().all(|tally| tally.shorter == 0));
+    assert!(tallies["table"].only_verify > 1000 && tallies["table"].harmless == 0, "no filter was hit");
+    assert!(
+        ["CURRENT", "manifest", "log", "table"].iter().all(|kind| tallies[kind].changes > 500),
+        "{tallies:?}"
+    );
+}
+
+#[test]
+fn a_flipped_bit_in_a_crashed_store_takes_away_at_most_what_was_not_synced_and_is_reported() {
+    let tallies = CRASHED.flip_everything();
+    assert!(
+        tallies["log"].shorter > 500
+            && tallies.iter().all(|(kind, tally)| *kind == "log" || tally.shorter == 0)
+    );
+}
+
+#[test]
+fn a_closed_store_with_a_file_cut_anywhere_is_refused_or_answers_as_before() {
+    let results = cut_everywhere(&CLOSED, |name, len| {
+        let bytes = CLOSED.files[name][..len].to_vec();
+        let answer = CLOSED.ask(&[(name, Some(bytes))], false, len.is_multiple_of(2))?;
+        let mut tally = Tally::default();
+        CLOSED.judge(name, answer, &mut tally)?;
+        Ok((CLOSED.kind(name), tally))
+    });
+    let tallies = tally(results);
+    assert_eq!(tallies["table"].changes, tallies["table"].refused + tallies["table"].read_errors);
+    assert!(tallies.values().all(|tally| tally.shorter == 0));
+}
+
+/// A cut log has also lost what it promised: what is left of it must be a prefix, and unless it was cut between
+/// two records, the report says that it was.
+#[test]
+fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
+    let (log, _) = CRASHED.open_log.as_ref().unwrap();
+    let silent = cut_everywhere(&CRASHED, |name, len| {
+        let bytes = CRASHED.files[name][..len].to_vec();
+        let read_only = len.is_multiple_of(2);
+        if name != log {
+            let answer = CRASHED.ask(&[(name, Some(bytes))], false, read_only)?;
+            CRASHED.judge(name, answer, &mut Tally::default())?;
+            return Ok(0);
+        }
+        match CRASHED.ask(&[(name, Some(bytes))], true, read_only)? {
+            Answer::Given { batches, is_reported, findings } if findings.errors.is_empty() => {
+                Ok(u64::from(batches < CRASHED.history.written() && !is_reported))
+            }
+            Answer::Given { findings, .. } => Err(format!("{:?}", findings.errors)),
+            Answer::Refused => Ok(0),
+        }
+    });
+    let silent = silent.into_iter().sum::<u64>();
+    println!("{silent} cuts of the log lie between two records");
+    assert!(silent <= 4 + CRASHED.history.written() as u64, "{silent} cuts of {log} are not reported");
+}
+
+fn cut_everywhere<T: Send>(sample: &Sample, run: impl Fn(&str, usize) -> Result<T, String> + Sync) -> Vec<T> {
+    let places: Vec<(&str, usize)> = sample
+        .files
+        .iter()
+        .flat_map(|(name, bytes)| (0..bytes.len()).map(move |len| (name.as_str(), len)))
+        .collect();
+    cases(&places, |&(name, len)| run(name, len).map_err(|what| format!("{name} cut to {len} bytes: {what}")))
+}
+
+#[test]
+fn a_file_with_something_behind_its_end_is_refused_or_answers_as_before() {
+    let mut rng = Rng::new(7);
+    for sample in [&*CLOSED, &*CRASHED] {
+        let tails: Vec<Vec<u8>> = [1, 7, 8, 16, 64, 512, 4096, 40_000]
+            .into_iter()
+            .flat_map(|len| [vec![0; len], vec![0xff; len], rng.bytes(len)])
+            .chain(sample.files.values().cloned().filter(|bytes| !bytes.is_empty()))
+            .collect();
+        let changes: Vec<_> =
+            sample.files.keys().flat_map(|name| tails.iter().map(move |tail| (name, tail))).collect();
+        cases(&changes, |&(name, tail)| {
+            let longer = [&sample.files[name][..], tail].concat();
+            let answer = sample.ask(&[(name, Some(longer))], false, tail.len().is_multiple_of(2));
+            answer
+                .and_then(|answer| sample.judge(name, answer, &mut Tally::default()))
+                .map_err(|what| format!("{} bytes {:?}.. behind {name}: {what}", tail.len(), &tail[..1]))
+        });
+    }
+}
+
+#[test]
+fn a_file_that_is_missing_or_another_one_is_noticed() {
+    for sample in [&*CLOSED, &*CRASHED] {
+        let names: Vec<&String> = sample.files.keys().filter(|name| *name != "LOCK").collect();
+        let mut changes: Vec<(String, Vec<(&str, Option<Vec<u8>>)>)> = Vec::new();
+        for &name in &names {
+            changes.push((format!("{name} deleted"), vec![(name, None)]));
+            for &other in names.iter().filter(|other| **other > name) {
+                let swapped = vec![
+                    (name.as_str(), Some(sample.files[other].clone())),
+                    (other, Some(sample.files[name].clone())),
+                ];
+                changes.push((format!("{name} and {other} exchanged"), swapped));
+            }
+            let kind = sample.kind(name);
+            for (other, bytes) in OTHER.files.iter().filter(|(other, _)| OTHER.kind(other) == kind) {
+                changes.push((
+                    format!("{name} replaced by another store's {other}"),
+                    vec![(name, Some(bytes.clone()))],
+                ));
+            }
+            changes.push((format!("{name} emptied"), vec![(name, Some(Vec::new()))]));
+        }
+        cases(&changes, |(what, change)| {
+            for read_only in [false, true] {
+                match sample.ask(change, false, read_only) {
+                    Ok(Answer::Refused) => {}
+                    Ok(Answer::Given { findings, .. }) if !findings.damage.is_empty() => {}
+                    Ok(_) => return Err(format!("{what}: nobody notices")),
+                    Err(wrong) => return Err(format!("{what} (read-only: {read_only}): {wrong}")),
+                }
+            }
+            Ok(())
+        });
+        // Without its lock file a store is whole; an open for writing makes it again.
+        sample.ask(&[("LOCK", None)], false, false).map(drop).unwrap();
+    }
+}

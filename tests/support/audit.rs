@@ -1,0 +1,155 @@
+//! The order of file operations that is never broken, checked operation by operation.
+//!
+//! The audit keeps its own books from the operations alone and does not ask the file system what it thinks is durable.
+//! With one thread working on the store, whenever an operation is about to happen:
+//!
+//! - *append to a manifest*: every table there is has all its bytes synced and its name made durable;
+//! - *append a record to a log*: every older log is durable as a whole, so that no hole can open;
+//! - *rename `CURRENT.new`*: its bytes are synced, and the manifest it names is durable in bytes and name;
+//! - *remove a table, a log or a manifest*: the manifest in force has no unsynced bytes and `CURRENT` is durable;
+//! - *create*: the name was never used before (but for `CURRENT.new`); *rename*: only over `CURRENT`;
+//! - *append*: only to a file that was created since the store was opened, never to one that was found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use sievedb::fs::{MemFs, Op};
+
+use super::store::{self, DIR};
+
+#[derive(Debug, Clone, Default)]
+struct File {
+    bytes: Vec<u8>,
+    synced: usize,
+    /// The directory was synced since the name came to be.
+    named: bool,
+    /// It was there when the audit began.
+    found: bool,
+}
+
+impl File {
+    fn is_durable(&self) -> bool {
+        self.named && self.is_synced()
+    }
+
+    fn is_synced(&self) -> bool {
+        self.synced == self.bytes.len()
+    }
+}
+
+/// The books.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    files: BTreeMap<String, File>,
+    names_used: BTreeSet<String>,
+    /// How often each rule was applied.
+    pub(crate) checks: BTreeMap<&'static str, u64>,
+    pub(crate) violations: Vec<String>,
+}
+
+impl Audit {
+    /// Books on what is in the file system now, all of it taken as durable.
+    pub(crate) fn of(fs: &MemFs) -> Self {
+        let mut audit = Self::default();
+        for (name, bytes) in store::files(fs) {
+            audit.names_used.insert(name.clone());
+            audit.files.insert(name, File { synced: bytes.len(), bytes, named: true, found: true });
+        }
+        audit
+    }
+
+    /// Audits all operations on `fs` from now on.
+    pub(crate) fn watch(fs: &MemFs) -> Arc<Mutex<Self>> {
+        let audit = Arc::new(Mutex::new(Self::of(fs)));
+        let books = Arc::clone(&audit);
+        fs.observe(move |_, op| {
+            books.lock().unwrap().note(op);
+            Ok(())
+        });
+        audit
+    }
+
+    /// Checks an operation that is about to happen, and enters it in the books as done.
+    pub(crate) fn note(&mut self, op: Op<'_>) {
+        match op {
+            Op::CreateDir(_) => {}
+            Op::SyncDir(_) => self.files.values_mut().for_each(|file| file.named = true),
+            Op::Create(path) => self.create(&name(path)),
+            Op::Append(path, bytes) => self.append(&name(path), bytes),
+            Op::Sync(path) => {
+                if let Some(file) = self.files.get_mut(&name(path)) {
+                    file.synced = file.bytes.len();
+                }
+            }
+            Op::Rename(from, to) => self.rename(&name(from), &name(to)),
+            Op::Remove(path) => self.remove(&name(path)),
+            other => self.violations.push(format!("{other:?} is not expected here")),
+        }
+    }
+
+    fn check(&mut self, rule: &'static str, broken: impl IntoIterator<Item = String>) {
+        *self.checks.entry(rule).or_default() += 1;
+        self.violations.extend(broken.into_iter().map(|how| format!("{rule}: {how}")));
+    }
+
+    fn create(&mut self, name: &str) {
+        let reused = name != "CURRENT.new" && !self.names_used.insert(name.to_owned());
+        self.check("a name is never used twice", reused.then(|| name.to_owned()));
+        self.files.insert(name.to_owned(), File::default());
+    }
+
+    fn append(&mut self, name: &str, bytes: &[u8]) {
+        if name.starts_with("MANIFEST") {
+            let tables =
+                self.files.iter().filter(|(other, file)| other.ends_with(".sst") && !file.is_durable());
+            let broken: Vec<_> =
+                tables.map(|(table, _)| format!("{name} is written, {table} is not durable")).collect();
+            self.check("tables are durable before the manifest", broken);
+        }
+        if name.ends_with(".wal") {
+            let older = |other: &String| other.ends_with(".wal") && other.as_str() < name;
+            let torn = self.files.iter().filter(|(other, file)| older(other) && !file.is_durable());
+            let broken: Vec<_> =
+                torn.map(|(older, _)| format!("{name} is written, {older} is not durable")).collect();
+            self.check("a log is durable before the next is written", broken);
+        }
+        let found = self.files.get(name).is_none_or(|file| file.found);
+        self.check("what was found is never written", found.then(|| name.to_owned()));
+        if let Some(file) = self.files.get_mut(name) {
+            file.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str) {
+        let wrong = (from, to) != ("CURRENT.new", "CURRENT");
+        self.check("only CURRENT is replaced", wrong.then(|| format!("{from} over {to}")));
+        let Some(mut file) = self.files.remove(from) else { return };
+        let manifest = file.bytes.get(64..72).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+        let manifest = format!("MANIFEST-{:06}", manifest.unwrap_or(0));
+        let unsynced = (!file.is_synced()).then(|| "its own bytes are not synced".to_owned());
+        let unready = (!self.files.get(&manifest).is_some_and(File::is_durable))
+            .then(|| format!("{manifest} is not durable"));
+        self.check("CURRENT names what is durable", unsynced.into_iter().chain(unready));
+        file.named = false;
+        self.files.insert(to.to_owned(), file);
+    }
+
+    fn remove(&mut self, name: &str) {
+        if name != "CURRENT.new" && self.files.contains_key(name) {
+            let unsynced = self.files.iter().filter(|(other, file)| {
+                other.as_str() == "CURRENT" && !file.is_durable()
+                    || other.starts_with("MANIFEST") && !file.is_synced()
+            });
+            let broken: Vec<_> =
+                unsynced.map(|(other, _)| format!("{name} goes, {other} is not durable")).collect();
+            self.check("the new state is durable before old files go", broken);
+        }
+        self.files.remove(name);
+    }
+}
+
+fn name(path: &Path) -> String {
+    debug_assert!(path.starts_with(DIR));
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

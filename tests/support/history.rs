@@ -1,0 +1,178 @@
+//! What a store may contain after a crash.
+//!
+//! Two sequences grow while a test works on a store: the data after each batch, and the set of keyspaces
+//! after each creation or drop. The test notes a batch before it hands it to the store ([`History::write`]) and what is
+//! durable after the store has said so. A recovered store must then show the data after some batch between the last
+//! durable and the last written one, in the keyspaces after some change between the last acknowledged one
+//! (these are always durable) and the last begun: a prefix at a batch boundary, in both.
+//!
+//! Data is kept by *incarnation*: a keyspace that is dropped and made again is another one, and nothing of
+//! the old may show.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::store::{Contents, Entries};
+
+/// A number for each keyspace that ever was; 0 is the default one.
+pub(crate) type Incarnation = usize;
+
+/// One entry of a batch: a value, or `None` for a delete.
+pub(crate) type Write = (Incarnation, Arc<[u8]>, Option<Arc<[u8]>>);
+
+/// Everything that was written, and how much of it must survive.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    /// The data after each batch; the first is the empty store.
+    data: Vec<BTreeMap<Incarnation, Arc<Entries>>>,
+    /// Batches that must survive.
+    durable: usize,
+    /// The keyspaces after each change.
+    spaces: Vec<BTreeMap<String, Incarnation>>,
+    spaces_durable: usize,
+    incarnations: usize,
+}
+
+impl History {
+    pub(crate) fn new() -> Self {
+        Self {
+            data: vec![BTreeMap::new()],
+            durable: 0,
+            spaces: vec![BTreeMap::from([("default".to_owned(), 0)])],
+            spaces_durable: 0,
+            incarnations: 1,
+        }
+    }
+
+    /// A batch is about to be written.
+    pub(crate) fn write(&mut self, writes: &[Write]) {
+        let mut data = self.data.last().unwrap().clone();
+        for (incarnation, key, value) in writes {
+            let entries = Arc::make_mut(data.entry(*incarnation).or_default());
+            match value {
+                Some(value) => entries.insert(Arc::clone(key), Arc::clone(value)),
+                None => entries.remove(key),
+            };
+        }
+        self.data.push(data);
+    }
+
+    /// Everything written so far was acknowledged as durable.
+    pub(crate) fn all_durable(&mut self) {
+        self.durable = self.data.len() - 1;
+    }
+
+    /// A keyspace is about to be created.
+    pub(crate) fn create(&mut self, name: &str) -> Incarnation {
+        let mut spaces = self.keyspaces().clone();
+        spaces.insert(name.to_owned(), self.incarnations);
+        self.spaces.push(spaces);
+        self.incarnations += 1;
+        self.incarnations - 1
+    }
+
+    /// A keyspace is about to be dropped.
+    pub(crate) fn remove(&mut self, name: &str) {
+        let mut spaces = self.keyspaces().clone();
+        spaces.remove(name);
+        self.spaces.push(spaces);
+    }
+
+    /// The last creation or drop was acknowledged.
+    pub(crate) fn keyspaces_durable(&mut self) {
+        self.spaces_durable = self.spaces.len() - 1;
+    }
+
+    pub(crate) fn keyspaces(&self) -> &BTreeMap<String, Incarnation> {
+        self.spaces.last().unwrap()
+    }
+
+    /// Number of batches written.
+    pub(crate) fn written(&self) -> usize {
+        self.data.len() - 1
+    }
+
+    /// Number of batches that must survive.
+    pub(crate) fn durable(&self) -> usize {
+        self.durable
+    }
+
+    /// The contents when everything has survived.
+    pub(crate) fn newest(&self) -> Contents {
+        self.at(self.written(), self.spaces.len() - 1)
+    }
+
+    fn at(&self, batches: usize, changes: usize) -> Contents {
+        let data = &self.data[batches];
+        let entries =
+            |incarnation| data.get(incarnation).map(|entries| (**entries).clone()).unwrap_or_default();
+        self.spaces[changes].iter().map(|(name, incarnation)| (name.clone(), entries(incarnation))).collect()
+    }
+
+    /// The number of batches after which the store held this: at least the durable ones.
+    pub(crate) fn find(&self, found: &Contents) -> Result<usize, String> {
+        self.find_from(self.durable, found)
+    }
+
+    /// As [`History::find`], but any prefix of at least `least` batches will do.
+    pub(crate) fn find_from(&self, least: usize, found: &Contents) -> Result<usize, String> {
+        for changes in (self.spaces_durable..self.spaces.len()).rev() {
+            for batches in (least..self.data.len()).rev() {
+                if self.matches(batches, changes, found) {
+                    return Ok(batches);
+                }
+            }
+        }
+        Err(self.why_not(least, found))
+    }
+
+    fn matches(&self, batches: usize, changes: usize, found: &Contents) -> bool {
+        let (data, spaces) = (&self.data[batches], &self.spaces[changes]);
+        spaces.len() == found.len()
+            && spaces.iter().zip(found).all(|((name, incarnation), (found_name, found))| {
+                name == found_name
+                    && match data.get(incarnation) {
+                        Some(entries) => **entries == *found,
+                        None => found.is_empty(),
+                    }
+            })
+    }
+
+    fn why_not(&self, least: usize, found: &Contents) -> String {
+        if let Some(earlier) =
+            (0..least).rev().find(|&n| (0..self.spaces.len()).any(|s| self.matches(n, s, found)))
+        {
+            return format!(
+                "only {earlier} batches are there, {least} were durable, {} written",
+                self.written()
+            );
+        }
+        if let Some(n) =
+            (least..self.data.len()).find(|&n| (0..self.spaces_durable).any(|s| self.matches(n, s, found)))
+        {
+            return format!("batch {n} is there, but an acknowledged change of keyspaces is not");
+        }
+        let newest = self.newest();
+        let sizes = |contents: &Contents| {
+            contents.iter().map(|(name, entries)| format!("{name}: {}", entries.len())).collect::<Vec<_>>()
+        };
+        let odd: Vec<String> = newest
+            .iter()
+            .flat_map(|(name, entries)| {
+                let other = found.get(name).cloned().unwrap_or_default();
+                let keys: Vec<_> = entries.keys().chain(other.keys()).cloned().collect();
+                let entries = entries.clone();
+                keys.into_iter()
+                    .filter(move |key| entries.get(key) != other.get(key))
+                    .map(move |key| format!("{name}/{}", super::store::show(&key)))
+            })
+            .take(6)
+            .collect();
+        format!(
+            "this is no prefix of the {} batches ({least} durable): found {:?}, newest would be {:?}; the newest differs in {odd:?}",
+            self.written(),
+            sizes(found),
+            sizes(&newest)
+        )
+    }
+}

@@ -1,0 +1,17 @@
+//! What the damage, crash and fault tests share.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `rng` | numbers from a seed |
+//! | `store` | small stores in memory, and reading them in every way there is |
+//! | `history` | what a store may contain after a crash |
+//! | `workload` | a mix of operations that follows from a seed and keeps a history |
+//! | `audit` | the order of file operations that is never broken |
+//! | `parallel` | many cases over the processors there are |
+
+pub(crate) mod audit;
+pub(crate) mod history;
+pub(crate) mod parallel;
+pub(crate) mod rng;
+pub(crate) mod store;
+pub(crate) mod workload;
