@@ -74,12 +74,12 @@ pub(crate) fn keyspace_or_create(db: &Db, name: Option<&str>) -> Result<Keyspace
     }
 }
 
-/// Says so if filters turned out to be unusable: answers were right all the same, but slow.
+/// Says so if filters turned out to be unusable.
 pub(crate) fn note_filters(db: &Db) {
     let unusable = db.stats().unusable_filters;
     if unusable > 0 {
         warn(&format!(
-            "note: {} cannot be used and the tables were read instead; `sievedb compact` writes new ones",
+            "note: {} cannot be used; answers are right all the same, but take longer",
             units::counted(unusable, "filter", "filters")
         ));
     }

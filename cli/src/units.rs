@@ -90,7 +90,10 @@ mod tests {
 
     #[test]
     fn all_and_nothing_are_claimed_only_when_they_are_true() {
-        assert_eq!([0.0, 1.0, 0.5, 0.999_999_9, 0.000_000_1].map(percent)[..3], ["0.00 %", "100.00 %", "50.00 %"]);
+        assert_eq!(
+            [0.0, 1.0, 0.5, 0.999_999_9, 0.000_000_1].map(percent)[..3],
+            ["0.00 %", "100.00 %", "50.00 %"]
+        );
         assert_eq!(percent(0.999_999), "99.9999 %");
         assert_eq!(percent(0.000_002), "0.0002 %");
     }

@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
 fn get_one(keyspace: &Keyspace, key: &[u8], raw: bool) -> Result<()> {
     let value = keyspace.get(key)?.ok_or_else(|| Failure::Absent(escape(key)))?;
     let mut out = Output::new();
-    if raw { out.raw(&value)? } else { out.columns(&[&value])? }
+    if raw {
+        out.raw(&value)?
+    } else {
+        out.columns(&[&value])?
+    }
     out.finish()
 }
 

@@ -57,7 +57,8 @@ mod tests {
             for (record, absent) in records.iter().zip(absent) {
                 assert!(!exists(&records, &absent));
                 assert_eq!(absent.len(), record.key.len());
-                let differing: Vec<usize> = (0..absent.len()).filter(|&at| absent[at] != record.key[at]).collect();
+                let differing: Vec<usize> =
+                    (0..absent.len()).filter(|&at| absent[at] != record.key[at]).collect();
                 assert!(differing.len() == 1 && differing[0] >= 9, "{}", absent.escape_ascii());
             }
         }

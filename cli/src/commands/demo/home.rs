@@ -43,10 +43,14 @@ pub(super) fn claim(db: &Db, name: &str, options: &KeyspaceOptions) -> Result<(K
             db.path().display()
         )));
     }
-    let mut batch = WriteBatch::new();
-    batch.put_in(&db.keyspace(LEDGER, KeyspaceOptions::default())?, name, "");
-    db.write_with(batch, Durability::Synced)?;
+    if !is_ours {
+        let mut batch = WriteBatch::new();
+        batch.put_in(&db.keyspace(LEDGER, KeyspaceOptions::default())?, name, "");
+        db.write_with(batch, Durability::Synced)?;
+    }
     let keyspace = db.keyspace(name, options.clone())?;
+    // What is there is cleared with the usual large memtables: the demo's small ones would be flushed often.
+    keyspace.set_options(KeyspaceOptions::default())?;
     let deleted = clear(db, &keyspace)?;
     keyspace.set_options(options.clone())?;
     Ok((keyspace, deleted))

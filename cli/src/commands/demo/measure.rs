@@ -58,7 +58,8 @@ pub(super) fn measure(db: &Db, keyspace: &Keyspace, questions: &Questions<'_>) -
         let record = &questions.records[index];
         Ok(keyspace.get(&record.key)?.as_deref() == Some(&*record.value))
     })?;
-    let absent = pass(db, keyspace, questions.order, |index| Ok(keyspace.get(&questions.absent[index])?.is_none()))?;
+    let absent =
+        pass(db, keyspace, questions.order, |index| Ok(keyspace.get(&questions.absent[index])?.is_none()))?;
     let from_memory = questions.absent.iter().filter(|key| !keyspace.may_contain(key)).count() as u64;
     let stats = db.stats();
     let of_keyspace = of(&stats, keyspace)?;
@@ -93,12 +94,7 @@ fn wrong(what: &str) -> Failure {
 }
 
 /// Asks one question for each number in `order`.
-fn pass(
-    db: &Db,
-    keyspace: &Keyspace,
-    order: &[usize],
-    ask: impl Fn(usize) -> Result<bool>,
-) -> Result<Pass> {
+fn pass(db: &Db, keyspace: &Keyspace, order: &[usize], ask: impl Fn(usize) -> Result<bool>) -> Result<Pass> {
     let mut progress = Progress::of_items("looking up", Some(order.len() as u64));
     let before = db.stats();
     let mut time = Duration::ZERO;

@@ -60,7 +60,8 @@ impl Source {
         if self.records.len() < KEYS_MAX && self.bytes < BYTES_MAX {
             return true;
         }
-        self.left_out = Some(format!("stopped after {} keys", crate::units::count(self.records.len() as u64)));
+        self.left_out =
+            Some(format!("stopped after {} keys", crate::units::count(self.records.len() as u64)));
         false
     }
 
@@ -103,7 +104,8 @@ fn lines(path: &Path) -> Result<Source> {
         progress.at(lines.position());
     }
     if too_long > 0 && source.left_out.is_none() {
-        source.left_out = Some(format!("{} too long for a key", crate::units::counted(too_long, "line", "lines")));
+        source.left_out =
+            Some(format!("{} too long for a key", crate::units::counted(too_long, "line", "lines")));
     }
     Ok(source)
 }

@@ -1,0 +1,149 @@
+//! Damaged stores: exit code 3, the word "corrupt", the file and the offset; never another answer.
+
+use std::path::{Path, PathBuf};
+
+use crate::tool::{Place, place, run, run_with};
+
+const KEYS: usize = 2000;
+
+fn line(n: usize) -> String {
+    format!("key{n:05}\tthe value of number {n}\n")
+}
+
+/// A store with one table and a log without entries.
+fn compacted() -> (Place, PathBuf) {
+    let place = place();
+    place.load((0..KEYS).map(line).collect::<String>().as_bytes());
+    run(&["compact", &place.db]).ok();
+    let table = place.paths_of(".sst").pop().unwrap();
+    (place, table)
+}
+
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[offset] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[track_caller]
+fn names_the_damage(message: &str, file: &Path) {
+    assert!(message.starts_with("sievedb: "), "{message}");
+    let claim = format!("{} is corrupt at offset ", file.display());
+    assert!(message.contains(&claim), "{message}");
+    let offset = message.split("at offset ").nth(1).unwrap().split(':').next().unwrap();
+    assert!(offset.parse::<u64>().is_ok(), "{message}");
+}
+
+#[test]
+fn a_damaged_block_is_reported_with_file_and_offset_by_every_reader_that_meets_it() {
+    let (place, table) = compacted();
+    // The first data block lies behind the file's header, and holds the first key.
+    flip(&table, 200);
+    names_the_damage(&run(&["get", &place.db, "key00000"]).fails(3), &table);
+    names_the_damage(&run_with(&["get", &place.db, "-"], b"key00000\n").fails(3), &table);
+    names_the_damage(&run(&["scan", &place.db]).fails(3), &table);
+    // What does not touch the block is right.
+    let last = line(KEYS - 1);
+    assert_eq!(run(&["scan", &place.db, "--reverse", "--limit", "1"]).ok(), last);
+    assert!(run(&["stats", &place.db]).ok().contains("2,000 entries"));
+
+    // Entries before the damage are printed before it is reported.
+    let scan = run(&["scan", &place.db, "--reverse"]);
+    assert_eq!(scan.code, Some(3));
+    names_the_damage(&scan.stderr, &table);
+    let printed = String::from_utf8(scan.stdout).unwrap();
+    assert!(printed.lines().count() > KEYS / 2);
+    assert!((0..KEYS).rev().map(line).collect::<String>().starts_with(&printed));
+
+    // A compaction that has to read it stops there, and leaves the table as it was.
+    let before = std::fs::read(&table).unwrap();
+    run(&["put", &place.db, "key00000", "new"]).ok();
+    names_the_damage(&run(&["compact", &place.db]).fails(3), &table);
+    assert!(std::fs::read(&table).unwrap() == before);
+    assert_eq!(run(&["get", &place.db, "key00000"]).ok(), "new\n");
+}
+
+#[test]
+fn whatever_byte_of_a_table_is_flipped_no_answer_is_wrong() {
+    let (place, table) = compacted();
+    let good = std::fs::read(&table).unwrap();
+    let all: String = (0..KEYS).map(line).collect();
+    let mut damaged = 0;
+    for offset in (0..good.len()).step_by(good.len() / 40) {
+        flip(&table, offset);
+        let scan = run(&["scan", &place.db]);
+        match scan.code {
+            Some(0) => assert!(scan.stdout == all.as_bytes(), "at {offset}"),
+            Some(3) => {
+                names_the_damage(&scan.stderr, &table);
+                assert!(all.as_bytes().starts_with(&scan.stdout), "at {offset}");
+                damaged += 1;
+            }
+            _ => panic!("at {offset}: {scan:?}"),
+        }
+        std::fs::write(&table, &good).unwrap();
+    }
+    assert!(damaged > 20, "{damaged}");
+}
+
+#[test]
+fn a_damaged_filter_is_noted_and_every_answer_stays_right() {
+    let (place, table) = compacted();
+    let good = std::fs::read(&table).unwrap();
+    // The filter block starts on a boundary of 4 KiB with its magic.
+    let starts = (4096..good.len()).step_by(4096).filter(|&at| good[at..].starts_with(b"\x89SVFLT\r\n"));
+    let start = starts.last().expect("the table has a filter block");
+    flip(&table, start + 1000);
+    let present = run(&["get", &place.db, "key00007"]);
+    assert_eq!((present.code, &present.stdout[..]), (Some(0), &b"the value of number 7\n"[..]));
+    assert!(present.stderr.contains("note: 1 filter cannot be used"), "{present:?}");
+    let absent = run(&["get", &place.db, "key00007x"]).fails(1);
+    assert!(
+        absent.contains("absent: key00007x") && absent.contains("note: 1 filter cannot be used"),
+        "{absent}"
+    );
+}
+
+#[test]
+fn a_missing_table_and_a_missing_manifest_are_reported() {
+    let (place, table) = compacted();
+    let good = std::fs::read(&table).unwrap();
+    std::fs::remove_file(&table).unwrap();
+    names_the_damage(&run(&["get", &place.db, "key00000"]).fails(3), &table);
+    std::fs::write(&table, good).unwrap();
+    assert_eq!(run(&["get", &place.db, "key00000"]).ok(), "the value of number 0\n");
+    let current = Path::new(&place.db).join("CURRENT");
+    std::fs::remove_file(&current).unwrap();
+    for args in [vec!["scan", &place.db], vec!["put", &place.db, "k", "v"], vec!["compact", &place.db]] {
+        names_the_damage(&run(&args).fails(3), &current);
+    }
+}
+
+#[test]
+fn damage_in_a_closed_log_is_corruption() {
+    let place = place();
+    place.load((0..KEYS).map(line).collect::<String>().as_bytes());
+    let log = place.paths_of(".wal").pop().unwrap();
+    flip(&log, 10_000);
+    names_the_damage(&run(&["scan", &place.db]).fails(3), &log);
+}
+
+#[test]
+fn a_torn_end_that_was_never_synced_is_noted_and_the_rest_is_read() {
+    let (place, copy) = (place(), place());
+    place.load(b"a\t1\n");
+    // A process that died in the middle of a write: its log has no close record, and ends in half a record.
+    let db = sievedb::Db::open(&place.db).unwrap();
+    db.put("b", "2").unwrap();
+    db.put("c", "3".repeat(100)).unwrap();
+    std::fs::create_dir(&copy.db).unwrap();
+    for (name, content) in place.files() {
+        let cut = if name.ends_with(".wal") { content.len() - 20 } else { content.len() };
+        std::fs::write(Path::new(&copy.db).join(name), &content[..cut]).unwrap();
+    }
+    drop(db);
+    let scan = run(&["scan", &copy.db]);
+    assert_eq!((scan.code, &scan.stdout[..]), (Some(0), &b"a\t1\nb\t2\n"[..]), "{scan:?}");
+    assert!(scan.stderr.contains("note: the last ") && scan.stderr.contains(".wal from offset "), "{scan:?}");
+    assert!(String::from_utf8(run(&["stats", &copy.db]).stdout).unwrap().contains("\ntorn       "));
+}

@@ -1,0 +1,141 @@
+//! The demo: on a few thousand lines and paths, twice, and never on what is not its own.
+
+use std::path::{Path, PathBuf};
+
+use crate::tool::{Place, place, run};
+
+const LINES: usize = 20_000;
+
+fn words(place: &Place) -> String {
+    let path = place.folder.path().join("words");
+    let lines: String =
+        (0..LINES).map(|n| format!("word/{:016x}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+    std::fs::write(&path, lines).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The two figures of a row of the report.
+#[track_caller]
+fn figures(report: &str, label: &str) -> [f64; 2] {
+    let row = report.lines().find(|line| line.trim_start().starts_with(&format!("{label}  ")));
+    let row = row.unwrap_or_else(|| panic!("no row {label:?} in:\n{report}"));
+    let numbers = row.trim_start()[label.len()..].replace([',', '%'], "");
+    let numbers: Vec<f64> = numbers.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+#[test]
+fn the_demo_reports_what_its_filters_save_and_what_to_try_works() {
+    let place = place();
+    let words = words(&place);
+    let report = run(&["demo", &place.db, "--from", &words]).ok();
+    assert!(report.starts_with("SieveDB demo: 20,000 lines of "), "{report}");
+    assert!(report.lines().count() < 40, "{report}");
+
+    let [loaded, compacted] = figures(&report, "false positives, of all filters asked");
+    let predicted = figures(&report, "false positives, predicted");
+    for (measured, predicted) in [loaded, compacted].into_iter().zip(predicted) {
+        assert!(predicted > 0.3 && predicted < 2.0, "{report}");
+        // 20,000 questions at 1 %: the standard deviation is 14 of 200.
+        assert!((measured - predicted).abs() < 0.5 * predicted, "{report}");
+    }
+    let [from_memory, compacted] = figures(&report, "answered without touching a data block");
+    assert!(from_memory > 85.0 && from_memory < 100.0 && compacted > 97.0 && compacted < 100.0, "{report}");
+    let with = figures(&report, "data blocks per lookup");
+    let without = figures(&report, "data blocks per lookup, filters off");
+    assert!(with[0] > 0.0 && with[0] < 0.2 && with[1] > 0.0 && with[1] < 0.03, "{report}");
+    assert!(without[0] > 1.5 && without[1] > 0.9 && without[1] < 1.05, "{report}");
+    let bits = figures(&report, "filter bits per key");
+    assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");
+
+    // The commands to try are real: the first finds its key, the second does not, the others print something.
+    let commands: Vec<Vec<&str>> = report
+        .lines()
+        .skip_while(|line| *line != "Try next:")
+        .skip(1)
+        .map(|line| line.split_whitespace().skip(1).map(|word| word.trim_matches('\'')).collect())
+        .collect();
+    assert_eq!(commands.len(), 4, "{report}");
+    assert!(run(&commands[0]).ok().starts_with("line "));
+    run(&commands[1]).fails(1);
+    assert_eq!(run(&commands[2]).ok().lines().count(), 5);
+    assert!(run(&commands[3]).ok().contains("in tables  20,000 entries"), "{report}");
+}
+
+#[test]
+fn a_second_demo_begins_afresh_in_the_same_store() {
+    let place = place();
+    let words = words(&place);
+    let first = run(&["demo", &place.db, "--from", &words]).ok();
+    assert!(!first.contains("earlier run"), "{first}");
+    let few = place.folder.path().join("few");
+    std::fs::write(&few, "apple\npear\n").unwrap();
+    let second = run(&["demo", &place.db, "--from", few.to_str().unwrap()]).ok();
+    assert!(second.contains("20,000 entries of an earlier run were deleted"), "{second}");
+    assert_eq!(run(&["scan", &place.db]).ok(), "apple\tline 1\npear\tline 2\n");
+    let third = run(&["demo", &place.db, "--from", &words]).ok();
+    let shape = |report: &str| report.lines().find(|line| line.starts_with("levels /")).map(str::to_owned);
+    assert_eq!(shape(&third), shape(&first));
+    // Files of earlier runs do not pile up.
+    assert!(place.files().len() < 15, "{:?}", place.files().keys());
+}
+
+#[test]
+fn the_demo_touches_no_keyspace_that_it_did_not_make() {
+    let place = place();
+    let words = words(&place);
+    run(&["put", &place.db, "mine", "1"]).ok();
+    run(&["put", &place.db, "mine", "2", "--keyspace", "users"]).ok();
+    run(&["put", &place.db, "mine", "3", "--keyspace", "new-without-filters"]).ok();
+    for options in
+        [&[][..], &["--keyspace", "users"], &["--keyspace", "new"], &["--keyspace", "sievedb-demo"]]
+    {
+        let message = run(&[&["demo", &place.db, "--from", &words][..], options].concat()).fails(2);
+        assert!(message.contains("was not made by the demo"), "{message}");
+    }
+    let report = run(&["demo", &place.db, "--from", &words, "--keyspace", "demo"]).ok();
+    assert!(report.contains(" --keyspace demo "), "{report}");
+    assert_eq!(run(&["get", &place.db, "mine"]).ok(), "1\n");
+    assert_eq!(run(&["get", &place.db, "mine", "--keyspace", "users"]).ok(), "2\n");
+    assert_eq!(run(&["get", &place.db, "mine", "--keyspace", "new-without-filters"]).ok(), "3\n");
+}
+
+#[test]
+fn the_demo_leaves_other_files_in_its_directory_alone() {
+    let place = place();
+    let words = words(&place);
+    let mine = Path::new(&place.db).join("mine");
+    std::fs::create_dir_all(&mine).unwrap();
+    std::fs::write(mine.join("file"), "mine").unwrap();
+    for _ in 0..2 {
+        run(&["demo", &place.db, "--from", &words]).ok();
+    }
+    assert_eq!(std::fs::read(mine.join("file")).unwrap(), b"mine");
+}
+
+#[test]
+fn the_paths_of_a_directory_become_keys_with_size_and_time() {
+    let place = place();
+    let top: PathBuf = place.folder.path().join("tree");
+    for n in 0..300 {
+        let folder = top.join(format!("folder {}", n % 7));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("file{n}.txt")), "x".repeat(n)).unwrap();
+    }
+    let report = run(&["demo", &place.db, "--from", top.to_str().unwrap()]).ok();
+    assert!(report.starts_with("SieveDB demo: 300 file paths under "), "{report}");
+    let file = top.join("folder 6").join("file48.txt");
+    let value = run(&["get", &place.db, file.to_str().unwrap()]).ok();
+    assert!(value.starts_with("48 bytes, 20") && value.ends_with("Z\n"), "{value}");
+}
+
+#[test]
+fn nothing_to_load_is_a_usage_error_and_makes_no_store() {
+    let place = place();
+    let empty = place.folder.path().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let message = run(&["demo", &place.db, "--from", empty.to_str().unwrap()]).fails(2);
+    assert!(message.contains("nothing to load"), "{message}");
+    run(&["demo", &place.db, "--from", "no such path"]).fails(3);
+    assert!(!Path::new(&place.db).exists());
+}

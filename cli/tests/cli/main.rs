@@ -1,0 +1,7 @@
+//! The commands end to end: the built binary, its output, its exit codes, and what it leaves on the disk.
+
+mod damage;
+mod demo;
+mod entries;
+mod opening;
+mod tool;

@@ -1,0 +1,171 @@
+//! Which commands create a store, which write to one, and what they say when they may not.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::tool::{command, place, run, run_with};
+
+/// Every command that works on a store that must exist.
+fn on_existing(db: &str) -> Vec<Vec<&str>> {
+    vec![vec!["get", db, "k"], vec!["get", db, "-"], vec!["scan", db], vec!["stats", db], vec!["compact", db]]
+}
+
+#[test]
+fn only_load_put_and_demo_create_a_store() {
+    let place = place();
+    for args in on_existing(&place.db) {
+        let message = run(&args).fails(3);
+        assert!(message.starts_with("sievedb: there is no store in "), "{message}");
+        assert!(!Path::new(&place.db).exists(), "{args:?}");
+    }
+    std::fs::create_dir(&place.db).unwrap();
+    for args in on_existing(&place.db) {
+        let message = run(&args).fails(3);
+        assert!(message.starts_with("sievedb: there is no store in "), "{message}");
+        assert!(place.files().is_empty(), "{args:?}");
+    }
+    place.load(b"k\tv\n");
+    assert_eq!(run(&["get", &place.db, "k"]).ok(), "v\n");
+}
+
+#[test]
+fn a_file_instead_of_a_directory_is_refused_and_left_alone() {
+    let place = place();
+    std::fs::write(&place.db, "a file").unwrap();
+    let lines = place.folder.path().join("lines");
+    std::fs::write(&lines, "k\tv\n").unwrap();
+    let lines = lines.to_str().unwrap();
+    let writing = [
+        vec!["put", &place.db, "k", "v"],
+        vec!["load", &place.db, lines],
+        vec!["demo", &place.db, "--from", lines],
+    ];
+    for args in on_existing(&place.db).into_iter().chain(writing) {
+        let message = run(&args).fails(3);
+        assert!(message.contains(&place.db), "{message}");
+        assert_eq!(std::fs::read(&place.db).unwrap(), b"a file");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_2_before_a_store_is_made() {
+    let place = place();
+    let db = &place.db;
+    let long = "k".repeat(65_537);
+    for args in [
+        vec![],
+        vec!["frobnicate"],
+        vec!["get", db],
+        vec!["put", db, "k"],
+        vec!["put", db, "k", "v", "w"],
+        vec!["put", db, "k", "v", "--keyspace", ""],
+        vec!["put", db, "--escaped", "k\\", "v"],
+        vec!["put", db, "--escaped", "k", "\\x0"],
+        vec!["put", db, &long, "v"],
+        vec!["scan", db, "--limit", "-1"],
+        vec!["get", db, "-", "--raw"],
+        vec!["get", db, "--escaped", "\\y"],
+        vec!["scan", db, "--escaped", "--prefix", "\\y"],
+    ] {
+        let message = run(&args).fails(2);
+        assert!(!message.is_empty());
+        assert!(!Path::new(db).exists(), "{message}");
+    }
+    for args in [vec!["load", db, "no such file"], vec!["load", db, place.folder.path().to_str().unwrap()]] {
+        let message = run(&args).fails(3);
+        assert!(message.starts_with("sievedb: cannot read "), "{message}");
+        assert!(!Path::new(db).exists(), "{message}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_failures() {
+    for args in [vec!["--help"], vec!["help", "load"], vec!["get", "--help"], vec!["--version"]] {
+        assert!(!run(&args).ok().is_empty());
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_loaded_is_named_and_those_before_it_are_loaded() {
+    let place = place();
+    let outcome = run_with(&["load", &place.db, "-", "--escaped"], b"a\t1\nb\t\\x62\nc\\q\t3\nd\t4\n");
+    let message = outcome.fails(2);
+    assert!(message.contains("standard input, line 3: the backslash at byte 2 "), "{message}");
+    assert!(message.ends_with("; 2 lines before it loaded\n"), "{message}");
+    assert_eq!(run(&["scan", &place.db]).ok(), "a\t1\nb\tb\n");
+
+    let mut input = b"e\t5\n".to_vec();
+    input.extend([b'k'; 65_537]);
+    let message = run_with(&["load", &place.db, "-"], &input).fails(2);
+    assert!(message.contains("line 2: a key of 65537 bytes is over the limit of 65536; 1 line"), "{message}");
+    assert_eq!(run(&["scan", &place.db]).ok(), "a\t1\nb\tb\ne\t5\n");
+
+    let message = run_with(&["get", &place.db, "-", "--escaped"], b"\\\\\n\\\n");
+    assert_eq!(message.code, Some(2));
+    assert!(message.stderr.contains("standard input, line 2: "), "{message:?}");
+}
+
+#[test]
+fn reading_commands_write_nothing_at_all() {
+    let place = place();
+    place.load(b"a\t1\nb\t2\n");
+    run(&["compact", &place.db]).ok();
+    place.load(b"c\t3\n");
+    // What a crash may leave behind, and what has nothing to do with the store, stays as well.
+    std::fs::write(Path::new(&place.db).join("CURRENT.tmp"), "half").unwrap();
+    std::fs::write(Path::new(&place.db).join("notes.txt"), "mine").unwrap();
+    let before = place.files();
+    assert!(
+        before.keys().any(|name| name.ends_with(".sst")) && before.keys().any(|name| name.ends_with(".wal"))
+    );
+    run(&["get", &place.db, "a"]).ok();
+    run(&["get", &place.db, "none"]).fails(1);
+    assert_eq!(run_with(&["get", &place.db, "-"], b"a\nc\n").ok(), "a\t1\nc\t3\n");
+    assert_eq!(run(&["scan", &place.db, "--reverse"]).ok(), "c\t3\nb\t2\na\t1\n");
+    assert!(run(&["stats", &place.db]).ok().contains("ignored    notes.txt: "));
+    assert!(place.files() == before);
+}
+
+/// Even a store on a medium that cannot be written to.
+#[cfg(unix)]
+#[test]
+fn reading_commands_work_in_a_directory_without_write_permission() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    place.load(b"a\t1\n");
+    let allow = |mode| std::fs::set_permissions(&place.db, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o500);
+    assert_eq!(run(&["get", &place.db, "a"]).ok(), "1\n");
+    assert_eq!(run(&["scan", &place.db]).ok(), "a\t1\n");
+    allow(0o700);
+}
+
+#[test]
+fn several_can_read_at_once_and_a_store_in_use_says_so() {
+    let place = place();
+    place.load(b"a\t1\n");
+    let mut reader = command(&["get", &place.db, "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    // Once it has answered it has the store open.
+    reader.stdin.as_mut().unwrap().write_all(b"a\n").unwrap();
+    let mut answer = String::new();
+    let mut stdout = BufReader::new(reader.stdout.take().unwrap());
+    stdout.read_line(&mut answer).unwrap();
+    assert_eq!(answer, "a\t1\n");
+
+    assert_eq!(run(&["get", &place.db, "a"]).ok(), "1\n");
+    for args in [vec!["put", &place.db, "b", "2"], vec!["compact", &place.db], vec!["load", &place.db, "-"]] {
+        let message = run(&args).fails(3);
+        assert!(message.contains("is in use by another process"), "{message}");
+    }
+    drop(reader.stdin.take());
+    assert!(reader.wait().unwrap().success());
+
+    let db = sievedb::Db::open(&place.db).unwrap();
+    for args in on_existing(&place.db) {
+        let message = run(&args).fails(3);
+        assert!(message.contains("is in use by another process"), "{message}");
+    }
+    db.close().unwrap();
+    assert_eq!(run(&["put", &place.db, "b", "2"]).ok(), "");
+}

@@ -1,0 +1,94 @@
+//! Running the binary.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a command said and how it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Outcome {
+    /// The output of a command that did what it was asked and had nothing to remark.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert!(self.code == Some(0) && self.stderr.is_empty(), "{self:?}");
+        String::from_utf8(self.stdout).expect("output is printable")
+    }
+
+    /// The message of a command that printed nothing and ended with `code`.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32) -> String {
+        assert!(self.code == Some(code) && self.stdout.is_empty(), "{self:?}");
+        self.stderr
+    }
+}
+
+/// The binary, ready to be run.
+pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it with nothing on standard input.
+pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Outcome {
+    run_with(args, b"")
+}
+
+/// Runs it with `input` on standard input.
+pub(crate) fn run_with<S: AsRef<OsStr>>(args: &[S], input: &[u8]) -> Outcome {
+    let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A command that fails early does not read its input.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let stderr = String::from_utf8(output.stderr).expect("messages are text");
+    Outcome { code: output.status.code(), stdout: output.stdout, stderr }
+}
+
+/// A temporary folder and in it the path of a store that does not exist yet.
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) db: String,
+}
+
+pub(crate) fn place() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("db").to_str().unwrap().to_owned();
+    Place { folder, db }
+}
+
+impl Place {
+    /// Loads lines and gives the report.
+    #[track_caller]
+    pub(crate) fn load(&self, lines: &[u8]) -> String {
+        run_with(&["load", &self.db, "-"], lines).ok()
+    }
+
+    /// The files of the store: name to content.
+    pub(crate) fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        self.paths().map(|path| (name(&path), std::fs::read(&path).unwrap())).collect()
+    }
+
+    /// The files of the store whose names end like this.
+    pub(crate) fn paths_of(&self, ending: &str) -> Vec<PathBuf> {
+        self.paths().filter(|path| name(path).ends_with(ending)).collect()
+    }
+
+    fn paths(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        std::fs::read_dir(&self.db).unwrap().map(|entry| entry.unwrap().path())
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_str().unwrap().to_owned()
+}
