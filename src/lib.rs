@@ -32,6 +32,11 @@ mod visible;
 // Layer 5: the engine.
 mod db;
 mod options;
+// Tests of the whole.
+#[cfg(test)]
+mod format_tests;
+#[cfg(test)]
+mod testing;
 
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};

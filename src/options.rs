@@ -45,7 +45,7 @@ impl Default for Options {
             create: true,
             memory_budget: 512 << 20,
             background_threads: 2,
-            log_bytes_max: 1 << 30,
+            log_bytes_max: 0,
             open_files_max: 256,
             default_keyspace: None,
         }
@@ -116,7 +116,8 @@ impl Options {
         self
     }
 
-    /// Size of all logs together at which keyspaces that hold old ones back are flushed; 1 GiB by default.
+    /// Size of all logs together, in bytes, at which keyspaces that hold old ones back are flushed; by default
+    /// (and with 0) half the memory budget. It bounds the memory and time that opening after a crash takes.
     #[must_use]
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;
@@ -161,6 +162,10 @@ impl Options {
     /// What all memtables together may hold.
     pub(crate) fn memtables_bytes(&self) -> usize {
         self.memory_budget / 4
+    }
+
+    pub(crate) fn logs_bytes(&self) -> u64 {
+        if self.log_bytes_max > 0 { self.log_bytes_max } else { self.memory_budget as u64 / 2 }
     }
 
     pub(crate) fn block_cache_bytes(&self) -> usize {

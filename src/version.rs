@@ -90,6 +90,7 @@ impl fmt::Debug for TableHandle {
 #[derive(Default)]
 pub(crate) struct Graveyard {
     numbers: Mutex<Vec<u64>>,
+    clearing: Mutex<()>,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -106,8 +107,15 @@ impl Graveyard {
         }
     }
 
-    pub(crate) fn take(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.numbers.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    /// Hands every buried table to `remove`, and returns when those that another thread was removing are gone
+    /// too. `true` if there were any.
+    pub(crate) fn clear(&self, remove: impl FnMut(u64)) -> bool {
+        let _one_at_a_time = self.clearing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let numbers =
+            std::mem::take(&mut *self.numbers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let any = !numbers.is_empty();
+        numbers.into_iter().for_each(remove);
+        any
     }
 }
 
@@ -307,8 +315,10 @@ pub(crate) mod tests {
         gone.set_obsolete();
         let reader = Arc::clone(&gone);
         drop((kept, gone));
-        assert!(graveyard.take().is_empty(), "a reader holds it");
+        assert!(!graveyard.clear(|_| panic!("a reader holds it")));
         drop(reader);
-        assert_eq!(graveyard.take(), [2]);
+        let mut cleared = Vec::new();
+        assert!(graveyard.clear(|number| cleared.push(number)));
+        assert_eq!(cleared, [2]);
     }
 }

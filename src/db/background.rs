@@ -14,7 +14,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::engine::Engine;
+use super::pressure;
 use super::tree::{LoggedMemtable, Tree};
+use super::write::Admitted;
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::{self, Task};
 use crate::error::{Error, Result};
@@ -44,6 +46,16 @@ struct State {
     exclusive: HashSet<KeyspaceId>,
     /// Counts changes, so that a thread does not sleep through one.
     epoch: u64,
+}
+
+impl State {
+    /// Whether some job is running.
+    fn is_working(&self) -> bool {
+        self.syncing_log
+            || !self.flushing.is_empty()
+            || !self.exclusive.is_empty()
+            || self.busy.values().any(|tables| !tables.is_empty())
+    }
 }
 
 enum Job {
@@ -139,7 +151,7 @@ impl Engine {
             Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable),
             Job::Compact(tree, task) => self.compact(tree, task),
         };
-        self.release(&job);
+        self.release(job);
         match result {
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
             Err(Error::KeyspaceDropped { .. } | Error::Closed) | Ok(()) => Ok(true),
@@ -168,7 +180,7 @@ impl Engine {
             return None;
         }
         for tree in trees.values().filter(|tree| !state.exclusive.contains(&tree.id)) {
-            let shape = tree.options.load().shape(self.options.memory_budget);
+            let shape = tree.shape();
             let busy = state.busy.get(&tree.id).cloned().unwrap_or_default();
             if let Some(task) = pick::pick(&tree.view().version, &busy, &shape) {
                 state.busy.entry(tree.id).or_default().extend(task.numbers());
@@ -178,21 +190,23 @@ impl Engine {
         None
     }
 
-    fn release(&self, job: &Job) {
-        let mut state = self.background.lock();
+    /// Gives up the claims of a job, after everything it held: whoever waits for it finds its tables gone.
+    fn release(&self, job: Job) {
         match job {
-            Job::SyncLog => state.syncing_log = false,
-            Job::Flush(tree, _) => {
-                state.flushing.remove(&tree.id);
+            Job::SyncLog => self.background.lock().syncing_log = false,
+            Job::Flush(tree, memtable) => {
+                drop(memtable);
+                self.background.lock().flushing.remove(&tree.id);
             }
             Job::Compact(tree, task) => {
                 let numbers = task.numbers();
-                if let Some(busy) = state.busy.get_mut(&tree.id) {
+                drop(task);
+                if let Some(busy) = self.background.lock().busy.get_mut(&tree.id) {
                     busy.retain(|number| !numbers.contains(number));
                 }
             }
         }
-        state.epoch += 1;
+        self.background.lock().epoch += 1;
         self.background.changed.notify_all();
     }
 
@@ -205,13 +219,13 @@ impl Engine {
             }
             self.check_not_failed()?;
             self.check_open()?;
-            if self.background.threads == 0 {
-                if !self.step(Jobs::All)? {
-                    return Err(Error::invalid("waiting for work that nobody does"));
-                }
+            if self.background.threads == 0 && self.step(Jobs::All)? {
                 continue;
             }
             let state = self.background.lock();
+            if self.background.threads == 0 && !state.is_working() && state.epoch == epoch {
+                return Err(Error::invalid("waiting for work that nobody does"));
+            }
             if state.epoch == epoch && !state.stopping {
                 // The time limit is for a failure that is noticed outside the lock.
                 let timeout = Duration::from_millis(200);
@@ -247,7 +261,7 @@ impl Engine {
             free && state.exclusive.insert(tree.id)
         };
         self.wait_until(claimed)?;
-        let shape = tree.options.load().shape(self.options.memory_budget);
+        let shape = tree.shape();
         let result = match pick::pick_all(&tree.view().version, &shape) {
             Some(task) => self.compact(tree, &task),
             None => Ok(()),
@@ -264,14 +278,12 @@ impl Engine {
         self.background.notify();
         self.wait_until(|| {
             let state = self.background.lock();
-            let idle = state.flushing.is_empty()
-                && state.busy.values().all(HashSet::is_empty)
-                && state.exclusive.is_empty();
-            idle && self.trees.load().values().all(|tree| {
-                let view = tree.view();
-                let shape = tree.options.load().shape(self.options.memory_budget);
-                view.immutables.is_empty() && pick::pick(&view.version, &HashSet::new(), &shape).is_none()
-            })
+            !state.is_working()
+                && self.trees.load().values().all(|tree| {
+                    let view = tree.view();
+                    let shape = tree.shape();
+                    view.immutables.is_empty() && pick::pick(&view.version, &HashSet::new(), &shape).is_none()
+                })
         })?;
         self.remove_buried();
         Ok(())
@@ -279,27 +291,26 @@ impl Engine {
 
     /// Removes the files of tables that no version names any more. `true` if there were any.
     pub(crate) fn remove_buried(&self) -> bool {
-        let numbers = self.graveyard.take();
-        for &number in &numbers {
+        self.graveyard.clear(|number| {
             let path = FileName::Table(number).path(&self.dir);
             self.context.forget(number);
             if let Err(error) = self.fs.remove(&path) {
                 // A stray now; the next open removes it.
                 tracing::warn!(path = %path.display(), %error, "an obsolete table could not be removed");
             }
-        }
-        !numbers.is_empty()
+        })
     }
 
-    /// Slows a writer of `bytes` down by how far flushes and compactions are behind; see `pressure`.
-    pub(crate) fn throttle(&self, bytes: usize) {
+    /// Slows a group of writers down by how far flushes and compactions are behind; see `pressure`.
+    pub(crate) fn throttle(&self, group: &[Admitted]) {
         let start = std::time::Instant::now();
-        let mut pressure = self.pressure();
+        let mut pressure = pressure_of(group);
         if pressure <= 0.0 {
             return;
         }
         if pressure < 1.0 {
-            let delay = super::pressure::delay(bytes, pressure);
+            let bytes = group.iter().map(|admitted| admitted.bytes.len()).sum();
+            let delay = pressure::delay(bytes, pressure);
             if !delay.is_zero() && self.background.threads > 0 {
                 std::thread::sleep(delay);
             }
@@ -313,24 +324,21 @@ impl Engine {
                 let state = self.background.lock();
                 drop(self.background.changed.wait_timeout(state, Duration::from_millis(5)));
             }
-            pressure = self.pressure();
+            pressure = pressure_of(group);
         }
         let nanos = start.elapsed().as_nanos() as u64;
         self.counters.delays.fetch_add(1, Ordering::Relaxed);
         self.counters.delay_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
     }
+}
 
-    fn pressure(&self) -> f64 {
-        let trees = self.trees.load();
-        let of = |tree: &Arc<Tree>| {
-            let view = tree.view_ref();
-            super::pressure::pressure(
-                view.immutables.len(),
-                view.version.runs(0).len(),
-                tree.options.load().l0_runs,
-            )
-        };
-        trees.values().map(of).fold(0.0, f64::max)
-    }
+/// The pressure of the keyspace that is furthest behind.
+fn pressure_of(group: &[Admitted]) -> f64 {
+    let of = |tree: &Arc<Tree>| {
+        let view = tree.view_ref();
+        let trigger = tree.options.load().l0_runs;
+        pressure::pressure(view.immutables.len(), view.version.runs(0).len(), trigger)
+    };
+    group.iter().flat_map(|admitted| &admitted.trees).map(of).fold(0.0, f64::max)
 }

@@ -88,7 +88,7 @@ impl Engine {
             dir: &self.dir,
             version,
             output_level: level,
-            shape: options.shape(self.options.memory_budget),
+            shape: tree.shape(),
             new_number: &|| self.new_file_number(),
             create: &|number| self.create_table(&options, level, number),
             stop,

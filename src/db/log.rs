@@ -73,6 +73,8 @@ struct LogState {
     /// Where the last batch record ends: what there is to make durable.
     batches_end: u64,
     syncing: bool,
+    /// The close record is written: nothing may follow it.
+    ended: bool,
     failed: Option<Error>,
     /// Lengths of older logs, by number.
     older: BTreeMap<u64, u64>,
@@ -83,7 +85,15 @@ impl Log {
         let batches_end = writer.len();
         let older = BTreeMap::new();
         Self {
-            state: Mutex::new(LogState { number, writer, batches_end, syncing: false, failed: None, older }),
+            state: Mutex::new(LogState {
+                number,
+                writer,
+                batches_end,
+                syncing: false,
+                ended: false,
+                failed: None,
+                older,
+            }),
             synced: Condvar::new(),
             active: AtomicU64::new(number),
             syncs: AtomicU64::new(0),
@@ -108,6 +118,9 @@ impl Log {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
+        }
+        if state.ended {
+            return Err(Error::Closed);
         }
         for batch in batches {
             state.writer.append_record(RecordKind::Batch, batch)?;
@@ -162,11 +175,11 @@ impl Log {
             self.syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;
-            match result {
-                Ok(()) if state.number == number => state.note_synced(end, &mark)?,
-                Ok(()) => {}
-                Err(error) => state.failed = Some(error),
-            }
+            let noted = match result {
+                Ok(()) if state.number == number => state.note_synced(end, &mark),
+                other => other,
+            };
+            state.failed = noted.err();
             self.synced.notify_all();
         }
     }
@@ -180,6 +193,7 @@ impl Log {
         if let Some(error) = &state.failed {
             return Err(error.clone());
         }
+        state.ended = true;
         state.writer.append_record(RecordKind::Close, &encode_close(last_seqno, mark))?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = state.writer.sync() {
@@ -198,7 +212,7 @@ impl Log {
         let (old, len) = (state.number, state.writer.len());
         state.older.insert(old, len);
         state.batches_end = writer.len();
-        (state.number, state.writer) = (number, writer);
+        (state.number, state.writer, state.ended) = (number, writer, false);
         self.active.store(number, Ordering::SeqCst);
         self.synced.notify_all();
         Ok(())

@@ -16,7 +16,7 @@ mod background;
 mod engine;
 mod jobs;
 mod keyspace;
-mod log;
+pub(crate) mod log;
 mod open;
 mod pressure;
 mod publish;

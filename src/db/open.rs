@@ -10,7 +10,7 @@
 //! 4. the new log's first promise: from here on it counts as used;
 //! 5. remove what the new state does not name.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::log::{Log, encode_promise};
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
 use super::tree::{LoggedMemtable, Tree, View};
-use crate::batch::DEFAULT_KEYSPACE;
+use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::cache::{BlockCache, FileCache};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -29,6 +29,7 @@ use crate::fs::{Fs, LockGuard, LockKind};
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::{KeyspaceState, ManifestState};
+use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{TableContext, TableIo};
 use crate::version::{Graveyard, TableHandle, Version};
@@ -67,20 +68,12 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(lock_error(dir, error)),
     };
-    let Some(recovered) = recover(&*options.fs, dir)? else {
+    let Some(recovered) = recover(&*options.fs, dir, &options)? else {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
     let (context, graveyard) = shared(dir, &options, recovered.store_id, recovered.state.hash_seed);
-    let mut memtables = recovered.memtables;
-    let mut trees = Trees::new();
-    for (&id, keyspace) in &recovered.state.keyspaces {
-        let version = build_version(dir, keyspace, &context, &graveyard)?;
-        let immutables = memtables.remove(&id).map(|memtable| LoggedMemtable::new(memtable, 0));
-        let options = decode_options(dir, keyspace)?;
-        let view = View { active: Arc::default(), immutables: immutables.into_iter().collect(), version };
-        trees.insert(id, Tree::new(id, keyspace.name.clone(), options, view));
-    }
-    check_default(dir, &trees)?;
+    let budget = options.memory_budget;
+    let trees = build_trees(dir, &recovered.state, recovered.memtables, 0, budget, &context, &graveyard)?;
     Ok(Engine::new(Parts {
         dir: dir.to_path_buf(),
         store_id: recovered.store_id,
@@ -102,17 +95,18 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
 fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let fs = Arc::clone(&options.fs);
     let lock = prepare_directory(dir, &options)?;
-    let recovered = match recover(&*fs, dir)? {
+    let recovered = match recover(&*fs, dir, &options)? {
         Some(recovered) => recovered,
         None if options.create => new_store(&*fs, dir, &options)?,
         None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
     };
-    let Recovered { store_id, state, mut memtables, batches, last_seqno, mut report, largest_number, strays } =
-        recovered;
-    report.created = state.mark.count == 0;
-    let mut state = state;
+    let Recovered { store_id, mut state, memtables, batches, last_seqno, mut report, .. } = recovered;
+    report.created = recovered.manifest == 0;
+    let mut old = recovered.strays;
+    old.extend(state.logs.keys().map(|&number| FileName::Log(number)));
+    old.extend((recovered.manifest != 0).then_some(FileName::Manifest(recovered.manifest)));
     state.last_seqno = last_seqno;
-    state.next_file = state.next_file.max(largest_number + 1);
+    state.next_file = state.next_file.max(recovered.largest_number + 1);
     if let Some(options) = &options.default_keyspace
         && let Some(keyspace) = state.keyspaces.get_mut(&DEFAULT_KEYSPACE)
     {
@@ -121,18 +115,9 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let (context, graveyard) = shared(dir, &options, store_id, state.hash_seed);
     let new_log = take_number(&mut state);
 
-    let mut trees = Trees::new();
-    for (&id, keyspace) in &state.keyspaces {
-        let version = build_version(dir, keyspace, &context, &graveyard)?;
-        let memtable = memtables.remove(&id).unwrap_or_default();
-        let active =
-            if memtable.is_empty() { Arc::default() } else { LoggedMemtable::new(memtable, new_log) };
-        let view = View { active, immutables: Vec::new(), version };
-        trees.insert(id, Tree::new(id, keyspace.name.clone(), decode_options(dir, keyspace)?, view));
-    }
-    check_default(dir, &trees)?;
+    let budget = options.memory_budget;
+    let trees = build_trees(dir, &state, memtables, new_log, budget, &context, &graveyard)?;
 
-    let old: Vec<FileName> = state.logs.keys().map(|&number| FileName::Log(number)).chain(strays).collect();
     let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
     let (mut writer, file_id) = engine::create_log(&*fs, dir, store_id, new_log)?;
     if let Some(batches) = &batches {
@@ -193,7 +178,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
         // A directory without a store is left exactly as it is.
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            recover(fs, dir)?;
+            recover(fs, dir, options)?;
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
         }
     }
@@ -242,7 +227,8 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     Ok(Recovered {
         store_id: random_id()?,
         state,
-        memtables: std::collections::BTreeMap::new(),
+        manifest: 0,
+        memtables: BTreeMap::new(),
         batches: Some(Vec::new()),
         last_seqno: 0,
         report: OpenReport::default(),
@@ -269,15 +255,34 @@ fn shared(
     (Arc::new(context), Arc::default())
 }
 
-fn decode_options(dir: &Path, keyspace: &KeyspaceState) -> Result<KeyspaceOptions> {
-    KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))
-}
-
-fn check_default(dir: &Path, trees: &Trees) -> Result<()> {
-    if trees.get(&DEFAULT_KEYSPACE).is_some_and(|tree| tree.name == DEFAULT_NAME) {
-        return Ok(());
+/// The keyspaces with their tables, and with what was recovered for them from the logs (which is in the log
+/// `log` from now on, if the store is open for writing).
+fn build_trees(
+    dir: &Path,
+    state: &ManifestState,
+    mut memtables: BTreeMap<KeyspaceId, Memtable>,
+    log: u64,
+    memory_budget: usize,
+    context: &Arc<TableContext>,
+    graveyard: &Arc<Graveyard>,
+) -> Result<Trees> {
+    let mut trees = Trees::new();
+    for (&id, keyspace) in &state.keyspaces {
+        let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
+        let active = match memtables.remove(&id) {
+            Some(memtable) => LoggedMemtable::new(memtable, log),
+            None => LoggedMemtable::empty(options.memtable_bytes_in(memory_budget)),
+        };
+        let version = build_version(dir, keyspace, context, graveyard)?;
+        let view = View { active, immutables: Vec::new(), version };
+        trees.insert(id, Tree::new(id, keyspace.name.clone(), options, memory_budget, view));
     }
-    Err(Error::corruption(&FileName::Current.path(dir), 0, "manifest", "it has no default keyspace"))
+    match trees.get(&DEFAULT_KEYSPACE) {
+        Some(tree) if tree.name == DEFAULT_NAME => Ok(trees),
+        _ => {
+            Err(Error::corruption(&FileName::Current.path(dir), 0, "manifest", "it has no default keyspace"))
+        }
+    }
 }
 
 fn build_version(
@@ -341,7 +346,8 @@ impl Engine {
             state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
             let added = tables.into_iter().map(|table| (0, run, table)).collect();
             let version = Arc::new(view.version.apply(&HashSet::new(), added));
-            tree.replace(|_| View { active: Arc::default(), immutables: Vec::new(), version });
+            let active = LoggedMemtable::empty(tree.memtable_bytes());
+            tree.replace(|_| View { active, immutables: Vec::new(), version });
         }
         Ok(())
     }

@@ -108,12 +108,12 @@ impl Engine {
     }
 
     fn get_in(&self, view: &View, user_key: &[u8], seqno: SeqNo) -> Result<Option<EntryValue>> {
+        let hash = key_hash(self.hash_seed, user_key);
         for memtable in view.memtables() {
-            if let Some((tag, value)) = memtable.memtable.get(user_key, seqno) {
+            if let Some((tag, value)) = memtable.memtable.get(hash, user_key, seqno) {
                 return Ok((tag.kind() == EntryKind::Put).then_some(EntryValue::Inline(value)));
             }
         }
-        let hash = key_hash(self.hash_seed, user_key);
         let found = view.version.get(Lookup { user_key, seqno, hash })?;
         Ok(found.filter(|(tag, _)| tag.kind() == EntryKind::Put).map(|(_, value)| value))
     }
@@ -122,10 +122,11 @@ impl Engine {
     pub(crate) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
         let seqno = self.visible.load(Ordering::Acquire);
-        let newest = view.memtables().find_map(|memtable| memtable.memtable.get(user_key, seqno));
+        let hash = key_hash(self.hash_seed, user_key);
+        let newest = view.memtables().find_map(|memtable| memtable.memtable.get(hash, user_key, seqno));
         match newest {
             Some((tag, _)) => tag.kind() == EntryKind::Put,
-            None => view.version.may_contain(user_key, key_hash(self.hash_seed, user_key)),
+            None => view.version.may_contain(user_key, hash),
         }
     }
 }

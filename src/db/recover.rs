@@ -23,12 +23,14 @@ use crate::error::{Error, Result};
 use crate::file_header::FileKind;
 use crate::filename::FileName;
 use crate::fs::Fs;
+use crate::hash::key_hash;
 use crate::key::{SeqNo, Tag};
 use crate::manifest::current::Current;
 use crate::manifest::edit::EditMark;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
 use crate::memtable::Memtable;
+use crate::options::Options;
 use crate::wal::{Ending, Expected, FramedReader, RecordKind};
 
 /// What opening a store found and did.
@@ -78,6 +80,8 @@ pub struct IgnoredFile {
 pub(crate) struct Recovered {
     pub(crate) store_id: FileId,
     pub(crate) state: ManifestState,
+    /// Number of the manifest in force, 0 if the store is new.
+    pub(crate) manifest: u64,
     /// Entries of the logs, by keyspace, that are not in tables.
     pub(crate) memtables: BTreeMap<KeyspaceId, Memtable>,
     /// The replayed batches themselves, as long as they are few; see [`CARRY_BYTES_MAX`].
@@ -100,7 +104,7 @@ struct Listing {
 }
 
 /// Reads the store in `dir`; `None` if there is none.
-pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
+pub(crate) fn recover(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Option<Recovered>> {
     let listing = list(fs, dir)?;
     let Some(current) = Current::read(fs, dir)? else {
         check_never_used(fs, dir, &listing)?;
@@ -108,7 +112,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     };
     let manifest = manifest_log::read(fs, dir, &current)?;
     check_tables(dir, &manifest, &listing)?;
-    let mut replay = Replay::new(fs, dir, current.store_id, &manifest);
+    let mut replay = Replay::new(fs, dir, current.store_id, &manifest, options.memtables_bytes());
     replay.torn(&manifest.path, manifest.ending);
     replay.logs(&listing)?;
     let last_seqno = replay.last_seqno;
@@ -119,6 +123,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     Ok(Some(Recovered {
         store_id: current.store_id,
         state: manifest.state,
+        manifest: current.manifest,
         memtables,
         batches,
         last_seqno,
@@ -201,6 +206,8 @@ struct Replay<'a> {
     store_id: FileId,
     manifest: &'a ReadManifest,
     memtables: BTreeMap<KeyspaceId, Memtable>,
+    /// Size that the memtables are expected to reach.
+    memtable_bytes: usize,
     batches: Option<Vec<Bytes>>,
     batch_bytes: usize,
     last_seqno: SeqNo,
@@ -215,8 +222,15 @@ struct LogEnd {
 }
 
 impl<'a> Replay<'a> {
-    fn new(fs: &'a dyn Fs, dir: &'a Path, store_id: FileId, manifest: &'a ReadManifest) -> Self {
+    fn new(
+        fs: &'a dyn Fs,
+        dir: &'a Path,
+        store_id: FileId,
+        manifest: &'a ReadManifest,
+        memtable_bytes: usize,
+    ) -> Self {
         Self {
+            memtable_bytes,
             fs,
             dir,
             store_id,
@@ -376,8 +390,10 @@ impl<'a> Replay<'a> {
             used = true;
             self.report.entries += 1;
             let tag = Tag::new(entry.seqno, entry.kind);
-            let memtable = self.memtables.entry(entry.keyspace).or_default();
-            memtable.insert(bytes.slice(entry.key), tag, bytes.slice(entry.value));
+            let new = || Memtable::new(self.memtable_bytes);
+            let memtable = self.memtables.entry(entry.keyspace).or_insert_with(new);
+            let hash = key_hash(state.hash_seed, &bytes[entry.key.clone()]);
+            memtable.insert(hash, bytes.slice(entry.key), tag, bytes.slice(entry.value));
         }
         self.report.batches += 1;
         self.last_seqno = self.last_seqno.max(last);

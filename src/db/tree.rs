@@ -4,12 +4,13 @@
 //! replaced by the commit leader (a full memtable becomes immutable) and by background work (a memtable or
 //! some tables give way to others), one at a time under `replacing`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
 use crate::batch::KeyspaceId;
+use crate::compaction::pick::Shape;
 use crate::counters::FilterCounts;
 use crate::error::{Error, Result};
 use crate::manifest::edit::LEVELS;
@@ -18,7 +19,6 @@ use crate::options::KeyspaceOptions;
 use crate::version::{TableHandle, Version};
 
 /// A memtable and the log that its oldest entry is in.
-#[derive(Default)]
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
     /// 0 while there are no entries.
@@ -26,6 +26,11 @@ pub(crate) struct LoggedMemtable {
 }
 
 impl LoggedMemtable {
+    /// An empty memtable that will be flushed when it occupies about `flush_bytes`.
+    pub(crate) fn empty(flush_bytes: usize) -> Arc<Self> {
+        Self::new(Memtable::new(flush_bytes), 0)
+    }
+
     pub(crate) fn new(memtable: Memtable, first_log: u64) -> Arc<Self> {
         Arc::new(Self { memtable: Arc::new(memtable), first_log: AtomicU64::new(first_log) })
     }
@@ -63,22 +68,33 @@ pub(crate) struct Tree {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
     pub(crate) options: ArcSwap<KeyspaceOptions>,
+    memory_budget: usize,
     view: ArcSwap<View>,
     replacing: Mutex<()>,
     dropped: AtomicBool,
+    /// Size of the active memtable when it was last counted into the sum over all trees.
+    counted_bytes: AtomicUsize,
     /// Filter counts of tables that are gone, by level, so that sums never go back.
     retired: Mutex<[FilterCounts; LEVELS]>,
 }
 
 impl Tree {
-    pub(crate) fn new(id: KeyspaceId, name: String, options: KeyspaceOptions, view: View) -> Arc<Self> {
+    pub(crate) fn new(
+        id: KeyspaceId,
+        name: String,
+        options: KeyspaceOptions,
+        memory_budget: usize,
+        view: View,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             name,
             options: ArcSwap::from_pointee(options),
+            memory_budget,
             view: ArcSwap::from_pointee(view),
             replacing: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            counted_bytes: AtomicUsize::new(0),
             retired: Mutex::default(),
         })
     }
@@ -103,10 +119,34 @@ impl Tree {
     /// Makes the active memtable immutable and starts an empty one.
     pub(crate) fn seal(&self) {
         self.replace(|view| View {
-            active: Arc::default(),
+            active: LoggedMemtable::empty(self.memtable_bytes()),
             immutables: view.memtables().cloned().collect(),
             version: Arc::clone(&view.version),
         });
+    }
+
+    /// Size at which the memtable is flushed.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.options.load().memtable_bytes_in(self.memory_budget)
+    }
+
+    /// The shape that compaction keeps the tree in.
+    pub(crate) fn shape(&self) -> Shape {
+        self.options.load().shape(self.memory_budget)
+    }
+
+    /// Memory of the active memtable, in bytes.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.view_ref().active.memtable.size_bytes()
+    }
+
+    /// Brings `sum`, the memory of the active memtables of all trees, up to date with this one. Only the
+    /// commit leader calls this.
+    pub(crate) fn count_active_bytes(&self, sum: &AtomicUsize) {
+        let now = self.active_bytes();
+        let before = self.counted_bytes.swap(now, Ordering::Relaxed);
+        // Wraps where it must: the sum of all counted sizes is what remains.
+        sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.

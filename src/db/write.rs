@@ -26,8 +26,10 @@ use super::log::LogPosition;
 use super::publish::{Change, log_closed, log_created};
 use super::tree::Tree;
 use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
+use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::hash::key_hash;
 use crate::key::Tag;
 use crate::limits::SEQNO_MAX;
 use crate::memtable::BATCH_FRAMING_BYTES;
@@ -156,6 +158,35 @@ impl CommitQueue {
     }
 }
 
+/// A batch that may be written, and the trees of its keyspaces.
+pub(crate) struct Admitted {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) trees: Vec<Arc<Tree>>,
+}
+
+/// Inserts the entries of a stamped batch into the memtables of its trees, as slices of it. A tree that was
+/// dropped since it was admitted gets them too, and nobody will read them.
+fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64, hash_seed: u64) -> Result<()> {
+    let views: Vec<_> = trees.iter().map(|tree| (tree.id, tree.view())).collect();
+    for (_, view) in &views {
+        view.active.note_log(log);
+        view.active.memtable.charge(BATCH_FRAMING_BYTES);
+    }
+    for entry in BatchReader::open(bytes).map_err(own_batch)? {
+        let entry = entry.map_err(own_batch)?;
+        let view = views.iter().find(|(id, _)| *id == entry.keyspace);
+        let (_, view) = view.ok_or_else(|| Error::invalid("a batch holds a keyspace it does not name"))?;
+        let (key, value) = (bytes.slice(entry.key), bytes.slice(entry.value));
+        let hash = key_hash(hash_seed, &key);
+        view.active.memtable.insert(hash, key, Tag::new(entry.seqno, entry.kind), value);
+    }
+    Ok(())
+}
+
+fn own_batch(error: DecodeError) -> Error {
+    Error::invalid(format!("a batch of this process cannot be read: {error}"))
+}
+
 impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
@@ -219,8 +250,8 @@ impl Engine {
             let work = lock(&request.work).take();
             results.push(match work {
                 Some(Work::Batch { bytes, keyspaces }) => match self.admit(&keyspaces) {
-                    Ok(()) => {
-                        admitted.push(bytes);
+                    Ok(trees) => {
+                        admitted.push(Admitted { bytes, trees });
                         None
                     }
                     Err(error) => Some(Err(error)),
@@ -240,19 +271,21 @@ impl Engine {
         results.into_iter().map(|result| result.unwrap_or_else(|| done.clone())).collect()
     }
 
-    fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<()> {
+    /// The trees of these keyspaces, in this order.
+    fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
         let trees = self.trees.load();
-        match keyspaces.iter().find(|id| !trees.contains_key(id)) {
-            None => Ok(()),
-            Some(id) => Err(Error::KeyspaceDropped { name: format!("number {id}") }),
-        }
+        let tree = |id| match trees.get(id) {
+            Some(tree) => Ok(Arc::clone(tree)),
+            None => Err(Error::KeyspaceDropped { name: format!("number {id}") }),
+        };
+        keyspaces.iter().map(tree).collect()
     }
 
-    fn write_group(&self, group: Vec<Vec<u8>>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
+    fn write_group(&self, group: Vec<Admitted>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
         self.check_not_failed()?;
         let mut full = Vec::new();
         if !group.is_empty() {
-            self.throttle(group.iter().map(Vec::len).sum());
+            self.throttle(&group);
             self.check_not_failed()?;
             full = self.log_and_apply(group)?;
         }
@@ -270,84 +303,52 @@ impl Engine {
     }
 
     /// Steps 3 to 5; gives the trees whose memtables are full.
-    fn log_and_apply(&self, mut group: Vec<Vec<u8>>) -> Result<Vec<Arc<Tree>>> {
+    fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Vec<Arc<Tree>>> {
         let before = self.visible.load(Ordering::Relaxed);
         let mut next = before + 1;
-        for bytes in &mut group {
-            let count = BatchReader::open(bytes).map_err(|error| self.own_batch(&error))?.count;
+        for Admitted { bytes, .. } in &mut group {
+            let count = BatchReader::open(bytes).map_err(own_batch)?.count;
             if next + u64::from(count) > SEQNO_MAX {
                 return Err(Error::limit("sequence number", SEQNO_MAX, next + u64::from(count)));
             }
             batch::stamp(bytes, next);
             next += u64::from(count);
         }
-        let logged: usize = group.iter().map(Vec::len).sum();
+        let logged: usize = group.iter().map(|admitted| admitted.bytes.len()).sum();
         self.counters.logged_bytes.fetch_add(logged as u64, Ordering::Relaxed);
-        self.log().append(group.iter().map(|bytes| &bytes[..]))?;
+        let position = self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
-        let log = self.log().active();
-        for bytes in group {
-            self.apply(&Bytes::from(bytes), log, &mut touched)?;
+        for Admitted { bytes, trees } in group {
+            apply(&Bytes::from(bytes), &trees, position.number, self.hash_seed)?;
+            touched.extend(trees);
         }
         self.visible.store(next - 1, Ordering::Release);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
-        Ok(self.full_among(&touched))
-    }
-
-    fn own_batch(&self, error: &crate::DecodeError) -> Error {
-        Error::invalid(format!("a batch of this process cannot be read: {error}"))
-    }
-
-    /// Inserts the entries of a stamped batch into the memtables, as slices of it.
-    fn apply(&self, bytes: &Bytes, log: u64, touched: &mut Vec<Arc<Tree>>) -> Result<()> {
-        let mut last: Option<Arc<Tree>> = None;
-        for entry in BatchReader::open(bytes).map_err(|error| self.own_batch(&error))? {
-            let entry = entry.map_err(|error| self.own_batch(&error))?;
-            let tree = match last.take().filter(|tree| tree.id == entry.keyspace) {
-                Some(tree) => tree,
-                None => {
-                    // A keyspace dropped since it was admitted: its entries go nowhere, here and in replay.
-                    let Some(tree) = self.trees.load().get(&entry.keyspace).cloned() else { continue };
-                    let view = tree.view_ref();
-                    view.active.memtable.charge(BATCH_FRAMING_BYTES);
-                    if !touched.iter().any(|known| known.id == tree.id) {
-                        view.active.note_log(log);
-                        touched.push(Arc::clone(&tree));
-                    }
-                    tree
-                }
-            };
-            let (key, value) = (bytes.slice(entry.key), bytes.slice(entry.value));
-            tree.view_ref().active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
-            last = Some(tree);
-        }
-        Ok(())
+        Ok(self.full_among(touched))
     }
 
     /// Of these trees, those whose memtable is full; of all, the largest if together they hold too much.
-    fn full_among(&self, touched: &[Arc<Tree>]) -> Vec<Arc<Tree>> {
-        let size = |tree: &Tree| tree.view_ref().active.memtable.size_bytes();
-        let is_full = |tree: &&Arc<Tree>| {
-            size(tree) >= tree.options.load().memtable_bytes_in(self.options.memory_budget)
-        };
-        let full: Vec<_> = touched.iter().filter(is_full).cloned().collect();
-        if !full.is_empty() {
-            return full;
+    fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
+        touched.sort_by_key(|tree| tree.id);
+        touched.dedup_by_key(|tree| tree.id);
+        for tree in &touched {
+            tree.count_active_bytes(&self.active_bytes);
         }
-        let trees = self.trees.load();
-        if trees.len() < 2
-            || trees.values().map(|tree| size(tree)).sum::<usize>() < self.options.memtables_bytes()
-        {
-            return full;
+        touched.retain(|tree| tree.active_bytes() >= tree.memtable_bytes());
+        if touched.is_empty() && self.active_bytes.load(Ordering::Relaxed) > self.options.memtables_bytes() {
+            touched.extend(self.trees.load().values().max_by_key(|tree| tree.active_bytes()).cloned());
         }
-        trees.values().max_by_key(|tree| size(tree)).cloned().into_iter().collect()
+        touched
     }
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
     fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
         self.rotate_log()?;
-        trees.iter().for_each(|tree| tree.seal());
+        for tree in trees {
+            tree.seal();
+            tree.count_active_bytes(&self.active_bytes);
+        }
         self.seal_behind_old_logs();
         self.background.notify();
         Ok(())
@@ -356,13 +357,14 @@ impl Engine {
     /// Makes memtables immutable that keep very old logs alive. They are in older logs only, so that no new
     /// log has to begin.
     fn seal_behind_old_logs(&self) {
-        if self.log().total_bytes() <= self.options.log_bytes_max {
+        if self.log().total_bytes() <= self.options.logs_bytes() {
             return;
         }
         let oldest = self.log_floor(None);
         for tree in self.trees.load().values() {
             if tree.view_ref().active.first_log().is_some_and(|first| first <= oldest) {
                 tree.seal();
+                tree.count_active_bytes(&self.active_bytes);
             }
         }
     }

@@ -49,7 +49,7 @@ pub const HEADER_BYTES: usize = 256;
 pub const DOMAIN_WHOLE_KEY: u8 = 0;
 
 const SECTIONS_MAX: usize = 5;
-const SECTION_BYTES: usize = 24;
+pub(crate) const SECTION_BYTES: usize = 24;
 
 /// What a filter block is. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

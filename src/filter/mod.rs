@@ -53,7 +53,7 @@ mod pages;
 mod policy;
 mod reader;
 #[cfg(test)]
-mod vectors;
+pub(crate) mod vectors;
 
 pub use aligned::AlignedBytes;
 pub use builder::FilterBuilder;

@@ -1,75 +1,40 @@
-//! The test vectors of the format document, read from the document itself.
-
-use std::collections::HashMap;
-use std::path::Path;
+//! The vectors of filter blocks.
 
 use super::{Expect, Filter, FilterBuilder, Kind};
 use crate::hash::{key_hash, table_hash};
+use crate::testing::Vector;
 
-/// The format document: whole, or as the part that describes filters.
-fn document() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    ["format.md", "format.d/40-filter.md"]
-        .iter()
-        .filter_map(|name| std::fs::read_to_string(root.join(name)).ok())
-        .find(|text| text.contains("```vector filter-"))
-        .expect("the format document has vectors of filters")
+fn number(vector: &Vector, fact: &str) -> u64 {
+    u64::from_str_radix(vector.fact(fact), 16).expect("a number in hex")
 }
 
-struct Vector {
-    facts: HashMap<String, String>,
-    bytes: Vec<u8>,
+fn keys(vector: &Vector, fact: &str) -> Vec<&'static [u8]> {
+    let value = vector.facts(fact).next().unwrap_or_default();
+    value.split('"').skip(1).step_by(2).map(str::as_bytes).collect()
 }
 
-impl Vector {
-    fn parse(text: &str) -> Self {
-        let (facts, bytes) = text.split_once("bytes:").unwrap();
-        let facts = facts.lines().filter_map(|line| line.split_once(" = "));
-        let facts = facts.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let bytes = bytes.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
-        Self { facts, bytes }
-    }
+/// A filter: built from its keys, opened, verified and asked.
+pub(crate) fn filter(vector: &Vector) {
+    let kind = if vector.number("kind") == 1 { Kind::Bloom } else { Kind::BlockedBloom };
+    let bits = vector.fact("bits_per_key").parse().unwrap();
+    let (seed, salt, owner) = (number(vector, "seed"), number(vector, "salt"), vector.id("owner"));
+    let (present, absent) = (keys(vector, "keys"), keys(vector, "absent"));
 
-    fn hex(&self, fact: &str) -> u64 {
-        u64::from_str_radix(&self.facts[fact], 16).unwrap()
-    }
+    let mut builder = FilterBuilder::new(kind, bits, seed, salt, owner).unwrap();
+    present.iter().for_each(|key| builder.add_key(key));
+    assert_eq!(builder.finish().unwrap(), vector.bytes);
 
-    fn keys(&self, fact: &str) -> Vec<Vec<u8>> {
-        let value = self.facts.get(fact).map_or("", String::as_str);
-        value.split('"').skip(1).step_by(2).map(|key| key.as_bytes().to_vec()).collect()
-    }
-}
-
-#[test]
-fn the_vectors_of_the_format_document_are_what_is_written_and_read() {
-    let document = document();
-    let vectors: Vec<Vector> = document
-        .split("```vector filter-")
-        .skip(1)
-        .map(|text| Vector::parse(text.split("```").next().unwrap()))
-        .collect();
-    assert!(vectors.len() >= 3);
-    for vector in vectors {
-        let kind = if vector.facts["kind"] == "1" { Kind::Bloom } else { Kind::BlockedBloom };
-        let bits = vector.facts["bits_per_key"].parse().unwrap();
-        let owner = u128::from_str_radix(&vector.facts["owner"], 16).unwrap().to_be_bytes();
-        let (seed, salt, keys) = (vector.hex("seed"), vector.hex("salt"), vector.keys("keys"));
-
-        let mut builder = FilterBuilder::new(kind, bits, seed, salt, owner).unwrap();
-        keys.iter().for_each(|key| builder.add_key(key));
-        assert_eq!(builder.finish().unwrap(), vector.bytes);
-
-        let filter = Filter::open(&vector.bytes, Expect::table(owner, seed, keys.len() as u64)).unwrap();
-        filter.verify().unwrap();
-        assert_eq!(filter.header().rate, vector.hex("rate"));
-        assert_eq!(filter.header().size.to_string(), vector.facts["size"]);
-        assert_eq!(filter.header().probes.to_string(), vector.facts["probes"]);
-        assert!(keys.iter().all(|key| filter.may_contain_key(key)));
-        let absent = vector.keys("absent");
-        assert!(!absent.is_empty() && absent.iter().all(|key| !filter.may_contain_key(key)));
-        if let Some(first) = keys.first() {
-            assert_eq!(key_hash(seed, first), vector.hex("first_key_hash"));
-            assert_eq!(table_hash(key_hash(seed, first), salt), vector.hex("first_table_hash"));
-        }
+    let filter = Filter::open(&vector.bytes, Expect::table(owner, seed, present.len() as u64)).unwrap();
+    filter.verify().unwrap();
+    let header = filter.header();
+    assert_eq!((header.seed, header.salt, header.owner), (seed, salt, owner));
+    assert_eq!(header.kind as u64, vector.number("kind"));
+    assert_eq!(header.rate, number(vector, "rate"));
+    assert_eq!((header.size, u64::from(header.probes)), (vector.number("size"), vector.number("probes")));
+    assert!(present.iter().all(|key| filter.may_contain_key(key)));
+    assert!(!absent.is_empty() && absent.iter().all(|key| !filter.may_contain_key(key)));
+    if let Some(first) = present.first() {
+        assert_eq!(key_hash(seed, first), number(vector, "first_key_hash"));
+        assert_eq!(table_hash(key_hash(seed, first), salt), number(vector, "first_table_hash"));
     }
 }

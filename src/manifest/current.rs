@@ -19,7 +19,7 @@ use crate::file_header::{self, FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::Fs;
 
-const BYTES: usize = file_header::HEADER_BYTES + 32;
+pub(crate) const BYTES: usize = file_header::HEADER_BYTES + 32;
 
 /// The decoded file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

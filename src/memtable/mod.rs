@@ -7,7 +7,8 @@
 //!
 //! - `arena`: nodes in slots that never move;
 //! - `skiplist`: their order, how they are linked, and why a reader misses nothing;
-//! - `iter`: the cursor that flush and scans use.
+//! - `iter`: the cursor that flush and scans use;
+//! - `filter`: keys that are not there are turned away before the search.
 //!
 //! Two writers at a time are not an error here, only slow: an insertion holds a lock of its own.
 //!
@@ -18,6 +19,7 @@
 //! allocator. A batch costs something once, too: whoever slices it charges [`BATCH_FRAMING_BYTES`].
 
 mod arena;
+mod filter;
 mod iter;
 mod skiplist;
 
@@ -30,6 +32,7 @@ pub(crate) use iter::MemtableIter;
 
 use crate::key::{InternalKey, SeqNo, Tag};
 use arena::HEAD;
+use filter::MemtableFilter;
 use skiplist::SkipList;
 
 /// What an entry's key and value take beside their own bytes: kind and lengths in the batch, or the
@@ -43,22 +46,19 @@ pub(crate) const BATCH_FRAMING_BYTES: usize = 64;
 /// An ordered map of internal keys to values that only grows.
 pub(crate) struct Memtable {
     list: SkipList,
+    filter: MemtableFilter,
     entries: AtomicU64,
     size_bytes: AtomicUsize,
     seqno_max: AtomicU64,
 }
 
-impl Default for Memtable {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Memtable {
-    pub(crate) fn new() -> Self {
+    /// An empty memtable that will be flushed when it occupies about `flush_bytes`.
+    pub(crate) fn new(flush_bytes: usize) -> Self {
         let (list, allocated) = SkipList::new();
         Self {
             list,
+            filter: MemtableFilter::new(flush_bytes),
             entries: AtomicU64::new(0),
             size_bytes: AtomicUsize::new(size_of::<Self>() + allocated),
             seqno_max: AtomicU64::new(0),
@@ -66,10 +66,12 @@ impl Memtable {
     }
 
     /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.
-    /// No two entries have the same key and sequence number.
-    pub(crate) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) {
+    /// No two entries have the same key and sequence number. `hash` is the [`key_hash`] of the key.
+    ///
+    /// [`key_hash`]: crate::hash::key_hash
+    pub(crate) fn insert(&self, hash: u64, key: Bytes, tag: Tag, value: Bytes) {
         let data = key.len() + value.len();
-        let allocated = self.list.insert(key, tag, value);
+        let allocated = self.filter.insert(hash) + self.list.insert(key, tag, value);
         self.charge(allocated + data + ENTRY_FRAMING_BYTES);
         self.seqno_max.fetch_max(tag.seqno(), Ordering::Relaxed);
         self.entries.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +83,11 @@ impl Memtable {
     }
 
     /// The newest entry of a user key at `seqno`, if it has one here: its value, or a tombstone.
-    pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
+    /// `hash` is the hash it was inserted with.
+    pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
+        if !self.filter.may_contain(hash) {
+            return None;
+        }
         let found = self.list.at_or_after(InternalKey::new(user_key, Tag::newest_at(seqno)));
         if found == HEAD {
             return None;

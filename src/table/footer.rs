@@ -29,7 +29,7 @@ use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
 
 /// Length of the footer.
-pub(super) const FOOTER_BYTES: usize = 128;
+pub(crate) const FOOTER_BYTES: usize = 128;
 
 /// Deepest index: levels of index blocks from the root to the data blocks.
 pub(super) const INDEX_DEPTH_MAX: u8 = 4;
@@ -95,14 +95,17 @@ impl Footer {
         let stated_len = reader.u64("file length")?;
         let filters = reader.u32("filter count")?;
         let index_depth = reader.u8("index depth")?;
-        reader.zeros(3, "footer reserved bytes")?;
+        // Features first: one that is not known here may give the reserved bytes a meaning.
+        let mut reserved = reader.clone();
+        reader.bytes(3, "footer reserved bytes")?;
         let required = reader.u32("required features")?;
-        reader.u32("optional features")?;
-        let file_id: FileId = reader.array("file id")?;
-        reader.zeros(18, "footer reserved bytes")?;
         if required != 0 {
             return Err(DecodeError::unsupported(72, "required table features", required.into(), 0));
         }
+        reserved.zeros(3, "footer reserved bytes")?;
+        reader.u32("optional features")?;
+        let file_id: FileId = reader.array("file id")?;
+        reader.zeros(18, "footer reserved bytes")?;
         let footer =
             Self { root, properties, filter, entries, file_len: stated_len, filters, index_depth, file_id };
         footer.validate(owner, file_len)?;
@@ -248,5 +251,14 @@ pub(super) mod tests {
             assert!(matches!(error.kind, DecodeErrorKind::Unsupported { .. }), "{error}");
         }
         assert!(Footer::decode(&patched(76, &[1, 0]), &OWNER, LEN).is_ok());
+        // A feature may give the reserved bytes a meaning.
+        for reserved in [69, 96] {
+            let mut out = patched(72, &[1]);
+            out[reserved] = 1;
+            let sum = checksum32(&OWNER, LEN - 128, &[&out[..116]]);
+            out[116..120].copy_from_slice(&sum.to_le_bytes());
+            let error = Footer::decode(&out, &OWNER, LEN).unwrap_err();
+            assert_eq!(error.what, "required table features");
+        }
     }
 }

@@ -32,11 +32,13 @@ mod writer;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod vectors;
+pub(crate) mod vectors;
 
 pub use crate::block::Compression;
 pub(crate) use context::{TableContext, TableIo};
 pub(crate) use filter_block::{FilterState, Verdict};
+#[cfg(test)]
+pub(crate) use footer::FOOTER_BYTES;
 pub(crate) use open::with_full_bounds;
 pub(crate) use reader::Table;
 pub(crate) use writer::{TableConfig, TableWriter};

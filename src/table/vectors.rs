@@ -1,6 +1,5 @@
-//! The test vectors of the format document: read from it, checked against the code, and made again.
+//! The vectors of tables and blocks.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::block::{BlockIter, BlockKind, Compression, Entries, Envelope, Sealer, open};
@@ -8,55 +7,12 @@ use crate::checksum::FileId;
 use crate::fs::{Fs, MemFs};
 use crate::iter::EntryValue;
 use crate::key::{EntryKind, InternalKey, Tag};
+use crate::testing::{Vector, hex};
 
 use super::footer::{FOOTER_BYTES, Footer};
 use super::*;
 
-const DOCUMENT: &str = include_str!("../../format.d/30-tables.md");
 const OWNER: FileId = *b"0123456789abcdef";
-
-/// A vector of the document: its facts and its bytes.
-struct Vector {
-    facts: Vec<(String, String)>,
-    bytes: Vec<u8>,
-}
-
-impl Vector {
-    fn read(name: &str) -> Self {
-        let start = format!("```vector {name}\n");
-        let (_, rest) = DOCUMENT.split_once(&start).unwrap_or_else(|| panic!("no vector {name}"));
-        let (body, _) = rest.split_once("```").expect("the end of the vector");
-        let (facts, hex) = body.split_once("bytes:\n").expect("its bytes");
-        let fact = |line: &str| line.split_once(" = ").map(|(key, value)| (key.into(), value.into()));
-        let byte = |hex: &str| u8::from_str_radix(hex, 16).expect("a byte in hex");
-        Self {
-            facts: facts.lines().map(|line| fact(line).expect("key = value")).collect(),
-            bytes: hex.split_whitespace().map(byte).collect(),
-        }
-    }
-
-    /// Checks facts and bytes; the message is the vector as it should stand in the document.
-    fn assert_is(&self, name: &str, facts: &[(&str, String)], bytes: &[u8]) {
-        let facts: Vec<_> = facts.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        assert!(self.facts == facts && self.bytes == bytes, "{}", render(name, &facts, bytes));
-    }
-}
-
-fn render(name: &str, facts: &[(String, String)], bytes: &[u8]) -> String {
-    let mut out = format!("```vector {name}\n");
-    facts.iter().for_each(|(key, value)| writeln!(out, "{key} = {value}").unwrap());
-    out.push_str("bytes:\n");
-    for line in bytes.chunks(16) {
-        let line: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(out, "{}", line.join(" ")).unwrap();
-    }
-    out.push_str("```\n");
-    out
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn entries() -> [(&'static [u8], Tag, &'static [u8]); 4] {
     [
@@ -83,43 +39,38 @@ fn entry_facts(payload: &[u8]) -> Vec<(&'static str, String)> {
     facts
 }
 
-#[test]
-fn the_data_block_of_the_document_is_what_is_written_and_read() {
+/// A block of entries.
+pub(crate) fn data_block(document: &Vector) {
     let mut builder = crate::block::BlockBuilder::new(crate::block::DATA_RESTART_INTERVAL);
     for (user, tag, value) in entries() {
         builder.add(InternalKey::new(user, tag), value, false);
     }
     let mut block = Vec::new();
     Sealer::new(OWNER).seal(&mut block, 64, BlockKind::Data, Compression::None, builder.finish());
-    let document = Vector::read("data-block");
     let payload = open(&OWNER, 64, block.clone(), BlockKind::Data).unwrap();
     let mut facts = vec![("file id", hex(&OWNER)), ("offset", "64".into()), ("kind", "1".into())];
     facts.extend(entry_facts(&payload));
-    document.assert_is("data-block", &facts, &block);
+    document.assert_is(&facts, &block);
 }
 
-#[test]
-fn the_compressed_block_of_the_document_can_be_read() {
-    // Only read: another release of the compressor may find other matches.
-    let document = Vector::read("compressed-block");
-    let mut block = Vec::new();
-    Sealer::new(OWNER).seal(&mut block, 64, BlockKind::ValueChunk, Compression::Lz4, &[b'x'; 100]);
-    let bytes = if document.bytes.is_empty() { block } else { document.bytes.clone() };
-    let envelope = Envelope::decode(&bytes).unwrap();
-    assert_eq!((envelope.kind, envelope.compression, envelope.raw_len), (3, 1, 100));
+/// A chunk of a value, compressed. Only read: another release of the compressor may find other matches.
+pub(crate) fn compressed_block(document: &Vector) {
+    let bytes = &document.bytes;
+    let envelope = Envelope::decode(bytes).unwrap();
+    assert_eq!((envelope.kind, envelope.compression, envelope.raw_len), (3, Compression::Lz4 as u8, 100));
     let payload = open(&OWNER, 64, bytes.clone(), BlockKind::ValueChunk).unwrap();
     assert_eq!(payload, [b'x'; 100].as_slice());
     let facts = [
         ("file id", hex(&OWNER)),
         ("offset", "64".into()),
-        ("kind", "3".into()),
-        ("payload", "78 * 100".into()),
+        ("kind", envelope.kind.to_string()),
+        ("payload", format!("{:02x} * {}", payload[0], payload.len())),
     ];
-    document.assert_is("compressed-block", &facts, &bytes);
+    document.assert_is(&facts, bytes);
 }
 
-#[test]
-fn the_table_of_the_document_is_what_is_written_and_read() {
+/// A whole table.
+pub(crate) fn table(document: &Vector) {
     let fs = MemFs::new();
     let dir = std::path::Path::new("/v");
     fs.create_dir(dir).unwrap();
@@ -139,7 +90,6 @@ fn the_table_of_the_document_is_what_is_written_and_read() {
     }
     let meta = writer.finish().unwrap();
     let bytes = fs.files(&path)[0].1.clone();
-    let document = Vector::read("table");
     let facts = [
         ("store id", hex(&[0x55; 16])),
         ("file id", hex(&OWNER)),
@@ -153,7 +103,7 @@ fn the_table_of_the_document_is_what_is_written_and_read() {
         ("largest", hex(&meta.largest)),
         ("footer checksum", format!("{:08x}", meta.footer_checksum)),
     ];
-    document.assert_is("table", &facts, &bytes);
+    document.assert_is(&facts, &bytes);
 
     fs.overwrite(&path, document.bytes.clone());
     let ctx = TableContext {
@@ -169,9 +119,8 @@ fn the_table_of_the_document_is_what_is_written_and_read() {
     assert!(table.verify(0).is_empty());
 }
 
-#[test]
-fn the_footer_of_the_document_is_what_is_written_and_read() {
-    let document = Vector::read("footer");
+/// A footer.
+pub(crate) fn footer(document: &Vector) {
     let footer = Footer { file_id: OWNER, ..super::footer::tests::footer() };
     let (bytes, checksum) = footer.encode();
     let facts = [
@@ -185,7 +134,7 @@ fn the_footer_of_the_document_is_what_is_written_and_read() {
         ("index depth", footer.index_depth.to_string()),
         ("checksum", format!("{checksum:08x}")),
     ];
-    document.assert_is("footer", &facts, &bytes);
+    document.assert_is(&facts, &bytes);
     assert_eq!(document.bytes.len(), FOOTER_BYTES);
     assert_eq!(Footer::decode(&document.bytes, &OWNER, footer.file_len), Ok((footer, checksum)));
 }

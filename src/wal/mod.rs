@@ -26,6 +26,8 @@
 
 pub(crate) mod reader;
 pub(crate) mod record;
+#[cfg(test)]
+pub(crate) mod vectors;
 pub(crate) mod writer;
 
 pub(crate) use reader::{Ending, Expected, FramedReader};

@@ -1,0 +1,138 @@
+//! Looks up every key of a keyspace, checks each answer, and counts what that touched.
+//!
+//! Before it is timed, everything is read once: tables are open and blocks are cached, so that the figures
+//! are those of a store in use. A data block counts as touched whether it came from a file or the cache.
+
+use std::time::{Duration, Instant};
+
+use sievedb::{Db, FilterCounts, Keyspace, KeyspaceStats, LevelStats, Stats};
+
+use super::source::Record;
+use crate::failure::{Failure, Result};
+use crate::progress::Progress;
+
+/// What is looked up, in which order.
+pub(super) struct Questions<'a> {
+    pub(super) records: &'a [Record],
+    pub(super) absent: &'a [Vec<u8>],
+    pub(super) order: &'a [usize],
+}
+
+/// What a number of lookups cost.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pass {
+    pub(super) lookups: u64,
+    pub(super) time: Duration,
+    /// Data blocks touched.
+    pub(super) blocks: u64,
+    /// What the filters answered.
+    pub(super) filter: FilterCounts,
+    /// The rate that the filters themselves predict, weighted by how often each level's were asked.
+    pub(super) predicted_rate: Option<f64>,
+}
+
+impl Pass {
+    pub(super) fn blocks_per_lookup(&self) -> f64 {
+        self.blocks as f64 / self.lookups.max(1) as f64
+    }
+}
+
+/// A keyspace as it was found.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    /// Levels that hold tables.
+    pub(super) levels: usize,
+    pub(super) total: LevelStats,
+    /// Memory of the filters, in bytes.
+    pub(super) filter_memory_bytes: u64,
+    pub(super) present: Pass,
+    pub(super) absent: Pass,
+    /// Absent keys that memory alone answered: every filter that was asked said "absent".
+    pub(super) from_memory: u64,
+}
+
+/// Measures a keyspace that holds exactly the records.
+pub(super) fn measure(db: &Db, keyspace: &Keyspace, questions: &Questions<'_>) -> Result<Measured> {
+    read_everything(keyspace, questions.records)?;
+    let present = pass(db, keyspace, questions.order, |index| {
+        let record = &questions.records[index];
+        Ok(keyspace.get(&record.key)?.as_deref() == Some(&*record.value))
+    })?;
+    let absent = pass(db, keyspace, questions.order, |index| Ok(keyspace.get(&questions.absent[index])?.is_none()))?;
+    let from_memory = questions.absent.iter().filter(|key| !keyspace.may_contain(key)).count() as u64;
+    let stats = db.stats();
+    let of_keyspace = of(&stats, keyspace)?;
+    Ok(Measured {
+        levels: of_keyspace.levels.iter().filter(|level| level.tables > 0).count(),
+        total: of_keyspace.total(),
+        filter_memory_bytes: stats.filter_memory_bytes,
+        present,
+        absent,
+        from_memory,
+    })
+}
+
+fn of<'a>(stats: &'a Stats, keyspace: &Keyspace) -> Result<&'a KeyspaceStats> {
+    stats.keyspace(keyspace.name()).ok_or_else(|| Failure::Refused("the demo's keyspace was dropped".into()))
+}
+
+/// Reads all entries, in order, and compares them.
+fn read_everything(keyspace: &Keyspace, records: &[Record]) -> Result<()> {
+    let mut entries = keyspace.iter();
+    for record in records {
+        match entries.next().transpose()? {
+            Some((key, value)) if key[..] == *record.key && value[..] == *record.value => {}
+            _ => return Err(wrong("a scan")),
+        }
+    }
+    if entries.next().is_some() { Err(wrong("a scan")) } else { Ok(()) }
+}
+
+fn wrong(what: &str) -> Failure {
+    Failure::Refused(format!("{what} gave a wrong answer: please report this"))
+}
+
+/// Asks one question for each number in `order`.
+fn pass(
+    db: &Db,
+    keyspace: &Keyspace,
+    order: &[usize],
+    ask: impl Fn(usize) -> Result<bool>,
+) -> Result<Pass> {
+    let mut progress = Progress::of_items("looking up", Some(order.len() as u64));
+    let before = db.stats();
+    let mut time = Duration::ZERO;
+    let mut done = 0;
+    for part in order.chunks(16_384) {
+        let start = Instant::now();
+        for &index in part {
+            if !ask(index)? {
+                return Err(wrong("a lookup"));
+            }
+        }
+        time += start.elapsed();
+        done += part.len() as u64;
+        progress.at(done);
+    }
+    let after = db.stats();
+    let touched = |stats: &Stats| stats.data_block_reads + stats.data_block_cache_hits;
+    let (filter, predicted_rate) = filters(of(&before, keyspace)?, of(&after, keyspace)?);
+    let blocks = touched(&after) - touched(&before);
+    Ok(Pass { lookups: order.len() as u64, time, blocks, filter, predicted_rate })
+}
+
+/// What the filters answered in between, and the rate that they predict for the questions they were asked.
+fn filters(before: &KeyspaceStats, after: &KeyspaceStats) -> (FilterCounts, Option<f64>) {
+    let mut sum = FilterCounts::default();
+    let mut expected = 0.0;
+    for (before, after) in before.levels.iter().zip(&after.levels) {
+        let negatives = after.filter.negatives - before.filter.negatives;
+        let false_positives = after.filter.false_positives - before.filter.false_positives;
+        sum.negatives += negatives;
+        sum.false_positives += false_positives;
+        sum.true_positives += after.filter.true_positives - before.filter.true_positives;
+        expected += (negatives + false_positives) as f64 * after.predicted_rate.unwrap_or(0.0);
+    }
+    let asked = sum.negatives + sum.false_positives;
+    (sum, (asked > 0).then(|| expected / asked as f64))
+}

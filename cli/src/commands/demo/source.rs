@@ -1,0 +1,229 @@
+//! Real input: the paths of the files under a directory, or the lines of a file.
+//!
+//! A walk reads directories only, follows no link, and stops politely at a number of keys and of bytes: the
+//! demo is a demo on any machine. What it could not read is counted and said.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sievedb::limits::KEY_BYTES_MAX;
+
+use crate::failure::{Failure, Result};
+use crate::lines::Lines;
+use crate::progress::Progress;
+
+/// Most keys.
+const KEYS_MAX: usize = 2_000_000;
+
+/// Most bytes of keys and values.
+const BYTES_MAX: usize = 512 << 20;
+
+/// A key and its value.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Record {
+    pub(super) key: Box<[u8]>,
+    pub(super) value: Box<[u8]>,
+}
+
+/// What is loaded.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    /// What the keys are: "file paths under /usr".
+    pub(super) what: String,
+    /// In the order of their keys, each key once.
+    pub(super) records: Vec<Record>,
+    /// What was left out, in words, if anything was.
+    pub(super) left_out: Option<String>,
+    /// Bytes of keys and values.
+    pub(super) bytes: usize,
+}
+
+impl Source {
+    /// Reads the lines of a file, or walks a directory.
+    pub(super) fn read(from: Option<&Path>) -> Result<Self> {
+        let from = from.map_or_else(default_directory, Path::to_path_buf);
+        let mut source = if from.is_dir() { walk(&from) } else { lines(&from)? };
+        source.records.sort_unstable();
+        source.records.dedup_by(|next, first| next.key == first.key);
+        source.bytes = source.records.iter().map(Record::bytes).sum();
+        if source.records.is_empty() {
+            return Err(Failure::Usage(format!(
+                "there is nothing to load in {}: name a directory or a file with --from",
+                from.display()
+            )));
+        }
+        Ok(source)
+    }
+
+    /// Whether there is room for more; otherwise the rest is left out.
+    fn has_room(&mut self) -> bool {
+        if self.records.len() < KEYS_MAX && self.bytes < BYTES_MAX {
+            return true;
+        }
+        self.left_out = Some(format!("stopped after {} keys", crate::units::count(self.records.len() as u64)));
+        false
+    }
+
+    fn add(&mut self, key: &[u8], value: String) {
+        let record = Record { key: key.into(), value: value.into_bytes().into() };
+        self.bytes += record.bytes();
+        self.records.push(record);
+    }
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+}
+
+/// A directory that any machine has, with many files.
+fn default_directory() -> PathBuf {
+    let usr = PathBuf::from("/usr");
+    match std::env::var_os("ProgramFiles") {
+        _ if usr.is_dir() => usr,
+        Some(programs) => programs.into(),
+        None => ".".into(),
+    }
+}
+
+fn lines(path: &Path) -> Result<Source> {
+    let mut lines = Lines::open(path)?;
+    let mut progress = Progress::of_bytes("reading lines", lines.bytes());
+    let mut source = Source { what: format!("lines of {}", path.display()), ..Source::default() };
+    let mut too_long = 0;
+    while source.has_room() {
+        let Some(line) = lines.next()? else { break };
+        if line.len() > KEY_BYTES_MAX {
+            too_long += 1;
+            continue;
+        }
+        let line = line.to_vec();
+        source.add(&line, format!("line {}", lines.count()));
+        progress.at(lines.position());
+    }
+    if too_long > 0 && source.left_out.is_none() {
+        source.left_out = Some(format!("{} too long for a key", crate::units::counted(too_long, "line", "lines")));
+    }
+    Ok(source)
+}
+
+fn walk(top: &Path) -> Source {
+    let mut source = Source { what: format!("file paths under {}", top.display()), ..Source::default() };
+    let mut progress = Progress::of_items("reading paths", None);
+    let mut unread = 0;
+    let mut directories = vec![top.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            unread += 1;
+            continue;
+        };
+        for entry in entries {
+            if !source.has_room() {
+                return source;
+            }
+            let Ok(entry) = entry else {
+                unread += 1;
+                break;
+            };
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => directories.push(entry.path()),
+                Ok(kind) if kind.is_file() => add_file(&mut source, &entry),
+                _ => {}
+            }
+        }
+        progress.at(source.records.len() as u64);
+    }
+    if unread > 0 {
+        let directories = crate::units::counted(unread, "directory", "directories");
+        source.left_out = Some(format!("{directories} could not be read"));
+    }
+    source
+}
+
+/// A file that is gone meanwhile, or whose path is longer than a key may be, is no record.
+fn add_file(source: &mut Source, entry: &std::fs::DirEntry) {
+    let path = entry.path();
+    let key = path.as_os_str().as_encoded_bytes();
+    if let Ok(metadata) = entry.metadata()
+        && key.len() <= KEY_BYTES_MAX
+    {
+        let modified = metadata.modified().map_or_else(|_| "?".into(), utc);
+        source.add(key, format!("{} bytes, {modified}", metadata.len()));
+    }
+}
+
+/// A time as `2024-02-29T12:34:56Z`.
+fn utc(time: SystemTime) -> String {
+    let seconds = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_secs() as i64,
+        Err(before) => -(before.duration().as_secs_f64().ceil() as i64),
+    };
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", `civil_from_days`): years begin in March, so that the leap day comes last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_827_696, "2000-02-29T12:34:56Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (4_102_444_800, "2100-01-01T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+        assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn lines_are_sorted_and_each_is_taken_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("words");
+        std::fs::write(&path, b"pear\napple\npear\n\xff\n").unwrap();
+        let source = Source::read(Some(&path)).unwrap();
+        let keys: Vec<&[u8]> = source.records.iter().map(|record| &*record.key).collect();
+        assert_eq!(keys, [&b"apple"[..], b"pear", b"\xff"]);
+        assert_eq!(&*source.records[1].value, b"line 1");
+        assert_eq!(source.bytes, 5 + 4 + 1 + 3 * 6);
+        std::fs::write(&path, b"").unwrap();
+        assert!(matches!(Source::read(Some(&path)), Err(Failure::Usage(_))));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_walk_finds_every_file_and_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        std::fs::write(dir.path().join("a/b/file"), b"12345").unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("a/loop")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("a/b/file"), dir.path().join("link")).unwrap();
+        let source = Source::read(Some(dir.path())).unwrap();
+        assert_eq!(source.records.len(), 1);
+        assert!(source.records[0].key.ends_with(b"a/b/file"));
+        assert!(source.records[0].value.starts_with(b"5 bytes, 20"));
+        assert_eq!(source.left_out, None);
+    }
+}

@@ -1,0 +1,9 @@
+//! One file per command: its arguments, and what it does.
+
+pub(crate) mod compact;
+pub(crate) mod demo;
+pub(crate) mod get;
+pub(crate) mod load;
+pub(crate) mod put;
+pub(crate) mod scan;
+pub(crate) mod stats;

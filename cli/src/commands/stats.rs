@@ -1,0 +1,89 @@
+//! `sievedb stats`: the shape of a store, from what its manifest and logs say; no table is read.
+
+use std::path::PathBuf;
+
+use sievedb::{Db, KeyspaceStats, LevelStats, OpenReport};
+
+use crate::escape::escape;
+use crate::failure::Result;
+use crate::output::Output;
+use crate::{store, units};
+
+/// Prints the shape of a store: its keyspaces, levels, tables and filters.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The directory of the store.
+    db: PathBuf,
+}
+
+pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+    let db = store::open_for_reading(&args.db)?;
+    store::existing_keyspace(&db, keyspace)?;
+    let mut out = Output::new();
+    print_store(&db, &mut out)?;
+    for stats in db.stats().keyspaces.iter().filter(|stats| keyspace.is_none_or(|name| stats.name == name)) {
+        print_keyspace(stats, &mut out)?;
+    }
+    out.finish()
+}
+
+fn print_store(db: &Db, out: &mut Output) -> Result<()> {
+    out.text(&format!("store      {}", db.path().display()))?;
+    out.text(&format!("on disk    {}", units::bytes(store::disk_bytes(db.path())?)))?;
+    let OpenReport { logs, batches, entries, dropped, ignored, .. } = db.open_report();
+    out.text(&format!(
+        "logs       {}, {} read, {} not yet in tables",
+        units::counted(*logs, "log", "logs"),
+        units::counted(*batches, "batch", "batches"),
+        units::counted(*entries, "entry", "entries")
+    ))?;
+    for tail in dropped {
+        let bytes = units::counted(tail.bytes, "byte", "bytes");
+        out.text(&format!("torn       {} from offset {}: {bytes}", tail.file.display(), tail.offset))?;
+    }
+    for file in ignored {
+        out.text(&format!("ignored    {}: {}", escape(file.name.as_bytes()), file.why))?;
+    }
+    Ok(())
+}
+
+fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
+    let total = stats.total();
+    out.text("")?;
+    out.text(&format!("keyspace   {}", escape(stats.name.as_bytes())))?;
+    if stats.memtable_entries > 0 {
+        out.text(&format!(
+            "in memory  {}, {}",
+            units::counted(stats.memtable_entries, "entry", "entries"),
+            units::bytes(stats.memtable_bytes)
+        ))?;
+    }
+    if total.tables == 0 {
+        return out.text("in tables  nothing");
+    }
+    out.text(&format!(
+        "in tables  {} ({}), {} of keys and values in {}",
+        units::counted(total.entries, "entry", "entries"),
+        units::counted(total.tombstones, "tombstone", "tombstones"),
+        units::bytes(total.data_bytes),
+        units::bytes(total.bytes)
+    ))?;
+    out.text("")?;
+    out.text("  level   runs  tables          keys        size     filters  bits a key")?;
+    for (level, stats) in stats.levels.iter().enumerate().filter(|(_, level)| level.tables > 0) {
+        out.text(&row(&level.to_string(), stats))?;
+    }
+    out.text(&row("all", &total))
+}
+
+fn row(name: &str, level: &LevelStats) -> String {
+    format!(
+        "  {name:<5} {:>6}  {:>6}  {:>12}  {:>10}  {:>10}  {:>10}",
+        level.runs,
+        level.tables,
+        units::count(level.keys),
+        units::bytes(level.bytes),
+        units::bytes(level.filter_bytes),
+        level.filter_bits_per_key().map_or_else(|| "none".into(), |bits| format!("{bits:.2}"))
+    )
+}

@@ -1,0 +1,106 @@
+//! Why a command ends early: the message on standard error and the exit code.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 1 | the key is absent |
+//! | 2 | what was asked, or the input, makes no sense; what it was about to do was not done |
+//! | 3 | a store, file or stream is damaged, missing, in use, or failed |
+//!
+//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: that ends the command with 0.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The key is not there; as it is to be printed.
+    Absent(String),
+    /// What was asked makes no sense.
+    Usage(String),
+    /// The store said no.
+    Store(sievedb::Error),
+    /// The store or its files are not what the command needs.
+    Refused(String),
+    /// A file or stream that is not the store's could not be read or written.
+    Io { what: String, source: io::Error },
+    /// Nobody reads standard output any more.
+    PipeClosed,
+    /// Another failure, and what is left to say after it.
+    Noted { failure: Box<Failure>, note: String },
+}
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    /// `what` is a verb and its object: "read words.txt".
+    pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { what: what.into(), source }
+    }
+
+    /// This failure with something more to say.
+    pub(crate) fn noted(self, note: impl Into<String>) -> Self {
+        match self {
+            Self::PipeClosed => Self::PipeClosed,
+            failure => Self::Noted { failure: Box::new(failure), note: note.into() },
+        }
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::PipeClosed => 0,
+            Self::Absent(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Store(sievedb::Error::InvalidArgument { .. } | sievedb::Error::LimitExceeded { .. }) => 2,
+            Self::Store(_) | Self::Refused(_) | Self::Io { .. } => 3,
+            Self::Noted { failure, .. } => failure.code(),
+        }
+    }
+
+    /// Says it on standard error.
+    pub(crate) fn report(&self) -> ExitCode {
+        if !matches!(self, Self::PipeClosed) {
+            warn(&self.to_string());
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+/// A line on standard error. If that is closed, there is nobody to tell.
+pub(crate) fn warn(message: &str) {
+    let _ = writeln!(io::stderr(), "sievedb: {message}");
+}
+
+impl From<sievedb::Error> for Failure {
+    fn from(error: sievedb::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(key) => write!(f, "absent: {key}"),
+            Self::Usage(message) | Self::Refused(message) => f.write_str(message),
+            Self::Store(error) => error.fmt(f),
+            Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::PipeClosed => f.write_str("standard output is closed"),
+            Self::Noted { failure, note } => write!(f, "{failure}; {note}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_changes_the_message_and_not_the_code() {
+        let failure = Failure::Usage("line 3 is bad".into()).noted("2 lines are loaded");
+        assert_eq!(failure.to_string(), "line 3 is bad; 2 lines are loaded");
+        assert_eq!(failure.code(), 2);
+        assert_eq!(Failure::PipeClosed.noted("x").code(), 0);
+        assert_eq!(Failure::io("read x", io::ErrorKind::NotFound.into()).code(), 3);
+    }
+}

@@ -1,0 +1,59 @@
+//! Standard output. It may be closed at any time by a reader that has enough; that ends a command quietly.
+
+use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+
+use crate::escape::escape_into;
+use crate::failure::{Failure, Result};
+
+/// Buffered standard output. Call [`Output::finish`] at the end: a failure there counts.
+pub(crate) struct Output {
+    out: BufWriter<StdoutLock<'static>>,
+    line: Vec<u8>,
+}
+
+fn failure(error: io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::PipeClosed,
+        _ => Failure::io("write to standard output", error),
+    }
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()), line: Vec::new() }
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).map_err(failure)
+    }
+
+    /// A line of text.
+    pub(crate) fn text(&mut self, line: &str) -> Result<()> {
+        self.raw(line.as_bytes())?;
+        self.raw(b"\n")
+    }
+
+    /// A line of escaped columns with tabs between them.
+    pub(crate) fn columns(&mut self, columns: &[&[u8]]) -> Result<()> {
+        self.line.clear();
+        for (index, column) in columns.iter().enumerate() {
+            if index > 0 {
+                self.line.push(b'\t');
+            }
+            escape_into(column, &mut self.line);
+        }
+        self.line.push(b'\n');
+        self.out.write_all(&self.line).map_err(failure)
+    }
+
+    /// Hands on what is buffered.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(failure)
+    }
+
+    /// Ends the output.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.flush()
+    }
+}

@@ -1,0 +1,97 @@
+//! Opening a store, each command the way it may: readers read-only, so that several can run at once; only
+//! `load`, `put` and `demo` create one.
+
+use std::path::Path;
+
+use sievedb::limits::KEYSPACE_NAME_BYTES_MAX;
+use sievedb::{Db, Keyspace, KeyspaceOptions, Options};
+
+use crate::escape::escape;
+use crate::failure::{Failure, Result, warn};
+use crate::units;
+
+/// The keyspace a command works on if none is named.
+pub(crate) const DEFAULT_KEYSPACE: &str = "default";
+
+/// The argument of `--keyspace`.
+pub(crate) fn keyspace_name(name: &str) -> Result<String, String> {
+    match name.len() {
+        0 => Err("a keyspace has a name".into()),
+        1..=KEYSPACE_NAME_BYTES_MAX => Ok(name.to_owned()),
+        _ => Err(format!("a keyspace's name has at most {KEYSPACE_NAME_BYTES_MAX} bytes")),
+    }
+}
+
+/// Opens a store that exists, writing nothing.
+pub(crate) fn open_for_reading(dir: &Path) -> Result<Db> {
+    noted(Options::new().read_only().open(dir)?)
+}
+
+/// Opens a store that exists.
+pub(crate) fn open_existing(dir: &Path) -> Result<Db> {
+    noted(Options::new().create_if_missing(false).open(dir)?)
+}
+
+/// Opens a store, created if need be.
+pub(crate) fn open_or_create(dir: &Path) -> Result<Db> {
+    noted(Options::new().open(dir)?)
+}
+
+/// Says what opening found that is not as it should be.
+fn noted(db: Db) -> Result<Db> {
+    for tail in &db.open_report().dropped {
+        warn(&format!(
+            "note: the last {} of {} from offset {} on are the torn end of a write that was never synced, \
+             and are left out ({})",
+            units::counted(tail.bytes, "byte", "bytes"),
+            tail.file.display(),
+            tail.offset,
+            tail.reason
+        ));
+    }
+    Ok(db)
+}
+
+/// The keyspace of this name, or the default one.
+pub(crate) fn existing_keyspace(db: &Db, name: Option<&str>) -> Result<Keyspace> {
+    let Some(name) = name else { return Ok(db.default_keyspace()) };
+    db.existing_keyspace(name).ok_or_else(|| {
+        let names: Vec<String> = db.keyspaces().iter().map(|name| escape(name.as_bytes())).collect();
+        Failure::Refused(format!(
+            "there is no keyspace {} in {}; it has {}",
+            escape(name.as_bytes()),
+            db.path().display(),
+            names.join(", ")
+        ))
+    })
+}
+
+/// The same, created if it is missing.
+pub(crate) fn keyspace_or_create(db: &Db, name: Option<&str>) -> Result<Keyspace> {
+    match name {
+        Some(name) => Ok(db.keyspace(name, KeyspaceOptions::default())?),
+        None => Ok(db.default_keyspace()),
+    }
+}
+
+/// Says so if filters turned out to be unusable: answers were right all the same, but slow.
+pub(crate) fn note_filters(db: &Db) {
+    let unusable = db.stats().unusable_filters;
+    if unusable > 0 {
+        warn(&format!(
+            "note: {} cannot be used and the tables were read instead; `sievedb compact` writes new ones",
+            units::counted(unusable, "filter", "filters")
+        ));
+    }
+}
+
+/// Bytes of all files in the store's directory.
+pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
+    let cannot = |error| Failure::io(format!("list {}", dir.display()), error);
+    let mut total = 0;
+    for entry in std::fs::read_dir(dir).map_err(cannot)? {
+        // A file that went away since the listing takes no space.
+        total += entry.map_err(cannot)?.metadata().map_or(0, |metadata| metadata.len());
+    }
+    Ok(total)
+}

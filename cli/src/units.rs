@@ -1,0 +1,97 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 key`, `2 keys`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// A number of bytes with three digits or so: `812 B`, `9.77 MiB`.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    let mut value = number as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// A share of one as a percentage. One that is not quite all is never shown as 100 %, nor one that is not
+/// quite none as 0 %.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    for decimals in 2..7 {
+        let text = format!("{percent:.decimals$}");
+        let shown: f64 = text.parse().unwrap_or(percent);
+        if (shown != 100.0 || share >= 1.0) && (shown != 0.0 || share <= 0.0) {
+            return format!("{text} %");
+        }
+    }
+    format!("{percent:e} %")
+}
+
+/// How much happened in a second, with three digits or so.
+pub(crate) fn per_second(number: u64, time: Duration) -> String {
+    let rate = number as f64 / time.as_secs_f64().max(1e-9);
+    let digits = (rate.max(1.0).log10().floor() as i32 - 2).max(0);
+    let unit = 10f64.powi(digits);
+    count(((rate / unit).round() * unit) as u64)
+}
+
+/// A duration in seconds.
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{} s", three_digits(time.as_secs_f64()))
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_rounded_to_what_can_be_read() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(counted(1, "key", "keys") + &counted(2, "key", "keys"), "1 key2 keys");
+        assert_eq!(
+            [0, 1023, 1024, 10_240, 1 << 20, 1023 << 20, u64::MAX].map(bytes),
+            ["0 B", "1023 B", "1.00 KiB", "10.0 KiB", "1.00 MiB", "1.00 GiB", "16384 PiB"]
+        );
+        assert_eq!(per_second(1_234_567, Duration::from_secs(1)), "1,230,000");
+        assert_eq!(per_second(5, Duration::ZERO), "5,000,000,000");
+        assert_eq!(seconds(Duration::from_millis(1234)), "1.23 s");
+    }
+
+    #[test]
+    fn all_and_nothing_are_claimed_only_when_they_are_true() {
+        assert_eq!([0.0, 1.0, 0.5, 0.999_999_9, 0.000_000_1].map(percent)[..3], ["0.00 %", "100.00 %", "50.00 %"]);
+        assert_eq!(percent(0.999_999), "99.9999 %");
+        assert_eq!(percent(0.000_002), "0.0002 %");
+    }
+}

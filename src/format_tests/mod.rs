@@ -1,0 +1,96 @@
+//! `format.md` is the law: these tests hold code, document and golden files together.
+//!
+//! - Every vector of the document has a check here or beside its codec: the bytes decode to the stated facts,
+//!   and encoding those gives the same bytes. A vector without a check fails, and a check without a vector.
+//! - `tests/golden/v1/NAME.bin` are the bytes of the vector. They were committed when the version was made:
+//!   whoever changes document and code together still meets them.
+//! - Every layout table adds up, and to the size that the code has.
+//!
+//! `SIEVEDB_BLESS=1 cargo test format_tests` writes the golden files anew; see `tests/golden/README.md`.
+
+mod layouts;
+mod records;
+
+use std::path::PathBuf;
+
+use crate::file_header::{FileHeader, FileKind};
+use crate::testing::Vector;
+
+type Check = fn(&Vector);
+
+/// What checks the vectors, in the order of the document.
+const CHECKS: [(&str, Check); 19] = [
+    ("file-header", records::file_header),
+    ("current", records::current),
+    ("log-small", crate::wal::vectors::log),
+    ("log-fragment-takes-the-rest-of-its-page", crate::wal::vectors::fragment),
+    ("log-fragment-without-payload-ends-a-page", crate::wal::vectors::fragment),
+    ("log-fragment-goes-on-in-the-next-page", crate::wal::vectors::fragment),
+    ("batch", records::batch),
+    ("promise", records::promise),
+    ("close", records::close),
+    ("keyspace-options", records::keyspace_options),
+    ("table-record", records::table_record),
+    ("manifest", records::manifest),
+    ("data-block", crate::table::vectors::data_block),
+    ("compressed-block", crate::table::vectors::compressed_block),
+    ("footer", crate::table::vectors::footer),
+    ("table", crate::table::vectors::table),
+    ("filter-bloom", crate::filter::vectors::filter),
+    ("filter-blocked", crate::filter::vectors::filter),
+    ("filter-empty", crate::filter::vectors::filter),
+];
+
+/// The golden files of format version 1.
+fn golden(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "v1", name].iter().collect()
+}
+
+fn blessing() -> bool {
+    std::env::var_os("SIEVEDB_BLESS").is_some()
+}
+
+#[test]
+fn every_vector_of_the_document_has_a_check_and_every_check_a_vector() {
+    let documented: Vec<_> = Vector::all().iter().map(|vector| vector.name).collect();
+    let checked: Vec<_> = CHECKS.iter().map(|check| check.0).collect();
+    assert_eq!(documented, checked);
+}
+
+#[test]
+fn every_vector_decodes_to_its_facts_and_encodes_to_its_bytes() {
+    for vector in Vector::all() {
+        let (_, check) = CHECKS.iter().find(|check| check.0 == vector.name).expect("a check");
+        println!("{}", vector.name);
+        check(&vector);
+    }
+}
+
+#[test]
+fn every_vector_is_its_golden_file_and_no_golden_file_is_left_over() {
+    let mut expected = Vec::new();
+    for vector in Vector::all() {
+        let name = format!("{}.bin", vector.name);
+        if blessing() {
+            std::fs::write(golden(&name), &vector.bytes).unwrap();
+        }
+        let found = std::fs::read(golden(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(found == vector.bytes, "{name} is not what the document says");
+        expected.push(name);
+    }
+    let entries = std::fs::read_dir(golden("")).unwrap().map(|entry| entry.unwrap());
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let mut found: Vec<_> = files.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn every_kind_of_file_that_is_written_has_a_vector() {
+    let headers: Vec<_> =
+        Vector::all().iter().filter_map(|vector| FileHeader::decode(&vector.bytes).ok()).collect();
+    for kind in [FileKind::Table, FileKind::Log, FileKind::Manifest, FileKind::Current] {
+        assert!(headers.iter().any(|header| header.kind == kind), "{kind:?}");
+    }
+}

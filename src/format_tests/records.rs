@@ -1,0 +1,291 @@
+//! The vectors of what stands outside tables, filters and framing: headers, batches, edits, options.
+//!
+//! Each check makes an example, encodes it, and compares that with the vector's bytes; the facts are those
+//! that decoding the vector's bytes gives.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::batch::{self, BatchReader, WriteBatch};
+use crate::codec::Reader;
+use crate::db::log::{decode_close, decode_promise, encode_close, encode_promise};
+use crate::file_header::{FileHeader, FileKind};
+use crate::filename::FileName;
+use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
+use crate::fs::{Fs, MemFs};
+use crate::key::EntryKind;
+use crate::manifest::current::Current;
+use crate::manifest::edit::{EditItem, EditMark, VersionEdit};
+use crate::manifest::log as manifest_log;
+use crate::options::KeyspaceOptions;
+use crate::table::Compression;
+use crate::table_meta::{FilterRef, TableMeta};
+use crate::testing::{Vector, hex};
+use crate::wal::{Expected, FramedReader, FramedWriter, RecordKind};
+
+type Facts = Vec<(&'static str, String)>;
+
+const STORE: [u8; 16] = *b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f";
+const FILE: [u8; 16] = *b"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f";
+const OTHER: [u8; 16] = *b"\x20\x21\x22\x23\x24\x25\x26\x27\x28\x29\x2a\x2b\x2c\x2d\x2e\x2f";
+const MARK: EditMark = EditMark { count: 41, hash: 0x0123_4567_89ab_cdef };
+
+fn hash(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+pub(super) fn file_header(vector: &Vector) {
+    let header = FileHeader { optional_features: 5, ..FileHeader::new(FileKind::Filter, STORE, FILE) };
+    let read = FileHeader::decode(&vector.bytes).unwrap();
+    let facts = [
+        ("file kind", (read.kind as u16).to_string()),
+        ("store id", hex(&read.store_id)),
+        ("file id", hex(&read.file_id)),
+        ("optional features", read.optional_features.to_string()),
+    ];
+    vector.assert_is(&facts, &header.encode());
+}
+
+pub(super) fn current(vector: &Vector) {
+    let example = Current { store_id: STORE, manifest: 7, manifest_id: OTHER };
+    let read = Current::decode(&vector.bytes).unwrap();
+    let header = FileHeader::decode(&vector.bytes).unwrap();
+    let facts = [
+        ("store id", hex(&read.store_id)),
+        ("file id", hex(&header.file_id)),
+        ("manifest number", read.manifest.to_string()),
+        ("manifest file id", hex(&read.manifest_id)),
+    ];
+    vector.assert_is(&facts, &example.encode(FILE));
+}
+
+pub(super) fn batch(vector: &Vector) {
+    let mut example = WriteBatch::new();
+    example.put("apple", "red").delete("").push_put(300, b"\xff\x00", b"");
+    example.push_put(1, &[b'k'; 130], &[b'v'; 3]);
+    let (mut bytes, ..) = example.into_parts().unwrap();
+    batch::stamp(&mut bytes, 1_000_000);
+    let reader = BatchReader::open(&vector.bytes).unwrap();
+    let mut facts = vec![("first sequence number", reader.first.to_string())];
+    for entry in reader {
+        let entry = entry.unwrap();
+        let (key, value) = (hex(&vector.bytes[entry.key]), hex(&vector.bytes[entry.value]));
+        let put = if entry.kind == EntryKind::Put { format!(" value={value}") } else { String::new() };
+        let (seqno, kind, keyspace) = (entry.seqno, entry.kind, entry.keyspace);
+        facts.push(("entry", format!("{kind:?} seqno={seqno} keyspace={keyspace} key={key}{put}")));
+    }
+    vector.assert_is(&facts, &bytes);
+}
+
+fn mark_facts(mark: EditMark) -> Facts {
+    vec![("edit count", mark.count.to_string()), ("edit hash", hash(mark.hash))]
+}
+
+pub(super) fn promise(vector: &Vector) {
+    let read = decode_promise(&vector.bytes).unwrap();
+    vector.assert_is(&mark_facts(read), &encode_promise(MARK));
+}
+
+pub(super) fn close(vector: &Vector) {
+    let (last_seqno, mark) = decode_close(&vector.bytes).unwrap();
+    let mut facts = vec![("last sequence number", last_seqno.to_string())];
+    facts.extend(mark_facts(mark));
+    vector.assert_is(&facts, &encode_close(1_000_003, MARK));
+}
+
+fn options_example() -> KeyspaceOptions {
+    KeyspaceOptions::new()
+        .filter(FilterPolicy::new(FilterKind::Bloom).bits_per_key(10.5).allocation(FilterAllocation::Optimal))
+        .block_bytes(8192)
+        .compression(Compression::None)
+        .compression_at(6, Compression::Lz4)
+        .table_bytes(1 << 20)
+        .memtable_bytes(0)
+        .l0_runs(4)
+        .level_base_bytes(1 << 24)
+        .level_ratio(8)
+}
+
+pub(super) fn keyspace_options(vector: &Vector) {
+    let read = KeyspaceOptions::decode(&vector.bytes).unwrap();
+    let size = match read.filter.size {
+        FilterSize::BitsPerKey(bits) => format!("bits_per_key={bits}"),
+        FilterSize::FalsePositiveRate(rate) => format!("false_positive_rate={rate}"),
+    };
+    let (kind, allocation) = (read.filter.kind, read.filter.allocation);
+    let facts = [
+        ("comparator", "1".into()),
+        ("hash domain", "0".into()),
+        ("filter", format!("kind={kind:?} {size} allocation={allocation:?}")),
+        ("block bytes", read.block_bytes.to_string()),
+        ("compression", read.compression.map(|kind| (kind as u8).to_string()).join(" ")),
+        ("table bytes", read.table_bytes.to_string()),
+        ("memtable bytes", read.memtable_bytes.to_string()),
+        ("level 0 runs", read.l0_runs.to_string()),
+        ("level 1 bytes", read.level_base_bytes.to_string()),
+        ("level ratio", read.level_ratio.to_string()),
+    ];
+    vector.assert_is(&facts, &options_example().encode());
+}
+
+fn table_example() -> TableMeta {
+    TableMeta {
+        number: 8,
+        file_id: FILE,
+        len: 70_000,
+        footer_checksum: 0xdead_beef,
+        entries: 300,
+        tombstones: 3,
+        keys: 290,
+        data_bytes: 65_000,
+        seqno_min: 0,
+        seqno_max: 400,
+        smallest: Bytes::from_static(b""),
+        largest: Bytes::from_static(b"zz"),
+        filters: vec![FilterRef {
+            file: None,
+            kind: 2,
+            domain: 0,
+            offset: 65_536,
+            len: 704,
+            header_checksum: 0xcafe_f00d,
+        }],
+        trimmed: false,
+    }
+}
+
+fn encoded(meta: &TableMeta) -> Vec<u8> {
+    let mut out = Vec::new();
+    meta.encode(&mut out);
+    out
+}
+
+pub(super) fn table_record(vector: &Vector) {
+    let read = TableMeta::decode(Reader::new(&vector.bytes)).unwrap();
+    let mut facts = vec![
+        ("number", read.number.to_string()),
+        ("file id", hex(&read.file_id)),
+        ("file length", read.len.to_string()),
+        ("footer checksum", format!("{:08x}", read.footer_checksum)),
+        ("entries", read.entries.to_string()),
+        ("deletes", read.tombstones.to_string()),
+        ("keys", read.keys.to_string()),
+        ("key and value bytes", read.data_bytes.to_string()),
+        ("sequence numbers", format!("{}..={}", read.seqno_min, read.seqno_max)),
+        ("cut", u8::from(read.trimmed).to_string()),
+        ("smallest", hex(&read.smallest)),
+        ("largest", hex(&read.largest)),
+    ];
+    for filter in &read.filters {
+        let FilterRef { kind, domain, offset, len, header_checksum, .. } = filter;
+        let file = filter.file.unwrap_or(0);
+        let place = format!("file={file} kind={kind} domain={domain} offset={offset} length={len}");
+        facts.push(("filter", format!("{place} header_checksum={header_checksum:08x}")));
+    }
+    vector.assert_is(&facts, &encoded(&table_example()));
+}
+
+/// Edits that use every item: the first as a new manifest begins, the second with everything else.
+fn edits_example() -> [Vec<EditItem>; 2] {
+    let meta = Arc::new(table_example());
+    let first = vec![
+        EditItem::Base(MARK),
+        EditItem::HashSeed(0xfedc_ba98_7654_3210),
+        EditItem::NextFile(11),
+        EditItem::NextKeyspace(1),
+        EditItem::LastSeqno(400),
+        EditItem::LogFloor(9),
+        EditItem::LogCreated { number: 9, file_id: OTHER, predecessor: 5 },
+        EditItem::KeyspaceCreated { id: 0, name: "default".into(), options: options_example().encode() },
+        EditItem::Flushed { keyspace: 0, seqno: 400 },
+        EditItem::TableAdded { keyspace: 0, level: 0, run: 8, meta: Arc::clone(&meta) },
+    ];
+    let second = vec![
+        EditItem::NextFile(13),
+        EditItem::LogClosed { number: 9, len: 136, last_seqno: 405 },
+        EditItem::LogCreated { number: 12, file_id: STORE, predecessor: 9 },
+        EditItem::LogFloor(12),
+        EditItem::KeyspaceCreated { id: 1, name: "użytkownicy".into(), options: Bytes::new() },
+        EditItem::KeyspaceOptions { id: 1, options: options_example().encode() },
+        EditItem::Flushed { keyspace: 1, seqno: 405 },
+        EditItem::TableRemoved { keyspace: 0, number: 8 },
+        EditItem::TableAdded { keyspace: 0, level: 1, run: 0, meta },
+        EditItem::KeyspaceDropped(1),
+    ];
+    [first, second]
+}
+
+fn item_fact(item: &EditItem) -> String {
+    match item {
+        EditItem::Base(mark) => format!("base count={} hash={}", mark.count, hash(mark.hash)),
+        EditItem::HashSeed(seed) => format!("hash seed={}", hash(*seed)),
+        EditItem::NextFile(number) => format!("next file={number}"),
+        EditItem::NextKeyspace(id) => format!("next keyspace={id}"),
+        EditItem::LastSeqno(seqno) => format!("last sequence number={seqno}"),
+        EditItem::LogCreated { number, file_id, predecessor } => {
+            format!("log created number={number} file_id={} predecessor={predecessor}", hex(file_id))
+        }
+        EditItem::LogClosed { number, len, last_seqno } => {
+            format!("log closed number={number} length={len} last={last_seqno}")
+        }
+        EditItem::LogFloor(number) => format!("log floor={number}"),
+        EditItem::KeyspaceCreated { id, name, options } => {
+            format!("keyspace created id={id} name={name} options={}", hex(options))
+        }
+        EditItem::KeyspaceDropped(id) => format!("keyspace dropped={id}"),
+        EditItem::KeyspaceOptions { id, options } => {
+            format!("keyspace options id={id} options={}", hex(options))
+        }
+        EditItem::Flushed { keyspace, seqno } => format!("flushed keyspace={keyspace} up_to={seqno}"),
+        EditItem::TableAdded { keyspace, level, run, meta } => {
+            format!("table added keyspace={keyspace} level={level} run={run} record={}", hex(&encoded(meta)))
+        }
+        EditItem::TableRemoved { keyspace, number } => {
+            format!("table removed keyspace={keyspace} number={number}")
+        }
+    }
+}
+
+/// A manifest of two edits, each synced before the next is framed.
+pub(super) fn manifest(vector: &Vector) {
+    let (fs, dir) = (MemFs::new(), Path::new("/db"));
+    fs.create_dir(dir).unwrap();
+    let path = FileName::Manifest(10).path(dir);
+    let header = FileHeader::new(FileKind::Manifest, STORE, FILE);
+    let mut writer = FramedWriter::create(&fs, &path, header).unwrap();
+    let mut mark = MARK;
+    for items in edits_example() {
+        let record;
+        (record, mark) = VersionEdit::new(items).encode(mark);
+        writer.append_record(RecordKind::Edit, &record).unwrap();
+        writer.sync().unwrap();
+    }
+    let written = fs.files(&path).remove(0).1;
+
+    fs.overwrite(&path, vector.bytes.clone());
+    let file = fs.open(&path).unwrap();
+    let expected = Expected { kind: FileKind::Manifest, store_id: Some(STORE), file_id: Some(FILE) };
+    let mut reader = FramedReader::open(&*file, &path, expected).unwrap();
+    let mut facts = vec![("store id", hex(&STORE)), ("file id", hex(&FILE))];
+    let mut previous = None;
+    while let Some(record) = reader.next_record().unwrap() {
+        let (edit, mark) = VersionEdit::decode(record.bytes, previous).unwrap();
+        previous = Some(mark);
+        facts.push((
+            "edit",
+            format!("offset={} count={} hash={}", record.offset, mark.count, hash(mark.hash)),
+        ));
+        facts.extend(edit.items.iter().map(|item| ("item", item_fact(item))));
+    }
+    vector.assert_is(&facts, &written);
+
+    let current = Current { store_id: STORE, manifest: 10, manifest_id: FILE };
+    let read = manifest_log::read(&fs, dir, &current).unwrap();
+    assert_eq!(read.state.mark, mark);
+    assert_eq!(read.state.logs.keys().collect::<Vec<_>>(), [&12]);
+    assert_eq!((read.state.next_file, read.state.next_keyspace, read.state.last_seqno), (13, 2, 400));
+    assert_eq!(read.state.keyspaces.keys().collect::<Vec<_>>(), [&0]);
+    assert_eq!(read.state.keyspaces[&0].tables[&8].level, 1);
+}

@@ -1,0 +1,110 @@
+//! A filter over the keys of a memtable, so that an absent key does not pay for the search in the skiplist.
+//!
+//! A cache-line blocked Bloom filter that is filled while it is asked: one writer sets bits, readers take no
+//! lock. A key's bits are set before its sequence number is published, so that a reader who has read that
+//! number sees them; a reader who has not cannot see the entry either. It lives in memory only and has
+//! nothing to do with the format.
+//!
+//! Its size is fixed when the first key comes, from the size at which the memtable will be flushed. If there
+//! are more keys than that allows for, it says "maybe" more often.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::hash::reduce;
+
+/// The least that an entry costs a memtable, in bytes: bounds the number of keys.
+const ENTRY_BYTES_MIN: usize = 160;
+
+/// Bits for each key if all are as small as can be; about one absent key in 200 goes on to the skiplist.
+const BITS_PER_KEY: usize = 12;
+
+/// Bits that a key sets in its line.
+const PROBES: u32 = 6;
+
+const WORDS: usize = 8;
+const LINE_BITS: usize = WORDS * 64;
+
+/// Odd, to derive the bits from a hash whose high part chose the line.
+const BITS_MIX: u64 = 0xd6e8_feb8_6659_fd93;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Line([AtomicU64; WORDS]);
+
+/// The filter of one memtable.
+pub(super) struct MemtableFilter {
+    lines: usize,
+    /// Allocated with the first key: most memtables of a store with many keyspaces stay empty.
+    filled: OnceLock<Box<[Line]>>,
+}
+
+impl MemtableFilter {
+    /// For a memtable that is flushed at about this size.
+    pub(super) fn new(memtable_bytes: usize) -> Self {
+        let keys = memtable_bytes / ENTRY_BYTES_MIN;
+        Self { lines: (keys * BITS_PER_KEY).div_ceil(LINE_BITS).max(1), filled: OnceLock::new() }
+    }
+
+    /// Adds a key. One caller at a time. Gives the bytes that were allocated for it.
+    pub(super) fn insert(&self, hash: u64) -> usize {
+        let mut allocated = 0;
+        let lines = self.filled.get_or_init(|| {
+            allocated = self.lines * size_of::<Line>();
+            (0..self.lines).map(|_| Line::default()).collect()
+        });
+        let line = &lines[reduce(hash, lines.len() as u64) as usize];
+        for (word, bit) in positions(hash) {
+            // Nobody else writes: a load and a store are enough.
+            let word = &line.0[word];
+            word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+        }
+        allocated
+    }
+
+    /// Whether the memtable may hold the key with this hash.
+    #[inline]
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        let Some(lines) = self.filled.get() else { return false };
+        let line = &lines[reduce(hash, lines.len() as u64) as usize];
+        positions(hash).all(|(word, bit)| line.0[word].load(Ordering::Relaxed) & bit != 0)
+    }
+}
+
+/// The bits of a key in its line: nine bits of a remixed hash for each.
+#[inline]
+fn positions(hash: u64) -> impl Iterator<Item = (usize, u64)> {
+    let mixed = hash.wrapping_mul(BITS_MIX);
+    let mixed = mixed ^ (mixed >> 32);
+    (0..PROBES).map(move |probe| {
+        let place = (mixed >> (9 * probe)) as usize % LINE_BITS;
+        (place / 64, 1 << (place % 64))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::key_hash;
+
+    #[test]
+    fn every_key_is_found_and_few_others_are() {
+        let bytes = 1 << 20;
+        let filter = MemtableFilter::new(bytes);
+        assert!(!filter.may_contain(1), "nothing is in an empty one");
+        let keys = (bytes / ENTRY_BYTES_MIN) as u64;
+        let hash = |n: u64| key_hash(5, &n.to_le_bytes());
+        let allocated: usize = (0..keys).map(|n| filter.insert(hash(n))).sum();
+        assert!((0..keys).all(|n| filter.may_contain(hash(n))));
+        let found = (keys..keys + 100_000).filter(|&n| filter.may_contain(hash(n))).count();
+        assert!((100..1200).contains(&found), "{found} of 100000 absent keys");
+        assert!((keys as usize..2 * keys as usize).contains(&allocated), "{allocated} bytes for {keys} keys");
+    }
+
+    #[test]
+    fn a_memtable_of_no_size_has_a_line() {
+        let filter = MemtableFilter::new(0);
+        filter.insert(7);
+        assert!(filter.may_contain(7));
+    }
+}

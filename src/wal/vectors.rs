@@ -1,0 +1,47 @@
+//! The vectors of framed files.
+
+use super::record::{FRAGMENT_HEADER_BYTES, Fragment, RecordKind, open_fragment, put_fragment};
+use crate::checksum::FileId;
+use crate::file_header::{FileHeader, FileKind};
+use crate::testing::{Vector, unhex};
+
+/// A whole log, record by record.
+pub(crate) fn log(vector: &Vector) {
+    let kind = FileKind::from_u16(vector.number("file kind") as u16).unwrap();
+    let header = FileHeader::new(kind, vector.id("store id"), vector.id("file id"));
+    let mut written = header.encode().to_vec();
+    for record in vector.facts("record") {
+        let fields: Vec<_> = record.split(' ').collect();
+        let [offset, kind, synced] = [0, 1, 2].map(|field: usize| fields[field].parse::<u64>().unwrap());
+        let (kind, payload) = (RecordKind::from_u8(kind as u8).unwrap(), unhex(fields[3]));
+        assert_eq!(offset, written.len() as u64);
+        put_fragment(&mut written, &header.file_id, offset, (kind, true), synced, &mut &payload[..]);
+        let found = open_fragment(&header.file_id, offset, &vector.bytes[offset as usize..]).unwrap();
+        assert_eq!((found.kind, found.synced, found.first, found.last), (kind as u8, synced, true, true));
+        let start = offset as usize + FRAGMENT_HEADER_BYTES;
+        assert_eq!(vector.bytes[start..start + found.payload_bytes], payload);
+    }
+    assert_eq!(written, vector.bytes);
+}
+
+/// A single fragment.
+pub(crate) fn fragment(vector: &Vector) {
+    let (id, payload): (FileId, _) = (vector.id("file id"), unhex(vector.fact("payload")));
+    let expected = Fragment {
+        offset: vector.number("offset"),
+        kind: vector.number("kind") as u8,
+        first: vector.number("first") == 1,
+        last: vector.number("last") == 1,
+        reserved: 0,
+        synced: vector.number("synced"),
+        payload_bytes: payload.len(),
+        extent_bytes: vector.bytes.len(),
+    };
+    assert_eq!(open_fragment(&id, expected.offset, &vector.bytes), Ok(expected));
+    // A fragment that is not the last has a page boundary, and then more payload, behind it.
+    let whole = if expected.last { payload } else { [&payload[..], b"more"].concat() };
+    let place = (RecordKind::from_u8(expected.kind).unwrap(), expected.first);
+    let mut written = Vec::new();
+    put_fragment(&mut written, &id, expected.offset, place, expected.synced, &mut &whole[..]);
+    assert_eq!(written, vector.bytes);
+}

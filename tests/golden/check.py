@@ -1,0 +1,552 @@
+#!/usr/bin/env python3
+"""Checks the vectors of format.md with code that shares nothing with the crate.
+
+Written from the document alone: every vector is encoded from its facts, and a table and a store are decoded.
+Needs Python 3.9 and the package `xxhash`. From the root of the repository: tests/golden/check.py
+"""
+
+import re
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import xxhash
+
+HERE = Path(__file__).parent
+DOCUMENT = (HERE / "../../format.md").resolve()
+MASK = (1 << 64) - 1
+
+
+# --- conventions ---
+
+def u(size, value):
+    return value.to_bytes(size, "little")
+
+
+def varint(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def string(value):
+    return varint(len(value)) + value
+
+
+def field(number, critical, payload):
+    return varint(2 * number + critical) + string(payload)
+
+
+def crc(owner, offset, data):
+    return zlib.crc32(owner + u(8, offset) + data)
+
+
+def checksum(owner, offset, data):
+    if len(data) <= 16384:
+        return crc(owner, offset, data)
+    return xxhash.xxh3_64_intdigest(owner + u(8, offset) + data)
+
+
+def unhex(text):
+    return b"" if text == "-" else bytes.fromhex(text)
+
+
+class Cursor:
+    def __init__(self, data, at=0):
+        self.data, self.at = data, at
+
+    def take(self, n):
+        assert self.at + n <= len(self.data), f"{n} bytes at {self.at} of {len(self.data)}"
+        self.at += n
+        return self.data[self.at - n:self.at]
+
+    def u(self, n):
+        return int.from_bytes(self.take(n), "little")
+
+    def varint(self):
+        value, shift, start = 0, 0, self.at
+        while True:
+            byte = self.u(1)
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        assert self.data[start:self.at] == varint(value) and value <= MASK, "not the shortest form"
+        return value
+
+    def string(self):
+        return self.take(self.varint())
+
+    def rest(self):
+        return self.take(len(self.data) - self.at)
+
+    def ended(self):
+        return self.at == len(self.data)
+
+    def fields(self):
+        while not self.ended():
+            tag = self.varint()
+            yield tag >> 1, tag & 1, Cursor(self.string())
+
+
+# --- file header, CURRENT ---
+
+def header(kind, store, file, optional=0):
+    out = bytes.fromhex("8953494556450d0a") + struct.pack("<HHHH", kind, 1, 1, 64) + store + file + struct.pack("<III", 0, optional, 0)
+    return out + u(4, crc(file, 0, out))
+
+
+def file_header(f):
+    return header(int(f["file kind"]), unhex(f["store id"]), unhex(f["file id"]), int(f["optional features"]))
+
+
+def current(f):
+    file = unhex(f["file id"])
+    body = u(8, int(f["manifest number"])) + unhex(f["manifest file id"]) + u(4, 0)
+    return header(4, unhex(f["store id"]), file) + body + u(4, crc(file, 64, body))
+
+
+# --- framed files ---
+
+PAGE = 32768
+
+
+def fragments(owner, offset, kind, synced, payload, first=True):
+    """The fragments of a record, or of what is left of it."""
+    out = b""
+    while True:
+        left = PAGE - (offset + len(out)) % PAGE
+        now, payload = payload[:left - 16], payload[left - 16:]
+        at, last = offset + len(out), not payload
+        extent = (16 + len(now) + 7) // 8 * 8
+        if left - extent < 16:
+            extent = left
+        body = u(2, len(now)) + u(1, kind * 4 + last * 2 + first) + u(1, 0) + u(8, synced) + now
+        body += bytes(extent - 4 - len(body))
+        out += u(4, crc(owner, at, body)) + body
+        first = False
+        if last:
+            return out
+
+
+def log(f, facts):
+    owner = unhex(f["file id"])
+    out = header(int(f["file kind"]), unhex(f["store id"]), owner)
+    for key, value in facts:
+        if key == "record":
+            offset, kind, synced, payload = value.split(" ")
+            assert int(offset) == len(out)
+            out += fragments(owner, len(out), int(kind), int(synced), unhex(payload))
+    return out
+
+
+def fragment(f):
+    more = b"" if f["last"] == "1" else b"more"
+    out = fragments(unhex(f["file id"]), int(f["offset"]), int(f["kind"]), int(f["synced"]),
+                    unhex(f["payload"]) + more, f["first"] == "1")
+    return out[:16 + len(unhex(f["payload"]))] if more else out
+
+
+def records(data, kind, store, file):
+    """The records (kind, offset, payload) of a framed file that ends well."""
+    assert data[:64] == header(kind, store, file)
+    at, out, begun = 64, [], None
+    while at < len(data):
+        left = PAGE - at % PAGE
+        stored, n, typ, reserved, synced = struct.unpack_from("<IHBBQ", data, at)
+        extent = (16 + n + 7) // 8 * 8
+        if left - extent < 16:
+            extent = left
+        body = data[at + 4:at + extent]
+        assert extent <= left and len(body) == extent - 4 and stored == crc(file, at, body)
+        assert reserved == 0 and synced <= at and not any(body[12 + n:])
+        assert (begun is None) == bool(typ & 1) and (typ & 2 or 16 + n == left)
+        begun = begun or (typ >> 2, at, b"")
+        assert begun[0] == typ >> 2
+        begun = (begun[0], begun[1], begun[2] + body[12:12 + n])
+        if typ & 2:
+            out.append(begun)
+            begun = None
+        at += extent
+    assert begun is None
+    return out
+
+
+# --- records of a log ---
+
+def words(text):
+    return dict(word.split("=") for word in text.split(" ") if "=" in word)
+
+
+def batch(f, facts):
+    entries = [value for key, value in facts if key == "entry"]
+    first = int(f["first sequence number"])
+    out = u(8, first) + u(4, len(entries))
+    for index, entry in enumerate(entries):
+        w = words(entry)
+        assert int(w["seqno"]) == first + index
+        put = entry.startswith("Put")
+        out += u(1, put) + varint(int(w["keyspace"])) + string(unhex(w["key"]))
+        if put:
+            out += string(unhex(w["value"]))
+    return out
+
+
+def promise(f):
+    return u(8, int(f["edit count"])) + u(8, int(f["edit hash"], 16))
+
+
+def close(f):
+    return u(8, int(f["last sequence number"])) + promise(f)
+
+
+# --- manifest ---
+
+def options(f):
+    w = words(f["filter"])
+    kind = {"None": 0, "Bloom": 1, "BlockedBloom": 2, "Auto": 255}[w["kind"]]
+    code, size = (0, w["bits_per_key"]) if "bits_per_key" in w else (1, w["false_positive_rate"])
+    policy = bytes([kind, code, ["Uniform", "Optimal"].index(w["allocation"])]) + struct.pack("<d", float(size))
+    shape = ["table bytes", "memtable bytes", "level 0 runs", "level 1 bytes", "level ratio"]
+    return field(1, 1, varint(int(f["comparator"]))) + field(2, 1, varint(int(f["hash domain"]))) \
+        + field(3, 0, policy) + field(4, 0, varint(int(f["block bytes"]))) \
+        + field(5, 0, bytes(map(int, f["compression"].split(" ")))) \
+        + field(6, 0, b"".join(varint(int(f[name])) for name in shape))
+
+
+def table_record(f, facts):
+    numbers = lambda names: b"".join(varint(int(f[name])) for name in names)
+    low, high = f["sequence numbers"].split("..=")
+    out = field(1, 1, u(8, int(f["number"])) + unhex(f["file id"]) + u(8, int(f["file length"]))
+                + u(4, int(f["footer checksum"], 16)))
+    out += field(2, 1, numbers(["entries", "deletes", "keys", "key and value bytes"]))
+    out += field(3, 1, varint(int(low)) + varint(int(high)))
+    out += field(4, 1, u(1, int(f["cut"])) + string(unhex(f["smallest"])) + string(unhex(f["largest"])))
+    for key, value in facts:
+        if key == "filter":
+            w = words(value)
+            out += field(5, 0, varint(int(w["file"])) + bytes([int(w["kind"]), int(w["domain"])])
+                         + varint(int(w["offset"])) + varint(int(w["length"])) + u(4, int(w["header_checksum"], 16)))
+    return out
+
+
+def item(text):
+    w = {key.split(" ")[-1]: value for key, value in words(text).items()}
+    v = lambda *names: b"".join(varint(int(w[name])) for name in names)
+    start = text.split("=")[0]
+    if start == "base count":
+        return field(1, 1, u(8, int(w["count"])) + u(8, int(w["hash"], 16)))
+    if start == "hash seed":
+        return field(2, 1, u(8, int(w["seed"], 16)))
+    single = {"next file": 3, "next keyspace": 4, "last sequence number": 5, "log floor": 8, "keyspace dropped": 10}
+    if start in single:
+        return field(single[start], 1, varint(int(text.split("=")[1])))
+    if start == "log created number":
+        return field(6, 1, v("number") + unhex(w["file_id"]) + v("predecessor"))
+    if start == "log closed number":
+        return field(7, 1, v("number", "length", "last"))
+    if start == "keyspace created id":
+        return field(9, 1, v("id") + string(w["name"].encode()) + unhex(w["options"]))
+    if start == "keyspace options id":
+        return field(11, 1, v("id") + unhex(w["options"]))
+    if start == "flushed keyspace":
+        return field(12, 1, v("keyspace", "up_to"))
+    if start == "table added keyspace":
+        return field(13, 1, v("keyspace") + u(1, int(w["level"])) + v("run") + unhex(w["record"]))
+    if start == "table removed keyspace":
+        return field(14, 1, v("keyspace", "number"))
+    raise AssertionError(text)
+
+
+def edit(count, hash_before, fields):
+    digest = xxhash.xxh3_64_intdigest(u(8, hash_before) + u(8, count) + fields)
+    return u(8, count) + u(8, digest) + fields, digest
+
+
+def manifest(f, facts):
+    owner = unhex(f["file id"])
+    out = header(3, unhex(f["store id"]), owner)
+    groups = []
+    for key, value in facts:
+        if key == "edit":
+            groups.append([words(value), b""])
+        elif key == "item":
+            if value.startswith("base"):
+                last = int(words(value)["hash"], 16)
+            groups[-1][1] += item(value)
+    synced = 0
+    for w, fields in groups:
+        record, last = edit(int(w["count"]), last, fields)
+        assert (int(w["offset"]), w["hash"]) == (len(out), f"{last:016x}"), (len(out), f"{last:016x}")
+        out += fragments(owner, len(out), 4, synced, record)
+        synced = len(out)
+    return out
+
+
+# --- table ---
+
+def seal(owner, offset, kind, payload, compression=0, raw=None):
+    head = bytes([kind, compression, 0, 0]) + u(4, len(payload)) + u(4, len(payload) if raw is None else raw)
+    return head + u(8, checksum(owner, offset, head + payload)) + payload
+
+
+def block(entries, interval):
+    """`entries` are (user key, tag, value)."""
+    out, restarts, before = b"", [], b""
+    for index, (key, tag, value) in enumerate(entries):
+        shared = 0
+        if index % interval == 0:
+            restarts.append(len(out))
+        else:
+            while shared < min(len(key), len(before)) and key[shared] == before[shared]:
+                shared += 1
+        out += varint(shared) + varint(len(key) - shared) + varint(tag) + varint(2 * len(value)) + key[shared:] + value
+        before = key
+    return out + b"".join(u(4, at) for at in restarts) + u(4, len(restarts))
+
+
+def entry(text):
+    w = words(text)
+    return unhex(w["key"]), int(w["seqno"]) * 256 + (w["kind"] == "Put"), unhex(w["value"])
+
+
+def data_block(f, facts):
+    entries = [entry(value) for key, value in facts if key == "entry"]
+    return seal(unhex(f["file id"]), int(f["offset"]), int(f["kind"]), block(entries, 16))
+
+
+def footer_bytes(owner, root, properties, filters, entries, length, count, depth):
+    numbers = [*root, *properties, *filters, entries, length]
+    out = b"".join(u(8, n) for n in numbers) + u(4, count) + bytes([depth, 0, 0, 0]) + bytes(8) + owner + bytes(18) + u(2, 1)
+    return out + u(4, crc(owner, length - 128, out)) + bytes.fromhex("89535654424c0d0a")
+
+
+def footer(f):
+    place = lambda text: (int(text.split(" ")[3]), int(text.split(" ")[0]))
+    out = footer_bytes(unhex(f["file id"]), place(f["root index"]), place(f["properties"]), place(f["first filter"]),
+                       int(f["entries"]), int(f["file length"]), int(f["filters"]), int(f["index depth"]))
+    assert f["checksum"] == f"{int.from_bytes(out[116:120], 'little'):08x}"
+    return out
+
+
+def table(f, data):
+    """A whole table of one data block, made from the entries in `data` (the vector data-block)."""
+    owner = unhex(f["file id"])
+    entries = [entry(value) for key, value in data if key == "entry"]
+    out = header(1, unhex(f["store id"]), owner)
+    first = seal(owner, 64, 1, block(entries, 16))
+    out += first
+    data_end = len(out)
+    index = seal(owner, len(out), 2, block([(entries[-1][0], 0, varint(64) + varint(len(first)))], 4))
+    root = (len(out), len(index))
+    out += index
+    keys, values = [e[0] for e in entries], [e[2] for e in entries]
+    seqnos = [e[1] >> 8 for e in entries]
+    n = lambda *numbers: b"".join(varint(number) for number in numbers)
+    sizes = sum(map(len, keys)), sum(map(len, values))
+    deletes = sum(e[1] & 255 == 0 for e in entries)
+    payload = field(1, 1, n(len(entries), deletes, len(set(keys)), *sizes))
+    payload += field(2, 1, n(min(seqnos), max(seqnos))) + field(3, 1, string(min(keys)) + string(max(keys)))
+    payload += field(4, 1, u(1, 1) + n(data_end, 1, 0, 1)) + field(5, 0, u(1, 0) + n(4096))
+    properties = seal(owner, len(out), 4, payload)
+    place = (len(out), len(properties))
+    out += properties
+    out += footer_bytes(owner, root, place, (0, 0), len(entries), len(out) + 128, 0, 1)
+    facts = {
+        "length": len(out), "entries": len(entries), "tombstones": deletes, "keys": len(set(keys)),
+        "key and value bytes": sum(sizes), "sequence numbers": f"{min(seqnos)}..={max(seqnos)}",
+        "smallest": min(keys).hex(), "largest": max(keys).hex(), "footer checksum": out[-12:-8][::-1].hex(),
+    }
+    for key, value in facts.items():
+        assert f[key] == str(value), (key, value)
+    return out
+
+
+def lz4(data, raw):
+    """Decompresses one LZ4 block."""
+    c, out = Cursor(data), bytearray()
+
+    def length(nibble):
+        n = nibble
+        if nibble == 15:
+            while True:
+                byte = c.u(1)
+                n += byte
+                if byte < 255:
+                    break
+        return n
+    while True:
+        token = c.u(1)
+        out += c.take(length(token >> 4))
+        if c.ended():
+            break
+        distance = c.u(2)
+        assert 0 < distance <= len(out)
+        for _ in range(length(token & 15) + 4):
+            out.append(out[-distance])
+    assert len(out) == raw
+    return bytes(out)
+
+
+def open_block(owner, data, offset, length=None):
+    """(kind, payload, length with envelope) of the block at `offset`."""
+    kind, compression, flags, stored, raw, found = struct.unpack_from("<BBHIIQ", data, offset)
+    payload = data[offset + 20:offset + 20 + stored]
+    assert flags == 0 and len(payload) == stored and max(stored, raw) <= 4194304
+    assert found == checksum(owner, offset, data[offset:offset + 12] + payload), "checksum"
+    assert length in (None, 20 + stored)
+    assert compression in (0, 1) and (compression or stored == raw)
+    return kind, lz4(payload, raw) if compression else payload, 20 + stored
+
+
+def compressed_block(f, want):
+    kind, payload, length = open_block(unhex(f["file id"]), bytes(int(f["offset"])) + want, int(f["offset"]))
+    byte, count = f["payload"].split(" * ")
+    assert kind == int(f["kind"]) and length == len(want) and payload == unhex(byte) * int(count)
+    return want
+
+
+# --- filter block ---
+
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def remix(x):
+    return (x ^ x >> 32) * 0xD6E8FEB86659FD93 & MASK
+
+
+def table_hash(key, seed, salt):
+    product = (xxhash.xxh3_64_intdigest(key, seed=seed) ^ salt) * GOLDEN
+    return product >> 64 ^ product & MASK
+
+
+def positions(kind, h, size, probes):
+    if kind == 1:
+        x, y, z = h, remix(h) | 1, GOLDEN
+        for _ in range(probes):
+            yield x * size >> 64
+            x, y, z = x + y & MASK, y + z & MASK, z + GOLDEN & MASK
+    else:
+        line, g = h * size >> 64, remix(h)
+        for j in range(probes):
+            if j > 0 and j % 7 == 0:
+                g = remix(g)
+            yield 512 * line + (g >> 55 - 9 * (j % 7) & 511)
+
+
+def thresholds(kind):
+    text = DOCUMENT.read_text().split("as many probes as 1 +")[1]
+    rows = re.search(rf"kind {kind}((?:\s+\d+)+)\s*(?:kind|```)", text)
+    return [int(number) for number in rows[1].split()]
+
+
+def rate(kind, bits, size, probes):
+    def power(a, b):
+        share = min(MASK, (a << 64) // b)
+        out = share
+        for _ in range(probes - 1):
+            out = out * share >> 64
+        return out
+    ones = lambda data: sum(bin(byte).count("1") for byte in data)
+    if kind == 1:
+        return power(ones(bits), size)
+    return sum(power(ones(bits[at:at + 64]), 512) for at in range(0, len(bits), 64)) // size
+
+
+def up(n, to):
+    return (n + to - 1) // to * to
+
+
+def filter_block(kind, bits_per_key, seed, salt, owner, keys):
+    n = len(keys)
+    size = probes = the_rate = 0
+    bits = b""
+    if n:
+        wanted = max(1, int(n * bits_per_key + 0.5))
+        size = max(64, up(wanted, 64)) if kind == 1 else max(1, up(wanted, 512) // 512)
+        probes = 1 + sum(t < int(1000 * bits_per_key) for t in thresholds(kind))
+        array = bytearray(size // 8 if kind == 1 else size * 64)
+        for key in keys:
+            for bit in positions(kind, table_hash(key, seed, salt), size, probes):
+                array[bit // 8] |= 1 << bit % 8
+        bits = bytes(array)
+        the_rate = rate(kind, bits, size, probes)
+    pages = [bits[at:at + 4096] for at in range(0, len(bits), 4096)]
+    start = up(256 + 4 * len(pages), 4096 if len(bits) > 4096 else 64)
+    sums = b"".join(u(4, crc(owner, start + 4096 * i, page)) for i, page in enumerate(pages))
+    sections = u(8, start) + u(8, len(bits)) + u(4, crc(owner, 256, sums)) + u(4, 0) if n else b""
+    body = sums + bytes(start - 256 - len(sums)) + bits if n else b""
+    body += bytes(-len(body) % 64)
+    tail = owner + u(8, 256 + len(body)) + bytes([kind, 0, 1, 1 if n else 0]) + u(4, 0) + u(8, seed) + u(8, salt)
+    tail += u(8, n) + u(8, the_rate) + u(8, size) + u(1, probes) + bytes(39) + sections
+    tail += bytes(256 - 16 - len(tail))
+    head = bytes.fromhex("895356464c540d0a") + u(2, 1) + u(2, 256)
+    return head + u(4, crc(owner, 0, head + tail)) + tail + body
+
+
+def filter_vector(f):
+    quoted = lambda name: [key.encode() for key in re.findall(r'"([^"]*)"', f.get(name, ""))]
+    hexed = lambda name: int(f[name], 16)
+    seed, salt, kind, keys = hexed("seed"), hexed("salt"), int(f["kind"]), quoted("keys")
+    out = filter_block(kind, float(f["bits_per_key"]), seed, salt, unhex(f["owner"]), keys)
+    size, probes = int.from_bytes(out[80:88], "little"), out[88]
+    assert (str(size), str(probes)) == (f["size"], f["probes"])
+    assert int.from_bytes(out[72:80], "little") == hexed("rate")
+    if keys:
+        assert xxhash.xxh3_64_intdigest(keys[0], seed=seed) == hexed("first_key_hash")
+        assert table_hash(keys[0], seed, salt) == hexed("first_table_hash")
+        bits = out[int.from_bytes(out[128:136], "little"):]
+        for key in quoted("absent"):
+            assert not all(bits[b // 8] >> b % 8 & 1 for b in positions(kind, table_hash(key, seed, salt), size, probes))
+    return out
+
+
+# --- the vectors ---
+
+def vectors():
+    for name, body in re.findall(r"```vector (\S+)\n(.*?)```", DOCUMENT.read_text(), re.S):
+        facts, data = body.split("bytes:\n")
+        yield name, [tuple(line.split(" = ", 1)) for line in facts.splitlines()], bytes.fromhex(data)
+
+
+def encode(name, facts, want, known):
+    f = dict(facts)
+    plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
+             "keyspace-options": options, "footer": footer}
+    listed = {"log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest,
+              "data-block": data_block}
+    if name in plain:
+        return plain[name](f)
+    if name in listed:
+        return listed[name](f, facts)
+    if name.startswith("log-fragment-"):
+        return fragment(f)
+    if name.startswith("filter-"):
+        return filter_vector(f)
+    if name == "compressed-block":
+        return compressed_block(f, want)
+    if name == "table":
+        return table(f, known["data-block"])
+    raise AssertionError("no encoder for this vector")
+
+
+def main():
+    known, bad = {}, 0
+    for name, facts, want in vectors():
+        known[name] = facts
+        try:
+            made = encode(name, facts, want, known)
+            assert made == want, "made:\n" + made.hex(" ")
+            assert (HERE / "v1" / f"{name}.bin").read_bytes() == want, "not the golden file"
+            print("right ", name)
+        except (AssertionError, KeyError, OSError, ValueError) as error:
+            bad += 1
+            print("WRONG ", name, repr(error))
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
