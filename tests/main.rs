@@ -4,5 +4,7 @@ mod basics;
 mod crash;
 mod damage;
 mod faults;
+#[cfg(unix)]
+mod kill;
 mod order;
 mod support;

@@ -1,0 +1,171 @@
+//! A process that is killed while it writes.
+//!
+//! The test starts its own binary again as a child that loads a store on the real file system from several threads,
+//! with background flushes and compactions, and says on its standard output which writes were acknowledged. The
+//! parent kills it with SIGKILL at a random moment, opens the store and looks: every acknowledged write is
+//! there, each writer's writes are there up to some number without a hole, whole (a batch writes two keyspaces), and every table
+//! verifies. Then the next child goes on where this one was killed, fifty times on the same store.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use sievedb::{Db, Durability, KeyspaceOptions, Options, WriteBatch};
+
+use crate::support::rng::Rng;
+
+/// Set for the child: the directory of the store.
+const CHILD: &str = "SIEVEDB_KILL_TEST_CHILD";
+
+const WRITERS: u64 = 3;
+const KILLS: u64 = 50;
+
+fn options() -> KeyspaceOptions {
+    KeyspaceOptions::new().memtable_bytes(32 << 10).table_bytes(32 << 10).level_base_bytes(128 << 10)
+}
+
+fn open(dir: &Path) -> Db {
+    Options::new().memory_budget(8 << 20).default_keyspace(options()).open(dir).unwrap()
+}
+
+fn key(writer: u64, n: u64) -> Vec<u8> {
+    format!("{writer} {:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes()
+}
+
+fn value(writer: u64, n: u64) -> Vec<u8> {
+    let mut value = format!("{writer} {n} ").into_bytes();
+    value.resize(20 + (n * 37 % 300) as usize, b'.');
+    value
+}
+
+/// How many writes of this writer are there: 0, 1, 2, … without a hole and nothing behind.
+fn written(db: &Db, writer: u64) -> u64 {
+    let Some(mirror) = db.existing_keyspace("mirror") else {
+        assert_eq!(db.iter().count(), 0);
+        return 0;
+    };
+    let mut n = 0;
+    while let Some(found) = db.get(key(writer, n)).unwrap() {
+        assert_eq!(&found[..], value(writer, n), "write {n} of writer {writer}");
+        assert_eq!(
+            mirror.get(key(writer, n)).unwrap().as_deref(),
+            Some(&n.to_le_bytes()[..]),
+            "{writer} {n}"
+        );
+        n += 1;
+    }
+    let prefix = format!("{writer} ");
+    assert_eq!(db.prefix(&prefix).count() as u64, n, "writes of writer {writer} behind a hole at {n}");
+    assert_eq!(mirror.prefix(&prefix).rev().count() as u64, n, "half batches of writer {writer} behind {n}");
+    n
+}
+
+/// Not a test of its own: what the child does. Without the variable it is no child, and there is nothing to do.
+#[test]
+fn child() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let db = open(Path::new(&dir));
+    let mirror = db.keyspace("mirror", options()).unwrap();
+    say("ready");
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (db, mirror) = (&db, &mirror);
+            scope.spawn(move || {
+                for n in written(db, writer).. {
+                    let mut batch = WriteBatch::new();
+                    batch.put(key(writer, n), value(writer, n)).put_in(
+                        mirror,
+                        key(writer, n),
+                        n.to_le_bytes(),
+                    );
+                    // What is only handed to the operating system survives the process as well.
+                    let durability =
+                        if n.is_multiple_of(8) { Durability::Synced } else { Durability::Buffered };
+                    db.write_with(batch, durability).unwrap();
+                    say(&format!("ack {writer} {n}"));
+                }
+            });
+        }
+    });
+}
+
+/// One line in one write, so that lines of several threads do not mix.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "\n{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+#[test]
+fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write_and_leaves_no_hole() {
+    let seed = 0x5eed;
+    println!("seed {seed:#x}");
+    let mut rng = Rng::new(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let mut acknowledged = [0; WRITERS as usize];
+    for kill in 0..KILLS {
+        let delay = Duration::from_micros(rng.below(40_000));
+        let seen = run_and_kill(&store, delay);
+        acknowledged.iter_mut().zip(seen).for_each(|(sum, seen)| *sum = seen.max(*sum));
+        // A read-only open leaves what was killed to the next child; one for writing recovers it here.
+        let db = if kill % 2 == 0 { open(&store) } else { Options::new().read_only().open(&store).unwrap() };
+        for writer in 0..WRITERS {
+            let least = &mut acknowledged[writer as usize];
+            let found = written(&db, writer);
+            assert!(
+                (*least..=*least + 1).contains(&found),
+                "kill {kill} after {delay:?}: writer {writer}: {least} acknowledged or seen before, {found} there"
+            );
+            *least = found;
+        }
+        if kill % 10 >= 8 {
+            let damage = db.verify().unwrap().damage;
+            assert!(damage.is_empty(), "kill {kill} after {delay:?}: {damage:?}");
+        }
+        db.close().unwrap();
+    }
+    println!("{acknowledged:?} writes acknowledged");
+    assert!(acknowledged.iter().all(|&n| n > 100), "{acknowledged:?}");
+}
+
+/// Number of acknowledged writes per writer, counting from the first write of all.
+fn run_and_kill(store: &Path, delay: Duration) -> [u64; WRITERS as usize] {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kill::child", "--nocapture", "--test-threads=1"])
+        .env(CHILD, store)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The clock starts when the store is open; one child in four is killed while it opens.
+    let opens_first = !delay.as_micros().is_multiple_of(4);
+    if opens_first {
+        let ready = lines.by_ref().map_while(Result::ok).any(|line| line == "ready");
+        assert!(ready, "the child ended before it was killed: {:?}", child.wait());
+    }
+    let reader = std::thread::spawn(move || {
+        let mut seen = [0; WRITERS as usize];
+        for line in lines.map_while(Result::ok) {
+            let mut words = line.split(' ');
+            if words.next() == Some("ack") {
+                let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+                // A line that the kill has cut acknowledges nothing.
+                if let (Some(writer), Some(n)) = (number(), number())
+                    && writer < WRITERS
+                {
+                    seen[writer as usize] = (n + 1).max(seen[writer as usize]);
+                }
+            }
+        }
+        seen
+    });
+    std::thread::sleep(delay);
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert!(status.code().is_none(), "the child ended before it was killed: {status}");
+    reader.join().unwrap()
+}
