@@ -150,6 +150,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A varint that must not be over `limit`.
+    pub(crate) fn varint_up_to(&mut self, limit: u64, what: &'static str) -> Result<u64, DecodeError> {
+        let start = self.position as u64;
+        match self.varint(what)? {
+            value if value <= limit => Ok(value),
+            value => Err(DecodeError::corrupt(start, what, format!("{value} is over the limit of {limit}"))),
+        }
+    }
+
     /// A varint that counts bytes or items and must fit the address space and `limit`.
     pub(crate) fn length(&mut self, limit: u64, what: &'static str) -> Result<usize, DecodeError> {
         let start = self.position;

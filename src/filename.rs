@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::limits::FILE_NUMBER_MAX;
+
 /// What a name in a store's directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileName {
@@ -43,7 +45,9 @@ impl FileName {
                 .or_else(|| numbered("", ".sst").map(Self::Table))
                 .or_else(|| numbered("", ".filter").map(Self::Filter)),
         };
-        found.filter(|found| found.to_string() == name)
+        let numbered =
+            |found: &Self| found.number().is_none_or(|number| (1..=FILE_NUMBER_MAX).contains(&number));
+        found.filter(numbered).filter(|found| found.to_string() == name)
     }
 
     /// The number in the name, if it has one.
@@ -91,7 +95,7 @@ mod tests {
             FileName::Manifest(7),
             FileName::Log(12),
             FileName::Table(1_234_567),
-            FileName::Filter(u64::MAX),
+            FileName::Filter(FILE_NUMBER_MAX),
         ] {
             assert_eq!(FileName::parse(&name.to_string()), Some(name));
         }
@@ -109,6 +113,8 @@ mod tests {
             "000015.sst ",
             "../000015.sst",
             "99999999999999999999.sst",
+            "4611686018427387904.sst",
+            "000000.wal",
             "MANIFEST-",
             "000015.SST",
             "current",

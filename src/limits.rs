@@ -24,6 +24,9 @@ pub const VALUE_CHUNK_BYTES: usize = 1 << 20;
 /// Largest block, before and after compression: what a reader ever allocates for one.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 
+/// Largest number of a file; the smallest is 1.
+pub const FILE_NUMBER_MAX: u64 = (1 << 62) - 1;
+
 /// Largest sequence number: 56 bits, so that it shares a word with the entry kind.
 pub const SEQNO_MAX: u64 = (1 << 56) - 1;
 

@@ -14,7 +14,6 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 use crate::fs::{Fs, StdFs};
-use crate::limits::BLOCK_BYTES_MAX;
 use crate::manifest::edit::LEVELS;
 use crate::table::Compression;
 
@@ -310,7 +309,7 @@ impl KeyspaceOptions {
             level_base_bytes: if self.level_base_bytes > 0 {
                 self.level_base_bytes
             } else {
-                4 * memtable_bytes
+                memtable_bytes.saturating_mul(4)
             },
             level_ratio: self.level_ratio,
             table_bytes: self.table_bytes,
@@ -374,7 +373,7 @@ impl KeyspaceOptions {
                 COMPARATOR => expect(payload.varint("comparator")?, BYTEWISE, "comparator")?,
                 HASH_DOMAIN => expect(payload.varint("hash domain")?, WHOLE_KEY, "hash domain")?,
                 FILTER => options.filter = decode_filter(payload)?.unwrap_or_default(),
-                BLOCK_BYTES => options.block_bytes = payload.length(BLOCK_BYTES_MAX as u64, "block bytes")?,
+                BLOCK_BYTES => options.block_bytes = size(payload, "block bytes")?,
                 COMPRESSION => {
                     for slot in &mut options.compression {
                         *slot = Compression::from_u8(payload.u8("compression")?).unwrap_or(Compression::None);
@@ -382,8 +381,8 @@ impl KeyspaceOptions {
                 }
                 SHAPE => {
                     options.table_bytes = payload.varint("table bytes")?;
-                    options.memtable_bytes = payload.length(u64::MAX, "memtable bytes")?;
-                    options.l0_runs = payload.length(u64::MAX, "level 0 runs")?;
+                    options.memtable_bytes = size(payload, "memtable bytes")?;
+                    options.l0_runs = size(payload, "level 0 runs")?;
                     options.level_base_bytes = payload.varint("level base bytes")?;
                     options.level_ratio = payload.varint("level ratio")?;
                 }
@@ -392,6 +391,11 @@ impl KeyspaceOptions {
         }
         Ok(if options.validate().is_ok() { options } else { Self::default() })
     }
+}
+
+/// A number whose range is checked later; one that the machine cannot hold is as good as the largest.
+fn size(reader: &mut Reader<'_>, what: &'static str) -> Result<usize, DecodeError> {
+    Ok(usize::try_from(reader.varint(what)?).unwrap_or(usize::MAX))
 }
 
 fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError> {
@@ -465,6 +469,17 @@ mod tests {
         let mut strange = Vec::new();
         put_field(&mut strange, FILTER, |out| out.extend_from_slice(&[200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
         assert_eq!(KeyspaceOptions::decode(&strange), Ok(KeyspaceOptions::default()));
+        for size in [0, 1 << 23, u64::MAX] {
+            let mut strange = Vec::new();
+            put_field(&mut strange, BLOCK_BYTES, |out| put_varint(out, size));
+            assert_eq!(KeyspaceOptions::decode(&strange), Ok(KeyspaceOptions::default()), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_memtable_may_be_as_large_as_the_machine_can_count() {
+        let shape = KeyspaceOptions::new().memtable_bytes(usize::MAX).shape(1 << 20);
+        assert!(shape.level_base_bytes >= usize::MAX as u64);
     }
 
     #[test]

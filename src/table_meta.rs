@@ -7,7 +7,7 @@ use crate::codec::{
     CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
 };
 use crate::key::SeqNo;
-use crate::limits::{BOUND_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
+use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
 /// Where a filter block lies: in the table itself, or in a file beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,8 +189,8 @@ impl TableMeta {
 
     fn validate(&self) -> Result<(), DecodeError> {
         let wrong = |what, detail: String| Err(DecodeError::corrupt(0, what, detail));
-        if self.number == 0 {
-            return wrong("table number", "is zero".into());
+        if !(1..=FILE_NUMBER_MAX).contains(&self.number) {
+            return wrong("table number", format!("{} is not in 1..={FILE_NUMBER_MAX}", self.number));
         }
         if self.keys == 0 || self.keys > self.entries || self.tombstones > self.entries {
             let counts = (self.entries, self.tombstones, self.keys);

@@ -13,6 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::codec::{DecodeError, Reader, put_u64};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
+use crate::limits::SEQNO_MAX;
 use crate::manifest::edit::EditMark;
 use crate::wal::{FramedWriter, RecordKind};
 
@@ -50,6 +51,9 @@ pub(crate) fn encode_close(last_seqno: SeqNo, mark: EditMark) -> Vec<u8> {
 pub(crate) fn decode_close(bytes: &[u8]) -> Result<(SeqNo, EditMark), DecodeError> {
     let mut reader = Reader::new(bytes);
     let last_seqno = reader.u64("last sequence number of the log")?;
+    if last_seqno > SEQNO_MAX {
+        return Err(DecodeError::corrupt(0, "last sequence number of the log", format!("{last_seqno}")));
+    }
     let mark = decode_promise(reader.bytes(reader.remaining(), "promise")?).map_err(|error| error.at(8))?;
     Ok((last_seqno, mark))
 }

@@ -26,6 +26,7 @@ use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::{Fs, LockGuard, LockKind};
+use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::{KeyspaceState, ManifestState};
@@ -107,6 +108,10 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     old.extend((recovered.manifest != 0).then_some(FileName::Manifest(recovered.manifest)));
     state.last_seqno = last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
+    // The other half of the numbers is more than can ever be used: nothing below needs to look at the limit.
+    if state.next_file > FILE_NUMBER_MAX / 2 {
+        return Err(Error::limit("file number", FILE_NUMBER_MAX / 2, state.next_file));
+    }
     if let Some(options) = &options.default_keyspace
         && let Some(keyspace) = state.keyspaces.get_mut(&DEFAULT_KEYSPACE)
     {
@@ -350,5 +355,30 @@ impl Engine {
             tree.replace(|_| View { active, immutables: Vec::new(), version });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn a_stray_file_with_the_largest_number_neither_panics_nor_makes_a_number_twice() {
+        for (number, opens) in [(u64::MAX, true), (FILE_NUMBER_MAX, false), (FILE_NUMBER_MAX / 4, true)] {
+            let fs = MemFs::new();
+            let (dir, options) =
+                (Path::new("/db"), Options::new().background_threads(0).fs(Arc::new(fs.clone())));
+            options.clone().open(dir).unwrap().close().unwrap();
+            let stray = dir.join(format!("{number}.wal"));
+            fs.create(&stray).unwrap();
+            match options.clone().open(dir) {
+                Ok(_) => assert!(opens, "{number}"),
+                Err(Error::LimitExceeded { what, .. }) => assert_eq!((what, opens), ("file number", false)),
+                Err(error) => panic!("{number}: {error}"),
+            }
+            fs.remove(&stray).ok();
+            options.open(dir).unwrap().put("a", "b").unwrap();
+        }
     }
 }

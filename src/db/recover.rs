@@ -187,14 +187,17 @@ fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Resul
 
 /// Files of ours that the state does not use.
 fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
-    let tables: BTreeSet<u64> =
-        state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()).copied().collect();
+    let places = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    let tables: BTreeSet<u64> = places().map(|place| place.meta.number).collect();
+    let filters: BTreeSet<u64> =
+        places().flat_map(|place| &place.meta.filters).filter_map(|filter| filter.file).collect();
     let is_stray = |name: &&FileName| match **name {
         FileName::Lock | FileName::Current => false,
-        FileName::CurrentTemporary | FileName::Filter(_) => true,
+        FileName::CurrentTemporary => true,
         FileName::Manifest(number) => number != manifest,
         FileName::Log(number) => !state.logs.contains_key(&number),
         FileName::Table(number) => !tables.contains(&number),
+        FileName::Filter(number) => !filters.contains(&number),
     };
     listing.ours.iter().filter(is_stray).copied().collect()
 }
@@ -405,5 +408,26 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::edit::{EditItem, VersionEdit, tests::meta};
+    use crate::table_meta::FilterRef;
+
+    #[test]
+    fn a_filter_beside_its_table_is_left_over_only_if_no_table_names_it() {
+        let filter = |file| FilterRef { file, kind: 1, domain: 0, offset: 4096, len: 64, header_checksum: 0 };
+        let mut table = meta(8, "a", "b", 5000);
+        table.filters = vec![filter(Some(9)), filter(None)];
+        let table = EditItem::TableAdded { keyspace: 0, level: 0, run: 8, meta: std::sync::Arc::new(table) };
+        let keyspace = EditItem::KeyspaceCreated { id: 0, name: "default".into(), options: Bytes::new() };
+        let mut state = ManifestState::default();
+        state.apply(&VersionEdit::new(vec![keyspace, table])).unwrap();
+        let ours = [FileName::Table(8), FileName::Filter(9), FileName::Filter(10)].into();
+        let listing = Listing { ours, ignored: Vec::new() };
+        assert_eq!(strays(&listing, &state, 1), [FileName::Filter(10)]);
     }
 }

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::file_header::{self, FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::Fs;
+use crate::limits::FILE_NUMBER_MAX;
 
 pub(crate) const BYTES: usize = file_header::HEADER_BYTES + 32;
 
@@ -57,12 +58,9 @@ impl Current {
             let detail = format!("stored {found:08x}, computed {expected:08x}");
             return Err(DecodeError::corrupt(92, "CURRENT checksum", detail));
         }
-        if reserved != 0 || manifest == 0 {
-            return Err(DecodeError::corrupt(
-                64,
-                "CURRENT",
-                "reserved bytes are set or the manifest number is 0",
-            ));
+        if reserved != 0 || !(1..=FILE_NUMBER_MAX).contains(&manifest) {
+            let detail = format!("reserved bytes are set or manifest number {manifest} is out of range");
+            return Err(DecodeError::corrupt(64, "CURRENT", detail));
         }
         Ok(Self { store_id: header.store_id, manifest, manifest_id })
     }

@@ -20,7 +20,7 @@ use crate::codec::{
     CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u64, put_varint,
 };
 use crate::key::SeqNo;
-use crate::limits::KEYSPACE_NAME_BYTES_MAX;
+use crate::limits::{FILE_NUMBER_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
 use crate::table_meta::TableMeta;
 
 /// Number of levels of a tree.
@@ -228,18 +228,18 @@ impl EditItem {
                 Self::Base(EditMark { count: reader.u64("base edit count")?, hash: reader.u64("base hash")? })
             }
             HASH_SEED => Self::HashSeed(reader.u64("hash seed")?),
-            NEXT_FILE => Self::NextFile(reader.varint("next file number")?),
+            NEXT_FILE => Self::NextFile(reader.varint_up_to(FILE_NUMBER_MAX, "next file number")?),
             NEXT_KEYSPACE => Self::NextKeyspace(keyspace_id(reader)?),
-            LAST_SEQNO => Self::LastSeqno(reader.varint("last sequence number")?),
+            LAST_SEQNO => Self::LastSeqno(reader.varint_up_to(SEQNO_MAX, "last sequence number")?),
             LOG_CREATED => Self::LogCreated {
-                number: reader.varint("log number")?,
+                number: log_number(reader)?,
                 file_id: reader.array("log file id")?,
-                predecessor: reader.varint("predecessor of the log")?,
+                predecessor: reader.varint_up_to(FILE_NUMBER_MAX, "predecessor of the log")?,
             },
             LOG_CLOSED => Self::LogClosed {
-                number: reader.varint("log number")?,
+                number: log_number(reader)?,
                 len: reader.varint("log length")?,
-                last_seqno: reader.varint("last sequence number of the log")?,
+                last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
             },
             LOG_FLOOR => Self::LogFloor(reader.varint("log floor")?),
             KEYSPACE_CREATED => {
@@ -254,7 +254,7 @@ impl EditItem {
             KEYSPACE_OPTIONS => Self::KeyspaceOptions { id: keyspace_id(reader)?, options: rest(reader)? },
             FLUSHED => Self::Flushed {
                 keyspace: keyspace_id(reader)?,
-                seqno: reader.varint("flushed sequence number")?,
+                seqno: reader.varint_up_to(SEQNO_MAX, "flushed sequence number")?,
             },
             TABLE_ADDED => {
                 let keyspace = keyspace_id(reader)?;
@@ -278,6 +278,13 @@ impl EditItem {
     }
 }
 
+fn log_number(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    match reader.varint_up_to(FILE_NUMBER_MAX, "log number")? {
+        0 => Err(DecodeError::corrupt(0, "log number", "is zero")),
+        number => Ok(number),
+    }
+}
+
 fn keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {
     Ok(reader.length(u64::from(u32::MAX), "keyspace id")? as KeyspaceId)
 }
@@ -289,6 +296,7 @@ fn rest(reader: &mut Reader<'_>) -> Result<Bytes, DecodeError> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::codec::DecodeErrorKind;
 
     /// A table record for tests of the tree: number, bounds, length and entries.
     pub(crate) fn meta(number: u64, smallest: &str, largest: &str, len: u64) -> TableMeta {
@@ -357,6 +365,22 @@ pub(crate) mod tests {
         let (record, mark) = edit.encode(before);
         assert_eq!(VersionEdit::decode(&record, None), Ok((edit, mark)));
         assert!(VersionEdit::decode(&record, Some(before)).is_err(), "a base in the middle");
+    }
+
+    #[test]
+    fn numbers_over_their_limits_are_corruption() {
+        for item in [
+            EditItem::NextFile(u64::MAX),
+            EditItem::LastSeqno(u64::MAX),
+            EditItem::LogCreated { number: 0, file_id: [5; 16], predecessor: 0 },
+            EditItem::LogCreated { number: u64::MAX, file_id: [5; 16], predecessor: 9 },
+            EditItem::LogClosed { number: 9, len: 4096, last_seqno: SEQNO_MAX + 1 },
+            EditItem::Flushed { keyspace: 0, seqno: SEQNO_MAX + 1 },
+        ] {
+            let (record, _) = VersionEdit::new(vec![item.clone()]).encode(EditMark::default());
+            let error = VersionEdit::decode(&record, Some(EditMark::default())).unwrap_err();
+            assert!(matches!(error.kind, DecodeErrorKind::Corrupt(_)), "{item:?}: {error}");
+        }
     }
 
     #[test]
