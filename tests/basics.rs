@@ -1,5 +1,6 @@
 //! What every caller relies on, one promise at a time.
 
+use sievedb::fs::Fs;
 use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
 
 fn dir() -> tempfile::TempDir {
@@ -110,4 +111,48 @@ fn a_hundred_thousand_keys_are_found_and_as_many_are_not() {
     check(&db);
     assert_eq!(db.iter().count(), 100_000);
     assert_eq!(db.iter().rev().count(), 100_000);
+}
+
+#[test]
+fn a_keyspace_that_is_hardly_written_does_not_keep_old_logs_alive() {
+    let dir = dir();
+    let small = KeyspaceOptions::new().memtable_bytes(256 << 10).table_bytes(1 << 20);
+    let options = Options::new().log_bytes_max(2 << 20).default_keyspace(small.clone());
+    let db = options.open(dir.path()).unwrap();
+    let cold = db.keyspace("cold", small).unwrap();
+    cold.put("once", "upon a time").unwrap();
+    for n in 0..100_000_u32 {
+        db.put(n.to_be_bytes(), [1; 100]).unwrap();
+    }
+    db.settle().unwrap();
+    let stats = db.stats();
+    assert!(stats.log_bytes < 4 << 20, "{} bytes of logs", stats.log_bytes);
+    assert_eq!(stats.keyspace("cold").unwrap().memtable_entries, 0, "it was flushed");
+    assert_eq!(cold.get("once").unwrap().unwrap(), b"upon a time");
+}
+
+#[test]
+fn a_manifest_that_has_grown_long_is_replaced() {
+    let dir = dir();
+    let fs = std::sync::Arc::new(sievedb::fs::MemFs::new());
+    let db = Options::new().fs(fs.clone()).background_threads(0).open(dir.path()).unwrap();
+    db.put("k", "v").unwrap();
+    let keyspace = db.default_keyspace();
+    let manifests = || {
+        let names = fs.list(dir.path()).unwrap().into_iter();
+        names.filter(|name| name.to_string_lossy().contains("MANIFEST")).collect::<Vec<_>>()
+    };
+    let first = manifests();
+    let mut edits = 0;
+    while manifests() == first {
+        keyspace.set_options(KeyspaceOptions::new().l0_runs(1 + edits % 9)).unwrap();
+        edits += 1;
+        assert!(edits < 200_000, "it is never replaced");
+    }
+    assert_eq!(manifests().len(), 1);
+    keyspace.set_options(KeyspaceOptions::new().l0_runs(7)).unwrap();
+    db.close().unwrap();
+    let db = Options::new().fs(fs.clone()).open(dir.path()).unwrap();
+    assert_eq!(db.get("k").unwrap().unwrap(), b"v");
+    assert_eq!(db.default_keyspace().options(), KeyspaceOptions::new().l0_runs(7));
 }

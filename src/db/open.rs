@@ -44,6 +44,7 @@ impl Db {
         options.validate()?;
         let engine =
             if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
+        engine.report.log(dir);
         let engine = Arc::new(engine);
         if engine.log.is_some() {
             let waker = Arc::downgrade(&engine);

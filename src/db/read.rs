@@ -63,22 +63,29 @@ impl std::fmt::Debug for Value {
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value
-where
-    T: NotValue,
-{
-    fn eq(&self, other: &T) -> bool {
-        &self.0[..] == other.as_ref()
+impl PartialEq<[u8]> for Value {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.0 == other
     }
 }
 
-/// The byte strings a [`Value`] can be compared with.
-pub trait NotValue {}
-impl NotValue for [u8] {}
-impl NotValue for Vec<u8> {}
-impl NotValue for str {}
-impl<const N: usize> NotValue for [u8; N] {}
-impl<T: NotValue + ?Sized> NotValue for &T {}
+impl PartialEq<&[u8]> for Value {
+    fn eq(&self, other: &&[u8]) -> bool {
+        self.0 == *other
+    }
+}
+
+impl<const N: usize> PartialEq<&[u8; N]> for Value {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        self.0[..] == other[..]
+    }
+}
+
+impl PartialEq<Vec<u8>> for Value {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        self.0 == other
+    }
+}
 
 impl Engine {
     /// The value of a key at `seqno`, or now.

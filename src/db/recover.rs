@@ -52,6 +52,18 @@ pub struct OpenReport {
     pub ignored: Vec<IgnoredFile>,
 }
 
+impl OpenReport {
+    /// Says in the log of the program what somebody should know.
+    pub(crate) fn log(&self, dir: &Path) {
+        for dropped in &self.dropped {
+            let DroppedTail { file, offset, bytes, reason } = dropped;
+            tracing::warn!(file = %file.display(), offset, bytes, reason, "dropped the torn end of a file");
+        }
+        let (logs, batches, entries) = (self.logs, self.batches, self.entries);
+        tracing::info!(dir = %dir.display(), created = self.created, logs, batches, entries, "opened a store");
+    }
+}
+
 /// The end of a log or manifest that was torn by a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
