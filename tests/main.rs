@@ -1,6 +1,7 @@
 //! Tests of the whole store, one module per topic.
 
 mod basics;
+mod concurrency;
 mod crash;
 mod damage;
 mod faults;

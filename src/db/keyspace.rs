@@ -10,7 +10,6 @@ use super::tree::{LoggedMemtable, Tree, View};
 use super::write::Durability;
 use crate::batch::{DEFAULT_KEYSPACE, WriteBatch};
 use crate::error::{Error, Result};
-use crate::iter::EntryValue;
 use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use crate::manifest::edit::EditItem;
 use crate::options::KeyspaceOptions;
@@ -30,16 +29,6 @@ impl std::fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keyspace").field("name", &self.tree.name).field("dir", &self.owner.dir).finish()
     }
-}
-
-/// The value of a lookup as the caller gets it.
-pub(super) fn read_value(found: Result<Option<EntryValue>>) -> Result<Option<Value>> {
-    found?.map(|value| value.read().map(Value::new)).transpose()
-}
-
-/// The values of several lookups.
-pub(super) fn read_values(found: Result<Vec<Option<EntryValue>>>) -> Result<Vec<Option<Value>>> {
-    found?.into_iter().map(|value| read_value(Ok(value))).collect()
 }
 
 impl Keyspace {
@@ -116,7 +105,7 @@ impl Keyspace {
     /// [`Error::Corruption`] or [`Error::Io`] if it cannot be read, [`Error::KeyspaceDropped`],
     /// [`Error::Closed`]. Never because of a damaged filter.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        read_value(self.owner.get(&self.tree, key.as_ref(), None))
+        self.owner.get(&self.tree, key.as_ref(), None, Value::read)
     }
 
     /// Whether `key` is there: exact, like [`Keyspace::get`], but a long value is not read.
@@ -125,7 +114,7 @@ impl Keyspace {
     ///
     /// As [`Keyspace::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.owner.get(&self.tree, key.as_ref(), None)?.is_some())
+        Ok(self.owner.get(&self.tree, key.as_ref(), None, |_| Ok(()))?.is_some())
     }
 
     /// Whether `key` may be there, from memory alone: never touches the disk, never fails. `false` is
@@ -141,7 +130,7 @@ impl Keyspace {
     ///
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        read_values(self.owner.multi_get(&self.tree, keys, None))
+        self.owner.multi_get(&self.tree, keys, None, Value::read)
     }
 
     /// Which of several keys are there, all at the same moment, in the order of `keys`.
@@ -150,7 +139,7 @@ impl Keyspace {
     ///
     /// As [`Keyspace::get`].
     pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
-        let found = self.owner.multi_get(&self.tree, keys, None)?;
+        let found = self.owner.multi_get(&self.tree, keys, None, |_| Ok(()))?;
         Ok(found.iter().map(Option::is_some).collect())
     }
 

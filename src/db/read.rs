@@ -30,6 +30,11 @@ impl Value {
         Self(bytes)
     }
 
+    /// The whole of a value that a lookup found.
+    pub(crate) fn read(value: EntryValue) -> Result<Self> {
+        value.read().map(Self)
+    }
+
     /// The bytes in a vector of their own, pinning nothing.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
@@ -88,30 +93,35 @@ impl PartialEq<Vec<u8>> for Value {
 }
 
 impl Engine {
-    /// The value of a key at `seqno`, or now.
-    pub(crate) fn get(
+    /// What `read` makes of the value of a key at `seqno`, or now. It is called while the view is held, for
+    /// the table that a long value is read from must not be removed meanwhile.
+    pub(crate) fn get<T>(
         &self,
         tree: &Tree,
         user_key: &[u8],
         seqno: Option<SeqNo>,
-    ) -> Result<Option<EntryValue>> {
-        self.check_readable(tree)?;
+        read: impl FnOnce(EntryValue) -> Result<T>,
+    ) -> Result<Option<T>> {
         let view = tree.view_ref();
+        // After the view: that of a dropped keyspace is empty, and must not pass for an answer.
+        self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
-        self.get_in(&view, user_key, seqno)
+        self.get_in(&view, user_key, seqno)?.map(read).transpose()
     }
 
-    /// The values of several keys, all at the same moment.
-    pub(crate) fn multi_get<K: AsRef<[u8]>>(
+    /// What `read` makes of the values of several keys, all at the same moment.
+    pub(crate) fn multi_get<K: AsRef<[u8]>, T>(
         &self,
         tree: &Tree,
         user_keys: &[K],
         seqno: Option<SeqNo>,
-    ) -> Result<Vec<Option<EntryValue>>> {
-        self.check_readable(tree)?;
+        read: impl Fn(EntryValue) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
         let view = tree.view();
+        self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
-        user_keys.iter().map(|user_key| self.get_in(&view, user_key.as_ref(), seqno)).collect()
+        let get = |user_key: &K| self.get_in(&view, user_key.as_ref(), seqno)?.map(&read).transpose();
+        user_keys.iter().map(get).collect()
     }
 
     fn get_in(&self, view: &View, user_key: &[u8], seqno: SeqNo) -> Result<Option<EntryValue>> {
@@ -156,8 +166,8 @@ impl Iter {
         range: KeyRange,
         seqno: Option<SeqNo>,
     ) -> Result<Self> {
-        owner.check_readable(tree)?;
         let view = tree.view();
+        owner.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| owner.visible.load(Ordering::Acquire));
         let part = range.clone();
         let source = Box::new(move || Ok(sources(&view, &part)));
@@ -171,22 +181,31 @@ impl Iter {
     }
 }
 
-fn whole(item: Result<(Bytes, EntryValue)>) -> Result<(Value, Value)> {
-    let (key, value) = item?;
-    Ok((Value::new(key), Value::new(value.read()?)))
+impl Iter {
+    /// The entry with its whole value. One that cannot be read ends the iterator like any other error.
+    fn whole(&mut self, item: Option<Result<(Bytes, EntryValue)>>) -> Option<Result<(Value, Value)>> {
+        let read = |(key, value): (Bytes, EntryValue)| Ok((Value::new(key), Value::read(value)?));
+        let whole = item?.and_then(read);
+        if whole.is_err() {
+            self.range.end();
+        }
+        Some(whole)
+    }
 }
 
 impl Iterator for Iter {
     type Item = Result<(Value, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.range.next().map(whole)
+        let item = self.range.next();
+        self.whole(item)
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.range.next_back().map(whole)
+        let item = self.range.next_back();
+        self.whole(item)
     }
 }
 

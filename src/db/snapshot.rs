@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::engine::Owner;
-use super::keyspace::{Keyspace, read_value, read_values};
+use super::keyspace::Keyspace;
 use super::read::{Iter, Value};
 use super::tree::Tree;
 use crate::error::{Error, Result};
@@ -181,7 +181,7 @@ impl KeyspaceSnapshot {
     /// [`Error::Closed`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check()?;
-        read_value(self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno)))
+        self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno), Value::read)
     }
 
     /// Whether `key` existed when the snapshot was made.
@@ -191,7 +191,7 @@ impl KeyspaceSnapshot {
     /// As [`KeyspaceSnapshot::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check()?;
-        Ok(self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno))?.is_some())
+        Ok(self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno), |_| Ok(()))?.is_some())
     }
 
     /// The values of several keys when the snapshot was made, in the order of `keys`.
@@ -201,7 +201,7 @@ impl KeyspaceSnapshot {
     /// As [`KeyspaceSnapshot::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.check()?;
-        read_values(self.owner.multi_get(&self.tree, keys, Some(self.held.seqno)))
+        self.owner.multi_get(&self.tree, keys, Some(self.held.seqno), Value::read)
     }
 
     /// The entries of a range of keys when the snapshot was made.

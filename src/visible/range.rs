@@ -49,6 +49,11 @@ impl Range {
         Self { halves: Mutex::new(halves) }
     }
 
+    /// Ends the range: nothing more is yielded, nothing is pinned.
+    pub(crate) fn end(&mut self) {
+        *self.halves.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn step(
         &mut self,
         step: impl FnOnce(&mut Halves) -> Result<Option<(Bytes, EntryValue)>>,
