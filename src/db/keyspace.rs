@@ -265,6 +265,9 @@ impl Engine {
         trees.remove(&tree.id);
         self.trees.store(Arc::new(trees));
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
+        // A handle that somebody keeps must not keep the data, and what it took counts for nobody any more.
+        tree.clear();
+        tree.uncount_active_bytes(&self.active_bytes);
         self.background.notify();
         Ok(())
     }

@@ -125,6 +125,13 @@ impl Tree {
         });
     }
 
+    /// Lets go of everything. To be called once the tree is marked as dropped, so that whoever finds it empty
+    /// finds that too.
+    pub(crate) fn clear(&self) {
+        let active = LoggedMemtable::empty(0);
+        self.replace(|_| View { active, immutables: Vec::new(), version: Arc::default() });
+    }
+
     /// Size at which the memtable is flushed.
     pub(crate) fn memtable_bytes(&self) -> usize {
         self.options.load().memtable_bytes_in(self.memory_budget)
@@ -147,6 +154,11 @@ impl Tree {
         let before = self.counted_bytes.swap(now, Ordering::Relaxed);
         // Wraps where it must: the sum of all counted sizes is what remains.
         sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Takes the tree, which is dropped, out of that sum.
+    pub(crate) fn uncount_active_bytes(&self, sum: &AtomicUsize) {
+        sum.fetch_sub(self.counted_bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.

@@ -332,6 +332,7 @@ impl Engine {
     fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
         touched.sort_by_key(|tree| tree.id);
         touched.dedup_by_key(|tree| tree.id);
+        touched.retain(|tree| tree.is_alive());
         for tree in &touched {
             tree.count_active_bytes(&self.active_bytes);
         }
