@@ -1,12 +1,16 @@
 //! Tests of the whole store, one module per topic.
 
+mod bank;
 mod basics;
 mod concurrency;
 mod crash;
 mod damage;
 mod faults;
+#[cfg(target_os = "linux")]
+mod fd;
 #[cfg(unix)]
 mod kill;
+mod limits;
 mod model;
 mod order;
 mod support;

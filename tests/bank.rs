@@ -1,0 +1,181 @@
+//! A bank: whoever sums all accounts at one moment always gets the same total.
+//!
+//! Every account has a balance in each of two keyspaces. Four writers own disjoint accounts; each of their batches
+//! moves money from one of their accounts to another, out of one keyspace into the other. A batch that
+//! could be seen in part, a snapshot that is not one moment over all keyspaces, or an entry that a flush or a
+//! compaction loses or brings back, would change the total. Four readers sum in snapshots, some of which they
+//! hold while the store changes on. The memtables are so small that all the while memtables are flushed and
+//! tables compacted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use sievedb::fs::MemFs;
+use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, KeyspaceSnapshot, Options, Snapshot, WriteBatch};
+
+use crate::support::rng::Rng;
+
+const WRITERS: u64 = 4;
+const READERS: u64 = 4;
+const ACCOUNTS_EACH: u64 = 60;
+const ACCOUNTS: u64 = WRITERS * ACCOUNTS_EACH;
+/// Each is two lookups and two writes: a million operations before a reader has read anything.
+const TRANSFERS_EACH: u64 = 65_000;
+const FIRST_BALANCE: i64 = 1000;
+const TOTAL: i64 = 2 * ACCOUNTS as i64 * FIRST_BALANCE;
+
+fn account(number: u64) -> [u8; 8] {
+    // Owners lie mixed in the order of keys.
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn balance(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value.try_into().unwrap())
+}
+
+#[derive(Clone)]
+struct Bank {
+    db: Db,
+    /// The default keyspace and another one.
+    books: [Keyspace; 2],
+}
+
+impl Bank {
+    fn open(fs: &MemFs) -> Self {
+        let tiny = KeyspaceOptions::new()
+            .memtable_bytes(256 << 10)
+            .table_bytes(16 << 10)
+            .level_base_bytes(32 << 10)
+            .block_bytes(1 << 10)
+            .l0_runs(2)
+            .level_ratio(2);
+        let options = Options::new().fs(Arc::new(fs.clone())).memory_budget(8 << 20).background_threads(2);
+        let db = options.default_keyspace(tiny.clone()).open("/bank").unwrap();
+        let books = [db.default_keyspace(), db.keyspace("savings", tiny).unwrap()];
+        Self { db, books }
+    }
+
+    fn found(&self) {
+        let mut batch = WriteBatch::new();
+        for number in 0..ACCOUNTS {
+            for book in &self.books {
+                batch.put_in(book, account(number), FIRST_BALANCE.to_le_bytes());
+            }
+        }
+        self.db.write_with(batch, Durability::Synced).unwrap();
+    }
+
+    /// Moves money between the accounts of one owner, who alone knows what they must hold.
+    fn work(&self, writer: u64, seed: u64) {
+        let rng = &mut Rng::new(seed);
+        let mut known = [[FIRST_BALANCE; 2]; ACCOUNTS_EACH as usize];
+        for transfer in 0..TRANSFERS_EACH {
+            let from = rng.below(ACCOUNTS_EACH);
+            let to = (from + 1 + rng.below(ACCOUNTS_EACH - 1)) % ACCOUNTS_EACH;
+            let book = rng.below(2) as usize;
+            let amount = rng.below(500) as i64;
+            let mut batch = WriteBatch::new();
+            for (own, book, amount) in [(from, book, -amount), (to, 1 - book, amount)] {
+                let key = account(own * WRITERS + writer);
+                let read = balance(&self.books[book].get(key).unwrap().expect("an account is never gone"));
+                let known = &mut known[own as usize][book];
+                assert_eq!(read, *known, "seed {seed}, transfer {transfer}: what this thread wrote last");
+                *known += amount;
+                batch.put_in(&self.books[book], key, known.to_le_bytes());
+            }
+            self.db.write(batch).unwrap();
+        }
+    }
+
+    /// Sums until the writers are done, and once more; gives how many entries it read.
+    fn audit(&self, reader: u64, done: &AtomicBool) -> u64 {
+        let mut held: Vec<Snapshot> = Vec::new();
+        let (mut read, mut newest) = (0, 0);
+        loop {
+            let last = done.load(Ordering::Acquire);
+            let snapshot = self.db.snapshot();
+            assert!(snapshot.seqno() >= newest, "time goes back");
+            newest = snapshot.seqno();
+            self.check(&snapshot, reader + read, "now");
+            held.push(snapshot);
+            read += 2 * ACCOUNTS;
+            if held.len() > 3 {
+                self.check(&held.remove(0), reader + read, "later");
+                read += 2 * ACCOUNTS;
+            }
+            if last {
+                return read;
+            }
+        }
+    }
+
+    fn check(&self, snapshot: &Snapshot, how: u64, when: &str) {
+        let sums: Vec<(usize, i64)> =
+            self.books.iter().map(|book| sum(&snapshot.keyspace(book), how)).collect();
+        let seqno = snapshot.seqno();
+        assert!(
+            sums.iter().all(|(count, _)| *count == ACCOUNTS as usize),
+            "{when}, snapshot {seqno}: {sums:?}"
+        );
+        assert_eq!(sums[0].1 + sums[1].1, TOTAL, "{when}, snapshot {seqno}: {sums:?}");
+    }
+}
+
+/// The number of accounts and their sum, read in one of the ways there are.
+fn sum(book: &KeyspaceSnapshot, how: u64) -> (usize, i64) {
+    let balances: Vec<i64> = match how % 3 {
+        0 => book.iter().map(|item| balance(&item.unwrap().1)).collect(),
+        1 => book.iter().rev().map(|item| balance(&item.unwrap().1)).collect(),
+        _ => {
+            let keys: Vec<_> = (0..ACCOUNTS).map(account).collect();
+            let values = book.multi_get(&keys).unwrap();
+            values.iter().flatten().map(|value| balance(value)).collect()
+        }
+    };
+    (balances.len(), balances.iter().sum())
+}
+
+#[test]
+fn money_moves_in_a_million_operations_and_every_snapshot_has_the_same_total() {
+    let seed =
+        std::env::var("SIEVEDB_SEED").map_or(1, |seed| seed.parse().expect("SIEVEDB_SEED is a number"));
+    println!("SIEVEDB_SEED={seed}");
+    let fs = MemFs::new();
+    let bank = Bank::open(&fs);
+    bank.found();
+    let (done, read) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for reader in 0..READERS {
+            let (bank, done, read) = (&bank, &done, &read);
+            scope.spawn(move || read.fetch_add(bank.audit(reader, done), Ordering::Relaxed));
+        }
+        // However a writer ends, the readers end too.
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let _done = Done(&done);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let bank = &bank;
+                scope.spawn(move || bank.work(writer, seed << 8 | writer));
+            }
+        });
+    });
+    let stats = bank.db.stats();
+    let operations = 4 * WRITERS * TRANSFERS_EACH + read.load(Ordering::Relaxed);
+    println!(
+        "{operations} operations, {} flushes, {} compactions, {} groups of {} batches",
+        stats.flushes, stats.compactions, stats.commit_groups, stats.batches
+    );
+    assert!(operations > 1_000_000 && stats.flushes > 50 && stats.compactions > 50, "{stats:?}");
+    bank.db.settle().unwrap();
+    bank.check(&bank.db.snapshot(), 0, "settled");
+    bank.db.compact().unwrap();
+    bank.check(&bank.db.snapshot(), 1, "compacted");
+    drop(bank);
+    let bank = Bank::open(&fs);
+    bank.check(&bank.db.snapshot(), 2, "reopened");
+}

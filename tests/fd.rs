@@ -1,0 +1,87 @@
+//! Few open files: a store of many tables works where a process may have hardly any.
+//!
+//! The test runs itself in a process of its own, under a limit that the shell sets before it begins, and
+//! counts what that process has open.
+
+use std::process::Command;
+
+use sievedb::{Db, Options};
+
+use crate::support::store;
+
+const TABLES: u32 = 60;
+const OPEN_FILES_MAX: usize = 8;
+/// What one process may have open: its own three streams, the lock, a log, a manifest and a table being written,
+/// the directory, the tables of the cache, and some room for the test's own.
+const LIMIT: usize = 40;
+const CHILD: &str = "SIEVEDB_TEST_FEW_FILES";
+const NAME: &str = "fd::many_tables_are_read_and_written_under_a_low_limit_of_open_files";
+
+fn open_now() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count())
+}
+
+/// Everything in the store, and the most files that were open meanwhile.
+fn read_all(db: &Db, before: usize) {
+    let check = || {
+        let open = open_now();
+        assert!(open <= before + OPEN_FILES_MAX + 6, "{open} files are open, {before} were before");
+        assert!(db.stats().open_files <= OPEN_FILES_MAX as u64);
+    };
+    for n in 0..TABLES {
+        for key in [n, 1000 + n] {
+            assert_eq!(db.get(key.to_be_bytes()).unwrap().unwrap()[..], [n as u8; 100], "{key}");
+        }
+        assert!(!db.contains((500 + n).to_be_bytes()).unwrap());
+        check();
+    }
+    let (mut forward, mut backward) = (db.iter(), db.iter().rev());
+    for _ in 0..2 * TABLES {
+        forward.next().unwrap().unwrap();
+        backward.next().unwrap().unwrap();
+        check();
+    }
+    assert!(forward.next().is_none() && backward.next().is_none());
+}
+
+fn work(threads: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        // Level 0 as large as can be: every flush leaves a table, and all of them overlap.
+        let options = store::small().l0_runs(1000).memtable_bytes(1 << 20);
+        let options = Options::new().open_files_max(OPEN_FILES_MAX).default_keyspace(options);
+        options.background_threads(threads).open(dir.path()).unwrap()
+    };
+    let before = open_now();
+    let db = open();
+    for n in 0..TABLES {
+        db.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
+        db.put((1000 + n).to_be_bytes(), [n as u8; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().keyspaces[0].total().tables, u64::from(TABLES));
+    read_all(&db, before);
+    drop(db);
+    let db = open();
+    read_all(&db, before);
+    let seen = db.snapshot();
+    db.compact().unwrap();
+    assert!(db.stats().keyspaces[0].total().tables < 10);
+    read_all(&db, before);
+    assert_eq!(seen.iter().count(), 2 * TABLES as usize);
+    assert!(db.verify().unwrap().damage.is_empty());
+}
+
+#[test]
+fn many_tables_are_read_and_written_under_a_low_limit_of_open_files() {
+    if std::env::var_os(CHILD).is_some() {
+        assert!(open_now() > 0, "open files can be counted");
+        [0, 2].into_iter().for_each(work);
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let limited = format!("ulimit -n {LIMIT} && exec \"$0\" --exact {NAME} --test-threads 1 --nocapture");
+    let output = Command::new("sh").arg("-c").arg(limited).arg(program).env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
