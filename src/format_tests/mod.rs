@@ -21,7 +21,9 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// What checks the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 21] = [
+    ("varints", records::varints),
+    ("checksums", records::checksums),
     ("file-header", records::file_header),
     ("current", records::current),
     ("log-small", crate::wal::vectors::log),

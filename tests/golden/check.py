@@ -92,6 +92,15 @@ class Cursor:
             yield tag >> 1, tag & 1, Cursor(self.string())
 
 
+def varints(f, facts):
+    return b"".join(varint(int(value)) for _, value in facts)
+
+
+def checksums(f, facts):
+    contents = [value.split(" * ") for key, value in facts if key == "content"]
+    return b"".join(u(8, checksum(unhex(f["owner"]), int(f["offset"]), unhex(byte) * int(n))) for byte, n in contents)
+
+
 # --- file header, CURRENT ---
 
 def header(kind, store, file, optional=0):
@@ -741,7 +750,7 @@ def encode(name, facts, want, known):
     f = dict(facts)
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
              "keyspace-options": options, "footer": footer}
-    listed = {"log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest,
+    listed = {"varints": varints, "checksums": checksums, "log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest,
               "data-block": data_block}
     if name in plain:
         return plain[name](f)
