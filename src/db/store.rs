@@ -49,7 +49,7 @@ impl Db {
         Options::new().open(path)
     }
 
-    pub(super) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.owner
     }
 
