@@ -156,3 +156,27 @@ fn a_manifest_that_has_grown_long_is_replaced() {
     assert_eq!(db.get("k").unwrap().unwrap(), b"v");
     assert_eq!(db.default_keyspace().options(), KeyspaceOptions::new().l0_runs(7));
 }
+
+#[test]
+fn nothing_is_left_of_keys_that_were_all_deleted() {
+    let dir = dir();
+    let small = KeyspaceOptions::new().memtable_bytes(64 << 10).table_bytes(32 << 10);
+    let db = Options::new().default_keyspace(small).open(dir.path()).unwrap();
+    for n in 0..5_000_u32 {
+        db.put(n.to_be_bytes(), [1; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].total().entries, 5_000);
+    let snapshot = db.snapshot();
+    for n in 0..5_000_u32 {
+        db.delete(n.to_be_bytes()).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(snapshot.iter().count(), 5_000, "a snapshot keeps what it sees");
+    assert_eq!(db.iter().count(), 0);
+    drop(snapshot);
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].total().tables, 0);
+    let left = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    assert!(left.sum::<u64>() < 20_000);
+}
