@@ -88,7 +88,8 @@ impl TableMeta {
         });
         put_field(out, POINT_BOUNDS, |out| {
             let bounds = [&self.smallest, &self.largest];
-            out.push(u8::from(bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
+            // A record that was read trimmed and is written again, into the next manifest, stays so.
+            out.push(u8::from(self.trimmed || bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
             for bound in bounds {
                 put_length_prefixed(out, &bound[..bound.len().min(BOUND_BYTES_MAX)]);
             }
@@ -259,6 +260,8 @@ mod tests {
         let back = TableMeta::decode(Reader::new(&encoded(&long))).unwrap();
         assert!(back.trimmed);
         assert_eq!((back.smallest.len(), back.largest.len()), (0, BOUND_BYTES_MAX));
+        let again = TableMeta::decode(Reader::new(&encoded(&back))).unwrap();
+        assert!(again.trimmed, "what is trimmed stays so from manifest to manifest");
     }
 
     #[test]

@@ -6,5 +6,6 @@ mod damage;
 mod faults;
 #[cfg(unix)]
 mod kill;
+mod model;
 mod order;
 mod support;

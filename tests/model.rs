@@ -1,0 +1,110 @@
+//! The store against a sorted map: whatever is done to both, both answer the same.
+//!
+//! A history is a long list of operations that quickcheck draws from a seed: writes and batches over several
+//! keyspaces, lookups, walks from both ends with bounds of every kind, snapshots and iterators that are held
+//! while flushes, compactions and drops go on underneath, options that change, and reopening in every way.
+//! Trees are tiny in bytes and several levels deep. When a history fails, quickcheck makes it smaller.
+//!
+//! The seed is printed, and taken from `SIEVEDB_SEED` if that is set; any seed must pass.
+
+mod ops;
+mod reference;
+mod world;
+
+use std::sync::Mutex;
+
+use quickcheck::{Gen, QuickCheck};
+use sievedb::fs::MemFs;
+use sievedb::{Compression, FilterKind, FilterPolicy, KeyspaceOptions, Options};
+
+use ops::History;
+use world::{Disk, Reached, World};
+
+/// Operations of one history.
+const OPS: usize = 1000;
+
+fn seed() -> u64 {
+    let seed =
+        std::env::var("SIEVEDB_SEED").map_or(1, |seed| seed.parse().expect("SIEVEDB_SEED is a number"));
+    println!("SIEVEDB_SEED={seed}");
+    seed
+}
+
+fn check(histories: u64, seed: u64, property: fn(History) -> Result<(), String>) {
+    QuickCheck::new().rng(Gen::from_size_and_seed(OPS, seed)).tests(histories).quickcheck(property);
+}
+
+fn live(history: &History, disk: Disk, reached: &Mutex<Option<Reached>>) -> Result<(), String> {
+    let world = World::live(history, disk, None)?;
+    reached.lock().unwrap().get_or_insert_default().add(&world.reached);
+    Ok(())
+}
+
+/// The histories led where they were meant to lead.
+fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
+    let reached = &reached.lock().unwrap().unwrap();
+    println!("{reached:?}");
+    assert_eq!(reached.ops, histories * OPS as u64);
+    assert!(reached.levels >= 4, "{reached:?}");
+    for count in [reached.flushes, reached.compactions, reached.reopenings, reached.snapshots] {
+        assert!(count > histories, "{reached:?}");
+    }
+    assert!(reached.trivial_moves > 0 && reached.found > reached.ops / 4 && reached.absent > reached.ops / 4);
+    assert!(reached.walked > reached.ops, "{reached:?}");
+}
+
+#[test]
+fn histories_in_memory_are_answered_as_by_a_sorted_map() {
+    static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
+    check(75, seed(), |history| live(&history, Disk::Memory(MemFs::new(), 0), &REACHED));
+    assert_reached(&REACHED, 75);
+}
+
+#[test]
+fn histories_with_threads_are_answered_as_by_a_sorted_map() {
+    static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
+    check(22, !seed(), |history| live(&history, Disk::Memory(MemFs::new(), 2), &REACHED));
+    assert_reached(&REACHED, 22);
+}
+
+/// Few, because a disk syncs some thousand times for each.
+#[test]
+fn histories_on_disk_are_answered_as_by_a_sorted_map() {
+    static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
+    check(3, seed().rotate_left(16), |history| {
+        live(&history, Disk::Folder(tempfile::tempdir().unwrap(), 2), &REACHED)
+    });
+    assert_reached(&REACHED, 3);
+}
+
+/// Ways to keep the same data that have as little in common as can be.
+fn option_sets() -> Vec<(Options, KeyspaceOptions)> {
+    let filter = |kind, bits| KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(bits));
+    let small = Options::new().memory_budget(1 << 20).open_files_max(8).log_bytes_max(1);
+    let tiny = |options: KeyspaceOptions| {
+        options.block_bytes(512).memtable_bytes(2048).table_bytes(1024).level_base_bytes(4096).level_ratio(2)
+    };
+    vec![
+        (Options::new(), KeyspaceOptions::new()),
+        (small.clone(), tiny(filter(FilterKind::None, 10.0)).compression(Compression::None)),
+        (small.clone(), tiny(filter(FilterKind::Bloom, 1.3)).compression(Compression::Lz4).l0_runs(1)),
+        (small.clone(), tiny(filter(FilterKind::BlockedBloom, 22.5))),
+        (small, filter(FilterKind::Auto, 7.77).block_bytes(1 << 20).memtable_bytes(1).table_bytes(20_000)),
+    ]
+}
+
+#[test]
+fn the_same_history_has_the_same_answers_under_every_set_of_options() {
+    check(4, seed().rotate_left(32), |history| {
+        let mut first: Option<Vec<u64>> = None;
+        for (at, set) in option_sets().into_iter().enumerate() {
+            let world = World::live(&history, Disk::Memory(MemFs::new(), 0), Some(set))
+                .map_err(|wrong| format!("options {at}: {wrong}"))?;
+            let first = first.get_or_insert_with(|| world.answers.clone());
+            if let Some(differs) = (0..first.len()).find(|&op| first[op] != world.answers[op]) {
+                return Err(format!("options {at} and 0 part at operation {differs}"));
+            }
+        }
+        Ok(())
+    });
+}

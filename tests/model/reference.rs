@@ -1,0 +1,75 @@
+//! What the store must answer: a sorted map per keyspace, and what there was when a snapshot was made.
+//!
+//! Maps are shared with the snapshots that saw them and copied when they are written to again. A keyspace
+//! that is dropped and made again is another one, so maps go by a number that is never used twice.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use super::ops::{Bounds, SPACES, Space};
+
+pub(crate) type Entry = (Arc<[u8]>, Arc<[u8]>);
+pub(crate) type Map = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reference {
+    maps: BTreeMap<u32, Arc<Map>>,
+    /// The number of the keyspace that has each name now.
+    current: [Option<u32>; SPACES as usize],
+    next: u32,
+}
+
+/// Owned bounds of a range of keys.
+pub(crate) type ByteBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+pub(crate) fn byte_bounds(bounds: Bounds) -> ByteBounds {
+    (bounds.0.map(|key| key.bytes()), bounds.1.map(|key| key.bytes()))
+}
+
+impl Reference {
+    pub(crate) fn create(&mut self, space: Space) {
+        self.maps.insert(self.next, Arc::default());
+        self.current[usize::from(space)] = Some(self.next);
+        self.next += 1;
+    }
+
+    pub(crate) fn remove(&mut self, space: Space) {
+        if let Some(number) = self.current[usize::from(space)].take() {
+            self.maps.remove(&number);
+        }
+    }
+
+    pub(crate) fn number(&self, space: Space) -> Option<u32> {
+        self.current[usize::from(space)]
+    }
+
+    pub(crate) fn write(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let number = self.number(space).expect("only existing keyspaces are written to");
+        let map = Arc::make_mut(self.maps.get_mut(&number).expect("a current keyspace has a map"));
+        match value {
+            Some(value) => map.insert(key.into(), value.into()),
+            None => map.remove(&key[..]),
+        };
+    }
+
+    /// What a keyspace held: nothing if it was not there yet.
+    pub(crate) fn map(&self, number: u32) -> Arc<Map> {
+        self.maps.get(&number).cloned().unwrap_or_default()
+    }
+}
+
+/// The entries of a map that are in the bounds. The standard library's own word on what a bound means; its
+/// `BTreeMap::range` would refuse a start after the end.
+pub(crate) fn within(map: &Map, bounds: &ByteBounds) -> VecDeque<Entry> {
+    let inside = |key: &[u8]| RangeBounds::<Vec<u8>>::contains(bounds, &key.to_vec());
+    entries(map.iter().filter(|(key, _)| inside(key)))
+}
+
+pub(crate) fn starting_with(map: &Map, prefix: &[u8]) -> VecDeque<Entry> {
+    entries(map.iter().filter(|(key, _)| key.starts_with(prefix)))
+}
+
+fn entries<'m>(found: impl Iterator<Item = (&'m Arc<[u8]>, &'m Arc<[u8]>)>) -> VecDeque<Entry> {
+    found.map(|(key, value)| (Arc::clone(key), Arc::clone(value))).collect()
+}
