@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag};
 use crate::manifest::edit::LEVELS;
-use crate::table::{Table, TableContext, Verdict};
+use crate::table::{FilterState, Table, TableContext, Verdict};
 use crate::table_meta::TableMeta;
 
 /// A table of the tree: known from its metadata, opened when first asked.
@@ -64,6 +64,12 @@ impl TableHandle {
     /// The table if it has been opened already.
     pub(crate) fn if_open(&self) -> Option<&Arc<Table>> {
         self.table.get()
+    }
+
+    /// Whether the table has a filter that cannot be used: rewriting it would mend that.
+    pub(crate) fn has_unusable_filter(&self) -> bool {
+        // A table that cannot be opened has other troubles; whoever reads it will be told.
+        self.open().is_ok_and(|table| matches!(table.filter(), FilterState::Unusable(_)))
     }
 
     /// To be called when no manifest edit names the table any more: its file goes with the last handle.

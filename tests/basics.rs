@@ -156,3 +156,55 @@ fn a_manifest_that_has_grown_long_is_replaced() {
     assert_eq!(db.get("k").unwrap().unwrap(), b"v");
     assert_eq!(db.default_keyspace().options(), KeyspaceOptions::new().l0_runs(7));
 }
+
+#[test]
+fn nothing_is_left_of_keys_that_were_all_deleted() {
+    let dir = dir();
+    let small = KeyspaceOptions::new().memtable_bytes(64 << 10).table_bytes(32 << 10);
+    let db = Options::new().default_keyspace(small).open(dir.path()).unwrap();
+    for n in 0..5_000_u32 {
+        db.put(n.to_be_bytes(), [1; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].total().entries, 5_000);
+    let snapshot = db.snapshot();
+    for n in 0..5_000_u32 {
+        db.delete(n.to_be_bytes()).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(snapshot.iter().count(), 5_000, "a snapshot keeps what it sees");
+    assert_eq!(db.iter().count(), 0);
+    drop(snapshot);
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].total().tables, 0);
+    let left = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    assert!(left.sum::<u64>() < 20_000);
+}
+
+#[test]
+fn compacting_mends_a_damaged_filter() {
+    let dir = dir();
+    let db = Db::open(dir.path()).unwrap();
+    for n in 0..5_000_u32 {
+        db.put(n.to_be_bytes(), "").unwrap();
+    }
+    db.compact().unwrap();
+    db.close().unwrap();
+    let mut table = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let table = table.find(|path| path.extension().is_some_and(|extension| extension == "sst")).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let filter = bytes.len() / 4096 * 4096;
+    let magic = (0..filter).step_by(4096).rev().find(|&at| bytes[at..].starts_with(b"\x89SVFLT")).unwrap();
+    bytes[magic + 300] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+
+    let db = Db::open(dir.path()).unwrap();
+    assert!((0..5_000_u32).all(|n| db.contains(n.to_be_bytes()).unwrap()));
+    assert!(!db.contains("absent").unwrap());
+    assert_eq!(db.stats().unusable_filters, 1);
+    assert_eq!(db.verify().unwrap().damage.len(), 1);
+    db.compact().unwrap();
+    assert!(db.verify().unwrap().damage.is_empty());
+    db.open_tables().unwrap();
+    assert!(!db.may_contain(vec![9; 9]));
+}

@@ -77,8 +77,13 @@ pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Opt
     })
 }
 
-/// Everything into one run: what `compact()` asks for. `None` if nothing would come of it.
-pub(crate) fn pick_all(version: &Version, shape: &Shape) -> Option<Task> {
+/// Everything into one run: what `compact()` asks for. `None` if nothing would come of it, that is if it is
+/// one run without anything to drop and no table is `worn`.
+pub(crate) fn pick_all(
+    version: &Version,
+    shape: &Shape,
+    worn: impl Fn(&TableHandle) -> bool,
+) -> Option<Task> {
     let inputs: Vec<_> = version.all_tables().map(|(level, table)| (level, Arc::clone(table))).collect();
     let bytes: u64 = inputs.iter().map(|(_, table)| table.meta.len).sum();
     let deepest = inputs.iter().map(|(level, _)| *level).max()?;
@@ -86,7 +91,7 @@ pub(crate) fn pick_all(version: &Version, shape: &Shape) -> Option<Task> {
     let output_level = deepest.max(fitting);
     let settled = inputs.iter().all(|(level, table)| {
         let meta = &table.meta;
-        *level == output_level && meta.tombstones == 0 && meta.entries == meta.keys
+        *level == output_level && meta.tombstones == 0 && meta.entries == meta.keys && !worn(table)
     });
     (!settled).then_some(Task { inputs, output_level, trivial_move: false })
 }
@@ -183,7 +188,7 @@ mod tests {
         ]);
         assert!(pick(&few, &HashSet::new(), &SHAPE).is_none());
         assert!(pick(&Version::default(), &HashSet::new(), &SHAPE).is_none());
-        assert!(pick_all(&Version::default(), &SHAPE).is_none());
+        assert!(pick_all(&Version::default(), &SHAPE, |_| true).is_none());
     }
 
     #[test]
@@ -229,9 +234,11 @@ mod tests {
     #[test]
     fn everything_goes_into_one_run_that_fits_and_then_rests() {
         let mixed = version(&[(0, 1, "a", "z", 50), (1, 2, "a", "m", 80), (2, 3, "n", "z", 90)]);
-        let task = pick_all(&mixed, &SHAPE).unwrap();
+        let task = pick_all(&mixed, &SHAPE, |_| false).unwrap();
         assert_eq!((numbers(&task), task.output_level), (vec![1, 2, 3], 2));
-        assert!(pick_all(&version(&[(2, 9, "a", "z", 220)]), &SHAPE).is_none());
+        let one = version(&[(2, 9, "a", "z", 220)]);
+        assert!(pick_all(&one, &SHAPE, |_| false).is_none());
+        assert!(pick_all(&one, &SHAPE, |_| true).is_some());
     }
 
     /// A tree without a disk: flushes arrive, tasks are carried out on metadata alone.

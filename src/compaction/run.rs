@@ -184,3 +184,158 @@ impl<'a> Overlap<'a> {
         self.bytes = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::HashSet;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::block::Compression;
+    use crate::fs::MemFs;
+    use crate::key::{EntryKind, SeqNo, Tag};
+    use crate::merge::vec_iter::{Entry, VecIter};
+    use crate::table::TableConfig;
+    use crate::version::tests::handle;
+
+    const DIR: &str = "/db";
+
+    fn put(user: &str, seqno: SeqNo, value_bytes: usize) -> Entry {
+        (user.into(), Tag::new(seqno, EntryKind::Put), vec![7; value_bytes])
+    }
+
+    fn delete(user: &str, seqno: SeqNo) -> Entry {
+        (user.into(), Tag::new(seqno, EntryKind::Delete), Vec::new())
+    }
+
+    /// Merges entries into a level of a tree with these tables; gives the outputs and what is on the disk.
+    fn run(
+        version: &Version,
+        output_level: usize,
+        input: VecIter,
+        stop: &dyn Fn() -> bool,
+    ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
+        run_at(Vec::new(), version, output_level, input, stop)
+    }
+
+    /// The same, with snapshots.
+    fn run_at(
+        snapshots: Vec<SeqNo>,
+        version: &Version,
+        output_level: usize,
+        mut input: VecIter,
+        stop: &dyn Fn() -> bool,
+    ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
+        let fs = MemFs::new();
+        let dir = Path::new(DIR);
+        fs.create_dir(dir).unwrap();
+        let next = Cell::new(100);
+        let create = |number| {
+            let config = TableConfig {
+                number,
+                store_id: [0; 16],
+                file_id: [number as u8; 16],
+                hash_seed: 0,
+                block_bytes: 512,
+                compression: Compression::None,
+                filter: None,
+            };
+            TableWriter::create(&fs, &FileName::Table(number).path(dir), config)
+        };
+        let shape = Shape { l0_runs: 4, level_base_bytes: 1 << 20, level_ratio: 10, table_bytes: 4 << 10 };
+        let new_number = || next.replace(next.get() + 1);
+        let merge = Merge {
+            fs: &fs,
+            dir,
+            version,
+            output_level,
+            shape,
+            new_number: &new_number,
+            create: &create,
+            stop,
+        };
+        let outputs = merge.run(&mut input, Retain::new(snapshots));
+        let files = fs.files(dir).into_iter().map(|(path, _)| path).collect();
+        (outputs, files)
+    }
+
+    fn never() -> bool {
+        false
+    }
+
+    fn bounds(outputs: &[TableMeta]) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        outputs.iter().map(|meta| (text(&meta.smallest), text(&meta.largest))).collect()
+    }
+
+    #[test]
+    fn outputs_are_cut_at_their_length_but_never_inside_a_user_key() {
+        let mut entries: Vec<Entry> = (0..100).map(|n| put(&format!("{n:03}"), 1, 200)).collect();
+        entries.extend((2..100).map(|seqno| put("050", seqno, 200)));
+        let every_version: Vec<SeqNo> = (0..100).collect();
+        let (outputs, files) = run_at(every_version, &Version::default(), 1, VecIter::new(entries), &never);
+        let outputs = outputs.unwrap();
+        assert_eq!(files.len(), outputs.len());
+        assert!(outputs.windows(2).all(|pair| pair[0].largest < pair[1].smallest), "{:?}", bounds(&outputs));
+        assert_eq!(outputs.iter().map(|meta| meta.entries).sum::<u64>(), 198);
+        let lengths: Vec<u64> = outputs.iter().map(|meta| meta.len).collect();
+        assert_eq!(
+            lengths.iter().filter(|&&len| len > 6 << 10).count(),
+            1,
+            "{lengths:?}: one key needs more"
+        );
+    }
+
+    #[test]
+    fn an_output_that_overlaps_too_much_of_the_next_level_is_cut() {
+        // The limit is ten tables of 4 KiB; two of these are more.
+        let below = (0..10).map(|n| (2, 0, handle(n + 1, &format!("{n}a"), &format!("{n}z"), 30 << 10)));
+        let version = Version::default().apply(&HashSet::new(), below.collect());
+        let entries = (0..10).map(|n| put(&format!("{n}m"), 1, 1)).collect();
+        let (outputs, _) = run(&version, 1, VecIter::new(entries), &never);
+        let expected = [("0m", "1m"), ("2m", "3m"), ("4m", "5m"), ("6m", "7m"), ("8m", "9m")];
+        assert_eq!(bounds(&outputs.unwrap()), expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn tombstones_go_where_nothing_older_lies_below_and_stay_where_it_may() {
+        let below = vec![(2, 0, handle(1, "c", "d", 10))];
+        let version = Version::default().apply(&HashSet::new(), below);
+        let entries = || VecIter::new(vec![delete("b", 5), delete("c", 5), put("c", 4, 1), put("e", 3, 1)]);
+        let (outputs, _) = run(&version, 1, entries(), &never);
+        let outputs = outputs.unwrap();
+        assert_eq!(bounds(&outputs), [("c".to_owned(), "e".to_owned())]);
+        assert_eq!((outputs[0].entries, outputs[0].tombstones), (2, 1));
+        assert_eq!((outputs[0].seqno_min, outputs[0].seqno_max), (0, 5), "the put of e needs no number");
+        let (outputs, _) = run(&version, 2, entries(), &never);
+        assert_eq!(
+            bounds(&outputs.unwrap()),
+            [("e".to_owned(), "e".to_owned())],
+            "level 2 is the input's own"
+        );
+    }
+
+    #[test]
+    fn nothing_is_left_of_an_attempt_that_fails_or_is_stopped() {
+        let entries = || (0..5000).map(|n| put(&format!("{n:05}"), 1, 100)).collect::<Vec<_>>();
+        let (outputs, files) = run(&Version::default(), 1, VecIter::new(entries()).failing_at(3000), &never);
+        assert!(outputs.is_err());
+        assert_eq!(files, [] as [PathBuf; 0]);
+        let asked = RefCell::new(0);
+        let stop = || {
+            *asked.borrow_mut() += 1;
+            *asked.borrow() > 2
+        };
+        let (outputs, files) = run(&Version::default(), 1, VecIter::new(entries()), &stop);
+        assert!(matches!(outputs, Err(Error::Closed)));
+        assert_eq!(files, [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_merge_of_nothing_makes_no_table() {
+        let (outputs, files) = run(&Version::default(), 1, VecIter::new(vec![delete("a", 1)]), &never);
+        assert_eq!(outputs.unwrap(), []);
+        assert_eq!(files, [] as [PathBuf; 0]);
+    }
+}

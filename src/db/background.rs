@@ -21,6 +21,7 @@ use crate::batch::KeyspaceId;
 use crate::compaction::pick::{self, Task};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::version::TableHandle;
 
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
@@ -262,7 +263,7 @@ impl Engine {
         };
         self.wait_until(claimed)?;
         let shape = tree.shape();
-        let result = match pick::pick_all(&tree.view().version, &shape) {
+        let result = match pick::pick_all(&tree.view().version, &shape, TableHandle::has_unusable_filter) {
             Some(task) => self.compact(tree, &task),
             None => Ok(()),
         };

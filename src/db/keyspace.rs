@@ -8,7 +8,7 @@ use super::publish::Change;
 use super::read::{Iter, Value};
 use super::tree::{LoggedMemtable, Tree, View};
 use super::write::Durability;
-use crate::batch::{DEFAULT_KEYSPACE, WriteBatch};
+use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId, WriteBatch};
 use crate::error::{Error, Result};
 use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use crate::manifest::edit::EditItem;
@@ -238,6 +238,9 @@ impl Engine {
             return Err(Error::limit("number of keyspaces", KEYSPACES_MAX as u64, trees.len() as u64 + 1));
         }
         let id = *next;
+        if id == KeyspaceId::MAX {
+            return Err(Error::limit("keyspace id", u64::from(KeyspaceId::MAX) - 1, u64::from(id)));
+        }
         let created = EditItem::KeyspaceCreated { id, name: name.to_owned(), options: options.encode() };
         self.publish(vec![created], Change::None)?;
         *next = id + 1;

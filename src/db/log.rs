@@ -152,6 +152,11 @@ impl Log {
         state.writer.len() + state.older.values().sum::<u64>()
     }
 
+    /// Number of logs before the active one that are still needed.
+    pub(crate) fn older(&self) -> usize {
+        self.lock().older.len()
+    }
+
     /// Returns once everything up to `position` is durable. `mark` is what a promise record will say.
     ///
     /// # Errors

@@ -226,6 +226,8 @@ struct Replay<'a> {
     batches: Option<Vec<Bytes>>,
     batch_bytes: usize,
     last_seqno: SeqNo,
+    /// The last sequence number of the batch read last; 0 before the first.
+    last_batch: SeqNo,
     report: OpenReport,
 }
 
@@ -254,6 +256,7 @@ impl<'a> Replay<'a> {
             batches: Some(Vec::new()),
             batch_bytes: 0,
             last_seqno: manifest.state.last_seqno,
+            last_batch: 0,
             report: OpenReport::default(),
         }
     }
@@ -334,9 +337,12 @@ impl<'a> Replay<'a> {
             // Whatever cannot be read here was never referred to: it is a stray.
             let Ok(mut reader) = FramedReader::open(&*file, &path, expected) else { continue };
             while let Ok(Some(record)) = reader.next_record() {
-                if record.kind == RecordKind::Promise
-                    && let Ok(mark) = decode_promise(record.bytes)
-                {
+                let promised = match record.kind {
+                    RecordKind::Promise => decode_promise(record.bytes),
+                    RecordKind::Close => decode_close(record.bytes).map(|(_, mark)| mark),
+                    RecordKind::Batch | RecordKind::Edit => continue,
+                };
+                if let Ok(mark) = promised {
                     self.manifest.check_promise(mark, &path)?;
                 }
             }
@@ -364,6 +370,15 @@ impl<'a> Replay<'a> {
                     let (seqno, mark) =
                         decode_close(record.bytes).map_err(|error| error.in_file(path, offset))?;
                     self.promise(mark, path)?;
+                    if seqno < self.last_batch {
+                        let detail = format!("it says {seqno}, but {} was written", self.last_batch);
+                        return Err(Error::corruption(
+                            path,
+                            offset,
+                            "last sequence number of the log",
+                            detail,
+                        ));
+                    }
                     closed = Some(seqno);
                     self.last_seqno = self.last_seqno.max(seqno);
                 }
@@ -387,7 +402,12 @@ impl<'a> Replay<'a> {
 
     fn batch(&mut self, bytes: Bytes, path: &Path, offset: u64) -> Result<()> {
         let reader = BatchReader::open(&bytes).map_err(|error| error.in_file(path, offset))?;
-        let last = reader.last_seqno();
+        let (first, last) = (reader.first, reader.last_seqno());
+        if first <= self.last_batch {
+            let detail = format!("{first} does not follow {}", self.last_batch);
+            return Err(Error::corruption(path, offset, "batch sequence number", detail));
+        }
+        self.last_batch = last;
         let mut used = false;
         for entry in reader {
             let entry = entry.map_err(|error| error.in_file(path, offset))?;

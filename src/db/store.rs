@@ -49,7 +49,7 @@ impl Db {
         Options::new().open(path)
     }
 
-    pub(super) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.owner
     }
 
@@ -229,6 +229,24 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         let trees: Vec<_> = self.owner.trees.load().values().cloned().collect();
         trees.iter().try_for_each(|tree| self.owner.compact_all(tree))
+    }
+
+    /// Opens every table now instead of at the first lookup that needs it: reads their filters and root
+    /// indexes into memory. After it [`Db::may_contain`] is as sharp and [`Db::stats`] as complete as can be.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot
+    /// be opened; the others are. Never because of a damaged filter.
+    pub fn open_tables(&self) -> Result<()> {
+        let trees = self.owner.trees.load_full();
+        let views: Vec<_> = trees.values().map(|tree| tree.view()).collect();
+        let tables = views.iter().flat_map(|view| view.version.all_tables());
+        let mut first_error = Ok(());
+        for (_, table) in tables {
+            first_error = first_error.and(table.open().map(drop));
+        }
+        first_error
     }
 
     /// Does one piece of background work in the calling thread; `false` if there is none. For stores that

@@ -48,6 +48,10 @@ pub enum Durability {
 /// Bytes of batches in one group: beyond it the leader takes no further request along.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
+/// Logs before the active one that may be kept alive by keyspaces that are hardly written: few files to open
+/// and to read after a crash.
+const OLDER_LOGS_MAX: usize = 16;
+
 /// What a request wants of the leader.
 enum Work {
     Batch {
@@ -358,7 +362,7 @@ impl Engine {
     /// Makes memtables immutable that keep very old logs alive. They are in older logs only, so that no new
     /// log has to begin.
     fn seal_behind_old_logs(&self) {
-        if self.log().total_bytes() <= self.options.logs_bytes() {
+        if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
             return;
         }
         let oldest = self.log_floor(None);

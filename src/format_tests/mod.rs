@@ -5,11 +5,13 @@
 //! - `tests/golden/v1/NAME.bin` are the bytes of the vector. They were committed when the version was made:
 //!   whoever changes document and code together still meets them.
 //! - Every layout table adds up, and to the size that the code has.
+//! - A whole store of the version opens, reads and goes on.
 //!
 //! `SIEVEDB_BLESS=1 cargo test format_tests` writes the golden files anew; see `tests/golden/README.md`.
 
 mod layouts;
 mod records;
+mod store;
 
 use std::path::PathBuf;
 
@@ -19,7 +21,9 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// What checks the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 21] = [
+    ("varints", records::varints),
+    ("checksums", records::checksums),
     ("file-header", records::file_header),
     ("current", records::current),
     ("log-small", crate::wal::vectors::log),

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::batch::{self, BatchReader, WriteBatch};
-use crate::codec::Reader;
+use crate::checksum::checksum;
+use crate::codec::{Reader, put_u64, put_varint};
 use crate::db::log::{decode_close, decode_promise, encode_close, encode_promise};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
@@ -22,7 +23,7 @@ use crate::manifest::log as manifest_log;
 use crate::options::KeyspaceOptions;
 use crate::table::Compression;
 use crate::table_meta::{FilterRef, TableMeta};
-use crate::testing::{Vector, hex};
+use crate::testing::{Vector, hex, unhex};
 use crate::wal::{Expected, FramedReader, FramedWriter, RecordKind};
 
 type Facts = Vec<(&'static str, String)>;
@@ -34,6 +35,27 @@ const MARK: EditMark = EditMark { count: 41, hash: 0x0123_4567_89ab_cdef };
 
 fn hash(hash: u64) -> String {
     format!("{hash:016x}")
+}
+
+pub(super) fn varints(vector: &Vector) {
+    let mut reader = Reader::new(&vector.bytes);
+    let (mut facts, mut written) = (Facts::new(), Vec::new());
+    while !reader.is_empty() {
+        let number = reader.varint("number").unwrap();
+        facts.push(("number", number.to_string()));
+        put_varint(&mut written, number);
+    }
+    vector.assert_is(&facts, &written);
+}
+
+pub(super) fn checksums(vector: &Vector) {
+    let mut written = Vec::new();
+    for content in vector.facts("content") {
+        let (byte, count) = content.split_once(" * ").unwrap();
+        let content = unhex(byte).repeat(count.parse().unwrap());
+        put_u64(&mut written, checksum(&vector.id("owner"), vector.number("offset"), &[&content]));
+    }
+    assert_eq!(written, vector.bytes);
 }
 
 pub(super) fn file_header(vector: &Vector) {

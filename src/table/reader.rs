@@ -24,7 +24,7 @@ use super::value::TableChunks;
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(super) file: Arc<TableFile>,
-    pub(super) properties: Properties,
+    pub(crate) properties: Properties,
     pub(super) footer: Footer,
     /// The payload of the root of the index.
     pub(super) root: Bytes,

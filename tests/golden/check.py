@@ -92,6 +92,15 @@ class Cursor:
             yield tag >> 1, tag & 1, Cursor(self.string())
 
 
+def varints(f, facts):
+    return b"".join(varint(int(value)) for _, value in facts)
+
+
+def checksums(f, facts):
+    contents = [value.split(" * ") for key, value in facts if key == "content"]
+    return b"".join(u(8, checksum(unhex(f["owner"]), int(f["offset"]), unhex(byte) * int(n))) for byte, n in contents)
+
+
 # --- file header, CURRENT ---
 
 def header(kind, store, file, optional=0):
@@ -504,6 +513,231 @@ def filter_vector(f):
     return out
 
 
+# --- a whole store ---
+
+def apply_edits(data, store, file):
+    """The state that a manifest describes: hash seed, logs, keyspaces {id: (name, options, flushed, tables)}."""
+    seed, logs, spaces, mark, known = None, {}, {}, None, 0
+    for kind, _, payload in records(data, 3, store, file):
+        c = Cursor(payload)
+        count, digest = c.u(8), c.u(8)
+        fields = c.rest()
+        for index, (number, critical, p) in enumerate(Cursor(fields).fields()):
+            assert kind == 4 and critical and 1 <= number <= 14 and (number == 1) == (mark is None and index == 0)
+            if number == 1:
+                mark = (p.u(8), p.u(8))
+            elif number == 2:
+                seed = p.u(8)
+            elif number in (3, 4, 5, 8):
+                value = p.varint()
+                if number == 4:
+                    known = max(known, value)
+                if number == 8:
+                    logs = {log: state for log, state in logs.items() if log >= value}
+            elif number == 6:
+                log = p.varint()
+                logs[log] = [p.take(16), p.varint(), None]
+            elif number == 7:
+                log = logs[p.varint()]
+                log[2] = (p.varint(), p.varint())
+            elif number == 9:
+                space = p.varint()
+                spaces[space] = [p.string().decode(), p.rest(), 0, {}]
+                known = max(known, space + 1)
+            elif number == 10:
+                del spaces[p.varint()]
+            elif number == 11:
+                space = spaces[p.varint()]
+                space[1] = p.rest()
+            elif number == 12:
+                space = spaces[p.varint()]
+                space[2] = max(space[2], p.varint())
+            elif number == 13:
+                tables, level, run = spaces[p.varint()][3], p.u(1), p.varint()
+                record = read_table_record(p.rest())
+                assert record["number"] not in tables and level < 7
+                tables[record["number"]] = (level, run, record)
+            else:
+                del spaces[p.varint()][3][p.varint()]
+            assert p.ended()
+        assert edit(count, mark[1], fields)[1] == digest and count == mark[0] + 1
+        mark = (count, digest)
+    return seed, logs, spaces, mark, known
+
+
+def read_table_record(data):
+    out = {"filters": []}
+    for number, critical, p in Cursor(data).fields():
+        if number == 1:
+            out.update(number=p.u(8), file=p.take(16), length=p.u(8), footer=p.u(4))
+        elif number == 2:
+            out["counts"] = [p.varint() for _ in range(4)]
+        elif number == 3:
+            out["seqnos"] = (p.varint(), p.varint())
+        elif number == 4:
+            out.update(cut=p.u(1), bounds=(p.string(), p.string()))
+        elif number == 5:
+            out["filters"].append((p.varint(), p.u(1), p.u(1), p.varint(), p.varint(), p.u(4)))
+        else:
+            assert not critical
+            p.rest()
+        assert p.ended()
+    return out
+
+
+def block_entries(payload, interval):
+    n = int.from_bytes(payload[-4:], "little")
+    end = len(payload) - 4 - 4 * n
+    restarts = [int.from_bytes(payload[end + 4 * i:end + 4 * i + 4], "little") for i in range(n)]
+    c, key, out, since = Cursor(payload[:end]), b"", [], 0
+    assert n >= 1 and restarts[0] == 0
+    while not c.ended():
+        at = c.at
+        shared, unshared, tag, code = (c.varint() for _ in range(4))
+        since = 0 if at in restarts else since + 1
+        assert (shared == 0 or since) and since < interval and shared <= len(key)
+        key = key[:shared] + c.take(unshared)
+        out.append((key, tag, c.take(code >> 1), code & 1))
+    order = [(key, -tag) for key, tag, _, _ in out]
+    assert order == sorted(set(order)) and out
+    return out
+
+
+def read_table(data, store, record, seed, policy):
+    """All entries of a table, of which every byte is accounted for; its filter is built again and compared."""
+    owner, length = record["file"], len(data)
+    assert length == record["length"] and data[:64] == header(1, store, owner)
+    f = Cursor(data[-128:])
+    root, properties, first_filter = ((f.u(8), f.u(8)) for _ in range(3))
+    entry_count, stated, filters, depth = f.u(8), f.u(8), f.u(4), f.u(1)
+    assert data[-128:] == footer_bytes(owner, root, properties, first_filter, entry_count, stated, filters, depth)
+    assert stated == length and int.from_bytes(data[-12:-8], "little") == record["footer"]
+
+    kind, payload, _ = open_block(owner, data, *properties)
+    assert kind == 4
+    known = {}
+    for number, critical, p in Cursor(payload).fields():
+        known.setdefault(number, []).append(p)
+    counts = [known[1][0].varint() for _ in range(5)]
+    low, high = known[3][0].string(), known[3][0].string()
+    assert known[4][0].u(1) == depth
+    data_end, data_blocks, chunk_blocks, index_blocks = (known[4][0].varint() for _ in range(4))
+
+    # Walked from the front, without the index.
+    at, kinds, filter_at = 64, {}, {reference[3]: reference for reference in record["filters"]}
+    while at < length - 128:
+        if at in filter_at:
+            at += filter_at[at][4]
+            continue
+        kind, payload, n = open_block(owner, data, at)
+        assert kind != 5 or not any(payload)
+        kinds.setdefault(kind, []).append(at)
+        at += n
+    assert at == length - 128 and [len(kinds.get(kind, [])) for kind in (1, 3, 2)] == [data_blocks, chunk_blocks, index_blocks]
+    assert all((block < data_end) == (kind in (1, 3)) for kind, blocks in kinds.items() for block in blocks)
+
+    # Through the index.
+    def walk(place, level):
+        kind, payload, _ = open_block(owner, data, *place)
+        assert kind == (2 if level else 1)
+        found = []
+        for key, tag, value, chunks in block_entries(payload, 16):
+            if not level:
+                if chunks:
+                    c, value = Cursor(value), b""
+                    total, offset, count = c.varint(), c.varint(), c.varint()
+                    for _ in range(count):
+                        kind, part, n = open_block(owner, data, offset)
+                        assert kind == 3 and len(part) == min(1048576, total - len(value))
+                        value, offset = value + part, offset + n
+                    assert c.ended() and len(value) == total > 32768
+                found.append((key, tag, value))
+                continue
+            assert not chunks
+            c = Cursor(value)
+            below = walk((c.varint(), c.varint()), level - 1)
+            assert c.ended() and (not found or before < (below[0][0], -below[0][1]))
+            before = (key, -tag)
+            assert (below[-1][0], -below[-1][1]) <= before
+            found += below
+        return found
+    found = walk(root, depth)
+
+    order = [(key, -tag) for key, tag, _ in found]
+    keys = sorted({key for key, _, _ in found})
+    assert order == sorted(set(order)) and len(found) == entry_count == counts[0] == record["counts"][0]
+    assert counts[1:] == [sum(tag % 256 == 0 for _, tag, _ in found), len(keys), sum(len(e[0]) for e in found),
+                          sum(len(e[2]) for e in found)]
+    assert record["counts"][1:] == counts[1:3] + [counts[3] + counts[4]]
+    assert (low, high) == (keys[0], keys[-1]) and record["bounds"] == (low[:1024], high[:1024])
+    assert record["cut"] == (len(high) > 1024 or len(low) > 1024)
+    assert record["seqnos"] == (min(tag >> 8 for _, tag, _ in found), max(tag >> 8 for _, tag, _ in found))
+
+    (file, kind, domain, offset, n, head), = record["filters"]
+    assert (file, domain) == (0, 0) and (offset, n) == first_filter and policy[:2] == bytes([kind, 0])
+    bits, = struct.unpack("<d", policy[3:])
+    block = filter_block(kind, bits, seed, int.from_bytes(owner[:8], "little"), owner, keys)
+    assert data[offset:offset + n] == block and block[12:16] == u(4, head)
+    return found
+
+
+def read_store(directory):
+    """{name: {key: value}} of a store that was closed."""
+    read = lambda name: (directory / name).read_bytes()
+    c = Cursor(read("CURRENT"))
+    c.take(16)
+    store, own = c.take(16), c.take(16)
+    assert c.take(16) and c.data[:64] == header(4, store, own)
+    number, manifest_id = c.u(8), c.take(16)
+    assert c.u(4) == 0 and c.u(4) == crc(own, 64, c.data[64:92]) and c.ended()
+    seed, logs, spaces, mark, known = apply_edits(read(f"MANIFEST-{number:06}"), store, manifest_id)
+    entries = {space: [] for space in spaces}
+    for space, (_, raw, _, tables) in spaces.items():
+        policy = {number: p.rest() for number, _, p in Cursor(raw).fields()}[3]
+        for level, run, record in tables.values():
+            found = read_table(read(f"{record['number']:06}.sst"), store, record, seed, policy)
+            entries[space] += [(key, -tag, value) for key, tag, value in found]
+    for log, (file, predecessor, closed) in sorted(logs.items()):
+        data, last = read(f"{log:06}.wal"), None
+        for kind, _, payload in records(data, 2, store, file):
+            c = Cursor(payload)
+            if kind == 1:
+                first = c.u(8)
+                for index in range(c.u(4)):
+                    entry_kind, space, key = c.u(1), c.varint(), c.string()
+                    value = c.string() if entry_kind else b""
+                    assert space < known
+                    if space in spaces and first + index > spaces[space][2]:
+                        entries[space].append((key, -(first + index) * 256 - entry_kind, value))
+            else:
+                last = c.u(8) if kind == 3 else None
+                count, digest = c.u(8), c.u(8)
+                assert count <= mark[0] and (count < mark[0] or digest == mark[1])
+            assert c.ended()
+        assert closed == (len(data), last)
+    out = {}
+    for space, found in entries.items():
+        values = {}
+        for key, tag, value in sorted(found):
+            values.setdefault(key, (-tag % 256, value))
+        out[spaces[space][0]] = {key: value for key, (kind, value) in values.items() if kind}
+    return out
+
+
+def store_contents():
+    """What src/format_tests/store.rs wrote."""
+    key = lambda i: b"k" * 200 + b"%05d" % i
+    default = {key(i): bytes([i % 251]) * (i % 300) for i in range(1200)}
+    default.update({key(i): b"new" for i in range(1200) if i % 11 == 5})
+    for i in range(1200):
+        if i % 7 == 3 or i == 0:
+            del default[key(i)]
+    default.update({b"long": b"0123456789" * 10000, b"z" * 2000: b"end", b"logged": b"default"})
+    users = {b"user%03d" % i: b"%d" % (i * i) for i in range(200)}
+    users[b"logged"] = b"users"
+    return {"default": default, "users": users}
+
+
 # --- the vectors ---
 
 def vectors():
@@ -516,7 +750,7 @@ def encode(name, facts, want, known):
     f = dict(facts)
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
              "keyspace-options": options, "footer": footer}
-    listed = {"log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest,
+    listed = {"varints": varints, "checksums": checksums, "log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest,
               "data-block": data_block}
     if name in plain:
         return plain[name](f)
@@ -545,7 +779,9 @@ def main():
         except (AssertionError, KeyError, OSError, ValueError) as error:
             bad += 1
             print("WRONG ", name, repr(error))
-    sys.exit(bad > 0)
+    whole = read_store(HERE / "v1/store") == store_contents()
+    print("right " if whole else "WRONG ", "store")
+    sys.exit(bad > 0 or not whole)
 
 
 if __name__ == "__main__":

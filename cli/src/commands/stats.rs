@@ -1,4 +1,4 @@
-//! `sievedb stats`: the shape of a store, from what its manifest and logs say; no table is read.
+//! `sievedb stats`: the shape of a store, from its manifest and logs and from the filters of its tables.
 
 use std::path::PathBuf;
 
@@ -19,12 +19,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     let db = store::open_for_reading(&args.db)?;
     store::existing_keyspace(&db, keyspace)?;
+    // A table that cannot be opened is shown by what the manifest says of it, then reported.
+    let opened = db.open_tables();
     let mut out = Output::new();
     print_store(&db, &mut out)?;
     for stats in db.stats().keyspaces.iter().filter(|stats| keyspace.is_none_or(|name| stats.name == name)) {
         print_keyspace(stats, &mut out)?;
     }
-    out.finish()
+    out.finish()?;
+    Ok(opened?)
 }
 
 fn print_store(db: &Db, out: &mut Output) -> Result<()> {
@@ -69,7 +72,7 @@ fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
         units::bytes(total.bytes)
     ))?;
     out.text("")?;
-    out.text("  level   runs  tables          keys        size     filters  bits a key")?;
+    out.text("  level   runs  tables          keys        size     filters  bits a key  rate")?;
     for (level, stats) in stats.levels.iter().enumerate().filter(|(_, level)| level.tables > 0) {
         out.text(&row(&level.to_string(), stats))?;
     }
@@ -78,12 +81,13 @@ fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
 
 fn row(name: &str, level: &LevelStats) -> String {
     format!(
-        "  {name:<5} {:>6}  {:>6}  {:>12}  {:>10}  {:>10}  {:>10}",
+        "  {name:<5} {:>6}  {:>6}  {:>12}  {:>10}  {:>10}  {:>10}  {}",
         level.runs,
         level.tables,
         units::count(level.keys),
         units::bytes(level.bytes),
         units::bytes(level.filter_bytes),
-        level.filter_bits_per_key().map_or_else(|| "none".into(), |bits| format!("{bits:.2}"))
+        level.filter_bits_per_key().map_or_else(|| "none".into(), |bits| format!("{bits:.2}")),
+        level.predicted_rate.map_or_else(String::new, |rate| format!("{:.3} %", 100.0 * rate))
     )
 }

@@ -91,8 +91,8 @@ fn a_damaged_filter_is_noted_and_every_answer_stays_right() {
     let (place, table) = compacted();
     let good = std::fs::read(&table).unwrap();
     // The filter block starts on a boundary of 4 KiB with its magic.
-    let starts = (4096..good.len()).step_by(4096).filter(|&at| good[at..].starts_with(b"\x89SVFLT\r\n"));
-    let start = starts.last().expect("the table has a filter block");
+    let is_filter = |at: &usize| good[*at..].starts_with(b"\x89SVFLT\r\n");
+    let start = (4096..good.len()).step_by(4096).find(is_filter).expect("the table has a filter block");
     flip(&table, start + 1000);
     let present = run(&["get", &place.db, "key00007"]);
     assert_eq!((present.code, &present.stdout[..]), (Some(0), &b"the value of number 7\n"[..]));

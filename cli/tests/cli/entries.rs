@@ -1,9 +1,8 @@
 //! What goes in comes out: keys, values, order, escapes, keyspaces.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
+use std::io::Read;
 
-use crate::tool::{command, place, run, run_with};
+use crate::tool::{Conversation, command, place, run, run_with};
 
 #[test]
 fn what_is_put_is_what_get_prints() {
@@ -99,18 +98,12 @@ fn many_keys_are_answered_in_the_order_they_are_asked_and_absent_ones_left_out()
 fn each_key_is_answered_before_the_next_is_asked() {
     let place = place();
     place.load(b"a\t1\nb\t2\n");
-    let mut child = command(&["get", &place.db, "-"]).stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    for (key, answer) in [("b\n", "b\t2\n"), ("none\na\n", "a\t1\n")] {
-        stdin.write_all(key.as_bytes()).unwrap();
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        assert_eq!(line, answer);
+    let mut get = Conversation::begin(&["get", &place.db, "-"]);
+    for (keys, answer) in [("b\n", "b\t2"), ("none\na\n", "a\t1")] {
+        get.say(keys);
+        assert_eq!(get.hear(), answer);
     }
-    drop(stdin);
-    assert_eq!(stdout.read_to_end(&mut Vec::new()).unwrap(), 0);
-    assert!(child.wait().unwrap().success());
+    get.end();
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Which commands create a store, which write to one, and what they say when they may not.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Stdio;
 
-use crate::tool::{command, place, run, run_with};
+use crate::tool::{Conversation, place, run, run_with};
 
 /// Every command that works on a store that must exist.
 fn on_existing(db: &str) -> Vec<Vec<&str>> {
@@ -145,21 +143,17 @@ fn reading_commands_work_in_a_directory_without_write_permission() {
 fn several_can_read_at_once_and_a_store_in_use_says_so() {
     let place = place();
     place.load(b"a\t1\n");
-    let mut reader = command(&["get", &place.db, "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut reader = Conversation::begin(&["get", &place.db, "-"]);
     // Once it has answered it has the store open.
-    reader.stdin.as_mut().unwrap().write_all(b"a\n").unwrap();
-    let mut answer = String::new();
-    let mut stdout = BufReader::new(reader.stdout.take().unwrap());
-    stdout.read_line(&mut answer).unwrap();
-    assert_eq!(answer, "a\t1\n");
+    reader.say("a\n");
+    assert_eq!(reader.hear(), "a\t1");
 
     assert_eq!(run(&["get", &place.db, "a"]).ok(), "1\n");
     for args in [vec!["put", &place.db, "b", "2"], vec!["compact", &place.db], vec!["load", &place.db, "-"]] {
         let message = run(&args).fails(3);
         assert!(message.contains("is in use by another process"), "{message}");
     }
-    drop(reader.stdin.take());
-    assert!(reader.wait().unwrap().success());
+    reader.end();
 
     let db = sievedb::Db::open(&place.db).unwrap();
     for args in on_existing(&place.db) {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// What a command said and how it ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,4 +93,49 @@ impl Place {
 
 fn name(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+/// A command that is asked line by line while it runs.
+pub(crate) struct Conversation {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+impl Conversation {
+    pub(crate) fn begin(args: &[&str]) -> Self {
+        let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (send, answers) = channel();
+        std::thread::spawn(
+            move || while lines.next().is_some_and(|line| send.send(line.unwrap()).is_ok()) {},
+        );
+        Self { child, stdin, answers }
+    }
+
+    pub(crate) fn say(&mut self, words: &str) {
+        self.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
+    }
+
+    /// The next line. A command that waits for more input before it answers is given up.
+    #[track_caller]
+    pub(crate) fn hear(&self) -> String {
+        self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer within a minute")
+    }
+
+    /// Ends the input; the command must end well, without another line.
+    pub(crate) fn end(mut self) {
+        drop(self.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+        assert_eq!(self.answers.recv().ok(), None);
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // Has no effect on one that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -116,8 +116,9 @@ fn conclusion(out: &mut String, findings: &Findings) {
     let lookups = units::count(with.absent.lookups);
     let (few, many) = (units::count(with.absent.blocks), units::count(without.absent.blocks));
     line(out, "");
-    line(out, &format!("As loaded, {lookups} absent lookups touched {few} data blocks; {many} without"));
-    line(out, "filters. One thread, blocks in the cache: on a disk each of them would be a read.");
+    line(out, &format!("As loaded, {lookups} absent lookups touched {few} data blocks, or {many} in a"));
+    line(out, "copy without filters (dropped by now). One thread, all blocks in the cache: on a");
+    line(out, "disk each block touched would be a read.");
 }
 
 fn what_next(out: &mut String, findings: &Findings) {
