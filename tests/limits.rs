@@ -328,7 +328,7 @@ fn changed_options_shape_the_tables_that_are_written_from_then_on() {
     let before = total(&db);
     assert_eq!((before.tables, before.filter_keys), (1, 0));
     let bloom = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
-    let options = KeyspaceOptions::new().filter(bloom).compression(Compression::Lz4).table_bytes(20_000);
+    let options = KeyspaceOptions::new().filter(bloom).compression(Compression::Lz4).table_bytes(10_000);
     keyspace.set_options(options).unwrap();
     assert_eq!(total(&db).filter_keys, 0, "what is written stays as it is");
     // One run alone would not be merged with anything.
