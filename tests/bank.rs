@@ -170,7 +170,7 @@ fn money_moves_in_a_million_operations_and_every_snapshot_has_the_same_total() {
         "{operations} operations, {} flushes, {} compactions, {} groups of {} batches",
         stats.flushes, stats.compactions, stats.commit_groups, stats.batches
     );
-    assert!(operations > 1_000_000 && stats.flushes > 50 && stats.compactions > 50, "{stats:?}");
+    assert!(operations > 1_000_000 && stats.flushes > 50 && stats.compactions > 10, "{stats:?}");
     bank.db.settle().unwrap();
     bank.check(&bank.db.snapshot(), 0, "settled");
     bank.db.compact().unwrap();
