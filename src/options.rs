@@ -254,7 +254,7 @@ impl KeyspaceOptions {
     }
 
     /// Size at which the memtable is flushed, in bytes; by default a sixteenth of the memory budget, at most
-    /// 64 MiB.
+    /// 64 MiB. It is never more than a quarter of the memory budget.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
@@ -299,7 +299,10 @@ impl KeyspaceOptions {
     }
 
     pub(crate) fn memtable_bytes_in(&self, memory_budget: usize) -> usize {
-        if self.memtable_bytes > 0 { self.memtable_bytes } else { (memory_budget / 16).min(64 << 20) }
+        let bytes =
+            if self.memtable_bytes > 0 { self.memtable_bytes } else { (memory_budget / 16).min(64 << 20) };
+        // All memtables together may hold a quarter: one alone is flushed then at the latest.
+        bytes.min(memory_budget / 4)
     }
 
     pub(crate) fn shape(&self, memory_budget: usize) -> Shape {

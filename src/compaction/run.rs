@@ -96,9 +96,12 @@ impl Merge<'_> {
     /// The table being written, started if there is none.
     fn output<'w>(&self, outputs: &'w mut Outputs) -> Result<&'w mut TableWriter> {
         if outputs.current.is_none() {
+            if (self.stop)() {
+                return Err(Error::Closed);
+            }
             let number = (self.new_number)();
-            outputs.created.push(number);
             outputs.current = Some((self.create)(number)?);
+            outputs.created.push(number);
         }
         Ok(outputs.current.as_mut().expect("an output was just started"))
     }
@@ -111,7 +114,8 @@ impl Merge<'_> {
     }
 }
 
-/// The tables of this attempt. `created` remembers every number, so that a failed attempt leaves no file.
+/// The tables of this attempt. `created` has the numbers of the files it made, and of no others: they are
+/// removed if it fails.
 struct Outputs {
     created: Vec<u64>,
     finished: Vec<TableMeta>,

@@ -36,11 +36,11 @@ impl Engine {
             added: added.iter().map(|table| (0, run, Arc::clone(table))).collect(),
             flushed: Some(Arc::clone(memtable)),
         };
-        self.publish_or_remove(change, &added)?;
+        let log_floor = self.publish_or_remove(change, &added)?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
-        self.remove_old_logs();
+        self.remove_old_logs(log_floor);
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl Engine {
             self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
             let removed = task.inputs.clone();
             let change = TreeChange { tree: Arc::clone(tree), removed, added, flushed: None };
-            return self.publish(Vec::new(), Change::Tree(change));
+            return self.publish(Vec::new(), Change::Tree(change)).map(drop);
         }
         let view = tree.view();
         let mut input = MergeIter::new(task_sources(&view.version, task));
@@ -126,7 +126,7 @@ impl Engine {
     }
 
     /// Publishes a change, or marks the tables it would have added for removal.
-    fn publish_or_remove(&self, change: TreeChange, added: &[Arc<TableHandle>]) -> Result<()> {
+    fn publish_or_remove(&self, change: TreeChange, added: &[Arc<TableHandle>]) -> Result<u64> {
         let published = self.publish(Vec::new(), Change::Tree(change));
         if matches!(published, Err(Error::KeyspaceDropped { .. })) {
             added.iter().for_each(|table| table.set_obsolete());
@@ -134,9 +134,8 @@ impl Engine {
         published
     }
 
-    /// Removes the logs that no memtable needs any more.
-    pub(crate) fn remove_old_logs(&self) {
-        let floor = self.lock_manifest().as_ref().map_or(0, |manifest| manifest.state().log_floor);
+    /// Removes the logs that the durable manifest does not need any more.
+    fn remove_old_logs(&self, floor: u64) {
         for number in self.log().take_below(floor) {
             let path = FileName::Log(number).path(&self.dir);
             if let Err(error) = self.fs.remove(&path) {

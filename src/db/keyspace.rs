@@ -54,9 +54,7 @@ impl Keyspace {
         options.validate()?;
         self.check_writable()?;
         let item = EditItem::KeyspaceOptions { id: self.tree.id, options: options.encode() };
-        self.owner.publish(vec![item], Change::None)?;
-        self.tree.options.store(Arc::new(options));
-        Ok(())
+        self.owner.publish(vec![item], Change::Options(Arc::clone(&self.tree), options)).map(drop)
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -245,7 +243,7 @@ impl Engine {
         self.publish(vec![created], Change::None)?;
         *next = id + 1;
         let budget = self.options.memory_budget;
-        let active = LoggedMemtable::empty(options.memtable_bytes_in(budget));
+        let active = LoggedMemtable::empty(options.memtable_bytes_in(budget), self.hash_seed);
         let view = View { active, immutables: Vec::new(), version: Arc::default() };
         let tree = Tree::new(id, name.to_owned(), options.clone(), budget, view);
         let mut trees = (*trees).clone();

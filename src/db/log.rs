@@ -188,7 +188,9 @@ impl Log {
                 Ok(()) if state.number == number => state.note_synced(end, &mark),
                 other => other,
             };
-            state.failed = noted.err();
+            if let Err(error) = noted {
+                state.failed.get_or_insert(error);
+            }
             self.synced.notify_all();
         }
     }

@@ -7,16 +7,19 @@
 //! | `write`, `log`, `pressure` | group commit, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree` | one keyspace: memtables and version, published as a view |
-//! | `background`, `jobs` | which job is next; flush and compaction |
+//! | `background`, `claims`, `jobs` | which job is next; who works on what; flush and compaction |
+//! | `maintain` | what callers ask of background work and wait for |
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store` | the public handles |
 //! | `stats`, `verify` | looking at it |
 
 mod background;
+mod claims;
 mod engine;
 mod jobs;
 mod keyspace;
 pub(crate) mod log;
+mod maintain;
 mod open;
 mod pressure;
 mod publish;

@@ -46,18 +46,14 @@ impl Db {
             if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
         engine.report.log(dir);
         let engine = Arc::new(engine);
+        let owner = Owner::new(Arc::clone(&engine));
         if engine.log.is_some() {
-            let waker = Arc::downgrade(&engine);
-            engine.graveyard.wake_with(move || {
-                if let Some(engine) = waker.upgrade() {
-                    engine.background.notify();
-                }
-            });
+            let claims = Arc::clone(&engine.background.claims);
+            engine.graveyard.wake_with(move || claims.notify());
             engine.background.start(&engine)?;
             engine.background.notify();
         }
         let default = engine.default_tree();
-        let owner = Owner::new(engine);
         Ok(Self::from_parts(owner, default))
     }
 }
@@ -277,7 +273,7 @@ fn build_trees(
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
         let active = match memtables.remove(&id) {
             Some(memtable) => LoggedMemtable::new(memtable, log),
-            None => LoggedMemtable::empty(options.memtable_bytes_in(memory_budget)),
+            None => LoggedMemtable::empty(options.memtable_bytes_in(memory_budget), state.hash_seed),
         };
         let version = build_version(dir, keyspace, context, graveyard)?;
         let view = View { active, immutables: Vec::new(), version };
@@ -352,7 +348,7 @@ impl Engine {
             state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
             let added = tables.into_iter().map(|table| (0, run, table)).collect();
             let version = Arc::new(view.version.apply(&HashSet::new(), added));
-            let active = LoggedMemtable::empty(tree.memtable_bytes());
+            let active = LoggedMemtable::empty(tree.memtable_bytes(), self.hash_seed);
             tree.replace(|_| View { active, immutables: Vec::new(), version });
         }
         Ok(())

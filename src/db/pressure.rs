@@ -4,8 +4,14 @@
 //! be flushed and with the runs of level 0. Below 1 a writer is slowed to a rate that falls smoothly with
 //! the pressure; at 1 memory is used up, and it waits until a flush or a compaction has ended.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use super::background::Jobs;
+use super::engine::Engine;
+use super::tree::Tree;
+use super::write::Admitted;
 use crate::options::IMMUTABLES_MAX;
 
 /// Rate of writing when pressure has just begun, in bytes per second.
@@ -36,6 +42,51 @@ pub(crate) fn delay(bytes: usize, pressure: f64) -> Duration {
     let rate = (RATE_MAX * (1.0 - pressure).powi(3)).max(RATE_MIN);
     let delay = Duration::from_secs_f64(bytes as f64 / rate).min(DELAY_MAX);
     if delay < DELAY_MIN { Duration::ZERO } else { delay }
+}
+
+impl Engine {
+    /// Slows a group of writers down by how far flushes and compactions of its keyspaces are behind.
+    pub(crate) fn throttle(&self, group: &[Admitted]) {
+        let start = Instant::now();
+        let mut now = pressure_of(group);
+        if now <= 0.0 {
+            return;
+        }
+        if now < 1.0 && self.background.threads > 0 {
+            let delay = delay(group.iter().map(|admitted| admitted.bytes.len()).sum(), now);
+            if !delay.is_zero() {
+                std::thread::sleep(delay);
+            }
+        }
+        let claims = &self.background.claims;
+        while now >= 1.0 && !self.has_failed() && !self.background.is_stopping() {
+            let epoch = claims.epoch();
+            if self.background.threads == 0 && matches!(self.step(Jobs::All), Ok(true)) {
+                now = pressure_of(group);
+                continue;
+            }
+            if self.background.threads == 0 && !claims.is_working() {
+                break;
+            }
+            claims.wait_past(epoch, Some(DELAY_MAX));
+            now = pressure_of(group);
+        }
+        let nanos = start.elapsed().as_nanos() as u64;
+        self.counters.delays.fetch_add(1, Ordering::Relaxed);
+        self.counters.delay_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
+    }
+}
+
+/// The pressure of the keyspace that is furthest behind. One that was dropped meanwhile is not flushed any
+/// more, and nobody waits for it.
+fn pressure_of(group: &[Admitted]) -> f64 {
+    let of = |tree: &Arc<Tree>| {
+        let view = tree.view_ref();
+        pressure(view.immutables.len(), view.version.runs(0).len(), tree.options.load().l0_runs)
+    };
+    let trees = group.iter().flat_map(|admitted| &admitted.trees).filter(|tree| tree.is_alive());
+    trees.map(of).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, EditMark};
+use crate::options::KeyspaceOptions;
 use crate::version::TableHandle;
 
 /// What becomes visible with an edit.
@@ -23,6 +24,8 @@ pub(crate) enum Change {
     None,
     /// Other tables in a keyspace.
     Tree(TreeChange),
+    /// Other options of a keyspace.
+    Options(Arc<Tree>, KeyspaceOptions),
     /// A keyspace is dropped.
     Drop(Arc<Tree>),
 }
@@ -52,7 +55,9 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::KeyspaceDropped`] if the tree is gone: nothing happened. Anything else has poisoned the store.
-    pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<()> {
+    ///
+    /// Gives the number below which no log is needed any more, according to the durable manifest.
+    pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
         let mut manifest = self.lock_manifest();
         self.check_not_failed()?;
         let manifest = manifest.as_mut().ok_or(Error::ReadOnly)?;
@@ -60,7 +65,7 @@ impl Engine {
         all.extend(items);
         match &change {
             Change::None => {}
-            Change::Drop(tree) => tree.check_alive()?,
+            Change::Options(tree, _) | Change::Drop(tree) => tree.check_alive()?,
             Change::Tree(change) => {
                 change.tree.check_alive()?;
                 all.extend(change.items());
@@ -74,6 +79,7 @@ impl Engine {
         self.set_mark(mark);
         match change {
             Change::None => {}
+            Change::Options(tree, options) => tree.options.store(Arc::new(options)),
             Change::Drop(tree) => tree.set_dropped(),
             Change::Tree(change) => change.install(),
         }
@@ -83,7 +89,7 @@ impl Engine {
             self.set_mark(manifest.state().mark);
             let _ = self.fs.remove(&FileName::Manifest(old).path(&self.dir));
         }
-        Ok(())
+        Ok(manifest.state().log_floor)
     }
 
     /// The oldest log that is still needed once `flushed` is in tables.

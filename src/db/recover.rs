@@ -23,14 +23,13 @@ use crate::error::{Error, Result};
 use crate::file_header::FileKind;
 use crate::filename::FileName;
 use crate::fs::Fs;
-use crate::hash::key_hash;
 use crate::key::{SeqNo, Tag};
 use crate::manifest::current::Current;
 use crate::manifest::edit::EditMark;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
 use crate::memtable::Memtable;
-use crate::options::Options;
+use crate::options::{KeyspaceOptions, Options};
 use crate::wal::{Ending, Expected, FramedReader, RecordKind};
 
 /// What opening a store found and did.
@@ -124,7 +123,13 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Opti
     };
     let manifest = manifest_log::read(fs, dir, &current)?;
     check_tables(dir, &manifest, &listing)?;
-    let mut replay = Replay::new(fs, dir, current.store_id, &manifest, options.memtables_bytes());
+    let mut replay = Replay::new(
+        fs,
+        dir,
+        current.store_id,
+        &manifest,
+        KeyspaceOptions::default().memtable_bytes_in(options.memory_budget),
+    );
     replay.torn(&manifest.path, manifest.ending);
     replay.logs(&listing)?;
     let last_seqno = replay.last_seqno;
@@ -425,10 +430,9 @@ impl<'a> Replay<'a> {
             used = true;
             self.report.entries += 1;
             let tag = Tag::new(entry.seqno, entry.kind);
-            let new = || Memtable::new(self.memtable_bytes);
+            let new = || Memtable::new(self.memtable_bytes, state.hash_seed);
             let memtable = self.memtables.entry(entry.keyspace).or_insert_with(new);
-            let hash = key_hash(state.hash_seed, &bytes[entry.key.clone()]);
-            memtable.insert(hash, bytes.slice(entry.key), tag, bytes.slice(entry.value));
+            memtable.insert(bytes.slice(entry.key), tag, bytes.slice(entry.value));
         }
         self.report.batches += 1;
         self.last_seqno = self.last_seqno.max(last);

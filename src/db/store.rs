@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 use super::tree::Tree;
 use super::write::Durability;
 use crate::batch::WriteBatch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::{KeyspaceOptions, Options};
 
 /// An open store. Cheap to clone and to share between threads; a clone and the original are the same store.
@@ -139,7 +139,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::put`]; nothing of the batch was written.
+    /// As [`Keyspace::put`]; the batch was written as a whole or not at all.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.write_with(batch, Durability::Buffered)
     }
@@ -228,7 +228,11 @@ impl Db {
     /// What a compaction ran into; as [`Keyspace::put`].
     pub fn compact(&self) -> Result<()> {
         let trees: Vec<_> = self.owner.trees.load().values().cloned().collect();
-        trees.iter().try_for_each(|tree| self.owner.compact_all(tree))
+        trees.iter().try_for_each(|tree| match self.owner.compact_all(tree) {
+            // Dropped meanwhile: there is nothing left of it to compact.
+            Err(Error::KeyspaceDropped { .. }) => Ok(()),
+            result => result,
+        })
     }
 
     /// Opens every table now instead of at the first lookup that needs it: reads their filters and root
@@ -269,7 +273,7 @@ impl Db {
     }
 
     /// Closes the store: ends its log, durably, and releases the lock. Every other handle answers
-    /// [`Closed`](crate::Error::Closed) from now on. Dropping the last handle does the same but cannot say
+    /// [`Closed`](crate::Error::Closed) from now on; an iterator that is under way may, or go on. Dropping the last handle does the same but cannot say
     /// what went wrong.
     ///
     /// # Errors

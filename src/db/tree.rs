@@ -27,8 +27,8 @@ pub(crate) struct LoggedMemtable {
 
 impl LoggedMemtable {
     /// An empty memtable that will be flushed when it occupies about `flush_bytes`.
-    pub(crate) fn empty(flush_bytes: usize) -> Arc<Self> {
-        Self::new(Memtable::new(flush_bytes), 0)
+    pub(crate) fn empty(flush_bytes: usize, hash_seed: u64) -> Arc<Self> {
+        Self::new(Memtable::new(flush_bytes, hash_seed), 0)
     }
 
     pub(crate) fn new(memtable: Memtable, first_log: u64) -> Arc<Self> {
@@ -119,7 +119,7 @@ impl Tree {
     /// Makes the active memtable immutable and starts an empty one.
     pub(crate) fn seal(&self) {
         self.replace(|view| View {
-            active: LoggedMemtable::empty(self.memtable_bytes()),
+            active: LoggedMemtable::new(view.active.memtable.successor(self.memtable_bytes()), 0),
             immutables: view.memtables().cloned().collect(),
             version: Arc::clone(&view.version),
         });
@@ -128,8 +128,11 @@ impl Tree {
     /// Lets go of everything. To be called once the tree is marked as dropped, so that whoever finds it empty
     /// finds that too.
     pub(crate) fn clear(&self) {
-        let active = LoggedMemtable::empty(0);
-        self.replace(|_| View { active, immutables: Vec::new(), version: Arc::default() });
+        self.replace(|view| View {
+            active: LoggedMemtable::new(view.active.memtable.successor(0), 0),
+            immutables: Vec::new(),
+            version: Arc::default(),
+        });
     }
 
     /// Size at which the memtable is flushed.

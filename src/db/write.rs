@@ -29,7 +29,6 @@ use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
-use crate::hash::key_hash;
 use crate::key::Tag;
 use crate::limits::SEQNO_MAX;
 use crate::memtable::BATCH_FRAMING_BYTES;
@@ -170,7 +169,7 @@ pub(crate) struct Admitted {
 
 /// Inserts the entries of a stamped batch into the memtables of its trees, as slices of it. A tree that was
 /// dropped since it was admitted gets them too, and nobody will read them.
-fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64, hash_seed: u64) -> Result<()> {
+fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64) -> Result<()> {
     let views: Vec<_> = trees.iter().map(|tree| (tree.id, tree.view())).collect();
     for (_, view) in &views {
         view.active.note_log(log);
@@ -181,8 +180,7 @@ fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64, hash_seed: u64) -> Result
         let view = views.iter().find(|(id, _)| *id == entry.keyspace);
         let (_, view) = view.ok_or_else(|| Error::invalid("a batch holds a keyspace it does not name"))?;
         let (key, value) = (bytes.slice(entry.key), bytes.slice(entry.value));
-        let hash = key_hash(hash_seed, &key);
-        view.active.memtable.insert(hash, key, Tag::new(entry.seqno, entry.kind), value);
+        view.active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
     }
     Ok(())
 }
@@ -323,7 +321,7 @@ impl Engine {
         let position = self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         for Admitted { bytes, trees } in group {
-            apply(&Bytes::from(bytes), &trees, position.number, self.hash_seed)?;
+            apply(&Bytes::from(bytes), &trees, position.number)?;
             touched.extend(trees);
         }
         self.visible.store(next - 1, Ordering::Release);
@@ -342,7 +340,13 @@ impl Engine {
         }
         touched.retain(|tree| tree.active_bytes() >= tree.memtable_bytes());
         if touched.is_empty() && self.active_bytes.load(Ordering::Relaxed) > self.options.memtables_bytes() {
-            touched.extend(self.trees.load().values().max_by_key(|tree| tree.active_bytes()).cloned());
+            let trees = self.trees.load();
+            // Counted anew: what keyspaces that were dropped meanwhile had added is forgotten.
+            let sum = trees.values().map(|tree| tree.active_bytes()).sum();
+            self.active_bytes.store(sum, Ordering::Relaxed);
+            if sum > self.options.memtables_bytes() {
+                touched.extend(trees.values().max_by_key(|tree| tree.active_bytes()).cloned());
+            }
         }
         touched
     }
@@ -377,7 +381,7 @@ impl Engine {
     fn end_log(&self) -> Result<()> {
         let last_seqno = self.visible.load(Ordering::Relaxed);
         let (number, len) = self.log().close_active(last_seqno, self.mark())?;
-        self.publish(vec![log_closed(number, len, last_seqno)], Change::None)
+        self.publish(vec![log_closed(number, len, last_seqno)], Change::None).map(drop)
     }
 
     /// Ends the active log and begins the next: the old one is durable as a whole before the new one is used.

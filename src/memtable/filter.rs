@@ -5,8 +5,9 @@
 //! number sees them; a reader who has not cannot see the entry either. It lives in memory only and has
 //! nothing to do with the format.
 //!
-//! Its size is fixed when the first key comes, from the size at which the memtable will be flushed. If there
-//! are more keys than that allows for, it says "maybe" more often.
+//! It is made when the memtable holds [`KEYS_MIN`] entries: a smaller one is searched as fast, and the many
+//! memtables of a store with many keyspaces stay small. Its size is fixed then, from the size at which the
+//! memtable will be flushed. If there are more keys than that allows for, it says "maybe" more often.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,9 @@ const ENTRY_BYTES_MIN: usize = 160;
 
 /// Bits for each key if all are as small as can be; about one absent key in 200 goes on to the skiplist.
 const BITS_PER_KEY: usize = 12;
+
+/// Entries at which a memtable gets its filter.
+pub(super) const KEYS_MIN: u64 = 1024;
 
 /// Bits that a key sets in its line.
 const PROBES: u32 = 6;
@@ -35,7 +39,6 @@ struct Line([AtomicU64; WORDS]);
 /// The filter of one memtable.
 pub(super) struct MemtableFilter {
     lines: usize,
-    /// Allocated with the first key: most memtables of a store with many keyspaces stay empty.
     filled: OnceLock<Box<[Line]>>,
 }
 
@@ -43,31 +46,44 @@ impl MemtableFilter {
     /// For a memtable that is flushed at about this size.
     pub(super) fn new(memtable_bytes: usize) -> Self {
         let keys = memtable_bytes / ENTRY_BYTES_MIN;
-        Self { lines: (keys * BITS_PER_KEY).div_ceil(LINE_BITS).max(1), filled: OnceLock::new() }
+        Self { lines: keys.saturating_mul(BITS_PER_KEY).div_ceil(LINE_BITS).max(1), filled: OnceLock::new() }
     }
 
-    /// Adds a key. One caller at a time. Gives the bytes that were allocated for it.
-    pub(super) fn insert(&self, hash: u64) -> usize {
-        let mut allocated = 0;
-        let lines = self.filled.get_or_init(|| {
-            allocated = self.lines * size_of::<Line>();
-            (0..self.lines).map(|_| Line::default()).collect()
-        });
-        let line = &lines[reduce(hash, lines.len() as u64) as usize];
-        for (word, bit) in positions(hash) {
-            // Nobody else writes: a load and a store are enough.
-            let word = &line.0[word];
-            word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+    /// Whether it has been made.
+    pub(super) fn is_made(&self) -> bool {
+        self.filled.get().is_some()
+    }
+
+    /// Makes it, with the keys that are there already. Gives the bytes that were allocated for it.
+    pub(super) fn make(&self, hashes: impl Iterator<Item = u64>) -> usize {
+        let lines: Box<[Line]> = (0..self.lines).map(|_| Line::default()).collect();
+        hashes.for_each(|hash| add(&lines, hash));
+        let _ = self.filled.set(lines);
+        self.lines * size_of::<Line>()
+    }
+
+    /// Adds a key, if the filter has been made. One caller at a time.
+    pub(super) fn insert(&self, hash: u64) {
+        if let Some(lines) = self.filled.get() {
+            add(lines, hash);
         }
-        allocated
     }
 
     /// Whether the memtable may hold the key with this hash.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        let Some(lines) = self.filled.get() else { return false };
+        let Some(lines) = self.filled.get() else { return true };
         let line = &lines[reduce(hash, lines.len() as u64) as usize];
         positions(hash).all(|(word, bit)| line.0[word].load(Ordering::Relaxed) & bit != 0)
+    }
+}
+
+fn add(lines: &[Line], hash: u64) {
+    let line = &lines[reduce(hash, lines.len() as u64) as usize];
+    for (word, bit) in positions(hash) {
+        // Nobody else writes: a load and a store are enough.
+        let word = &line.0[word];
+        word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }
 }
 
@@ -91,10 +107,11 @@ mod tests {
     fn every_key_is_found_and_few_others_are() {
         let bytes = 1 << 20;
         let filter = MemtableFilter::new(bytes);
-        assert!(!filter.may_contain(1), "nothing is in an empty one");
         let keys = (bytes / ENTRY_BYTES_MIN) as u64;
         let hash = |n: u64| key_hash(5, &n.to_le_bytes());
-        let allocated: usize = (0..keys).map(|n| filter.insert(hash(n))).sum();
+        assert!(filter.may_contain(hash(0)), "before it is made it knows nothing");
+        let allocated = filter.make((0..keys / 2).map(hash));
+        (keys / 2..keys).for_each(|n| filter.insert(hash(n)));
         assert!((0..keys).all(|n| filter.may_contain(hash(n))));
         let found = (keys..keys + 100_000).filter(|&n| filter.may_contain(hash(n))).count();
         assert!((100..1200).contains(&found), "{found} of 100000 absent keys");
@@ -104,7 +121,7 @@ mod tests {
     #[test]
     fn a_memtable_of_no_size_has_a_line() {
         let filter = MemtableFilter::new(0);
-        filter.insert(7);
+        assert_eq!(filter.make(std::iter::once(7)), 64);
         assert!(filter.may_contain(7));
     }
 }

@@ -30,9 +30,10 @@ use bytes::Bytes;
 
 pub(crate) use iter::MemtableIter;
 
+use crate::hash::key_hash;
 use crate::key::{InternalKey, SeqNo, Tag};
 use arena::HEAD;
-use filter::MemtableFilter;
+use filter::{KEYS_MIN, MemtableFilter};
 use skiplist::SkipList;
 
 /// What an entry's key and value take beside their own bytes: kind and lengths in the batch, or the
@@ -47,34 +48,46 @@ pub(crate) const BATCH_FRAMING_BYTES: usize = 64;
 pub(crate) struct Memtable {
     list: SkipList,
     filter: MemtableFilter,
+    hash_seed: u64,
     entries: AtomicU64,
     size_bytes: AtomicUsize,
     seqno_max: AtomicU64,
 }
 
 impl Memtable {
-    /// An empty memtable that will be flushed when it occupies about `flush_bytes`.
-    pub(crate) fn new(flush_bytes: usize) -> Self {
+    /// An empty memtable that will be flushed when it occupies about `flush_bytes`; `hash_seed` is the seed of
+    /// the hashes that [`Memtable::get`] is asked with.
+    pub(crate) fn new(flush_bytes: usize, hash_seed: u64) -> Self {
         let (list, allocated) = SkipList::new();
         Self {
             list,
             filter: MemtableFilter::new(flush_bytes),
+            hash_seed,
             entries: AtomicU64::new(0),
             size_bytes: AtomicUsize::new(size_of::<Self>() + allocated),
             seqno_max: AtomicU64::new(0),
         }
     }
 
+    /// An empty memtable of the same store.
+    pub(crate) fn successor(&self, flush_bytes: usize) -> Self {
+        Self::new(flush_bytes, self.hash_seed)
+    }
+
     /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.
-    /// No two entries have the same key and sequence number. `hash` is the [`key_hash`] of the key.
-    ///
-    /// [`key_hash`]: crate::hash::key_hash
-    pub(crate) fn insert(&self, hash: u64, key: Bytes, tag: Tag, value: Bytes) {
+    /// No two entries have the same key and sequence number.
+    pub(crate) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) {
         let data = key.len() + value.len();
-        let allocated = self.filter.insert(hash) + self.list.insert(key, tag, value);
+        if self.filter.is_made() {
+            self.filter.insert(key_hash(self.hash_seed, &key));
+        }
+        let allocated = self.list.insert(key, tag, value);
         self.charge(allocated + data + ENTRY_FRAMING_BYTES);
         self.seqno_max.fetch_max(tag.seqno(), Ordering::Relaxed);
-        self.entries.fetch_add(1, Ordering::Relaxed);
+        if self.entries.fetch_add(1, Ordering::Relaxed) + 1 == KEYS_MIN {
+            let hashes = self.list.keys().map(|key| key_hash(self.hash_seed, key));
+            self.charge(self.filter.make(hashes));
+        }
     }
 
     /// Counts memory that the memtable's entries keep alive beside their own bytes.
@@ -83,7 +96,7 @@ impl Memtable {
     }
 
     /// The newest entry of a user key at `seqno`, if it has one here: its value, or a tombstone.
-    /// `hash` is the hash it was inserted with.
+    /// `hash` is the [`key_hash`] of the key.
     pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
         if !self.filter.may_contain(hash) {
             return None;

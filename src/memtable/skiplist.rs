@@ -174,6 +174,13 @@ impl SkipList {
         self.arena.next(id, self.arena.links(id), level)
     }
 
+    /// The user keys of all entries, in order; a key stands as often as it has entries.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        let first = self.next(HEAD);
+        let ids = std::iter::successors(Some(first), |&id| Some(self.next(id)));
+        ids.take_while(|&id| id != HEAD).map(|id| &self.entry(id).key)
+    }
+
     /// The entry of a node, not of [`HEAD`].
     #[inline]
     pub(super) fn entry(&self, id: NodeId) -> &Entry {

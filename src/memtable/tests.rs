@@ -34,7 +34,7 @@ impl Random {
 type Model = BTreeMap<(Vec<u8>, Reverse<Tag>), Vec<u8>>;
 
 fn filled(entries: u64, seed: u64) -> (Arc<Memtable>, Model) {
-    let (memtable, mut model, mut random) = (Memtable::new(1 << 20), Model::new(), Random(seed));
+    let (memtable, mut model, mut random) = (Memtable::new(1 << 20, 3), Model::new(), Random(seed));
     for seqno in 1..=entries {
         let key = random.key();
         let (kind, value) = match random.below(4) {
@@ -42,7 +42,7 @@ fn filled(entries: u64, seed: u64) -> (Arc<Memtable>, Model) {
             _ => (EntryKind::Put, seqno.to_le_bytes().to_vec()),
         };
         let tag = Tag::new(seqno, kind);
-        memtable.insert(hash(&key), Bytes::from(key.clone()), tag, Bytes::from(value.clone()));
+        memtable.insert(Bytes::from(key.clone()), tag, Bytes::from(value.clone()));
         model.insert((key, Reverse(tag)), value);
     }
     (Arc::new(memtable), model)
@@ -109,7 +109,7 @@ fn counts_are_those_of_the_entries() {
 
 #[test]
 fn an_empty_memtable_has_nothing_and_is_small() {
-    let memtable = Arc::new(Memtable::new(1 << 20));
+    let memtable = Arc::new(Memtable::new(1 << 20, 3));
     assert!(memtable.is_empty());
     assert_eq!(memtable.seqno_max(), None);
     assert_eq!(memtable.get(hash(b""), b"", 9), None);
@@ -129,10 +129,10 @@ fn ascending_and_descending_and_alternating_insertions_give_the_same_scan() {
     let orders: [fn(u64) -> u64; 3] =
         [|n| n, |n| ENTRIES - 1 - n, |n| if n % 2 == 0 { n } else { ENTRIES - n }];
     for order in orders {
-        let memtable = Arc::new(Memtable::new(1 << 20));
+        let memtable = Arc::new(Memtable::new(1 << 20, 3));
         for n in 0..ENTRIES {
             let key = Bytes::copy_from_slice(&order(n).to_be_bytes());
-            memtable.insert(hash(&key), key, Tag::new(n + 1, EntryKind::Put), Bytes::new());
+            memtable.insert(key, Tag::new(n + 1, EntryKind::Put), Bytes::new());
         }
         let mut iter = memtable.iter();
         iter.seek_first().unwrap();
@@ -167,7 +167,7 @@ fn seqnos_of_scan(memtable: &Arc<Memtable>, seqno: SeqNo, forward: bool) -> Vec<
 
 #[test]
 fn readers_see_exactly_the_entries_complete_when_their_snapshot_was_published() {
-    let memtable = Arc::new(Memtable::new(1 << 20));
+    let memtable = Arc::new(Memtable::new(1 << 20, 3));
     let published = AtomicU64::new(0);
     let key_of = |seqno: u64| (seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44).to_be_bytes();
     thread::scope(|scope| {
@@ -193,7 +193,7 @@ fn readers_see_exactly_the_entries_complete_when_their_snapshot_was_published() 
         }
         for seqno in 1..=ENTRIES {
             let key = Bytes::copy_from_slice(&key_of(seqno));
-            memtable.insert(hash(&key), key, Tag::new(seqno, EntryKind::Put), Bytes::new());
+            memtable.insert(key, Tag::new(seqno, EntryKind::Put), Bytes::new());
             published.store(seqno, Ordering::Release);
         }
     });
@@ -201,7 +201,7 @@ fn readers_see_exactly_the_entries_complete_when_their_snapshot_was_published() 
 
 #[test]
 fn writers_that_race_lose_no_entry() {
-    let memtable = Arc::new(Memtable::new(1 << 20));
+    let memtable = Arc::new(Memtable::new(1 << 20, 3));
     thread::scope(|scope| {
         for writer in 0..2 {
             let memtable = &memtable;
@@ -209,7 +209,7 @@ fn writers_that_race_lose_no_entry() {
                 for n in 0..ENTRIES / 2 {
                     let seqno = 1 + 2 * n + writer;
                     let key = Bytes::copy_from_slice(&(seqno.wrapping_mul(0x9e37_79b9) as u16).to_be_bytes());
-                    memtable.insert(hash(&key), key, Tag::new(seqno, EntryKind::Put), Bytes::new());
+                    memtable.insert(key, Tag::new(seqno, EntryKind::Put), Bytes::new());
                 }
             });
         }

@@ -47,9 +47,9 @@ impl History {
     fn new(entries: Vec<Entry>, vectors: usize) -> Self {
         let mut parts: Vec<Vec<Entry>> =
             entries.chunks((entries.len() / (vectors + 1)).max(1)).map(<[Entry]>::to_vec).rev().collect();
-        let memtable = Memtable::new(1 << 20);
+        let memtable = Memtable::new(1 << 20, 0);
         for (key, tag, value) in if parts.is_empty() { Vec::new() } else { parts.remove(0) } {
-            memtable.insert(0, Bytes::from(key), tag, Bytes::from(value));
+            memtable.insert(Bytes::from(key), tag, Bytes::from(value));
         }
         Self { entries, memtable: Arc::new(memtable), vectors: parts }
     }

@@ -1,0 +1,177 @@
+//! Who works on what: claims, and the signal that something has changed.
+//!
+//! Two locks, neither of which is ever held while anything else happens. The *claims* say what running jobs
+//! work on; a [`Claim`] gives its part up when it is dropped, also by a panic. The *signal* counts changes:
+//! whoever waits reads the count, looks whether there is something to do, and then waits until the count has
+//! moved. Nothing that may free a table is dropped under either lock (that would signal, and so wait for
+//! itself).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::tree::{LoggedMemtable, Tree};
+use crate::batch::KeyspaceId;
+use crate::compaction::pick::Task;
+
+/// What a job does.
+pub(crate) enum Job {
+    SyncLog,
+    Flush(Arc<Tree>, Arc<LoggedMemtable>),
+    Compact(Arc<Tree>, Task),
+    /// A whole tree into one run; the task is picked once nobody else works on the tree.
+    CompactAll(Arc<Tree>),
+}
+
+/// What running jobs work on.
+#[derive(Default)]
+pub(crate) struct Claims {
+    state: Mutex<State>,
+    signal: Mutex<u64>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    running: usize,
+    syncing_log: bool,
+    /// Keyspaces whose oldest memtable is being flushed.
+    flushing: HashSet<KeyspaceId>,
+    /// Tables that a running task works on.
+    busy: HashMap<KeyspaceId, HashSet<u64>>,
+    /// Keyspaces that are being compacted as a whole: nothing else is picked there.
+    exclusive: HashSet<KeyspaceId>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Claims {
+    /// How many changes there have been; for [`Claims::wait_past`].
+    pub(crate) fn epoch(&self) -> u64 {
+        *lock(&self.signal)
+    }
+
+    /// To be called when there may be new work, or a waiter may go on.
+    pub(crate) fn notify(&self) {
+        *lock(&self.signal) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there has been a change after `epoch`, or for this long.
+    pub(crate) fn wait_past(&self, epoch: u64, timeout: Option<Duration>) {
+        let signal = lock(&self.signal);
+        let same = |signal: &mut u64| *signal == epoch;
+        match timeout {
+            None => drop(self.changed.wait_while(signal, same)),
+            Some(timeout) => drop(self.changed.wait_timeout_while(signal, timeout, same)),
+        }
+    }
+
+    /// From now on nothing can be claimed.
+    pub(crate) fn stop(&self) {
+        lock(&self.state).stopping = true;
+        self.notify();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        lock(&self.state).stopping
+    }
+
+    /// Whether some job is running.
+    pub(crate) fn is_working(&self) -> bool {
+        lock(&self.state).running > 0
+    }
+
+    pub(crate) fn is_syncing_log(&self) -> bool {
+        lock(&self.state).syncing_log
+    }
+
+    pub(crate) fn is_flushing(&self, tree: &Tree) -> bool {
+        lock(&self.state).flushing.contains(&tree.id)
+    }
+
+    /// The tables of a tree that running tasks work on; `None` if nothing may be picked there now.
+    pub(crate) fn busy(&self, tree: &Tree) -> Option<HashSet<u64>> {
+        let state = lock(&self.state);
+        let free = !state.exclusive.contains(&tree.id);
+        free.then(|| state.busy.get(&tree.id).cloned().unwrap_or_default())
+    }
+
+    /// Claims a job, or gives `None` if another one is in its way by now.
+    pub(crate) fn claim(self: &Arc<Self>, job: Job) -> Option<Claim> {
+        let mut state = lock(&self.state);
+        if state.stopping {
+            return None;
+        }
+        let claimed = match &job {
+            Job::SyncLog => !std::mem::replace(&mut state.syncing_log, true),
+            Job::Flush(tree, _) => state.flushing.insert(tree.id),
+            Job::Compact(tree, task) => {
+                let numbers = task.numbers();
+                let exclusive = state.exclusive.contains(&tree.id);
+                let busy = state.busy.entry(tree.id).or_default();
+                let free = !exclusive && busy.is_disjoint(&numbers);
+                if free {
+                    busy.extend(numbers);
+                }
+                free
+            }
+            Job::CompactAll(tree) => {
+                let free = state.busy.get(&tree.id).is_none_or(HashSet::is_empty);
+                free && state.exclusive.insert(tree.id)
+            }
+        };
+        if !claimed {
+            return None;
+        }
+        state.running += 1;
+        drop(state);
+        Some(Claim { claims: Arc::clone(self), job: Some(job) })
+    }
+
+    /// Gives up the claims of a job, after everything it held: whoever waits for it finds its tables gone.
+    fn release(&self, job: Job) {
+        match job {
+            Job::SyncLog => lock(&self.state).syncing_log = false,
+            Job::Flush(tree, memtable) => {
+                drop(memtable);
+                lock(&self.state).flushing.remove(&tree.id);
+            }
+            Job::Compact(tree, task) => {
+                let numbers = task.numbers();
+                drop(task);
+                if let Some(busy) = lock(&self.state).busy.get_mut(&tree.id) {
+                    busy.retain(|number| !numbers.contains(number));
+                }
+            }
+            Job::CompactAll(tree) => {
+                lock(&self.state).exclusive.remove(&tree.id);
+            }
+        }
+        lock(&self.state).running -= 1;
+        self.notify();
+    }
+}
+
+/// A job that is this thread's to do. Dropping it gives it up, done or not.
+pub(crate) struct Claim {
+    claims: Arc<Claims>,
+    job: Option<Job>,
+}
+
+impl Claim {
+    pub(crate) fn job(&self) -> &Job {
+        self.job.as_ref().expect("a claim has its job until it is dropped")
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            self.claims.release(job);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What callers ask of background work, and wait for: flush, compact, settle.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::background::Jobs;
+use super::claims::Job;
+use super::engine::Engine;
+use super::tree::{LoggedMemtable, Tree};
+use crate::compaction::pick;
+use crate::error::{Error, Result};
+use crate::version::TableHandle;
+
+impl Engine {
+    /// Waits until `done`, doing the work itself if there are no threads.
+    pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) -> Result<()> {
+        let claims = &self.background.claims;
+        loop {
+            let epoch = claims.epoch();
+            if done() {
+                return Ok(());
+            }
+            self.check_not_failed()?;
+            self.check_open()?;
+            if self.background.threads == 0 {
+                if self.step(Jobs::All)? {
+                    continue;
+                }
+                if !claims.is_working() && claims.epoch() == epoch {
+                    return Err(Error::invalid("waiting for work that nobody does"));
+                }
+            }
+            // The time limit is for what is not signalled: a store that is closed meanwhile.
+            claims.wait_past(epoch, Some(Duration::from_millis(200)));
+        }
+    }
+
+    /// Writes everything that is in memory into tables.
+    pub(crate) fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        self.check_writable()?;
+        self.seal(trees.to_vec())?;
+        let waiting: Vec<(Arc<Tree>, Vec<Arc<LoggedMemtable>>)> =
+            trees.iter().map(|tree| (Arc::clone(tree), tree.view().immutables.clone())).collect();
+        self.background.notify();
+        self.wait_until(|| {
+            waiting.iter().all(|(tree, memtables)| {
+                let view = tree.view();
+                let is_left =
+                    |memtable: &Arc<LoggedMemtable>| view.immutables.iter().any(|m| Arc::ptr_eq(m, memtable));
+                !tree.is_alive() || !memtables.iter().any(is_left)
+            })
+        })
+    }
+
+    /// Compacts a whole tree into one run, in the calling thread.
+    pub(crate) fn compact_all(&self, tree: &Arc<Tree>) -> Result<()> {
+        self.flush(std::slice::from_ref(tree))?;
+        let mut claim = None;
+        self.wait_until(|| {
+            claim = self.background.claims.claim(Job::CompactAll(Arc::clone(tree)));
+            claim.is_some()
+        })?;
+        let result = self.compact_settled(tree);
+        drop(claim);
+        self.remove_buried();
+        result.map_err(|error| self.fail(error))
+    }
+
+    /// The compaction of [`Engine::compact_all`], once nobody else works on the tree.
+    pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<()> {
+        let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::has_unusable_filter);
+        task.map_or(Ok(()), |task| self.compact(tree, &task))
+    }
+
+    /// Waits until there is nothing left to flush or to compact.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.check_writable()?;
+        self.background.notify();
+        self.wait_until(|| {
+            !self.background.claims.is_working()
+                && self.trees.load().values().all(|tree| {
+                    let view = tree.view();
+                    view.immutables.is_empty()
+                        && pick::pick(&view.version, &HashSet::new(), &tree.shape()).is_none()
+                })
+        })?;
+        self.remove_buried();
+        Ok(())
+    }
+}
