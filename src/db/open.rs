@@ -4,18 +4,23 @@
 //! the new log, many into tables. The old files stay untouched until `CURRENT` names the new manifest; so
 //! an open that is interrupted anywhere is simply done again.
 //!
-//! 1. lock; recover;
+//! 1. lock; recover; remove files that nothing refers to;
 //! 2. write the recovered entries: tables (synced, directory synced) or batches of the new log;
 //! 3. new log, synced; new manifest with the whole state, synced; `CURRENT` (this is the moment);
 //! 4. the new log's first promise: from here on it counts as used;
-//! 5. remove what the new state does not name.
+//! 5. remove what the new state does not name any more.
+//!
+//! An open that fails before step 3 removes what it wrote.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
 
 use super::Db;
-use super::engine::{self, Engine, Owner, Parts, Trees, random_id};
+use super::engine::{Engine, Owner, Parts, Trees, random_id};
 use super::log::{Log, encode_promise};
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
@@ -34,7 +39,7 @@ use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{TableContext, TableIo};
 use crate::version::{Graveyard, TableHandle, Version};
-use crate::wal::RecordKind;
+use crate::wal::{FramedWriter, RecordKind};
 
 /// The name of the keyspace that `Db`'s own calls work on.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -100,8 +105,7 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     };
     let Recovered { store_id, mut state, memtables, batches, last_seqno, mut report, .. } = recovered;
     report.created = recovered.manifest == 0;
-    let mut old = recovered.strays;
-    old.extend(state.logs.keys().map(|&number| FileName::Log(number)));
+    let mut old: Vec<_> = state.logs.keys().map(|&number| FileName::Log(number)).collect();
     old.extend((recovered.manifest != 0).then_some(FileName::Manifest(recovered.manifest)));
     state.last_seqno = last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
@@ -114,21 +118,11 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     {
         keyspace.options = options.encode();
     }
+    remove_strays(&*fs, dir, &recovered.strays)?;
     let (context, graveyard) = shared(dir, &options, store_id, state.hash_seed);
-    let new_log = take_number(&mut state);
-
+    let log_number = take_number(&mut state);
     let budget = options.memory_budget;
-    let trees = build_trees(dir, &state, memtables, new_log, budget, &context, &graveyard)?;
-
-    let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
-    let (mut writer, file_id) = engine::create_log(&*fs, dir, store_id, new_log)?;
-    if let Some(batches) = &batches {
-        for batch in batches {
-            writer.append_record(RecordKind::Batch, batch)?;
-        }
-        writer.sync()?;
-    }
-    let next_file = state.next_file;
+    let trees = build_trees(dir, &state, memtables, log_number, budget, &context, &graveyard)?;
     let mut engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
         store_id,
@@ -139,35 +133,32 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         trees,
         next_keyspace: state.next_keyspace,
         visible: last_seqno,
-        next_file,
+        next_file: state.next_file,
         log: None,
         manifest: None,
         lock: Some(lock),
         options,
     });
-    if batches.is_none() {
-        engine.flush_recovered(&mut state)?;
-    }
-
-    let apply = |state: &mut ManifestState, items| {
-        let applied = state.apply(&VersionEdit::new(items));
-        applied.map_err(|detail| Error::invalid(format!("the recovered state does not fit: {detail}")))
-    };
-    apply(
-        &mut state,
-        vec![EditItem::LogFloor(new_log), EditItem::LogCreated { number: new_log, file_id, predecessor }],
-    )?;
-    let number = engine.new_file_number();
-    state.next_file = number + 1;
-    let manifest = ManifestLog::create(Arc::clone(&fs), dir, store_id, number, state, &random_id)?;
-    let mark = manifest.state().mark;
-    writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
-    writer.flush_frames()?;
-    engine.log = Some(Log::new(new_log, writer));
-    *engine.lock_manifest() = Some(manifest);
-    engine.set_mark(mark);
+    let written = engine.write_recovered(&mut state, log_number, batches.as_deref());
+    let (writer, manifest_number) = written.inspect_err(|_| {
+        // Nothing refers to them: a full disk must not be fuller for the next attempt.
+        let numbers = log_number..engine.next_file.load(Ordering::SeqCst);
+        let names = numbers.flat_map(|number| [FileName::Log(number), FileName::Table(number)]);
+        names.for_each(|name| drop(fs.remove(&name.path(dir))));
+    })?;
+    engine.put_in_force(state, log_number, writer, manifest_number)?;
     remove(&*fs, dir, &old);
     Ok(engine)
+}
+
+/// Removes files of ours that the state in force does not name. `CURRENT` may be the unsynced work of an open
+/// that was interrupted; the strays may be what the one before it names.
+fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
+    if !strays.is_empty() {
+        fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
+        remove(fs, dir, strays);
+    }
+    Ok(())
 }
 
 /// Makes sure there is a directory, and locks it.
@@ -328,6 +319,52 @@ impl Engine {
     /// The keyspace that `Db`'s own calls work on.
     pub(crate) fn default_tree(&self) -> Arc<Tree> {
         Arc::clone(self.trees.load().get(&DEFAULT_KEYSPACE).expect("opening checks that there is one"))
+    }
+
+    /// Writes what the logs held into the new log or into tables, durably, and describes it in the state of
+    /// the manifest to come. Gives the new log and the manifest's number.
+    fn write_recovered(
+        &self,
+        state: &mut ManifestState,
+        log_number: u64,
+        batches: Option<&[Bytes]>,
+    ) -> Result<(FramedWriter, u64)> {
+        let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
+        let (mut writer, file_id) = self.create_log(log_number)?;
+        match batches {
+            Some(batches) => {
+                for batch in batches {
+                    writer.append_record(RecordKind::Batch, batch)?;
+                }
+                writer.sync()?;
+            }
+            None => self.flush_recovered(state)?,
+        }
+        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
+        let items = vec![EditItem::LogFloor(log_number), created];
+        state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
+        let manifest_number = self.new_file_number();
+        state.next_file = manifest_number + 1;
+        Ok((writer, manifest_number))
+    }
+
+    /// Puts the state in force with a new manifest, and the log with its first promise.
+    fn put_in_force(
+        &mut self,
+        state: ManifestState,
+        log_number: u64,
+        mut writer: FramedWriter,
+        manifest_number: u64,
+    ) -> Result<()> {
+        let fs = Arc::clone(&self.fs);
+        let manifest = ManifestLog::create(fs, &self.dir, self.store_id, manifest_number, state, &random_id)?;
+        let mark = manifest.state().mark;
+        writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
+        writer.flush_frames()?;
+        self.log = Some(Log::new(log_number, writer));
+        *self.lock_manifest() = Some(manifest);
+        self.set_mark(mark);
+        Ok(())
     }
 
     /// Writes the recovered memtables into tables, and those into the state of the manifest to come.

@@ -189,6 +189,27 @@ fn own_batch(error: DecodeError) -> Error {
     Error::invalid(format!("a batch of this process cannot be read: {error}"))
 }
 
+/// The lead of a group. Dropping it answers the group and hands on, whatever happened: followers wait for it.
+struct Lead<'e> {
+    engine: &'e Engine,
+    group: Vec<Arc<Request>>,
+    /// One per request; `None` if the leader panicked (a file system or a subscriber is other people's code).
+    results: Option<Vec<Result<LogPosition>>>,
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let results = self.results.take().unwrap_or_else(|| {
+            let error = self.engine.fail(Error::invalid("a writer panicked while it wrote for others"));
+            self.group.iter().map(|_| Err(error.clone())).collect()
+        });
+        self.engine.commit.hand_on();
+        for (request, result) in self.group.iter().zip(results) {
+            request.set(Progress::Done(result));
+        }
+    }
+}
+
 impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
@@ -233,12 +254,9 @@ impl Engine {
         {
             return result;
         }
-        let group = self.commit.take_group();
-        let results = self.carry_out(&group);
-        self.commit.hand_on();
-        for (request, result) in group.iter().zip(results) {
-            request.set(Progress::Done(result));
-        }
+        let mut lead = Lead { engine: self, group: self.commit.take_group(), results: None };
+        lead.results = Some(self.carry_out(&lead.group));
+        drop(lead);
         request.wait().expect("the leader's own request is in its group")
     }
 
