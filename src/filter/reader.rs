@@ -314,7 +314,7 @@ impl<B> Filter<B> {
     /// The same filter, asked without vector instructions: to measure and to compare.
     #[must_use]
     pub fn portable(mut self) -> Self {
-        self.simd = Simd::Portable;
+        self.simd = Simd::PORTABLE;
         self
     }
 
