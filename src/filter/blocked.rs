@@ -90,7 +90,7 @@ pub(super) struct Blocked {
 
 impl Blocked {
     /// Number of the line, and the word that the bits in it come from.
-    #[inline]
+    #[inline(always)]
     pub(super) fn locate(self, hash: u64) -> (u64, u64) {
         (reduce(hash, self.lines), remix(hash))
     }
@@ -103,7 +103,7 @@ impl Blocked {
     }
 
     /// Whether all bits of the probe are set in `body`. A line outside of it counts as full.
-    #[inline]
+    #[inline(always)]
     pub(super) fn test(self, simd: Simd, body: &[u8], (line, word): (u64, u64)) -> bool {
         let start = (line as usize).checked_mul(LINE_BYTES);
         let rest = start.and_then(|start| body.get(start..));

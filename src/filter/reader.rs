@@ -221,12 +221,12 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.locate_table_hash(table_hash(hash, self.header.salt))
     }
 
-    #[inline]
+    #[inline(always)]
     fn locate_table_hash(&self, hash: u64) -> Probe {
-        let (first, second) = match self.shape {
+        let (first, second) = match &self.shape {
             Shape::Empty => (0, 0),
             Shape::Bloom(_) => Bloom::locate(hash),
-            Shape::Blocked(blocked) => Blocked::locate(blocked, hash),
+            Shape::Blocked(blocked) => blocked.locate(hash),
             Shape::Ribbon(_) => self.reading.locate(hash),
         };
         Probe(first, second)
@@ -242,7 +242,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[inline]
     pub fn prefetch(&self, probe: Probe) {
         let bytes = self.bytes.as_ref();
-        match self.shape {
+        match &self.shape {
             Shape::Empty => {}
             Shape::Bloom(bloom) => {
                 self.simd.prefetch(bytes, self.start.saturating_add(bloom.first_byte((probe.0, probe.1))));
@@ -273,11 +273,14 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[inline]
     #[must_use]
     pub fn test(&self, probe: Probe) -> bool {
-        match self.shape {
+        match &self.shape {
             Shape::Empty => self.if_empty,
             Shape::Bloom(bloom) => bloom.test(self.body(), (probe.0, probe.1)),
             Shape::Blocked(blocked) => blocked.test(self.simd, self.body(), (probe.0, probe.1)),
-            Shape::Ribbon(_) => self.reading.test(self.simd, self.bytes.as_ref(), (probe.0, probe.1)),
+            Shape::Ribbon(_) => {
+                let bytes = self.bytes.as_ref();
+                self.simd.run(|| self.reading.test(self.simd, bytes, (probe.0, probe.1)))
+            }
         }
     }
 

@@ -51,19 +51,19 @@ impl Simd {
 
     /// Whether the parities of `coefficients` over the columns of `rows` are the lowest bits of `mark`, column by
     /// column. A row is one word of 64 bits for each column; all rows are equally long.
-    #[inline]
+    #[inline(always)]
     pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
     }
 
     /// Whether the bits of this word (see `blocked`) are set in the line.
-    #[inline]
+    #[inline(always)]
     pub(super) fn line_has(self, line: &[u8; LINE_BYTES], word: u64, probes: u8) -> bool {
         choose!(self, avx2::line_has(line, word, probes), test_line(line, word, probes))
     }
 
     /// Asks for the cache line of `bytes` around byte `at`, if the set can do that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn prefetch(self, bytes: &[u8], at: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.avx2 {
@@ -74,7 +74,7 @@ impl Simd {
     }
 
     /// Runs code with the instructions of the set, as far as it can be inlined.
-    #[inline]
+    #[inline(always)]
     pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
         choose!(self, avx2::run(work), work())
     }

@@ -5,28 +5,39 @@ const COLUMNS: usize = 8;
 
 /// See `Simd::matches`.
 #[inline]
-pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], mut mark: u32) -> bool {
-    let len = rows.iter().map(|row| row.len()).min().unwrap_or(0);
-    let mut at = 0;
-    while at < len {
-        let columns = ((len - at) / 8).min(COLUMNS);
+pub(super) fn matches<const N: usize>(mut rows: [&[u8]; N], coefficients: [u64; N], mut mark: u32) -> bool {
+    loop {
         let mut words = [0u64; COLUMNS];
-        for (row, coefficients) in rows.iter().zip(coefficients) {
-            let part = &row[at..at + 8 * columns];
-            for (word, bytes) in words.iter_mut().zip(part.chunks_exact(8)) {
-                *word ^= u64::from_le_bytes([
-                    bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-                ]) & coefficients;
+        let mut columns = COLUMNS;
+        for (row, coefficients) in rows.iter_mut().zip(coefficients) {
+            // The number of words is fixed where there are enough, so that the loop has no end to be foreseen.
+            if let Some((part, rest)) = row.split_first_chunk::<{ 8 * COLUMNS }>() {
+                add(&mut words, part, coefficients);
+                *row = rest;
+            } else {
+                columns = row.len() / 8;
+                add(&mut words, row, coefficients);
+                *row = &[];
             }
         }
         let differ = (u32::from(parities(words)) ^ mark) & ((1 << columns) - 1);
         if differ != 0 {
             return false;
         }
+        if rows.iter().all(|row| row.is_empty()) {
+            return true;
+        }
         mark >>= COLUMNS;
-        at += 8 * COLUMNS;
     }
-    true
+}
+
+/// Adds those of `bytes`' words that `coefficients` selects.
+#[inline(always)]
+fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        let bytes = [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]];
+        *word ^= u64::from_le_bytes(bytes) & coefficients;
+    }
 }
 
 /// The parity of each word, that of the first as the lowest bit.

@@ -58,8 +58,10 @@ pub(super) fn layer_blocks(buckets: u64) -> u64 {
 /// How many starts of a bucket are bumped, by its threshold.
 #[inline]
 pub(super) fn bumped_below(thresholds: &[u8], bucket: u64) -> Option<u64> {
+    const BELOW: u32 = u32::from_le_bytes(BUMPED_BELOW);
     let byte = thresholds.get(usize::try_from(bucket / 4).ok()?)?;
-    Some(BUMPED_BELOW[usize::from(byte >> (2 * (bucket % 4)) & 3)].into())
+    let threshold = u32::from(byte >> (2 * (bucket % 4)) & 3);
+    Some((BELOW >> (8 * threshold) & 0xff).into())
 }
 
 impl Ribbon {

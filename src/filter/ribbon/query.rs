@@ -73,25 +73,45 @@ impl Reading {
     }
 
     /// Whether the key may be there. What lies outside of the block counts as fitting.
-    #[inline]
-    pub(in crate::filter) fn test(&self, simd: Simd, block: &[u8], probe: (u64, u64)) -> bool {
-        let (mut hash, mut start) = probe;
-        let thresholds = block.get(self.thresholds.0..self.thresholds.1).unwrap_or_default();
-        for index in 0..self.layer_count {
-            let layer = &self.layers[index];
-            let Some(below) = bumped_below(thresholds, layer.bucket + start / BUCKET_STARTS) else {
+    ///
+    /// Nearly all queries end in the first layer: the others are kept out of its way.
+    #[inline(always)]
+    pub(in crate::filter) fn test(&self, simd: Simd, block: &[u8], (hash, start): (u64, u64)) -> bool {
+        if self.layer_count == 0 {
+            return self.test_wide(simd, block, hash);
+        }
+        let layer = &self.layers[0];
+        match self.bumped_below(block, start / BUCKET_STARTS) {
+            Some(below) if start % BUCKET_STARTS >= below => {
+                self.test_narrow(simd, block, layer, hash, start)
+            }
+            Some(_) => self.test_bumped(simd, block, hash),
+            None => true,
+        }
+    }
+
+    /// [`Reading::test`] of a hash that was bumped from the first layer.
+    #[inline(never)]
+    fn test_bumped(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
+        for layer in &self.layers[1..self.layer_count] {
+            hash = next_layer(hash);
+            let start = reduce(hash, layer.starts);
+            let Some(below) = self.bumped_below(block, layer.bucket + start / BUCKET_STARTS) else {
                 return true;
             };
             if start % BUCKET_STARTS >= below {
                 return self.test_narrow(simd, block, layer, hash, start);
             }
-            hash = next_layer(hash);
-            start = self.layers.get(index + 1).map_or(0, |layer| reduce(hash, layer.starts));
         }
-        self.test_wide(simd, block, hash)
+        self.test_wide(simd, block, next_layer(hash))
     }
 
-    #[inline]
+    #[inline(always)]
+    fn bumped_below(&self, block: &[u8], bucket: u64) -> Option<u64> {
+        bumped_below(block.get(self.thresholds.0..self.thresholds.1)?, bucket)
+    }
+
+    #[inline(always)]
     fn test_narrow(&self, simd: Simd, block: &[u8], layer: &Layer, hash: u64, start: u64) -> bool {
         let (coefficients, mut mark) = narrow(hash);
         let slot = Layer::slot_of(start);
@@ -99,9 +119,10 @@ impl Reading {
         let coefficients = [coefficients << offset, coefficients >> 1 >> (63 - offset)];
         for (group, section) in &self.groups[..self.group_count] {
             let columns = group.columns_of(number);
-            let rows = [number, number + 1]
-                .map(|number| row(block, section + group.offset_of(number) as usize, columns));
-            let [Some(one), Some(two)] = rows else { return true };
+            // The next block follows at once, and has no fewer columns.
+            let (at, len) = (section + group.offset_of(number) as usize, 8 * columns as usize);
+            let Some(rows) = block.get(at..at + 2 * len) else { return true };
+            let (one, two) = rows.split_at(len);
             if !simd.matches([one, two], coefficients, mark) {
                 return false;
             }
@@ -110,6 +131,7 @@ impl Reading {
         true
     }
 
+    #[inline(always)]
     fn test_wide(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         if self.slots == 0 {
             return true;
