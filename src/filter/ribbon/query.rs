@@ -80,10 +80,9 @@ impl Reading {
         if self.layer_count == 0 {
             return self.test_wide(simd, block, hash);
         }
-        let layer = &self.layers[0];
         match self.bumped_below(block, start / BUCKET_STARTS) {
             Some(below) if start % BUCKET_STARTS >= below => {
-                self.test_narrow(simd, block, layer, hash, start)
+                simd.run(move || self.test_narrow(simd, block, &self.layers[0], hash, start))
             }
             Some(_) => self.test_bumped(simd, block, hash),
             None => true,
@@ -131,8 +130,13 @@ impl Reading {
         true
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn test_wide(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        simd.run(move || self.test_wide_here(simd, block, hash))
+    }
+
+    #[inline(always)]
+    fn test_wide_here(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         if self.slots == 0 {
             return true;
         }
@@ -142,22 +146,21 @@ impl Reading {
         let coefficients = aligned(&row, offset as u32);
         let mut tail = &self.tail_words[..];
         for (group, section) in &self.groups[..self.group_count] {
-            let columns = group.columns_of(number);
-            let (own_tail, later) = tail.split_at(8 * group.columns_of(self.tail) as usize);
+            let len = 8 * group.columns_of(number) as usize;
+            let words = |number: u64| {
+                let at = section + group.offset_of(number) as usize;
+                if number < self.tail { block.get(at..at + len) } else { tail.get(..len) }
+            };
             // A window that starts with a block does not meet the block after the next, which may not exist.
-            let rows = [number, number + 1, (number + 2).min(self.tail)].map(|number| {
-                if number == self.tail {
-                    own_tail.get(..8 * columns as usize)
-                } else {
-                    self::row(block, section + group.offset_of(number) as usize, columns)
-                }
-            });
-            let [Some(one), Some(two), Some(three)] = rows else { return true };
+            let (Some(one), Some(two), Some(three)) = (words(number), words(number + 1), words(number + 2))
+            else {
+                return true;
+            };
             if !simd.matches([one, two, three], coefficients, mark) {
                 return false;
             }
-            mark = mark.checked_shr(columns as u32).unwrap_or(0);
-            tail = later;
+            mark = mark.checked_shr(len as u32 / 8).unwrap_or(0);
+            tail = tail.get(8 * group.columns_of(self.tail) as usize..).unwrap_or_default();
         }
         true
     }
@@ -175,10 +178,4 @@ impl Reading {
             simd.prefetch(block, at);
         }
     }
-}
-
-/// The words of a block's columns.
-#[inline]
-fn row(bytes: &[u8], at: usize, columns: u64) -> Option<&[u8]> {
-    bytes.get(at..)?.get(..8 * columns as usize)
 }
