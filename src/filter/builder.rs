@@ -425,9 +425,11 @@ mod tests {
         for kind in KINDS {
             for extreme in [0, 1, 1 << 63, u64::MAX, u64::MAX - 1] {
                 for salt in [0, extreme, u64::MAX] {
-                    let filter = build(kind, 10.0, salt, [extreme; 500].into_iter());
-                    assert!(filter.may_contain(extreme));
-                    filter.verify().unwrap();
+                    for count in [500, 20_000] {
+                        let filter = build(kind, 10.0, salt, std::iter::repeat_n(extreme, count));
+                        assert!(filter.may_contain(extreme));
+                        filter.verify().unwrap();
+                    }
                 }
             }
         }

@@ -16,7 +16,6 @@ use std::fmt;
 
 use super::aligned::AlignedBytes;
 use super::arch::Simd;
-use super::blocked::Blocked;
 use super::bloom::Bloom;
 use super::header::{Header, Kind};
 use super::layout::Shape;

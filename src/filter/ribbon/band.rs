@@ -13,13 +13,13 @@ use super::{BLOCK_SLOTS, BUCKET_STARTS};
 use crate::hash::reduce;
 
 /// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
-const RANGE_BITS: u32 = 4;
+const RANGE_BITS: u32 = 3;
 
 /// Ranges per bucket.
 const RANGES: usize = (BUCKET_STARTS >> RANGE_BITS) as usize;
 
-/// The number of the last range of a bucket's first, second and third part: starts from 32, 16 and 0 on.
-const PART_ENDS: [usize; 3] = [5, 6, 7];
+/// The number of the last range of a bucket's first, second and third part: starts from 40, 16 and 0 on.
+const PART_ENDS: [usize; 3] = [10, 13, 15];
 
 /// The threshold of a bucket of which nothing is bumped.
 const NOTHING_BUMPED: u8 = 3;

@@ -208,6 +208,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_last_layer_that_cannot_be_built_is_no_filter() {
+        let size = Size::Columns(8.0);
+        let builder = || Builder::<u16>::new(1000, size, Columns::new(1000, size), 1);
+        assert!(builder().last_layer(&[7; 1000]).is_some(), "equal rows agree with each other");
+        assert!(builder().last_layer(&vec![7; LAST_KEYS_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn no_order_of_the_hashes_changes_a_byte_of_two_layers_and_three_shards() {
+        let hashes: Vec<u64> = (0..180_000u64).map(|key| table_hash(key, 99)).collect();
+        let build = |hashes: Vec<u64>| build(&mut vec![hashes], 1, Size::Bits(9.5), 2);
+        let forward = build(hashes.clone());
+        let mut backward = hashes.clone();
+        backward.reverse();
+        let mut mixed = hashes;
+        mixed.sort_unstable_by_key(|hash| hash.rotate_left(20));
+        for other in [build(backward), build(mixed)] {
+            assert!(forward.ribbon == other.ribbon && forward.sections == other.sections);
+        }
+        assert!(forward.ribbon.buckets[0] > 2 * 512 && forward.ribbon.buckets[1] > 0);
+        assert!(forward.ribbon.plain > 0 && forward.ribbon.plain < forward.ribbon.buckets[0] * 2);
+        let lens: Vec<u64> = forward.sections.iter().map(|section| section.len() as u64).collect();
+        assert_eq!(forward.ribbon.section_lens(), lens);
+    }
+
+    #[test]
     fn columns_are_split_into_groups_that_are_not_empty() {
         assert_eq!(split(8, 1), [8, 0, 0]);
         assert_eq!(split(8, 2), [4, 4, 0]);

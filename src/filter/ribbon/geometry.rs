@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(ribbon.rate(&[]), 1 << 56);
         // One bucket, half of a block bumped to a last layer of half the rate.
         let ribbon = Ribbon { buckets: [1, 0, 0, 0], slots: 128, groups: [8, 0, 0], plain: 3, attempt: 0 };
-        assert_eq!(ribbon.rate(&[1]), ((1 << 56) * 96 + (1 << 55) * 32) / 128);
+        assert_eq!(ribbon.rate(&[1]), ((1 << 56) * 88 + (1 << 55) * 40) / 128);
         assert_eq!(ribbon.rate(&[0]), 1 << 55);
         assert_eq!(Ribbon::MAYBE.rate(&[]), u64::MAX);
     }

@@ -18,7 +18,7 @@
 //!
 //! 1. `row` makes of a hash the first slot of its window (its *start*), 64 coefficients and a mark.
 //! 2. The starts are cut into buckets of 128. `band` adds the rows of one bucket after another to a band
-//!    matrix by elimination, within a bucket the starts from 32 on, then those from 16 to 31, then the rest.
+//!    matrix by elimination, within a bucket the starts from 40 on, then those from 16 to 39, then the rest.
 //! 3. If a row contradicts the earlier ones, its range of starts and the ranges after it are *bumped*: their
 //!    rows leave the band, and the bucket's threshold of 2 bits says so for ever.
 //! 4. `band` solves the system from the last slot to the first, all columns at once.
@@ -72,7 +72,7 @@ const BUCKET_STARTS: u64 = 128;
 const SHARD_BITS: u32 = 16;
 
 /// Starts of a bucket below this offset are bumped, by the bucket's threshold.
-const BUMPED_BELOW: [u8; 4] = [128, 32, 16, 0];
+const BUMPED_BELOW: [u8; 4] = [128, 40, 16, 0];
 
 /// Slots per block.
 const BLOCK_SLOTS: u64 = 64;
