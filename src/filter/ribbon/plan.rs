@@ -64,13 +64,14 @@ impl Columns {
         // So few keys have more slots than they need: nothing is gained by a fraction of a column.
         let wanted = if keys < WIDE { wanted.round().max(1.0) } else { wanted };
         let columns = (wanted.max(0.0) as u64).min(COLUMNS_MAX.into()) as u8;
-        let plain = (columns == COLUMNS_MAX || keys < WIDE).then_some(u64::MAX);
+        let whole = keys < WIDE || matches!(size, Size::Columns(columns) if columns.fract() == 0.0);
+        let plain = (columns == COLUMNS_MAX || whole).then_some(u64::MAX);
         Self { keys, size, columns, plain }
     }
 
     /// Columns to eliminate with: with the additional one.
     pub(super) fn most(&self) -> u8 {
-        (self.columns + 1).min(COLUMNS_MAX)
+        self.columns + u8::from(self.plain != Some(u64::MAX))
     }
 
     /// Looks ahead from a bumped layer that ends at block `end`, after which `rest` keys are expected: the

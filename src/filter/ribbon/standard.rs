@@ -5,28 +5,61 @@ use super::row::{Wide, wide};
 use super::{ATTEMPTS_MAX, BLOCK_SLOTS, WIDE};
 
 /// The band matrix of the last layer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WideBand {
-    rows: Vec<(u128, u32)>,
+    // Apart from each other, because a pair of them would have 32 bytes.
+    coefficients: Vec<u128>,
+    marks: Vec<u32>,
     pub(super) attempt: u16,
 }
 
 impl WideBand {
     /// The first attempt that succeeds, with as many slots as `slots` gives it. `None` if none does.
     pub(super) fn first(hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
-        let mut rows = Vec::new();
+        let mut band = Self::default();
         for attempt in 0..ATTEMPTS_MAX {
-            rows.clear();
-            rows.resize(slots(attempt) as usize, (0, 0));
-            if hashes.iter().all(|&hash| add(&mut rows, wide(hash, attempt, slots(attempt)), columns)) {
-                return Some(Self { rows, attempt });
+            band.attempt = attempt;
+            band.clear(slots(attempt) as usize);
+            if hashes.iter().all(|&hash| band.add(wide(hash, attempt, slots(attempt)), columns)) {
+                return Some(band);
             }
         }
         None
     }
 
     pub(super) fn slots(&self) -> u64 {
-        self.rows.len() as u64
+        self.coefficients.len() as u64
+    }
+
+    fn clear(&mut self, slots: usize) {
+        self.coefficients.clear();
+        self.coefficients.resize(slots, 0);
+        self.marks.clear();
+        self.marks.resize(slots, 0);
+    }
+
+    /// Adds a row. Whether it agrees with those that are there.
+    #[inline(always)]
+    fn add(&mut self, row: Wide, columns: u32) -> bool {
+        let [low, high] = row.coefficients;
+        let mut coefficients = u128::from(high) << 64 | u128::from(low);
+        let (mut slot, mut mark) = (row.start as usize, row.mark & columns);
+        loop {
+            let there = &mut self.coefficients[slot];
+            if *there == 0 {
+                *there = coefficients;
+                self.marks[slot] = mark;
+                return true;
+            }
+            coefficients ^= *there;
+            mark ^= self.marks[slot];
+            if coefficients == 0 {
+                return mark == 0;
+            }
+            let zeros = coefficients.trailing_zeros();
+            coefficients >>= zeros;
+            slot += zeros as usize;
+        }
     }
 
     /// Solves the system, see `Band::solve`.
@@ -35,7 +68,7 @@ impl WideBand {
         let mut words = [[0u64; 2]; 32];
         let words = &mut words[..columns];
         let mut block = [0; 32];
-        for (slot, &(coefficients, mark)) in self.rows.iter().enumerate().rev() {
+        for (slot, (&coefficients, &mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
             let [low, high] = [coefficients as u64, (coefficients >> 64) as u64];
             for (column, word) in words.iter_mut().enumerate() {
                 let later = [word[0] << 1, word[1] << 1 | word[0] >> 63];
@@ -47,29 +80,6 @@ impl WideBand {
                 put(slot as u64 / BLOCK_SLOTS, &block[..columns]);
             }
         }
-    }
-}
-
-/// Adds a row. Whether it agrees with those that are there.
-#[inline(always)]
-fn add(rows: &mut [(u128, u32)], row: Wide, columns: u32) -> bool {
-    let [low, high] = row.coefficients;
-    let mut coefficients = u128::from(high) << 64 | u128::from(low);
-    let (mut slot, mut mark) = (row.start as usize, row.mark & columns);
-    loop {
-        let there = &mut rows[slot];
-        if there.0 == 0 {
-            *there = (coefficients, mark);
-            return true;
-        }
-        coefficients ^= there.0;
-        mark ^= there.1;
-        if coefficients == 0 {
-            return mark == 0;
-        }
-        let zeros = coefficients.trailing_zeros();
-        coefficients >>= zeros;
-        slot += zeros as usize;
     }
 }
 
@@ -89,14 +99,12 @@ mod tests {
     fn a_system_without_a_solution_ends_the_attempts() {
         // Equal windows with different marks: no attempt can tell the two apart.
         let row = Wide { start: 3, coefficients: [5, 7], mark: 1 };
-        let mut rows = vec![(0, 0); 140];
-        assert!(add(&mut rows, row, 0xff));
-        assert!(add(&mut rows, row, 0xff), "the same row twice agrees with itself");
-        assert!(!add(&mut rows, Wide { mark: 2, ..row }, 0xff));
-        assert!(
-            add(&mut rows, Wide { mark: 0x101, ..row }, 0xff),
-            "columns that are not solved do not count"
-        );
+        let mut band = WideBand::default();
+        band.clear(140);
+        assert!(band.add(row, 0xff));
+        assert!(band.add(row, 0xff), "the same row twice agrees with itself");
+        assert!(!band.add(Wide { mark: 2, ..row }, 0xff));
+        assert!(band.add(Wide { mark: 0x101, ..row }, 0xff), "columns that are not solved do not count");
         // More keys than slots.
         let hashes: Vec<u64> = (0..1000u64).map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         assert!(WideBand::first(&hashes, 0xff, |_| 900).is_none());
