@@ -254,7 +254,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
     }
 
     /// [`Filter::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both
-    /// go. Where the filter is larger than the caches it is several times faster than one by one.
+    /// go. It asks for the memory of 32 queries before it waits for the first: of use where the filter is larger than the
+    /// caches; within them, one by one is faster.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
         for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             let mut probes = [Probe::default(); BATCH];
