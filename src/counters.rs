@@ -56,7 +56,7 @@ where
 #[derive(Debug, Default)]
 pub(crate) struct FilterCounters(Striped<3>);
 
-/// The sums of [`FilterCounters`].
+/// What became of the questions that filters were asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterCounts {
     /// The filter said "absent": no block was touched.

@@ -405,8 +405,8 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
-const FILTER_KINDS: [FilterKind; 4] =
-    [FilterKind::None, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Auto];
+const FILTER_KINDS: [FilterKind; 5] =
+    [FilterKind::None, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::Auto];
 
 /// The code of a filter kind in a policy: that of the filter block, 0 for none and 255 for "choose".
 fn kind_code(kind: FilterKind) -> u8 {
@@ -414,6 +414,7 @@ fn kind_code(kind: FilterKind) -> u8 {
         FilterKind::None => 0,
         FilterKind::Bloom => 1,
         FilterKind::BlockedBloom => 2,
+        FilterKind::Ribbon => 3,
         FilterKind::Auto => 255,
     }
 }
@@ -462,6 +463,15 @@ mod tests {
         assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
         let default = KeyspaceOptions::default();
         assert_eq!(KeyspaceOptions::decode(&default.encode()), Ok(default));
+    }
+
+    #[test]
+    fn every_kind_of_filter_has_its_code_and_comes_back() {
+        assert_eq!(FILTER_KINDS.map(kind_code), [0, 1, 2, 3, 255]);
+        for kind in FILTER_KINDS {
+            let options = KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(7.5));
+            assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options), "{kind:?}");
+        }
     }
 
     #[test]

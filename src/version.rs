@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::counters::FilterCounters;
 use crate::error::Result;
+use crate::filter::Probe;
 use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag};
 use crate::manifest::edit::LEVELS;
@@ -222,22 +223,28 @@ impl Version {
 
     /// The newest entry of the key that the lookup can see.
     ///
-    /// First the range check and the filter of all candidate tables, without touching a block; then, newest
-    /// first, the index and data block of those whose filter did not say "absent".
+    /// First the range check of all candidate tables, and the memory of their filters is asked for; then the
+    /// filters, without touching a block; then, newest first, the index and data block of those whose filter did
+    /// not say "absent".
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {
-            let mut wave: [Option<(&TableHandle, Verdict)>; WAVE] = [None; WAVE];
+            let mut wave: [Option<(&TableHandle, &Table, Probe)>; WAVE] = [None; WAVE];
             for (slot, handle) in wave.iter_mut().zip(candidates.by_ref().take(WAVE)) {
-                *slot = Some((handle, handle.open()?.ask_filter(lookup.hash)));
+                let table = handle.open()?;
+                *slot = Some((handle, table, table.filter().prefetch(lookup.hash)));
             }
-            for (handle, verdict) in wave.iter().flatten() {
-                if *verdict == Verdict::Absent {
+            let mut verdicts = [Verdict::Unknown; WAVE];
+            for (verdict, (_, table, probe)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
+                *verdict = table.filter().test(*probe);
+            }
+            for ((handle, table, _), verdict) in wave.iter().flatten().zip(verdicts) {
+                if verdict == Verdict::Absent {
                     handle.counters.negative();
                     continue;
                 }
-                let found = handle.open()?.get(lookup.user_key, lookup.seqno)?;
-                if *verdict == Verdict::Maybe {
+                let found = table.get(lookup.user_key, lookup.seqno)?;
+                if verdict == Verdict::Maybe {
                     handle.counters.positive(found.is_some());
                 }
                 if found.is_some() {

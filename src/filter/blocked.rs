@@ -15,6 +15,7 @@
 //! power of the mean that is often printed: that is 1 % too low there and 3 % at 20 bits.) For the same
 //! reason fewer probes are best than `b · ln 2`.
 
+use super::arch::Simd;
 use super::bloom::{fraction, ones, power, remix};
 use crate::hash::reduce;
 
@@ -25,7 +26,7 @@ pub(super) const LINE_BYTES: usize = 64;
 pub(super) const LINE_BITS: u64 = 8 * LINE_BYTES as u64;
 
 /// Probes that one 64-bit word has bits for.
-const PROBES_PER_WORD: u8 = 7;
+pub(super) const PROBES_PER_WORD: u8 = 7;
 
 /// As in `bloom`: the largest number of thousandths of a bit per key for which `k` probes are best, from the
 /// formula above. Frozen: part of the format.
@@ -89,7 +90,7 @@ pub(super) struct Blocked {
 
 impl Blocked {
     /// Number of the line, and the word that the bits in it come from.
-    #[inline]
+    #[inline(always)]
     pub(super) fn locate(self, hash: u64) -> (u64, u64) {
         (reduce(hash, self.lines), remix(hash))
     }
@@ -102,14 +103,14 @@ impl Blocked {
     }
 
     /// Whether all bits of the probe are set in `body`. A line outside of it counts as full.
-    #[inline]
-    pub(super) fn test(self, body: &[u8], (line, word): (u64, u64)) -> bool {
+    #[inline(always)]
+    pub(super) fn test(self, simd: Simd, body: &[u8], (line, word): (u64, u64)) -> bool {
         let start = (line as usize).checked_mul(LINE_BYTES);
         let rest = start.and_then(|start| body.get(start..));
         let Some(line) = rest.and_then(|rest| rest.first_chunk::<LINE_BYTES>()) else {
             return true;
         };
-        test_line(line, word, self.probes)
+        simd.line_has(line, word, self.probes)
     }
 
     /// The false-positive rate of these very bits in units of 2^-64: the mean over the lines of
@@ -128,7 +129,7 @@ impl Blocked {
 
 /// Seven probes at a time without a branch, then one branch: an absent key seldom needs a second word.
 #[inline]
-fn test_line(line: &[u8; LINE_BYTES], mut word: u64, mut probes: u8) -> bool {
+pub(super) fn test_line(line: &[u8; LINE_BYTES], mut word: u64, mut probes: u8) -> bool {
     loop {
         let now = probes.min(PROBES_PER_WORD);
         let mut bits = word;
@@ -192,7 +193,7 @@ mod tests {
             let mut body = [0; 5 * LINE_BYTES];
             for hash in (0..20).map(|seed| remix(seed + 1)) {
                 blocked.insert(&mut body, hash);
-                assert!(blocked.test(&body, blocked.locate(hash)));
+                assert!(blocked.test(Simd::detect(), &body, blocked.locate(hash)));
             }
             let word = remix(1);
             let mut line = [0; LINE_BYTES];
@@ -210,8 +211,8 @@ mod tests {
     fn a_line_beyond_the_body_counts_as_full() {
         let blocked = Blocked { lines: 1 << 60, probes: 6 };
         for line in [1, 1 << 57, 1 << 58, u64::MAX] {
-            assert!(blocked.test(&[0; LINE_BYTES], (line, 1)), "{line}");
+            assert!(blocked.test(Simd::detect(), &[0; LINE_BYTES], (line, 1)), "{line}");
         }
-        assert!(!blocked.test(&[0; LINE_BYTES], (0, 1)));
+        assert!(!blocked.test(Simd::detect(), &[0; LINE_BYTES], (0, 1)));
     }
 }

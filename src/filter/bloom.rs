@@ -98,6 +98,12 @@ impl Bloom {
         true
     }
 
+    /// The byte of the first bit that is tested.
+    #[inline]
+    pub(super) fn first_byte(self, (x, _): (u64, u64)) -> usize {
+        (reduce(x, self.bits) >> 3) as usize
+    }
+
     #[inline]
     fn positions(self, (mut x, mut y): (u64, u64)) -> impl Iterator<Item = u64> {
         let mut z = STEP;

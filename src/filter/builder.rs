@@ -9,6 +9,10 @@
 //!    are found before a table with a lying filter is published.
 //!
 //! Bits are set, never cleared, so that the order of the keys leaves no trace.
+//!
+//! A ribbon filter is built otherwise, see `ribbon`: its sections come first, and the block is put together from
+//! them; how long they are is known only then. If no attempt at it succeeds, the block has no sections
+//! and says "maybe" of every key ([`Header::answers_only_maybe`]).
 
 use std::path::Path;
 
@@ -19,6 +23,7 @@ use super::layout::{Layout, Section, Shape};
 use super::pages;
 use super::policy::{check_bits_per_key, millibits};
 use super::reader::{Expect, Filter};
+use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Ribbon, Size};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
@@ -35,6 +40,8 @@ pub struct FilterBuilder {
     seed: u64,
     salt: u64,
     owner: FileId,
+    columns: Option<f64>,
+    column_groups: usize,
     // All but the last are full.
     chunks: Vec<Vec<u64>>,
 }
@@ -51,7 +58,30 @@ impl FilterBuilder {
     /// [`BITS_PER_KEY_MAX`](super::BITS_PER_KEY_MAX).
     pub fn new(kind: Kind, bits_per_key: f64, seed: u64, salt: u64, owner: FileId) -> Result<Self> {
         check_bits_per_key(bits_per_key)?;
-        Ok(Self { kind, bits_per_key, seed, salt, owner, chunks: Vec::new() })
+        let chunks = Vec::new();
+        Ok(Self { kind, bits_per_key, seed, salt, owner, columns: None, column_groups: 1, chunks })
+    }
+
+    /// Gives a ribbon filter this many columns, whatever bits per key that takes: `2^-columns` is its rate if it is
+    /// a whole number. Other kinds ignore it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for a number that is not over 0 and up to 32.
+    pub fn columns(mut self, columns: f64) -> Result<Self> {
+        if !(columns > 0.0 && columns <= COLUMNS_MAX.into()) {
+            return Err(Error::invalid(format!("{columns} columns are not over 0 and up to {COLUMNS_MAX}")));
+        }
+        self.columns = Some(columns);
+        Ok(self)
+    }
+
+    /// Stores the columns of a ribbon filter in this many sections (1 to 3), of which the later ones can be left
+    /// out of memory: see [`Filter::keep_groups`]. Other kinds ignore it.
+    #[must_use]
+    pub fn column_groups(mut self, groups: usize) -> Self {
+        self.column_groups = groups.clamp(1, GROUPS_MAX);
+        self
     }
 
     /// Adds a user key by its [`key_hash`]. Every distinct user key is to be added once: each call counts.
@@ -92,11 +122,20 @@ impl FilterBuilder {
         self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<u64>()).sum()
     }
 
-    /// Length of the block that `finish` would make now.
+    /// Length of the block that `finish` would make now; for a ribbon filter, about.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
-        layout(shape(self.kind, self.len() as u64, self.bits_per_key))
-            .map_or(u64::MAX, |layout| layout.block_len)
+        let keys = self.len() as u64;
+        let layout = if self.kind == Kind::Ribbon && keys > 0 {
+            Layout::of(&[ribbon::expected_bytes(keys, self.size())])
+        } else {
+            layout(shape(self.kind, keys, self.bits_per_key))
+        };
+        layout.map_or(u64::MAX, |layout| layout.block_len)
+    }
+
+    fn size(&self) -> Size {
+        self.columns.map_or(Size::Bits(self.bits_per_key), Size::Columns)
     }
 
     /// Makes the block.
@@ -106,28 +145,69 @@ impl FilterBuilder {
     /// [`Error::LimitExceeded`] if there is no memory for it, [`Error::Corruption`] if a key that was added is
     /// not found in the finished bytes, which means that this machine's memory cannot be trusted.
     pub fn finish(self) -> Result<Vec<u8>> {
+        if self.kind == Kind::Ribbon && !self.is_empty() {
+            return self.finish_ribbon();
+        }
         let shape = shape(self.kind, self.len() as u64, self.bits_per_key);
-        let too_large = || Error::limit("filter block", usize::MAX as u64, self.block_bytes());
-        let layout = layout(shape).ok_or_else(too_large)?;
-        let len = usize::try_from(layout.block_len).map_err(|_| too_large())?;
-        let mut block = Vec::new();
-        block.try_reserve_exact(len).map_err(|_| too_large())?;
-        block.resize(len, 0);
-
-        let mut sections = Vec::with_capacity(layout.offsets.len());
+        let layout = layout(shape).ok_or_else(|| self.too_large())?;
+        let mut block = self.allocate(&layout)?;
         let mut rate = 0;
-        if let (Some(&offset), Some(len)) = (layout.offsets.first(), shape.body_bytes()) {
+        if let (Some(&offset), Some(&len)) = (layout.offsets.first(), layout.lens.first()) {
             let body = &mut block[offset as usize..][..len as usize];
             self.fill(body, shape);
             rate = shape.stored_rate(body);
-            sections.push(Section { offset, len, checksum: 0 });
         }
-        pages::seal(&mut block, &self.owner, &mut sections);
-        let header = self.header(shape, rate, layout.block_len, sections).encode();
-        block[..HEADER_BYTES].copy_from_slice(&header);
-
-        self.check(&block).map_err(|error| error.in_file(Path::new("memory"), 0))?;
+        self.seal(&mut block, shape, rate, &layout, self.len() as u64);
+        self.check(&block, self.len() as u64, |filter| self.lost(filter))?;
         Ok(block)
+    }
+
+    /// Whether one of the hashes is not found.
+    fn lost(&self, filter: &Filter<&[u8]>) -> bool {
+        self.hashes().any(|hash| !filter.may_contain(hash))
+    }
+
+    fn finish_ribbon(mut self) -> Result<Vec<u8>> {
+        let keys = self.len() as u64;
+        let mut chunks = std::mem::take(&mut self.chunks);
+        let Built { ribbon, mut sections, hashes } =
+            ribbon::build(&mut chunks, self.salt, self.size(), self.column_groups);
+        let shape = Shape::Ribbon(ribbon);
+        let rate = sections.first().map_or(u64::MAX, |thresholds| shape.stored_rate(thresholds));
+        let layout = layout(shape).ok_or_else(|| self.too_large())?;
+        let mut block = self.allocate(&layout)?;
+        for (section, &offset) in sections.iter_mut().zip(&layout.offsets) {
+            block[offset as usize..][..section.len()].copy_from_slice(section);
+            *section = Vec::new();
+        }
+        self.seal(&mut block, shape, rate, &layout, keys);
+        self.check(&block, keys, |filter| hashes.iter().any(|&hash| !filter.has_table_hash(hash)))?;
+        Ok(block)
+    }
+
+    fn too_large(&self) -> Error {
+        Error::limit("filter block", usize::MAX as u64, self.block_bytes())
+    }
+
+    fn allocate(&self, layout: &Layout) -> Result<Vec<u8>> {
+        let len = usize::try_from(layout.block_len).map_err(|_| self.too_large())?;
+        let mut block = Vec::new();
+        block.try_reserve_exact(len).map_err(|_| self.too_large())?;
+        block.resize(len, 0);
+        Ok(block)
+    }
+
+    /// Writes checksums and header of a block whose body is there.
+    fn seal(&self, block: &mut [u8], shape: Shape, rate: u64, layout: &Layout, keys: u64) {
+        let mut sections: Vec<Section> = layout
+            .offsets
+            .iter()
+            .zip(&layout.lens)
+            .map(|(&offset, &len)| Section { offset, len, checksum: 0 })
+            .collect();
+        pages::seal(block, &self.owner, &mut sections);
+        let header = self.header(shape, rate, layout.block_len, sections, keys).encode();
+        block[..HEADER_BYTES].copy_from_slice(&header);
     }
 
     fn hashes(&self) -> impl Iterator<Item = u64> {
@@ -137,17 +217,18 @@ impl FilterBuilder {
     fn fill(&self, body: &mut [u8], shape: Shape) {
         let hashes = self.hashes().map(|hash| table_hash(hash, self.salt));
         match shape {
-            Shape::Empty => {}
+            Shape::Empty | Shape::Ribbon(_) => {}
             Shape::Bloom(bloom) => hashes.for_each(|hash| bloom.insert(body, hash)),
             Shape::Blocked(blocked) => hashes.for_each(|hash| blocked.insert(body, hash)),
         }
     }
 
-    fn header(&self, shape: Shape, rate: u64, block_len: u64, sections: Vec<Section>) -> Header {
-        let (size, probes) = match shape {
-            Shape::Empty => (0, 0),
-            Shape::Bloom(bloom) => (bloom.bits, bloom.probes),
-            Shape::Blocked(blocked) => (blocked.lines, blocked.probes),
+    fn header(&self, shape: Shape, rate: u64, block_len: u64, sections: Vec<Section>, keys: u64) -> Header {
+        let (size, probes, ribbon) = match shape {
+            Shape::Empty => (0, 0, Ribbon::MAYBE),
+            Shape::Bloom(bloom) => (bloom.bits, bloom.probes, Ribbon::MAYBE),
+            Shape::Blocked(blocked) => (blocked.lines, blocked.probes, Ribbon::MAYBE),
+            Shape::Ribbon(ribbon) => (ribbon.slots, 0, ribbon),
         };
         Header {
             kind: self.kind,
@@ -157,22 +238,30 @@ impl FilterBuilder {
             block_len,
             seed: self.seed,
             salt: self.salt,
-            key_count: self.len() as u64,
+            key_count: keys,
             rate,
             size,
             probes,
+            column_groups: ribbon.groups,
+            attempt: ribbon.attempt,
+            buckets: ribbon.buckets,
+            plain_blocks: ribbon.plain,
             sections,
             checksum: 0,
         }
     }
 
     /// Opens the finished bytes and looks for every key.
-    fn check(&self, block: &[u8]) -> Result<(), DecodeError> {
-        let filter = Filter::open(block, Expect::table(self.owner, self.seed, self.len() as u64))?;
-        if self.hashes().all(|hash| filter.may_contain(hash)) {
-            return Ok(());
-        }
-        Err(DecodeError::corrupt(0, "filter under construction", "a key that was added is not found"))
+    fn check(&self, block: &[u8], keys: u64, lost: impl FnOnce(&Filter<&[u8]>) -> bool) -> Result<()> {
+        let what = "filter under construction";
+        let found = match Filter::open(block, Expect::table(self.owner, self.seed, keys)) {
+            Ok(filter) if lost(&filter) => {
+                Err(DecodeError::corrupt(0, what, "a key that was added is not found"))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        found.map_err(|error| error.in_file(Path::new("memory"), 0))
     }
 }
 
@@ -185,6 +274,7 @@ fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
     let bits = ((keys as f64 * bits_per_key).round() as u64).max(1);
     let millibits = millibits(bits_per_key);
     match kind {
+        Kind::Ribbon => Shape::Ribbon(Ribbon::MAYBE),
         Kind::Bloom => Shape::Bloom(Bloom {
             bits: bits
                 .checked_next_multiple_of(GRANULE_BITS)
@@ -199,10 +289,7 @@ fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
 }
 
 fn layout(shape: Shape) -> Option<Layout> {
-    match shape {
-        Shape::Empty => Layout::of(&[]),
-        _ => Layout::of(&[shape.body_bytes()?]),
-    }
+    Layout::of(&shape.section_lens()?)
 }
 
 #[cfg(test)]
@@ -210,7 +297,7 @@ mod tests {
     use super::*;
 
     const OWNER: FileId = [8; 16];
-    const KINDS: [Kind; 2] = [Kind::Bloom, Kind::BlockedBloom];
+    const KINDS: [Kind; 3] = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
 
     /// The hash of the `index`-th key: the same in all tests, without a pattern.
     fn hash(index: u64) -> u64 {
@@ -222,7 +309,15 @@ mod tests {
         hashes.for_each(|hash| builder.add_hash(hash));
         let (keys, len) = (builder.len() as u64, builder.block_bytes());
         let bytes = builder.finish().unwrap();
-        assert_eq!(bytes.len() as u64, len);
+        if kind == Kind::Ribbon {
+            assert!(
+                bytes.len().abs_diff(len as usize) <= 4096 + bytes.len() / 64,
+                "{} is not about {len}",
+                bytes.len()
+            );
+        } else {
+            assert_eq!(bytes.len() as u64, len);
+        }
         Filter::open(bytes, Expect::table(OWNER, 1, keys)).unwrap()
     }
 
@@ -285,10 +380,11 @@ mod tests {
                 let ratio = filter.predicted_rate() / expected;
                 assert!((0.985..1.015).contains(&ratio), "{kind:?} {bits}: {ratio}");
                 let actual = filter.bits() as f64 / 300_000.0;
-                assert!(
-                    actual >= bits - 1e-5 && actual - bits < 512.0 / 300_000.0,
-                    "{kind:?} {bits}: {actual}"
-                );
+                let range = match kind {
+                    Kind::Ribbon => bits * 0.998..bits * 1.002,
+                    _ => bits - 1e-5..bits + 512.0 / 300_000.0,
+                };
+                assert!(range.contains(&actual), "{kind:?} {bits}: {actual}");
             }
         }
     }
@@ -329,9 +425,11 @@ mod tests {
         for kind in KINDS {
             for extreme in [0, 1, 1 << 63, u64::MAX, u64::MAX - 1] {
                 for salt in [0, extreme, u64::MAX] {
-                    let filter = build(kind, 10.0, salt, [extreme; 500].into_iter());
-                    assert!(filter.may_contain(extreme));
-                    filter.verify().unwrap();
+                    for count in [500, 20_000] {
+                        let filter = build(kind, 10.0, salt, std::iter::repeat_n(extreme, count));
+                        assert!(filter.may_contain(extreme));
+                        filter.verify().unwrap();
+                    }
                 }
             }
         }
@@ -343,15 +441,15 @@ mod tests {
             for keys in [(1u64 << exponent) - 1, 1 << exponent].into_iter().filter(|&keys| keys > 0) {
                 for bits in [0.5, 9.9, 10.0, 24.0, 64.0] {
                     let wanted = (keys as f64 * bits).round().max(1.0) as u64;
-                    let bloom = shape(Kind::Bloom, keys, bits).body_bytes().unwrap() * 8;
-                    let blocked = shape(Kind::BlockedBloom, keys, bits).body_bytes().unwrap() * 8;
+                    let bloom = shape(Kind::Bloom, keys, bits).section_lens().unwrap()[0] * 8;
+                    let blocked = shape(Kind::BlockedBloom, keys, bits).section_lens().unwrap()[0] * 8;
                     assert!(bloom >= wanted && bloom - wanted < 64, "{keys} {bits}");
                     assert!(blocked >= wanted && blocked - wanted < 512, "{keys} {bits}");
                     layout(shape(Kind::Bloom, keys, bits)).unwrap();
                 }
             }
         }
-        for kind in KINDS {
+        for kind in [Kind::Bloom, Kind::BlockedBloom] {
             layout(shape(kind, u64::MAX, 64.0));
         }
     }
@@ -374,12 +472,15 @@ mod tests {
         let mut builder = FilterBuilder::new(Kind::Bloom, 10.0, 1, 2, OWNER).unwrap();
         (0..50).for_each(|index| builder.add_hash(hash(index)));
         let bytes = builder.clone().finish().unwrap();
-        assert!(builder.check(&bytes).is_ok());
+        let check =
+            |builder: &FilterBuilder, bytes: &[u8]| builder.check(bytes, 50, |filter| builder.lost(filter));
+        assert!(check(&builder, &bytes).is_ok());
         // As if a hash had changed in memory after its bits were set.
         builder.chunks[0][20] ^= 1 << 40;
-        assert_eq!(builder.check(&bytes).unwrap_err().what, "filter under construction");
+        let error = check(&builder, &bytes).unwrap_err();
+        assert!(matches!(error, Error::Corruption { what: "filter under construction", .. }));
         let mut damaged = bytes;
         *damaged.last_mut().unwrap() ^= 1;
-        assert!(builder.check(&damaged).is_err());
+        assert!(check(&builder, &damaged).is_err());
     }
 }

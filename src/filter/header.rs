@@ -7,21 +7,25 @@
 //!  12  header checksum   u32  CRC-32 of (owner, offset 0, header without these four bytes)       frozen
 //!  16  owner             16   file id of the table whose keys it holds                           frozen
 //!  32  block length      u64  header, pages, body and padding; a multiple of 64                  frozen
-//!  40  kind              u8   1 Bloom, 2 blocked Bloom; 3 ribbon reserved
+//!  40  kind              u8   1 Bloom, 2 blocked Bloom, 3 ribbon
 //!  41  domain            u8   0 whole user keys; 1 prefixes, 2 ranges reserved
 //!  42  hash id           u8   1: XXH3-64 with the seed, then the table hash with the salt
-//!  43  section count     u8   0 if the key count is 0, else 1
+//!  43  section count     u8   0 if the key count is 0; 1 for Bloom and blocked Bloom, 2 to 4 for ribbon
 //!  44  required flags    u16  0: a reader that does not know one of them must refuse
 //!  46  optional flags    u16  0: a reader may ignore those that it does not know
 //!  48  seed              u64  of the hash of a user key
 //!  56  salt              u64  of the table hash
 //!  64  key count         u64  distinct user keys
 //!  72  rate              u64  predicted false-positive rate in units of 2^-64
-//!  80  size              u64  Bloom: bits, a multiple of 64; blocked Bloom: lines of 64 bytes
-//!  88  probes            u8   1 to 30
-//!  89  reserved          39   0 (room for the parameters of other kinds)
+//!  80  size              u64  Bloom: bits, a multiple of 64; blocked Bloom: lines of 64 bytes;
+//!                             ribbon: slots of the last layer
+//!  88  probes            u8   1 to 30; ribbon: 0
+//!  89  column groups     3    ribbon: columns of each group, see `ribbon`; others: 0
+//!  92  attempt           u16  ribbon: attempt at the last layer; others: 0
+//!  94  reserved          2    0
+//!  96  buckets           32   ribbon: four u64, the buckets of each bumped layer; others: 0
 //! 128  sections          120  five of {offset u64, length u64, checksum u32, reserved u32 0}; unused ones 0
-//! 248  reserved          8    0
+//! 248  plain blocks      u64  ribbon: the first block with an additional column; others: 0
 //! ```
 //!
 //! Offsets count from the start of the block, so that a block means the same wherever it stands. The fields
@@ -35,6 +39,7 @@ use super::frozen::{self, FROZEN_BYTES, Frozen};
 pub use super::frozen::{HEADER_BYTES_MAX, MAGIC, block_len, checksum};
 pub use super::layout::Section;
 use super::layout::{Layout, Shape};
+use super::ribbon::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
 use crate::hash::HASH_ID;
@@ -60,11 +65,13 @@ pub enum Kind {
     Bloom = 1,
     /// Bloom filter in lines of 64 bytes.
     BlockedBloom = 2,
+    /// Ribbon filter.
+    Ribbon = 3,
 }
 
 impl Kind {
     fn from_u8(kind: u8) -> Option<Self> {
-        [Self::Bloom, Self::BlockedBloom].into_iter().find(|known| *known as u8 == kind)
+        [Self::Bloom, Self::BlockedBloom, Self::Ribbon].into_iter().find(|known| *known as u8 == kind)
     }
 }
 
@@ -90,10 +97,19 @@ pub struct Header {
     pub key_count: u64,
     /// False-positive rate in units of 2^-64, computed from the bits as they stand.
     pub rate: u64,
-    /// Bits, or lines of 64 bytes, by kind; 0 if there are no keys.
+    /// Bits, lines of 64 bytes, or slots of the last layer, by kind; 0 if there are no keys, and for a ribbon
+    /// filter that could not be built.
     pub size: u64,
-    /// Bits tested per query; 0 if there are no keys.
+    /// Bits tested per query; 0 if there are no keys, and for a ribbon filter.
     pub probes: u8,
+    /// Ribbon: columns of each group. Others: 0.
+    pub column_groups: [u8; GROUPS_MAX],
+    /// Ribbon: which attempt at the last layer succeeded. Others: 0.
+    pub attempt: u16,
+    /// Ribbon: buckets of each bumped layer. Others: 0.
+    pub buckets: [u64; LAYERS_MAX],
+    /// Ribbon: the first block with an additional column. Others: 0.
+    pub plain_blocks: u64,
     /// The parts of the body.
     pub sections: Vec<Section>,
     /// The checksum of the header as it stands in it.
@@ -107,10 +123,27 @@ impl Header {
         match self.kind {
             Kind::Bloom => self.size,
             Kind::BlockedBloom => self.size.saturating_mul(LINE_BITS),
+            Kind::Ribbon => self.sections.iter().map(|section| section.len.saturating_mul(8)).sum(),
         }
     }
 
-    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+    /// Whether this is a ribbon filter of which no attempt to build it succeeded: it says "maybe" of every key.
+    #[must_use]
+    pub fn answers_only_maybe(&self) -> bool {
+        self.kind == Kind::Ribbon && self.key_count > 0 && self.size == 0
+    }
+
+    /// Length of the beginning of the block that holds its first `sections` sections whole: what has to be in memory
+    /// for a query that does without the others.
+    #[must_use]
+    pub fn prefix_len(&self, sections: usize) -> u64 {
+        match self.sections.get(..sections).and_then(<[Section]>::last) {
+            Some(last) if sections < self.sections.len() => (last.offset + last.len).next_multiple_of(64),
+            _ => self.block_len,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&MAGIC);
         put_u16(&mut out, FORMAT_VERSION);
@@ -125,14 +158,18 @@ impl Header {
             put_u64(&mut out, field);
         }
         out.push(self.probes);
-        out.resize(128, 0);
+        out.extend_from_slice(&self.column_groups);
+        put_u16(&mut out, self.attempt);
+        put_u16(&mut out, 0);
+        self.buckets.into_iter().for_each(|buckets| put_u64(&mut out, buckets));
         for section in &self.sections {
             put_u64(&mut out, section.offset);
             put_u64(&mut out, section.len);
             put_u32(&mut out, section.checksum);
             put_u32(&mut out, 0);
         }
-        out.resize(HEADER_BYTES, 0);
+        out.resize(HEADER_BYTES - 8, 0);
+        put_u64(&mut out, self.plain_blocks);
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(&out);
         frozen::seal(&mut header, &self.owner);
@@ -162,7 +199,7 @@ impl Header {
         let section_count = reader.u8("filter section count")?;
         known(44, "filter required flags", reader.u16("filter required flags")?.into(), 0)?;
         let Some(kind) = Kind::from_u8(kind) else {
-            return Err(DecodeError::unsupported(40, "filter kind", kind.into(), Kind::BlockedBloom as u64));
+            return Err(DecodeError::unsupported(40, "filter kind", kind.into(), Kind::Ribbon as u64));
         };
         known(41, "filter domain", domain.into(), DOMAIN_WHOLE_KEY.into())?;
         known(42, "filter hash id", hash_id.into(), HASH_ID.into())?;
@@ -178,12 +215,19 @@ impl Header {
             rate: reader.u64("filter rate")?,
             size: reader.u64("filter size")?,
             probes: reader.u8("filter probes")?,
+            column_groups: reader.array("filter column groups")?,
+            attempt: reader.u16("filter attempt")?,
+            buckets: [0; LAYERS_MAX],
+            plain_blocks: 0,
             sections: Vec::new(),
             checksum: frozen.checksum,
         };
-        reader.zeros(39, "filter header reserved bytes")?;
+        reader.zeros(2, "filter header reserved bytes")?;
+        for buckets in &mut header.buckets {
+            *buckets = reader.u64("filter buckets")?;
+        }
         header.sections = decode_sections(&mut reader, section_count)?;
-        reader.zeros(8, "filter header reserved bytes")?;
+        header.plain_blocks = reader.u64("filter plain blocks")?;
         header.check_layout(header.shape()?)?;
         Ok(header)
     }
@@ -191,11 +235,22 @@ impl Header {
     /// The parameters of the kind, if a filter can have them.
     pub(super) fn shape(&self) -> Result<Shape, DecodeError> {
         let (size, probes) = (self.size, self.probes);
+        let ribbon = self.ribbon();
         if self.key_count == 0 {
-            if (size, probes, self.rate) != (0, 0, 0) {
+            if (size, probes, self.rate, ribbon) != (0, 0, 0, Ribbon::MAYBE) {
                 return Err(DecodeError::corrupt(64, "filter key count", "is 0, but there are parameters"));
             }
             return Ok(Shape::Empty);
+        }
+        if self.kind == Kind::Ribbon {
+            if probes != 0 {
+                return Err(DecodeError::corrupt(88, "filter probes", format!("expected 0, found {probes}")));
+            }
+            ribbon.check().map_err(|detail| DecodeError::corrupt(80, "ribbon parameters", detail))?;
+            return Ok(Shape::Ribbon(ribbon));
+        }
+        if ribbon != (Ribbon { slots: size, ..Ribbon::MAYBE }) {
+            return Err(DecodeError::corrupt(89, "filter header reserved bytes", "are not zero"));
         }
         if probes == 0 || probes > PROBES_MAX {
             let detail = format!("expected 1 to {PROBES_MAX}, found {probes}");
@@ -208,21 +263,33 @@ impl Header {
         }
         Ok(match self.kind {
             Kind::Bloom => Shape::Bloom(Bloom { bits: size, probes }),
-            Kind::BlockedBloom => Shape::Blocked(Blocked { lines: size, probes }),
+            _ => Shape::Blocked(Blocked { lines: size, probes }),
         })
+    }
+
+    fn ribbon(&self) -> Ribbon {
+        Ribbon {
+            buckets: self.buckets,
+            slots: self.size,
+            groups: self.column_groups,
+            plain: self.plain_blocks,
+            attempt: self.attempt,
+        }
     }
 
     /// Checks that the sections are those of `shape`, and stand where the layout puts them.
     fn check_layout(&self, shape: Shape) -> Result<(), DecodeError> {
-        let count = usize::from(shape != Shape::Empty);
-        if self.sections.len() != count {
-            let detail = format!("expected {count}, found {}", self.sections.len());
+        let lens: Vec<u64> = self.sections.iter().map(|section| section.len).collect();
+        let expected = shape.section_lens().unwrap_or_default();
+        let count = lens.len();
+        if count != expected.len() && (shape == Shape::Empty || !expected.is_empty()) {
+            let detail = format!("expected {}, found {count}", expected.len());
             return Err(DecodeError::corrupt(43, "filter section count", detail));
         }
-        let lens: Vec<u64> = self.sections.iter().map(|section| section.len).collect();
-        if count == 1 && shape.body_bytes() != Some(lens[0]) {
-            let detail = format!("{} bytes do not agree with a size of {}", lens[0], self.size);
-            return Err(DecodeError::corrupt(136, "filter section length", detail));
+        let differs = (0..count).find(|&index| expected.get(index) != Some(&lens[index]));
+        if let Some(index) = differs {
+            let detail = format!("{} bytes do not agree with the parameters", lens[index]);
+            return Err(DecodeError::corrupt(136 + 24 * index as u64, "filter section length", detail));
         }
         let Some(layout) = Layout::of(&lens) else {
             return Err(DecodeError::corrupt(
@@ -287,6 +354,10 @@ mod tests {
             rate: 5,
             size: 65_536,
             probes: 7,
+            column_groups: [0; 3],
+            attempt: 0,
+            buckets: [0; 4],
+            plain_blocks: 0,
             sections: vec![Section { offset: 4096, len: 8192, checksum: 9 }],
             checksum: 0,
         }

@@ -9,6 +9,7 @@
 use super::blocked::{Blocked, LINE_BYTES};
 use super::bloom::Bloom;
 use super::header::HEADER_BYTES;
+use super::ribbon::Ribbon;
 
 /// Length of a page, the unit that is checked.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -32,23 +33,27 @@ pub(super) enum Shape {
     Empty,
     Bloom(Bloom),
     Blocked(Blocked),
+    Ribbon(Ribbon),
 }
 
 impl Shape {
-    /// Length of the one section; `None` if it cannot be said in 64 bits.
-    pub(super) fn body_bytes(self) -> Option<u64> {
+    /// Length of each section; `None` if one cannot be said in 64 bits.
+    pub(super) fn section_lens(self) -> Option<Vec<u64>> {
         match self {
-            Self::Empty => Some(0),
-            Self::Bloom(bloom) => Some(bloom.bits / 8),
-            Self::Blocked(blocked) => blocked.lines.checked_mul(LINE_BYTES as u64),
+            Self::Empty => Some(Vec::new()),
+            Self::Bloom(bloom) => Some(vec![bloom.bits / 8]),
+            Self::Blocked(blocked) => Some(vec![blocked.lines.checked_mul(LINE_BYTES as u64)?]),
+            Self::Ribbon(ribbon) => Some(ribbon.section_lens()),
         }
     }
 
-    pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
+    /// The false-positive rate of a filter whose first section is this, in units of 2^-64.
+    pub(super) fn stored_rate(self, first_section: &[u8]) -> u64 {
         match self {
             Self::Empty => 0,
-            Self::Bloom(bloom) => bloom.stored_rate(body),
-            Self::Blocked(blocked) => blocked.stored_rate(body),
+            Self::Bloom(bloom) => bloom.stored_rate(first_section),
+            Self::Blocked(blocked) => blocked.stored_rate(first_section),
+            Self::Ribbon(ribbon) => ribbon.rate(first_section),
         }
     }
 }
@@ -56,7 +61,8 @@ impl Shape {
 /// Where the parts of a block lie, computed from the length of its sections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Offset of each section.
+    /// Length and offset of each section.
+    pub(super) lens: Vec<u64>,
     pub(super) offsets: Vec<u64>,
     /// Length of the block.
     pub(super) block_len: u64,
@@ -74,7 +80,7 @@ impl Layout {
             offsets.push(start);
             end = start.checked_add(len)?;
         }
-        Some(Self { offsets, block_len: end.checked_next_multiple_of(ALIGN)? })
+        Some(Self { lens: lens.to_vec(), offsets, block_len: end.checked_next_multiple_of(ALIGN)? })
     }
 }
 

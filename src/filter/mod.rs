@@ -32,6 +32,8 @@
 //! | `layout` | where the rest of the block lies |
 //! | `pages` | the checksums of the body, sealed and verified |
 //! | `bloom`, `blocked` | one kind each: where its bits are, what its rate is |
+//! | `ribbon` | the third kind: a folder of its own |
+//! | `arch` | the inner loops of a query, one file per instruction set |
 //! | `reader` | verified bytes to answers |
 //! | `aligned` | bytes in memory that start on a cache line |
 //!
@@ -40,9 +42,10 @@
 //! - Bytes are queried only after every one of them has been verified, padding included.
 //! - "Absent" is never concluded from a length: emptiness is a key count of 0 that the caller confirms.
 //! - Equal hashes in any order give equal bytes, on every machine.
-//! - A query cannot fail, panic, allocate or parse; it reads at most 30 bits.
+//! - A query cannot fail, panic, allocate or parse; it reads a bounded number of bits.
 
 mod aligned;
+mod arch;
 mod blocked;
 mod bloom;
 mod builder;
@@ -52,6 +55,7 @@ mod layout;
 mod pages;
 mod policy;
 mod reader;
+mod ribbon;
 #[cfg(test)]
 pub(crate) mod vectors;
 

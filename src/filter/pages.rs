@@ -26,26 +26,30 @@ pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     }
 }
 
-/// Verifies everything after the header. `block` must have the length that the header states.
-pub(super) fn verify(block: &[u8], header: &Header) -> Result<(), DecodeError> {
-    if block.len() as u64 != header.block_len {
-        let detail = format!("expected {}, there are {}", header.block_len, block.len());
+/// Verifies everything after the header, of a block of which the first `count` sections are there. `block` must
+/// have the length that the header states for these.
+pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), DecodeError> {
+    if block.len() as u64 != header.prefix_len(count) {
+        let detail = format!("expected {}, there are {}", header.prefix_len(count), block.len());
         return Err(DecodeError::corrupt(32, "filter block length", detail));
     }
     let mut at = HEADER_BYTES;
-    for section in &header.sections {
+    for (index, section) in header.sections.iter().enumerate() {
         let len = 4 * section.len.div_ceil(PAGE_BYTES) as usize;
         let checksums = &block[at..at + len];
         let found = checksum32(&header.owner, at as u64, &[checksums]);
         expect_checksum(at as u64, "filter page checksums", section.checksum, found)?;
+        at += len;
+        if index >= count {
+            continue;
+        }
         for ((offset, len), stored) in pages_of(section).zip(checksums.chunks(4)) {
             let stored = u32::from_le_bytes([stored[0], stored[1], stored[2], stored[3]]);
             let found = page_checksum(block, &header.owner, offset, len);
             expect_checksum(offset as u64, "filter page", stored, found)?;
         }
-        at += len;
     }
-    for section in &header.sections {
+    for section in header.sections.iter().take(count) {
         expect_zeros(block, at, section.offset as usize)?;
         at = (section.offset + section.len) as usize;
     }

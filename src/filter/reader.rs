@@ -14,11 +14,13 @@
 
 use std::fmt;
 
-use super::blocked::Blocked;
+use super::aligned::AlignedBytes;
+use super::arch::Simd;
 use super::bloom::Bloom;
 use super::header::{Header, Kind};
 use super::layout::Shape;
 use super::pages;
+use super::ribbon::Reading;
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::hash::{key_hash, table_hash};
@@ -75,15 +77,23 @@ impl Expect {
     }
 }
 
+/// Probes that are under way at one time: more than a processor waits for at once.
+const BATCH: usize = 32;
+
 /// A verified filter over bytes that it does not copy.
 #[derive(Clone)]
 pub struct Filter<B> {
     bytes: B,
     header: Header,
     shape: Shape,
-    /// Where the body lies in the bytes.
+    /// Where the first section lies in the bytes.
     start: usize,
     end: usize,
+    /// Of a ribbon filter.
+    reading: Reading,
+    /// How many sections are there.
+    section_count: usize,
+    simd: Simd,
     /// The answer of a filter of no keys.
     if_empty: bool,
 }
@@ -104,16 +114,69 @@ impl<B: AsRef<[u8]>> Filter<B> {
     /// `Unsupported` if the block is intact but of a version, kind, domain, hash or required flag that is not
     /// known here; `Corrupt` if it is damaged, or not what is expected. Offsets count from its start.
     pub fn open(bytes: B, expect: Expect) -> Result<Self, DecodeError> {
+        let header = Header::decode(bytes.as_ref())?;
+        let sections = header.sections.len();
+        Self::open_sections(bytes, header, expect, sections)
+    }
+
+    /// [`Filter::open`] for the beginning of the block of a ribbon filter that holds only the first `groups` of its
+    /// column groups, at least 1: the first [`Header::prefix_len`]`(1 + groups)` bytes.
+    ///
+    /// It is a filter with fewer columns, and its rate is exactly `2^-columns`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Filter::open`].
+    pub fn open_groups(bytes: B, expect: Expect, groups: usize) -> Result<Self, DecodeError> {
+        let header = Header::decode(bytes.as_ref())?;
+        let sections = groups.max(1).saturating_add(1).min(header.sections.len());
+        Self::open_sections(bytes, header, expect, sections)
+    }
+
+    fn open_sections(bytes: B, header: Header, expect: Expect, count: usize) -> Result<Self, DecodeError> {
         let block = bytes.as_ref();
-        let header = Header::decode(block)?;
         expect.check(&header)?;
-        pages::verify(block, &header)?;
+        pages::verify(block, &header, count)?;
         let shape = header.shape()?;
         // Both fit: they lie within bytes that are in memory.
         let body =
             header.sections.first().map_or((0, 0), |section| (section.offset, section.offset + section.len));
-        let if_empty = expect.key_count != Some(0);
-        Ok(Self { bytes, header, shape, start: body.0 as usize, end: body.1 as usize, if_empty })
+        let reading = match &shape {
+            Shape::Ribbon(ribbon) => Reading::new(ribbon, block, &header.sections, count.saturating_sub(1))?,
+            _ => Reading::default(),
+        };
+        Ok(Self {
+            bytes,
+            header,
+            shape,
+            start: body.0 as usize,
+            end: body.1 as usize,
+            reading,
+            section_count: count,
+            simd: Simd::detect(),
+            if_empty: expect.key_count != Some(0),
+        })
+    }
+
+    /// A copy with the first `groups` column groups only (at least 1, at most those that are there), and the memory
+    /// for these: the rate goes up to exactly `2^-columns`, and nothing is built or read again. Of
+    /// a filter of another kind, a copy.
+    #[must_use]
+    pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
+        let sections = groups.max(1).saturating_add(1).min(self.section_count);
+        let bytes = self.bytes.as_ref();
+        let len = usize::try_from(self.header.prefix_len(sections)).unwrap_or(usize::MAX).min(bytes.len());
+        Filter {
+            bytes: AlignedBytes::copy_of(&bytes[..len]),
+            header: self.header.clone(),
+            shape: self.shape,
+            start: self.start,
+            end: self.end,
+            reading: self.reading.keep_groups(sections.saturating_sub(1)),
+            section_count: sections,
+            simd: self.simd,
+            if_empty: self.if_empty,
+        }
     }
 
     /// Verifies the bytes again, as they are in memory now, and that the predicted rate is that of the bits.
@@ -126,7 +189,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         if Header::decode(block)? != self.header {
             return Err(DecodeError::corrupt(0, "filter header", "has changed since it was opened"));
         }
-        pages::verify(block, &self.header)?;
+        pages::verify(block, &self.header, self.section_count)?;
         let rate = self.shape.stored_rate(self.body());
         if rate != self.header.rate {
             let detail = format!("stored {:016x}, computed {rate:016x}", self.header.rate);
@@ -154,23 +217,70 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[inline]
     #[must_use]
     pub fn locate(&self, hash: u64) -> Probe {
-        let hash = table_hash(hash, self.header.salt);
-        let (first, second) = match self.shape {
+        self.locate_table_hash(table_hash(hash, self.header.salt))
+    }
+
+    #[inline(always)]
+    fn locate_table_hash(&self, hash: u64) -> Probe {
+        let (first, second) = match &self.shape {
             Shape::Empty => (0, 0),
             Shape::Bloom(_) => Bloom::locate(hash),
-            Shape::Blocked(blocked) => Blocked::locate(blocked, hash),
+            Shape::Blocked(blocked) => blocked.locate(hash),
+            Shape::Ribbon(_) => self.reading.locate(hash),
         };
         Probe(first, second)
+    }
+
+    /// [`Filter::may_contain`] for who has mixed the hash with the salt already.
+    #[inline]
+    pub(super) fn has_table_hash(&self, hash: u64) -> bool {
+        self.test(self.locate_table_hash(hash))
+    }
+
+    /// Asks the processor to fetch what [`Filter::test`] will read most likely, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, probe: Probe) {
+        let bytes = self.bytes.as_ref();
+        match &self.shape {
+            Shape::Empty => {}
+            Shape::Bloom(bloom) => {
+                self.simd.prefetch(bytes, self.start.saturating_add(bloom.first_byte((probe.0, probe.1))));
+            }
+            Shape::Blocked(_) => {
+                self.simd.prefetch(bytes, self.start.saturating_add((probe.0 as usize).saturating_mul(64)));
+            }
+            Shape::Ribbon(_) => self.reading.prefetch(self.simd, bytes, (probe.0, probe.1)),
+        }
+    }
+
+    /// [`Filter::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both
+    /// go. It asks for the memory of 32 queries before it waits for the first: of use where the filter is larger than the
+    /// caches; within them, one by one is faster.
+    pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            let mut probes = [Probe::default(); BATCH];
+            for (probe, &hash) in probes.iter_mut().zip(hashes) {
+                *probe = self.locate(hash);
+                self.prefetch(*probe);
+            }
+            for ((answer, &probe), _) in answers.iter_mut().zip(&probes).zip(hashes) {
+                *answer = self.test(probe);
+            }
+        }
     }
 
     /// The second half: reads the bits. The probe of another filter gives a meaningless answer.
     #[inline]
     #[must_use]
     pub fn test(&self, probe: Probe) -> bool {
-        match self.shape {
+        match &self.shape {
             Shape::Empty => self.if_empty,
             Shape::Bloom(bloom) => bloom.test(self.body(), (probe.0, probe.1)),
-            Shape::Blocked(blocked) => blocked.test(self.body(), (probe.0, probe.1)),
+            Shape::Blocked(blocked) => blocked.test(self.simd, self.body(), (probe.0, probe.1)),
+            Shape::Ribbon(_) => {
+                let bytes = self.bytes.as_ref();
+                self.simd.run(|| self.reading.test(self.simd, bytes, (probe.0, probe.1)))
+            }
         }
     }
 
@@ -190,7 +300,25 @@ impl<B> Filter<B> {
     /// The share of absent keys that it does not recognise, computed at build time from the bits as they are.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
-        self.header.rate as f64 / 2f64.powi(64)
+        match &self.shape {
+            Shape::Ribbon(ribbon) if self.section_count < self.header.sections.len() => {
+                (-f64::from(ribbon.columns(self.column_groups()))).exp2()
+            }
+            _ => self.header.rate as f64 / 2f64.powi(64),
+        }
+    }
+
+    /// Number of column groups that it has in memory; 0 for a filter of another kind.
+    #[must_use]
+    pub fn column_groups(&self) -> usize {
+        if self.kind() == Kind::Ribbon { self.section_count.saturating_sub(1) } else { 0 }
+    }
+
+    /// The same filter, asked without vector instructions: to measure and to compare.
+    #[must_use]
+    pub fn portable(mut self) -> Self {
+        self.simd = Simd::PORTABLE;
+        self
     }
 
     /// Number of distinct user keys in it.
@@ -251,7 +379,7 @@ mod tests {
 
     const OWNER: FileId = [6; 16];
     const SEED: u64 = 77;
-    const KINDS: [Kind; 2] = [Kind::Bloom, Kind::BlockedBloom];
+    const KINDS: [Kind; 3] = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
 
     fn block(kind: Kind, keys: u64) -> Vec<u8> {
         let mut builder = FilterBuilder::new(kind, 10.0, SEED, 5, OWNER).unwrap();
@@ -308,9 +436,14 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_an_error() {
-        for (kind, keys) in
-            [(Kind::Bloom, 0), (Kind::Bloom, 3), (Kind::BlockedBloom, 60), (Kind::Bloom, 3400)]
-        {
+        for (kind, keys) in [
+            (Kind::Bloom, 0),
+            (Kind::Bloom, 3),
+            (Kind::BlockedBloom, 60),
+            (Kind::Bloom, 3400),
+            (Kind::Ribbon, 3),
+            (Kind::Ribbon, 300),
+        ] {
             let mut bytes = block(kind, keys);
             open(&bytes).unwrap();
             for bit in 0..bytes.len() * 8 {
@@ -401,7 +534,44 @@ mod tests {
         (Kind::BlockedBloom, (88, &[0]), "filter probes"),
         (Kind::BlockedBloom, (88, &[31]), "filter probes"),
         (Kind::Bloom, (89, &[1]), "filter header reserved bytes"),
+        (Kind::BlockedBloom, (91, &[1]), "filter header reserved bytes"),
+        (Kind::Bloom, (92, &[1]), "filter header reserved bytes"),
+        (Kind::Bloom, (94, &[1]), "filter header reserved bytes"),
+        (Kind::Bloom, (96, &[1]), "filter header reserved bytes"),
         (Kind::Bloom, (127, &[128]), "filter header reserved bytes"),
+        (Kind::Ribbon, (43, &[1]), "unused filter sections"),
+        (Kind::Ribbon, (43, &[3]), "filter section count"),
+        (Kind::Ribbon, (64, &[0; 8]), "filter key count"),
+        (Kind::Ribbon, (80, &[0; 8]), "ribbon parameters"),
+        (Kind::Ribbon, (80, &[127]), "ribbon parameters"),
+        (Kind::Ribbon, (80, &[129]), "filter section length"),
+        (Kind::Ribbon, (85, &[1]), "filter section length"),
+        (Kind::Ribbon, (80, ONES), "ribbon parameters"),
+        (Kind::Ribbon, (88, &[1]), "filter probes"),
+        (Kind::Ribbon, (89, &[0]), "ribbon parameters"),
+        (Kind::Ribbon, (89, &[9]), "filter section length"),
+        (Kind::Ribbon, (89, &[33]), "ribbon parameters"),
+        (Kind::Ribbon, (89, &[255]), "ribbon parameters"),
+        (Kind::Ribbon, (90, &[1]), "filter section count"),
+        (Kind::Ribbon, (91, &[1]), "ribbon parameters"),
+        (Kind::Ribbon, (94, &[1]), "filter header reserved bytes"),
+        (Kind::Ribbon, (95, &[1]), "filter header reserved bytes"),
+        (Kind::Ribbon, (96, &[1]), "filter section length"),
+        (Kind::Ribbon, (96, ONES), "ribbon parameters"),
+        (Kind::Ribbon, (104, &[1]), "ribbon parameters"),
+        (Kind::Ribbon, (127, &[128]), "ribbon parameters"),
+        (Kind::Ribbon, (128, &[0; 8]), "filter section offset"),
+        (Kind::Ribbon, (136, &[1]), "filter section length"),
+        (Kind::Ribbon, (152, &[1]), "filter section offset"),
+        (Kind::Ribbon, (160, ONES), "filter section length"),
+        (Kind::Ribbon, (168, &[0; 4]), "filter page checksums"),
+        (Kind::Ribbon, (176, &[1]), "unused filter sections"),
+        (Kind::Ribbon, (248, &[1]), "filter section length"),
+        (Kind::Ribbon, (248, &[200]), "ribbon parameters"),
+        (Kind::Ribbon, (248, ONES), "ribbon parameters"),
+        (Kind::Ribbon, (256, &[0; 4]), "filter page checksums"),
+        (Kind::Ribbon, (319, &[1]), "filter padding"),
+        (Kind::Ribbon, (320, &[0; 64]), "filter page"),
         (Kind::Bloom, (128, &[0; 8]), "filter section offset"),
         (Kind::Bloom, (128, &[0, 1]), "filter section offset"),
         (Kind::Bloom, (128, &[65]), "filter section offset"),
@@ -430,7 +600,7 @@ mod tests {
         ((44, &[1, 0]), "filter required flags"),
         ((44, &[0, 128]), "filter required flags"),
         ((40, &[0]), "filter kind"),
-        ((40, &[3]), "filter kind"),
+        ((40, &[4]), "filter kind"),
         ((40, &[255]), "filter kind"),
         ((41, &[1]), "filter domain"),
         ((41, &[2]), "filter domain"),
@@ -517,6 +687,97 @@ mod tests {
             }
             assert!((0..1000u64).all(|key| aligned.may_contain_key(&key.to_le_bytes())));
         }
+    }
+
+    /// A ribbon filter of this many columns, in groups.
+    fn ribbon(keys: u64, columns: f64, groups: usize) -> Vec<u8> {
+        let mut builder = FilterBuilder::new(Kind::Ribbon, 10.0, SEED, 5, OWNER).unwrap();
+        builder = builder.columns(columns).unwrap().column_groups(groups);
+        (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+        builder.finish().unwrap()
+    }
+
+    /// How many of these absent keys a filter does not recognise.
+    fn unrecognised<B: AsRef<[u8]>>(filter: &Filter<B>, count: u64) -> f64 {
+        let absent =
+            (1 << 40..(1 << 40) + count).filter(|key: &u64| filter.may_contain_key(&key.to_le_bytes()));
+        absent.count() as f64
+    }
+
+    #[test]
+    fn without_its_last_column_groups_a_filter_has_the_rate_of_the_columns_that_are_left() {
+        for keys in [300, 9000, 150_000] {
+            for (columns, groups, left) in [(8.0, 2, &[4][..]), (9.4, 3, &[3, 6]), (7.0, 3, &[3, 5])] {
+                let bytes = ribbon(keys, columns, groups);
+                let whole = Filter::open(&bytes, Expect::table(OWNER, SEED, keys)).unwrap();
+                assert_eq!(whole.column_groups(), groups);
+                // The additional column is of no use to the windows in which it begins: a part of a small filter.
+                let exact = if keys == 300 { 0.41 } else { 0.15 };
+                assert!((whole.predicted_rate().log2() + columns).abs() < exact, "{keys} {columns}");
+                for (kept, &columns) in (1..).zip(left) {
+                    let fewer = whole.keep_groups(kept);
+                    assert_eq!(fewer.predicted_rate(), f64::from(columns).exp2().recip());
+                    assert!((0..keys).all(|key| fewer.may_contain_key(&key.to_le_bytes())));
+                    let expected = fewer.predicted_rate() * 100_000.0;
+                    let found = unrecognised(&fewer, 100_000);
+                    assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{keys} {columns}: {found}");
+                    fewer.verify().unwrap();
+
+                    // The same from the beginning of the block alone, which can be read by itself.
+                    let len = whole.header().prefix_len(1 + kept) as usize;
+                    assert_eq!(fewer.as_bytes().len(), len);
+                    assert!(len < bytes.len() || keys == 300);
+                    let read = Filter::open_groups(&bytes[..len], Expect::anything(), kept).unwrap();
+                    assert_eq!(unrecognised(&read, 100_000), found);
+                    assert!(open(&bytes[..len]).is_err());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_bit_of_the_groups_that_are_there_is_verified() {
+        let mut bytes = ribbon(300, 8.0, 2);
+        let len = open(&bytes).unwrap().header().prefix_len(2) as usize;
+        bytes.truncate(len);
+        Filter::open_groups(&bytes, Expect::anything(), 1).unwrap();
+        for bit in 0..len * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Filter::open_groups(&bytes, Expect::anything(), 1).is_err(), "{bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn many_answers_are_those_of_each() {
+        for kind in KINDS {
+            for keys in [0, 200, 20_000] {
+                let bytes = block(kind, keys);
+                let filter = open(&bytes).unwrap();
+                let hashes: Vec<u64> =
+                    (0..1000u64).map(|key| key_hash(SEED, &(key * 50).to_le_bytes())).collect();
+                let mut answers = vec![false; 1000];
+                filter.may_contain_many(&hashes, &mut answers);
+                assert!(
+                    hashes.iter().zip(&answers).all(|(&hash, &answer)| filter.may_contain(hash) == answer)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_that_could_not_be_built_says_maybe_of_every_key() {
+        let bytes = forged(Kind::Ribbon, 100, |bytes| {
+            bytes.truncate(256);
+            bytes[32..40].copy_from_slice(&256u64.to_le_bytes());
+            bytes[43] = 0;
+            bytes[72..80].fill(0xff);
+            bytes[80..].fill(0);
+        });
+        let filter = Filter::open(&bytes, Expect::table(OWNER, SEED, 100)).unwrap();
+        assert!(filter.header().answers_only_maybe() && filter.predicted_rate() == 1.0);
+        assert!((0..1000).all(|hash| filter.may_contain(hash) && filter.keep_groups(1).may_contain(hash)));
+        filter.verify().unwrap();
     }
 
     /// Bytes that change their mind after they were opened.

@@ -21,7 +21,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// What checks the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 21] = [
+const CHECKS: [(&str, Check); 23] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -43,6 +43,8 @@ const CHECKS: [(&str, Check); 21] = [
     ("filter-bloom", crate::filter::vectors::filter),
     ("filter-blocked", crate::filter::vectors::filter),
     ("filter-empty", crate::filter::vectors::filter),
+    ("filter-ribbon", crate::filter::vectors::filter),
+    ("filter-ribbon-layers", crate::filter::vectors::filter),
 ];
 
 /// The golden files of format version 1.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
-use crate::filter::{AlignedBytes, Filter, FilterBuilder, FilterPlan};
+use crate::filter::{AlignedBytes, Filter, FilterBuilder, FilterPlan, Probe};
 
 /// Which filter a table gets, if any.
 pub(crate) type FilterConfig = Option<FilterPlan>;
@@ -45,6 +45,10 @@ pub(crate) enum Verdict {
 
 /// The filter of an open table.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per open table, and a query is to follow no pointer to it"
+)]
 pub(crate) enum FilterState {
     /// The table has none.
     None,
@@ -59,9 +63,64 @@ impl FilterState {
     #[inline]
     pub(crate) fn ask(&self, hash: u64) -> Verdict {
         match self {
-            Self::Ready(filter) if filter.may_contain(hash) => Verdict::Maybe,
+            Self::Ready(filter) => self.test(filter.locate(hash)),
+            Self::None | Self::Unusable(_) => Verdict::Unknown,
+        }
+    }
+
+    /// The first half of [`FilterState::ask`]: asks the processor for the memory that the second half reads, and
+    /// does not wait for it.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) -> Probe {
+        let Self::Ready(filter) = self else { return Probe::default() };
+        let probe = filter.locate(hash);
+        filter.prefetch(probe);
+        probe
+    }
+
+    /// The second half of [`FilterState::ask`]. A filter that could not be built says "maybe", like one that
+    /// does not recognise the key.
+    #[inline]
+    pub(crate) fn test(&self, probe: Probe) -> Verdict {
+        match self {
+            Self::Ready(filter) if filter.test(probe) => Verdict::Maybe,
             Self::Ready(_) => Verdict::Absent,
             Self::None | Self::Unusable(_) => Verdict::Unknown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{Expect, Header, Kind};
+
+    #[test]
+    fn a_filter_that_could_not_be_built_is_usable_and_says_maybe() {
+        let header = Header {
+            kind: Kind::Ribbon,
+            domain: 0,
+            optional_flags: 0,
+            owner: [3; 16],
+            block_len: 256,
+            seed: 1,
+            salt: 2,
+            key_count: 100,
+            rate: u64::MAX,
+            size: 0,
+            probes: 0,
+            column_groups: [0; 3],
+            attempt: 0,
+            buckets: [0; 4],
+            plain_blocks: 0,
+            sections: Vec::new(),
+            checksum: 0,
+        };
+        let bytes = AlignedBytes::copy_of(&header.encode());
+        let filter = Filter::open(bytes, Expect::table([3; 16], 1, 100)).unwrap();
+        assert!(filter.header().answers_only_maybe());
+        let state = FilterState::Ready(filter);
+        assert!((0..1000).all(|hash| state.ask(hash) == Verdict::Maybe));
+        assert!((0..1000).all(|hash| state.test(state.prefetch(hash)) == Verdict::Maybe));
     }
 }

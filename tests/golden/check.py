@@ -216,7 +216,7 @@ def close(f):
 
 def options(f):
     w = words(f["filter"])
-    kind = {"None": 0, "Bloom": 1, "BlockedBloom": 2, "Auto": 255}[w["kind"]]
+    kind = {"None": 0, "Bloom": 1, "BlockedBloom": 2, "Ribbon": 3, "Auto": 255}[w["kind"]]
     code, size = (0, w["bits_per_key"]) if "bits_per_key" in w else (1, w["false_positive_rate"])
     policy = bytes([kind, code, ["Uniform", "Optimal"].index(w["allocation"])]) + struct.pack("<d", float(size))
     shape = ["table bytes", "memtable bytes", "level 0 runs", "level 1 bytes", "level ratio"]
@@ -469,6 +469,169 @@ def up(n, to):
     return (n + to - 1) // to * to
 
 
+SPREAD = 0x6A09E667F3BCC909
+BUMPED_BELOW = [128, 40, 16, 0]
+
+
+def mark_of(product):
+    return (product >> 64 ^ product) & 0xFFFFFFFF
+
+
+def narrow(h, starts):
+    """Start, coefficients and mark in a bumped layer."""
+    product = h * SPREAD
+    return h * starts >> 64, product & MASK | 1, mark_of(product)
+
+
+def wide(h, attempt, size):
+    """The same in the last layer."""
+    p = (h ^ GOLDEN * (attempt + 1) & MASK) * GOLDEN
+    g = remix(p >> 64 ^ p & MASK)
+    start = min(max((g * (size - 1) >> 64) - 63, 0), size - 128)
+    product = g * SPREAD
+    return start, product & MASK | 1 | remix(product & MASK) << 64, mark_of(product)
+
+
+def add_row(band, slot, coefficients, mark):
+    """The slot that the row came to stand in, -1 if it follows from others, None if it contradicts them."""
+    while slot in band:
+        there = band[slot]
+        coefficients, mark = coefficients ^ there[0], mark ^ there[1]
+        if not coefficients:
+            return None if mark else -1
+        zeros = (coefficients & -coefficients).bit_length() - 1
+        coefficients, slot = coefficients >> zeros, slot + zeros
+    band[slot] = (coefficients, mark)
+    return slot
+
+
+def solve(band, slots):
+    """The solution bits of each slot, all columns in one number."""
+    out = [0] * slots
+    for slot in sorted(band, reverse=True):
+        coefficients, value = band[slot]
+        coefficients ^= 1
+        while coefficients:
+            low = coefficients & -coefficients
+            value ^= out[slot + low.bit_length() - 1]
+            coefficients ^= low
+        out[slot] = value
+    return out
+
+
+def bumped_layer(hashes, mask):
+    """(buckets, thresholds, solution, the hashes that were bumped)."""
+    s = len(hashes) * 980 // 1024
+    buckets = max(1, (s - 64 * -(-s // 65600) + 64) // 128)
+    parts = [[[], [], []] for _ in range(buckets)]
+    for h in hashes:
+        start = narrow(h, 128 * buckets)[0]
+        parts[start >> 7][(start & 127 < 40) + (start & 127 < 16)].append(h)
+    band, thresholds, bumped = {}, [], []
+    for bucket in parts:
+        threshold = 3
+        for number, part in enumerate(bucket):
+            added = []
+            for h in part if threshold == 3 else []:
+                start, coefficients, mark = narrow(h, 128 * buckets)
+                added.append(add_row(band, start + 64 * (start >> 16), coefficients, mark & mask))
+                if added[-1] is None:
+                    threshold = number
+                    for slot in added[:-1]:
+                        band.pop(slot, None)
+                    break
+            if threshold < 3:
+                bumped += map(remix, part)
+        thresholds.append(threshold)
+    return buckets, thresholds, solve(band, 64 * (2 * buckets + up(buckets, 512) // 512)), bumped
+
+
+def last_layer(hashes, mask):
+    """(attempt, solution)."""
+    n = len(hashes)
+    for attempt in range(256):
+        size = max(128, n + n // 1024 * (4 + 2 * (n // 1024).bit_length()) + n % 1024 // 256 + 1
+                   + attempt // 8 * (n // 256 + 1))
+        band = {}
+        rows = (wide(h, attempt, size) for h in hashes)
+        if all(add_row(band, start, coefficients, mark & mask) is not None for start, coefficients, mark in rows):
+            return attempt, solve(band, size)
+    raise AssertionError("no attempt succeeds")
+
+
+class Ribbon:
+    """A ribbon filter of these table hashes, with the columns that its writer chose."""
+
+    def __init__(self, hashes, groups, plain):
+        self.columns, self.plain = sum(groups), plain
+        mask = (2 << self.columns) - 1
+        self.buckets, self.thresholds, self.solution = [], [], []
+        while len(hashes) > 6000 and len(self.buckets) < 4:
+            buckets, thresholds, solution, hashes = bumped_layer(hashes, mask)
+            self.buckets.append(buckets)
+            self.thresholds += thresholds
+            self.solution += solution
+        self.first = len(self.solution)
+        self.attempt, last = last_layer(hashes, mask)
+        self.size = len(last)
+        self.solution += last
+        groups = [columns for columns in groups if columns] or [0]
+        packed = bytearray(up(len(self.thresholds), 4) // 4)
+        for i, threshold in enumerate(self.thresholds):
+            packed[i // 4] |= threshold << 2 * (i % 4)
+        below = [sum(groups[:i]) for i in range(len(groups))]
+        self.sections = [bytes(packed)] + [
+            self.group(low, columns, low == below[-1]) for low, columns in zip(below, groups)]
+
+    def group(self, low, columns, is_last):
+        out = b""
+        for block in range(up(len(self.solution), 64) // 64):
+            slots = self.solution[64 * block:64 * block + 64]
+            bits = "".join("01"[slot >> column & 1] for column in
+                           range(low, low + columns + (is_last and block >= self.plain)) for slot in slots)
+            out += u(up(len(bits), 8) // 8, int(bits[::-1] or "0", 2))
+        return out
+
+    def layers(self):
+        """(first slot, first bucket, starts) of the bumped layers."""
+        slot = bucket = 0
+        for buckets in self.buckets:
+            yield slot, bucket, 128 * buckets
+            slot, bucket = slot + 64 * (2 * buckets + up(buckets, 512) // 512), bucket + buckets
+
+    def rate(self):
+        def step(a, b, z, before):
+            return min(MASK, ((2 * a + b) * 2 ** (63 - self.columns) + z * before) // (a + b + z))
+        counts = [0, 0]
+        for start in range(self.size - 127):
+            times = 1 + 63 * (start == 0) + 63 * (start == self.size - 128)
+            counts[(self.first + start) // 64 >= self.plain] += times
+        out = step(*counts, 0, 0)
+        for slot, bucket, starts in reversed(list(self.layers())):
+            counts = [0, 0, 0]
+            for start in range(starts):
+                kept = start & 127 >= BUMPED_BELOW[self.thresholds[bucket + (start >> 7)]]
+                counts[(slot + start + 64 * (start >> 16)) // 64 >= self.plain if kept else 2] += 1
+            out = step(*counts, out)
+        return out
+
+    def may_contain(self, h):
+        for slot, bucket, starts in self.layers():
+            start, coefficients, mark = narrow(h, starts)
+            if start & 127 >= BUMPED_BELOW[self.thresholds[bucket + (start >> 7)]]:
+                slot += start + 64 * (start >> 16)
+                break
+            h = remix(h)
+        else:
+            start, coefficients, mark = wide(h, self.attempt, self.size)
+            slot = self.first + start
+        columns = self.columns + (slot // 64 >= self.plain)
+        for i in range(coefficients.bit_length()):
+            if coefficients >> i & 1:
+                mark ^= self.solution[slot + i]
+        return mark & (1 << columns) - 1 == 0
+
+
 def filter_block(kind, bits_per_key, seed, salt, owner, keys):
     n = len(keys)
     size = probes = the_rate = 0
@@ -483,24 +646,53 @@ def filter_block(kind, bits_per_key, seed, salt, owner, keys):
                 array[bit // 8] |= 1 << bit % 8
         bits = bytes(array)
         the_rate = rate(kind, bits, size, probes)
-    pages = [bits[at:at + 4096] for at in range(0, len(bits), 4096)]
-    start = up(256 + 4 * len(pages), 4096 if len(bits) > 4096 else 64)
-    sums = b"".join(u(4, crc(owner, start + 4096 * i, page)) for i, page in enumerate(pages))
-    sections = u(8, start) + u(8, len(bits)) + u(4, crc(owner, 256, sums)) + u(4, 0) if n else b""
-    body = sums + bytes(start - 256 - len(sums)) + bits if n else b""
-    body += bytes(-len(body) % 64)
-    tail = owner + u(8, 256 + len(body)) + bytes([kind, 0, 1, 1 if n else 0]) + u(4, 0) + u(8, seed) + u(8, salt)
-    tail += u(8, n) + u(8, the_rate) + u(8, size) + u(1, probes) + bytes(39) + sections
-    tail += bytes(256 - 16 - len(tail))
+    return assemble(kind, seed, salt, owner, n, the_rate, size, u(1, probes), [bits] if n else [], 0)
+
+
+def ribbon_block(groups, plain, seed, salt, owner, keys):
+    """The block, and the filter that it is of."""
+    ribbon = Ribbon([table_hash(key, seed, salt) for key in keys], groups, plain)
+    parameters = bytes([0, *groups]) + u(2, ribbon.attempt) + u(2, 0)
+    parameters += b"".join(u(8, buckets) for buckets in ribbon.buckets)
+    sections = ribbon.sections
+    return assemble(3, seed, salt, owner, len(keys), ribbon.rate(), ribbon.size, parameters, sections, plain), ribbon
+
+
+def assemble(kind, seed, salt, owner, n, the_rate, size, parameters, sections, plain):
+    paged = [[bits[at:at + 4096] for at in range(0, len(bits), 4096)] for bits in sections]
+    end, sums_at, sums, body, entries = 256 + 4 * sum(map(len, paged)), 256, b"", b"", b""
+    body_at = end
+    for bits, pages in zip(sections, paged):
+        start = up(end, 4096 if len(bits) > 4096 else 64)
+        own = b"".join(u(4, crc(owner, start + 4096 * i, page)) for i, page in enumerate(pages))
+        entries += u(8, start) + u(8, len(bits)) + u(4, crc(owner, sums_at, own)) + u(4, 0)
+        sums, sums_at = sums + own, sums_at + len(own)
+        body += bytes(start - end) + bits
+        end = start + len(bits)
+    assert sums_at == body_at
+    body = sums + body + bytes(-end % 64)
+    tail = owner + u(8, 256 + len(body)) + bytes([kind, 0, 1, len(sections)]) + u(4, 0) + u(8, seed) + u(8, salt)
+    tail += u(8, n) + u(8, the_rate) + u(8, size) + parameters + bytes(40 - len(parameters)) + entries
+    tail += bytes(248 - 16 - len(tail)) + u(8, plain)
     head = bytes.fromhex("895356464c540d0a") + u(2, 1) + u(2, 256)
     return head + u(4, crc(owner, 0, head + tail)) + tail + body
 
 
-def filter_vector(f):
+def filter_vector(f, want):
     quoted = lambda name: [key.encode() for key in re.findall(r'"([^"]*)"', f.get(name, ""))]
     hexed = lambda name: int(f[name], 16)
     seed, salt, kind, keys = hexed("seed"), hexed("salt"), int(f["kind"]), quoted("keys")
-    out = filter_block(kind, float(f["bits_per_key"]), seed, salt, unhex(f["owner"]), keys)
+    keys = [u(8, key) for key in range(int(f.get("numbered_keys", 0)))] or keys
+    if kind == 3:
+        # The columns are the writer's choice, and no reader depends on it.
+        groups, plain = list(want[89:92]), int.from_bytes(want[248:256], "little")
+        assert sum(column > 0 for column in groups) == int(f["column_groups"])
+        out, ribbon = ribbon_block(groups, plain, seed, salt, unhex(f["owner"]), keys)
+        may_contain = lambda key: ribbon.may_contain(table_hash(key, seed, salt))
+    else:
+        out = filter_block(kind, float(f["bits_per_key"]), seed, salt, unhex(f["owner"]), keys)
+        may_contain = lambda key: all(
+            bits[b // 8] >> b % 8 & 1 for b in positions(kind, table_hash(key, seed, salt), size, probes))
     size, probes = int.from_bytes(out[80:88], "little"), out[88]
     assert (str(size), str(probes)) == (f["size"], f["probes"])
     assert int.from_bytes(out[72:80], "little") == hexed("rate")
@@ -508,9 +700,8 @@ def filter_vector(f):
         assert xxhash.xxh3_64_intdigest(keys[0], seed=seed) == hexed("first_key_hash")
         assert table_hash(keys[0], seed, salt) == hexed("first_table_hash")
         bits = out[int.from_bytes(out[128:136], "little"):]
-        for key in quoted("absent"):
-            assert not all(bits[b // 8] >> b % 8 & 1 for b in positions(kind, table_hash(key, seed, salt), size, probes))
-    return out
+        assert all(map(may_contain, keys[:1000])) and not any(map(may_contain, quoted("absent")))
+    return out[:256] if "numbered_keys" in f else out
 
 
 # --- a whole store ---
@@ -759,7 +950,7 @@ def encode(name, facts, want, known):
     if name.startswith("log-fragment-"):
         return fragment(f)
     if name.startswith("filter-"):
-        return filter_vector(f)
+        return filter_vector(f, want)
     if name == "compressed-block":
         return compressed_block(f, want)
     if name == "table":

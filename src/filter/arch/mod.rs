@@ -1,0 +1,139 @@
+//! The few lines of a query that gain from vector instructions: one file per instruction set, chosen at run time.
+//!
+//! `portable` is the reference: every other file gives the same answer for the same bytes, and the tests
+//! compare them. This folder is the only place of the crate with unsafe code: calls of functions for which
+//! the processor was asked beforehand, and unaligned loads from slices whose length is checked. Miri, and every
+//! processor without the instructions, runs `portable`.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx2;
+mod portable;
+
+use super::blocked::{LINE_BYTES, test_line};
+
+/// The instruction set that queries use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Simd {
+    /// Only [`Simd::detect`] sets it: the invariant of every unsafe block below.
+    avx2: bool,
+}
+
+/// A call of a function of `avx2` if that is what the processor has, else of its twin.
+macro_rules! choose {
+    ($simd:expr, $avx2:expr, $portable:expr) => {{
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[allow(unsafe_code)]
+        if $simd.avx2 {
+            // SAFETY: the processor has all instructions that the functions are compiled with, see `Simd::detect`.
+            return unsafe { $avx2 };
+        }
+        $portable
+    }};
+}
+
+impl Simd {
+    /// What every processor has.
+    pub(super) const PORTABLE: Self = Self { avx2: false };
+
+    /// The best one that this processor has.
+    pub(super) fn detect() -> Self {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        return Self {
+            avx2: is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("lzcnt"),
+        };
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        Self::PORTABLE
+    }
+
+    /// Whether the parities of `coefficients` over the columns of `rows` are the lowest bits of `mark`, column by
+    /// column. A row is one word of 64 bits for each column; all rows are equally long.
+    #[inline(always)]
+    pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
+        choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
+    }
+
+    /// Whether the bits of this word (see `blocked`) are set in the line.
+    #[inline(always)]
+    pub(super) fn line_has(self, line: &[u8; LINE_BYTES], word: u64, probes: u8) -> bool {
+        choose!(self, avx2::line_has(line, word, probes), test_line(line, word, probes))
+    }
+
+    /// Asks for the cache line of `bytes` around byte `at`, if the set can do that.
+    #[inline(always)]
+    pub(super) fn prefetch(self, bytes: &[u8], at: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.avx2 {
+            avx2::prefetch(bytes, at);
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = (self, bytes, at);
+    }
+
+    /// Runs code with the instructions of the set, as far as it can be inlined.
+    #[inline(always)]
+    pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        choose!(self, avx2::run(work), work())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random() -> impl FnMut() -> u64 {
+        let mut state = 7u64;
+        move || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            state ^ state >> 31
+        }
+    }
+
+    #[test]
+    fn rows_match_the_same_marks_on_every_instruction_set() {
+        let mut random = random();
+        for columns in 0..=32 {
+            for _ in 0..200 {
+                let bytes: Vec<u8> = (0..3 * 8 * columns).map(|_| random() as u8).collect();
+                let rows = [0, 1, 2].map(|row| &bytes[row * 8 * columns..(row + 1) * 8 * columns]);
+                let coefficients = [random(), random(), random()];
+                // The one mark that matches, found column by column.
+                let mark = (0..columns).fold(0u32, |mark, column| {
+                    let word =
+                        |row: usize| u64::from_le_bytes(rows[row][8 * column..][..8].try_into().unwrap());
+                    let sum = (0..3).fold(0, |sum, row| sum ^ word(row) & coefficients[row]);
+                    mark | (sum.count_ones() & 1) << column
+                });
+                let above = (random() as u32).checked_shl(columns as u32).unwrap_or(0);
+                for simd in [Simd::PORTABLE, Simd::detect()] {
+                    assert!(simd.matches(rows, coefficients, mark | above), "{columns}");
+                    for column in 0..columns {
+                        assert!(!simd.matches(rows, coefficients, mark ^ 1 << column | above), "{columns}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_have_the_same_bits_on_every_instruction_set() {
+        let mut random = random();
+        let mut found = 0;
+        for probes in 1..=30 {
+            for round in 0..3000 {
+                // Ever fuller lines, so that both answers occur with any number of probes.
+                let mut line = [0; LINE_BYTES];
+                line.iter_mut()
+                    .for_each(|byte| *byte = (0..=round % 6).fold(0, |byte, _| byte | random() as u8));
+                let word = random();
+                let answer = Simd::PORTABLE.line_has(&line, word, probes);
+                assert_eq!(Simd::detect().line_has(&line, word, probes), answer, "{probes} {word:x}");
+                found += u32::from(answer);
+            }
+        }
+        assert!((10_000..80_000).contains(&found), "{found}");
+    }
+}

@@ -1,0 +1,245 @@
+//! From hashes to sections, layer by layer.
+//!
+//! Memory: the hashes, eight bytes each, exist twice while they are dealt out to shards (chunk by chunk, each
+//! freed when it is dealt); after that there are the hashes, two shards, and the sections as they grow.
+
+use super::band::{Band, Mark, Span};
+use super::geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
+use super::plan::{Columns, Size, expected_bumped, expected_bytes, last_slots, layer_buckets};
+use super::solution::Solution;
+use super::standard::WideBand;
+use super::{BUCKET_STARTS, SHARD_BITS};
+use crate::filter::arch::Simd;
+use crate::hash::{reduce, table_hash};
+
+/// Most keys that are tried in the last layer: beyond it something is wrong with the hashes.
+const LAST_KEYS_MAX: usize = 1 << 20;
+
+/// What a filter consists of.
+#[derive(Debug)]
+pub(in crate::filter) struct Built {
+    pub(in crate::filter) ribbon: Ribbon,
+    /// The thresholds, then the column groups; none if there is no solution.
+    pub(in crate::filter) sections: Vec<Vec<u8>>,
+    /// The table hashes, in an order of their own.
+    pub(in crate::filter) hashes: Vec<u64>,
+}
+
+/// Builds a filter of the keys with these key hashes, in up to `groups` column groups. Takes the chunks.
+pub(in crate::filter) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: usize) -> Built {
+    let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+    let columns = Columns::new(keys, size);
+    if columns.most() <= 16 {
+        Builder::<u16>::new(keys, size, columns, groups).build(chunks, salt)
+    } else {
+        Builder::<u32>::new(keys, size, columns, groups).build(chunks, salt)
+    }
+}
+
+struct Builder<M> {
+    columns: Columns,
+    ribbon: Ribbon,
+    solution: Solution,
+    thresholds: Vec<u8>,
+    /// Number of thresholds.
+    buckets: u64,
+    bands: [Band<M>; 2],
+    simd: Simd,
+}
+
+impl<M: Mark> Builder<M> {
+    fn new(keys: u64, size: Size, columns: Columns, groups: usize) -> Self {
+        let groups = split(columns.columns, groups);
+        let bytes = expected_bytes(keys, size);
+        Self {
+            columns,
+            ribbon: Ribbon { groups, ..Ribbon::MAYBE },
+            solution: Solution::new(groups, bytes + bytes / 128),
+            thresholds: Vec::new(),
+            buckets: 0,
+            bands: [Band::new(), Band::new()],
+            simd: Simd::detect(),
+        }
+    }
+
+    fn build(mut self, chunks: &mut Vec<Vec<u64>>, salt: u64) -> Built {
+        let keys = chunks.iter().map(Vec::len).sum::<usize>() as u64;
+        let first_starts = layer_buckets(keys, 0).map_or(0, |buckets| buckets * BUCKET_STARTS);
+        let (mut hashes, ends) = deal(chunks, first_starts, |hash| table_hash(hash, salt));
+        let mut bumped = self.layer(0, &mut hashes, &ends);
+        for layer in 1..LAYERS_MAX {
+            let Some(buckets) =
+                layer_buckets(bumped.len() as u64, layer).filter(|_| self.has_layer(layer - 1))
+            else {
+                break;
+            };
+            let (mut rest, ends) = deal(&mut vec![bumped], buckets * BUCKET_STARTS, |hash| hash);
+            bumped = self.layer(layer, &mut rest, &ends);
+        }
+        self.bands = [Band::new(), Band::new()];
+        let last = if self.has_layer(0) { &bumped } else { &hashes };
+        match self.last_layer(last) {
+            Some((ribbon, sections)) => Built { ribbon, sections, hashes },
+            None => Built { ribbon: Ribbon::MAYBE, sections: Vec::new(), hashes },
+        }
+    }
+
+    fn has_layer(&self, layer: usize) -> bool {
+        self.ribbon.buckets[layer] > 0
+    }
+
+    /// Adds a bumped layer of these hashes, which lie shard by shard. Returns those that the next layer has.
+    fn layer(&mut self, layer: usize, hashes: &mut [u64], ends: &[usize]) -> Vec<u64> {
+        let mut bumped = Vec::new();
+        let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return bumped };
+        self.ribbon.buckets[layer] = buckets;
+        let end = self.solution.blocks() + super::geometry::layer_blocks(buckets);
+        let slots = (end - self.solution.blocks()) * super::BLOCK_SLOTS;
+        self.columns.after_layer(end, self.buckets + buckets, expected_bumped(hashes.len() as u64, slots));
+        self.solution.plain = self.columns.plain.unwrap_or(u64::MAX);
+
+        let starts = buckets * BUCKET_STARTS;
+        let mut hashes = hashes;
+        let mut dealt = 0;
+        let mut shards = (0..).zip(ends).map(|(shard, &end)| {
+            let (part, rest) = std::mem::take(&mut hashes).split_at_mut(end - dealt);
+            (hashes, dealt) = (rest, end);
+            let first = shard << SHARD_BITS;
+            let starts_here = (starts - first).min(1 << SHARD_BITS);
+            (Span { layer: starts, first, starts: starts_here, columns: self.mask() }, part)
+        });
+        let mut pairs = Vec::new();
+        while let Some(one) = shards.next() {
+            pairs.push((one, shards.next()));
+        }
+        for (one, two) in pairs {
+            self.pair(one, two, &mut bumped);
+        }
+        bumped
+    }
+
+    /// Eliminates and solves one shard or two.
+    fn pair(&mut self, one: (Span, &mut [u64]), two: Option<(Span, &mut [u64])>, bumped: &mut Vec<u64>) {
+        let count = 1 + usize::from(two.is_some());
+        let none = Span { starts: 0, ..one.0 };
+        let (two_span, two_hashes) = two.unwrap_or((none, &mut []));
+        let [first, second] = &mut self.bands;
+        first.arrange(one.0, one.1);
+        second.arrange(two_span, two_hashes);
+        let lanes = [(&mut *first, one.0, &*one.1), (&mut *second, two_span, &*two_hashes)];
+        self.simd.run(|| Band::eliminate(lanes));
+        let most = self.columns.most().into();
+        for (band, span) in self.bands.iter_mut().zip([one.0, two_span]).take(count) {
+            let base = self.solution.extend(span.slots() as u64 / super::BLOCK_SLOTS);
+            let solution = &mut self.solution;
+            self.simd.run(|| band.solve(most, |block, words| solution.put(base + block, words)));
+            bumped.append(&mut band.bumped);
+            for &threshold in &band.thresholds {
+                if self.buckets.is_multiple_of(4) {
+                    self.thresholds.push(0);
+                }
+                *self.thresholds.last_mut().expect("pushed above") |= threshold << (2 * (self.buckets % 4));
+                self.buckets += 1;
+            }
+        }
+    }
+
+    /// Adds the last layer, if these hashes have a solution.
+    fn last_layer(mut self, hashes: &[u64]) -> Option<(Ribbon, Vec<Vec<u8>>)> {
+        if hashes.len() > LAST_KEYS_MAX {
+            return None;
+        }
+        let (mask, keys) = (self.mask(), hashes.len() as u64);
+        let band = self.simd.run(|| WideBand::first(hashes, mask, |attempt| last_slots(keys, attempt)))?;
+        let slots = band.slots();
+        self.ribbon.plain = self.columns.last_layer(self.solution.blocks(), slots, self.buckets);
+        self.ribbon.slots = slots;
+        self.ribbon.attempt = band.attempt;
+        self.solution.plain = self.ribbon.plain;
+        let base = self.solution.extend(slots.div_ceil(super::BLOCK_SLOTS));
+        let (solution, most) = (&mut self.solution, self.columns.most().into());
+        self.simd.run(|| band.solve(most, |block, words| solution.put(base + block, words)));
+        drop(band);
+        let mut sections = vec![self.thresholds];
+        sections.append(&mut self.solution.finish(self.ribbon.tail_slots()));
+        Some((self.ribbon, sections))
+    }
+
+    fn mask(&self) -> u32 {
+        (u64::MAX >> (64 - u32::from(self.columns.most()))) as u32
+    }
+}
+
+/// So many columns in up to so many groups, the earlier ones not smaller than the later.
+fn split(columns: u8, groups: usize) -> [u8; GROUPS_MAX] {
+    let groups = groups.clamp(1, GROUPS_MAX.min(usize::from(columns).max(1))) as u8;
+    let mut out = [0; GROUPS_MAX];
+    for (group, out) in (0..groups).zip(&mut out) {
+        *out = columns / groups + u8::from(group < columns % groups);
+    }
+    out
+}
+
+/// Mixes hashes and deals them out to the shards of a layer of `starts` starts: where each shard's end.
+fn deal(chunks: &mut Vec<Vec<u64>>, starts: u64, mix: impl Fn(u64) -> u64) -> (Vec<u64>, Vec<usize>) {
+    let shards = starts.div_ceil(1 << SHARD_BITS).max(1) as usize;
+    let shard = |hash| (reduce(hash, starts) >> SHARD_BITS) as usize;
+    let mut ends = vec![0; shards];
+    if shards > 1 {
+        chunks.iter().flatten().for_each(|&hash| ends[shard(mix(hash))] += 1);
+    }
+    let mut sum = 0;
+    for end in &mut ends {
+        (sum, *end) = (sum + *end, sum);
+    }
+    let mut out = vec![0; chunks.iter().map(Vec::len).sum()];
+    for chunk in chunks.drain(..) {
+        for hash in chunk.into_iter().map(&mix) {
+            let end = &mut ends[if shards > 1 { shard(hash) } else { 0 }];
+            out[*end] = hash;
+            *end += 1;
+        }
+    }
+    (out, ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_layer_that_cannot_be_built_is_no_filter() {
+        let size = Size::Columns(8.0);
+        let builder = || Builder::<u16>::new(1000, size, Columns::new(1000, size), 1);
+        assert!(builder().last_layer(&[7; 1000]).is_some(), "equal rows agree with each other");
+        assert!(builder().last_layer(&vec![7; LAST_KEYS_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn no_order_of_the_hashes_changes_a_byte_of_two_layers_and_three_shards() {
+        let hashes: Vec<u64> = (0..180_000u64).map(|key| table_hash(key, 99)).collect();
+        let build = |hashes: Vec<u64>| build(&mut vec![hashes], 1, Size::Bits(9.5), 2);
+        let forward = build(hashes.clone());
+        let mut backward = hashes.clone();
+        backward.reverse();
+        let mut mixed = hashes;
+        mixed.sort_unstable_by_key(|hash| hash.rotate_left(20));
+        for other in [build(backward), build(mixed)] {
+            assert!(forward.ribbon == other.ribbon && forward.sections == other.sections);
+        }
+        assert!(forward.ribbon.buckets[0] > 2 * 512 && forward.ribbon.buckets[1] > 0);
+        assert!(forward.ribbon.plain > 0 && forward.ribbon.plain < forward.ribbon.buckets[0] * 2);
+        let lens: Vec<u64> = forward.sections.iter().map(|section| section.len() as u64).collect();
+        assert_eq!(forward.ribbon.section_lens(), lens);
+    }
+
+    #[test]
+    fn columns_are_split_into_groups_that_are_not_empty() {
+        assert_eq!(split(8, 1), [8, 0, 0]);
+        assert_eq!(split(8, 2), [4, 4, 0]);
+        assert_eq!(split(8, 3), [3, 3, 2]);
+        assert_eq!(split(2, 3), [1, 1, 0]);
+        assert_eq!(split(0, 3), [0, 0, 0]);
+        assert_eq!(split(8, 9), [3, 3, 2]);
+    }
+}
