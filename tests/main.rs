@@ -8,6 +8,7 @@ mod damage;
 mod faults;
 #[cfg(target_os = "linux")]
 mod fd;
+mod interleavings;
 #[cfg(unix)]
 mod kill;
 mod limits;

@@ -1,0 +1,259 @@
+//! Things that happen at the same time: held still at the worst moment by an observer, or many at once.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use sievedb::fs::{CrashPolicy, MemFs, Op};
+use sievedb::{Db, Error, KeyspaceOptions, Options};
+
+const DIR: &str = "/db";
+
+/// Long enough for anything that ends at all.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn options(fs: &MemFs) -> Options {
+    Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(1 << 20)
+}
+
+fn ends_with(path: &Path, end: &str) -> bool {
+    path.to_string_lossy().ends_with(end)
+}
+
+/// A door that is closed until somebody opens it.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |open| !*open).unwrap());
+    }
+}
+
+/// Runs something in another thread; fails if it does not end.
+fn ends<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || done.send(run()));
+    result.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} does not end"))
+}
+
+#[test]
+fn a_writer_that_waits_for_a_flush_goes_on_when_the_keyspace_is_dropped() {
+    let fs = MemFs::new();
+    let db = options(&fs).background_threads(2).open(DIR).unwrap();
+    let keyspace = db.keyspace("k", KeyspaceOptions::new().memtable_bytes(2000)).unwrap();
+    let (gate, reached) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let (held, arrived) = (Arc::clone(&gate), Arc::clone(&reached));
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Create(path) if ends_with(path, ".sst")) {
+            arrived.open();
+            held.pass();
+        }
+        Ok(())
+    });
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let written = (0..200_u32).try_for_each(|n| keyspace.put(n.to_be_bytes(), [7; 500]));
+        done.send(written)
+    });
+    reached.pass();
+    // The writer fills the other memtables meanwhile, and then waits.
+    thread::sleep(Duration::from_millis(300));
+    db.drop_keyspace("k").unwrap();
+    gate.open();
+    let written = ended.recv_timeout(PATIENCE).expect("the writer goes on");
+    assert!(matches!(written, Ok(()) | Err(Error::KeyspaceDropped { .. })), "{written:?}");
+    ends("a put elsewhere", move || db.put("a", "b")).unwrap();
+}
+
+#[test]
+fn options_that_are_set_while_their_keyspace_is_dropped_harm_nothing_else() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    let keyspace = db.keyspace("k", KeyspaceOptions::new()).unwrap();
+    let setting = Arc::new(Mutex::new(None));
+    let (slot, once) = (Arc::clone(&setting), AtomicBool::new(false));
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Sync(path) if path.to_string_lossy().contains("MANIFEST"))
+            && !once.swap(true, Ordering::SeqCst)
+        {
+            let keyspace = keyspace.clone();
+            let set = move || keyspace.set_options(KeyspaceOptions::new().l0_runs(2));
+            *slot.lock().unwrap() = Some(thread::spawn(set));
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    });
+    db.drop_keyspace("k").unwrap();
+    let set = setting.lock().unwrap().take().unwrap().join().unwrap();
+    assert!(matches!(set, Err(Error::KeyspaceDropped { .. })), "{set:?}");
+    db.put("a", "b").unwrap();
+}
+
+#[test]
+fn closing_waits_for_a_compaction_in_another_thread_and_the_next_open_finds_its_tables() {
+    let fs = MemFs::new();
+    let small = KeyspaceOptions::new().table_bytes(2 << 10).block_bytes(512);
+    let options = options(&fs).memory_budget(16 << 20).default_keyspace(small);
+    let db = options.clone().open(DIR).unwrap();
+    for round in [7, 8] {
+        for n in 0..400_u32 {
+            db.put(n.to_be_bytes(), [round; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let (paused, go) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let (arrived, held, outputs) = (Arc::clone(&paused), Arc::clone(&go), AtomicU64::new(0));
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Create(path) if ends_with(path, ".sst"))
+            && outputs.fetch_add(1, Ordering::SeqCst) == 1
+        {
+            arrived.open();
+            held.pass();
+        }
+        Ok(())
+    });
+    let compacting = db.clone();
+    let compaction = thread::spawn(move || compacting.compact());
+    paused.pass();
+    let closing = thread::spawn(move || db.close());
+    thread::sleep(Duration::from_millis(100));
+    assert!(matches!(options.clone().open(DIR), Err(Error::Locked { .. })), "the store is still in use");
+    go.open();
+    closing.join().unwrap().unwrap();
+    let compacted = compaction.join().unwrap();
+    assert!(matches!(compacted, Ok(()) | Err(Error::Closed)), "{compacted:?}");
+    fs.stop_observing();
+    let db = options.open(DIR).unwrap();
+    assert!((0..400_u32).all(|n| db.get(n.to_be_bytes()).unwrap().unwrap() == [8; 100].as_slice()));
+    assert!(db.verify().unwrap().damage.is_empty());
+}
+
+#[test]
+fn many_keyspaces_with_little_in_them_take_little_memory_also_after_reopening() {
+    let fs = MemFs::new();
+    let options = options(&fs).memory_budget(64 << 20);
+    let db = options.clone().open(DIR).unwrap();
+    for n in 0..500 {
+        db.keyspace(&n.to_string(), KeyspaceOptions::new()).unwrap().put("k", "v").unwrap();
+    }
+    let memory = |db: &Db| db.stats().keyspaces.iter().map(|stats| stats.memtable_bytes).sum::<u64>();
+    assert!(memory(&db) < 4 << 20, "{}", memory(&db));
+    db.close().unwrap();
+    let db = options.open(DIR).unwrap();
+    assert_eq!(db.open_report().entries, 500);
+    assert!(memory(&db) < 4 << 20, "{}", memory(&db));
+}
+
+#[test]
+fn a_memtable_that_is_asked_to_be_larger_than_the_budget_is_not() {
+    let fs = MemFs::new();
+    for bytes in [1 << 30, usize::MAX] {
+        let keyspace = KeyspaceOptions::new().memtable_bytes(bytes);
+        let db = options(&fs).default_keyspace(keyspace).open(DIR).unwrap();
+        for n in 0..5_000_u32 {
+            db.put(n.to_be_bytes(), [1; 100]).unwrap();
+        }
+        assert!(
+            db.stats().keyspaces[0].memtable_bytes <= 2 << 20,
+            "four memtables of a quarter, and filters"
+        );
+    }
+}
+
+#[test]
+fn an_open_that_fails_on_a_full_disk_leaves_nothing_behind() {
+    let fs = MemFs::new();
+    let roomy = options(&fs).memory_budget(64 << 20);
+    let db = roomy.open(DIR).unwrap();
+    let other = db.keyspace("other", KeyspaceOptions::new()).unwrap();
+    for n in 0..2000_u32 {
+        db.put(n.to_be_bytes(), [7; 500]).unwrap();
+        other.put(n.to_be_bytes(), [7; 500]).unwrap();
+    }
+    db.sync().unwrap();
+    let fs = fs.crash(CrashPolicy::DropUnsynced);
+    let bytes = |fs: &MemFs| fs.files(Path::new(DIR)).iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+    let before = bytes(&fs);
+    fs.observe(move |fs, op| match op {
+        // Room for the first keyspace's table, not for the second's.
+        Op::Append(..) if bytes(fs) > before + 1_500_000 => Err(std::io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
+    });
+    for _ in 0..3 {
+        let opened = options(&fs).memory_budget(64 << 20).open(DIR);
+        assert!(matches!(opened, Err(Error::Io { .. })), "{opened:?}");
+        assert_eq!(bytes(&fs), before);
+    }
+    fs.stop_observing();
+    let db = options(&fs).memory_budget(64 << 20).open(DIR).unwrap();
+    assert_eq!(db.iter().count(), 2000);
+}
+
+#[test]
+fn a_panic_under_a_writer_ends_in_errors_for_the_others_not_in_silence() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    db.put("before", "").unwrap();
+    fs.observe(|_, op| match op {
+        Op::Append(path, _) if ends_with(path, ".wal") => panic!("a file system that panics"),
+        _ => Ok(()),
+    });
+    let panicking = db.clone();
+    assert!(thread::spawn(move || panicking.put("a", "b")).join().is_err());
+    fs.stop_observing();
+    let second = db.clone();
+    let put = ends("the next put", move || second.put("a", "b"));
+    assert!(matches!(put, Err(Error::Poisoned { .. })), "{put:?}");
+    assert!(db.contains("before").unwrap());
+}
+
+#[test]
+fn many_threads_can_step_while_one_writes_and_one_compacts() {
+    let fs = MemFs::new();
+    let small = KeyspaceOptions::new()
+        .table_bytes(4 << 10)
+        .block_bytes(512)
+        .memtable_bytes(16 << 10)
+        .level_base_bytes(64 << 10)
+        .l0_runs(2);
+    let db = options(&fs).memory_budget(16 << 20).default_keyspace(small).open(DIR).unwrap();
+    let finished = Arc::new(AtomicBool::new(false));
+    let (done, ended) = mpsc::channel();
+    for worker in 0..6 {
+        let (db, finished, done) = (db.clone(), Arc::clone(&finished), done.clone());
+        thread::spawn(move || {
+            match worker {
+                0 => {
+                    for n in 0..40_000_u64 {
+                        db.put(n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), [7; 50]).unwrap();
+                    }
+                    finished.store(true, Ordering::SeqCst);
+                }
+                1 => {
+                    while !finished.load(Ordering::SeqCst) {
+                        db.compact().unwrap();
+                        thread::sleep(Duration::from_millis(20));
+                    }
+                }
+                _ => {
+                    while !finished.load(Ordering::SeqCst) {
+                        db.step().unwrap();
+                    }
+                }
+            }
+            done.send(worker)
+        });
+    }
+    for _ in 0..6 {
+        ended.recv_timeout(PATIENCE).expect("nobody waits for ever");
+    }
+    assert_eq!(db.iter().count(), 40_000);
+}
