@@ -86,8 +86,9 @@ fn name(space: Space) -> &'static str {
 pub(crate) fn keyspace_options(seed: u64) -> KeyspaceOptions {
     let rng = &mut Rng::new(seed);
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
-    let kinds = [FilterKind::None, FilterKind::Auto, FilterKind::Bloom, FilterKind::BlockedBloom];
-    let filter = FilterPolicy::new(kinds[pick(&[0, 1, 2, 3]) as usize]);
+    let kinds =
+        [FilterKind::None, FilterKind::Auto, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon];
+    let filter = FilterPolicy::new(kinds[pick(&[0, 1, 2, 3, 4]) as usize]);
     let filter = match pick(&[0, 1, 2]) {
         0 => filter.false_positive_rate(1.0 / pick(&[2, 20, 200, 10_000]) as f64),
         _ => filter.bits_per_key(pick(&[4, 15, 37, 99, 250, 640]) as f64 / 10.0),
