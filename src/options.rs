@@ -490,9 +490,11 @@ mod tests {
     }
 
     #[test]
-    fn a_memtable_may_be_as_large_as_the_machine_can_count() {
-        let shape = KeyspaceOptions::new().memtable_bytes(usize::MAX).shape(1 << 20);
-        assert!(shape.level_base_bytes >= usize::MAX as u64);
+    fn a_memtable_is_never_more_than_a_quarter_of_the_budget() {
+        let huge = KeyspaceOptions::new().memtable_bytes(usize::MAX);
+        assert_eq!(huge.memtable_bytes_in(1 << 20), 1 << 18);
+        assert_eq!(huge.shape(1 << 20).level_base_bytes, 1 << 20);
+        assert!(huge.shape(usize::MAX).level_base_bytes >= 1 << 62, "nor does it overflow");
     }
 
     #[test]
