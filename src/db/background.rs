@@ -2,8 +2,7 @@
 //!
 //! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced
 //! piece of the log durable (so that the sync at its end is short); flush the oldest immutable memtable of a
-//! keyspace; compact. What is next is looked for without any lock, then claimed; if somebody else was faster,
-//! it is looked for again.
+//! keyspace; compact. A job is found and claimed under one lock, done without it, and then given up.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads only flushes, so that a long compaction never holds up the writers.
@@ -11,7 +10,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::claims::{Claim, Claims, Job};
+use super::claims::{Claims, Job, Taken};
 use super::engine::Engine;
 use crate::compaction::pick;
 use crate::error::{Error, Result};
@@ -103,7 +102,10 @@ impl Engine {
         }
         self.check_not_failed()?;
         let buried = self.remove_buried();
-        let Some(claim) = self.next_claim(jobs) else { return Ok(buried) };
+        // Asked before the claims are locked: the log's own lock may be held for as long as a sync takes.
+        let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
+        let next = |taken: &Taken<'_>| self.next_job(jobs, log_is_long, taken);
+        let Some(claim) = self.background.claims.claim_next(next) else { return Ok(buried) };
         match self.carry_out_job(claim.job()) {
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
             Err(Error::KeyspaceDropped { .. } | Error::Closed) | Ok(()) => Ok(true),
@@ -120,24 +122,13 @@ impl Engine {
         }
     }
 
-    fn next_claim(&self, jobs: Jobs) -> Option<Claim> {
-        while !self.background.is_stopping() {
-            let job = self.next_job(jobs)?;
-            if let Some(claim) = self.background.claims.claim(job) {
-                return Some(claim);
-            }
-        }
-        None
-    }
-
-    /// The most urgent job that nobody is seen to do.
-    fn next_job(&self, jobs: Jobs) -> Option<Job> {
-        let claims = &self.background.claims;
-        if !claims.is_syncing_log() && self.log().unsynced_bytes() > LOG_SYNC_BYTES {
+    /// The most urgent job that nobody does.
+    fn next_job(&self, jobs: Jobs, log_is_long: bool, taken: &Taken<'_>) -> Option<Job> {
+        if log_is_long && !taken.is_log_sync() {
             return Some(Job::SyncLog);
         }
         let trees = self.trees.load();
-        for tree in trees.values().filter(|tree| !claims.is_flushing(tree)) {
+        for tree in trees.values().filter(|tree| !taken.is_flush(tree)) {
             if let Some(oldest) = tree.view().immutables.last() {
                 return Some(Job::Flush(Arc::clone(tree), Arc::clone(oldest)));
             }
@@ -146,7 +137,7 @@ impl Engine {
             return None;
         }
         for tree in trees.values() {
-            let Some(busy) = claims.busy(tree) else { continue };
+            let Some(busy) = taken.tables(tree) else { continue };
             if let Some(task) = pick::pick(&tree.view().version, &busy, &tree.shape()) {
                 return Some(Job::Compact(Arc::clone(tree), task));
             }

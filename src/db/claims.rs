@@ -1,10 +1,9 @@
 //! Who works on what: claims, and the signal that something has changed.
 //!
-//! Two locks, neither of which is ever held while anything else happens. The *claims* say what running jobs
-//! work on; a [`Claim`] gives its part up when it is dropped, also by a panic. The *signal* counts changes:
-//! whoever waits reads the count, looks whether there is something to do, and then waits until the count has
-//! moved. Nothing that may free a table is dropped under either lock (that would signal, and so wait for
-//! itself).
+//! Two locks. The *claims* say what running jobs work on; a [`Claim`] gives its part up when it is dropped,
+//! also by a panic. The *signal* counts changes: whoever waits reads the count, looks whether there is
+//! something to do, and then waits until the count has moved. It is a lock of its own, under which nothing
+//! happens, because a table may be freed anywhere, under the lock of the claims too, and that signals.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -85,51 +84,25 @@ impl Claims {
         lock(&self.state).running > 0
     }
 
-    pub(crate) fn is_syncing_log(&self) -> bool {
-        lock(&self.state).syncing_log
-    }
-
-    pub(crate) fn is_flushing(&self, tree: &Tree) -> bool {
-        lock(&self.state).flushing.contains(&tree.id)
-    }
-
-    /// The tables of a tree that running tasks work on; `None` if nothing may be picked there now.
-    pub(crate) fn busy(&self, tree: &Tree) -> Option<HashSet<u64>> {
-        let state = lock(&self.state);
-        let free = !state.exclusive.contains(&tree.id);
-        free.then(|| state.busy.get(&tree.id).cloned().unwrap_or_default())
-    }
-
-    /// Claims a job, or gives `None` if another one is in its way by now.
-    pub(crate) fn claim(self: &Arc<Self>, job: Job) -> Option<Claim> {
+    /// Claims the job that `next` finds. It is called under the lock: a task that has ended and given up its
+    /// claims has been published before, so that a version loaded there and the claims fit together.
+    pub(crate) fn claim_next(
+        self: &Arc<Self>,
+        next: impl FnOnce(&Taken<'_>) -> Option<Job>,
+    ) -> Option<Claim> {
         let mut state = lock(&self.state);
         if state.stopping {
             return None;
         }
-        let claimed = match &job {
-            Job::SyncLog => !std::mem::replace(&mut state.syncing_log, true),
-            Job::Flush(tree, _) => state.flushing.insert(tree.id),
-            Job::Compact(tree, task) => {
-                let numbers = task.numbers();
-                let exclusive = state.exclusive.contains(&tree.id);
-                let busy = state.busy.entry(tree.id).or_default();
-                let free = !exclusive && busy.is_disjoint(&numbers);
-                if free {
-                    busy.extend(numbers);
-                }
-                free
-            }
-            Job::CompactAll(tree) => {
-                let free = state.busy.get(&tree.id).is_none_or(HashSet::is_empty);
-                free && state.exclusive.insert(tree.id)
-            }
-        };
-        if !claimed {
-            return None;
-        }
-        state.running += 1;
+        let job = next(&Taken(&state))?;
+        let claimed = state.take(&job);
         drop(state);
-        Some(Claim { claims: Arc::clone(self), job: Some(job) })
+        claimed.then(|| Claim { claims: Arc::clone(self), job: Some(job) })
+    }
+
+    /// Claims a job, or gives `None` if another one is in its way.
+    pub(crate) fn claim(self: &Arc<Self>, job: Job) -> Option<Claim> {
+        self.claim_next(|_| Some(job))
     }
 
     /// Gives up the claims of a job, after everything it held: whoever waits for it finds its tables gone.
@@ -153,6 +126,51 @@ impl Claims {
         }
         lock(&self.state).running -= 1;
         self.notify();
+    }
+}
+
+/// What is claimed, for whoever looks for a job.
+pub(crate) struct Taken<'s>(&'s State);
+
+impl Taken<'_> {
+    pub(crate) fn is_log_sync(&self) -> bool {
+        self.0.syncing_log
+    }
+
+    pub(crate) fn is_flush(&self, tree: &Tree) -> bool {
+        self.0.flushing.contains(&tree.id)
+    }
+
+    /// The tables of a tree that running tasks work on; `None` if nothing may be picked there now.
+    pub(crate) fn tables(&self, tree: &Tree) -> Option<HashSet<u64>> {
+        let free = !self.0.exclusive.contains(&tree.id);
+        free.then(|| self.0.busy.get(&tree.id).cloned().unwrap_or_default())
+    }
+}
+
+impl State {
+    /// Takes what a job works on; `false`, and nothing taken, if another one has some of it.
+    fn take(&mut self, job: &Job) -> bool {
+        let taken = match job {
+            Job::SyncLog => !std::mem::replace(&mut self.syncing_log, true),
+            Job::Flush(tree, _) => self.flushing.insert(tree.id),
+            Job::Compact(tree, task) => {
+                let numbers = task.numbers();
+                let exclusive = self.exclusive.contains(&tree.id);
+                let busy = self.busy.entry(tree.id).or_default();
+                let free = !exclusive && busy.is_disjoint(&numbers);
+                if free {
+                    busy.extend(numbers);
+                }
+                free
+            }
+            Job::CompactAll(tree) => {
+                let free = self.busy.get(&tree.id).is_none_or(HashSet::is_empty);
+                free && self.exclusive.insert(tree.id)
+            }
+        };
+        self.running += usize::from(taken);
+        taken
     }
 }
 

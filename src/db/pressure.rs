@@ -48,7 +48,7 @@ impl Engine {
     /// Slows a group of writers down by how far flushes and compactions of its keyspaces are behind.
     pub(crate) fn throttle(&self, group: &[Admitted]) {
         let start = Instant::now();
-        let mut now = pressure_of(group);
+        let now = pressure_of(group);
         if now <= 0.0 {
             return;
         }
@@ -57,24 +57,34 @@ impl Engine {
             if !delay.is_zero() {
                 std::thread::sleep(delay);
             }
-        }
-        let claims = &self.background.claims;
-        while now >= 1.0 && !self.has_failed() && !self.background.is_stopping() {
-            let epoch = claims.epoch();
-            if self.background.threads == 0 && matches!(self.step(Jobs::All), Ok(true)) {
-                now = pressure_of(group);
-                continue;
-            }
-            if self.background.threads == 0 && !claims.is_working() {
-                break;
-            }
-            claims.wait_past(epoch, Some(DELAY_MAX));
-            now = pressure_of(group);
+        } else {
+            self.wait_for_relief(group);
         }
         let nanos = start.elapsed().as_nanos() as u64;
         self.counters.delays.fetch_add(1, Ordering::Relaxed);
         self.counters.delay_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    /// Waits until the pressure is below 1, doing the work itself if there are no threads.
+    fn wait_for_relief(&self, group: &[Admitted]) {
+        let claims = &self.background.claims;
+        loop {
+            // Before the pressure is looked at: a change in between ends the wait at once.
+            let epoch = claims.epoch();
+            if pressure_of(group) < 1.0 || self.has_failed() || self.background.is_stopping() {
+                return;
+            }
+            if self.background.threads == 0 {
+                if matches!(self.step(Jobs::All), Ok(true)) {
+                    continue;
+                }
+                if !claims.is_working() {
+                    return;
+                }
+            }
+            claims.wait_past(epoch, Some(DELAY_MAX));
+        }
     }
 }
 
