@@ -7,7 +7,7 @@
 //!
 //! Invariants: every step forward moves at least four bytes on and every step backward strictly back, whatever
 //! the restarts say, so that no payload can hold the cursor for ever. After an error it stands nowhere; the
-//! caller ([`TableIter`](crate::table::TableIter)) keeps the error. The order of keys is not checked here, only
+//! caller (the table iterator) keeps the error. The order of keys is not checked here, only
 //! by `Table::verify`.
 
 use std::ops::Range;
