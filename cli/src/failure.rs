@@ -58,18 +58,18 @@ impl Failure {
         }
     }
 
-    /// Says it on standard error.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Says it on standard error, in the name of the program.
+    pub(crate) fn report(&self, program: &str) -> ExitCode {
         if !matches!(self, Self::PipeClosed) {
-            warn(&self.to_string());
+            warn(program, &self.to_string());
         }
         ExitCode::from(self.code())
     }
 }
 
 /// A line on standard error. If that is closed, there is nobody to tell.
-pub(crate) fn warn(message: &str) {
-    let _ = writeln!(io::stderr(), "sievedb: {message}");
+pub(crate) fn warn(program: &str, message: &str) {
+    let _ = writeln!(io::stderr(), "{program}: {message}");
 }
 
 impl From<sievedb::Error> for Failure {

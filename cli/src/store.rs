@@ -37,11 +37,16 @@ pub(crate) fn open_or_create(dir: &Path) -> Result<Db> {
     noted(Options::new().open(dir)?)
 }
 
+/// Something to know that is no failure.
+fn note(message: &str) {
+    warn("sievedb", &format!("note: {message}"));
+}
+
 /// Says what opening found that is not as it should be.
 fn noted(db: Db) -> Result<Db> {
     for tail in &db.open_report().dropped {
-        warn(&format!(
-            "note: the last {} of {} from offset {} on are the torn end of a write that was never synced, \
+        note(&format!(
+            "the last {} of {} from offset {} on are the torn end of a write that was never synced, \
              and are left out ({})",
             units::counted(tail.bytes, "byte", "bytes"),
             tail.file.display(),
@@ -78,8 +83,8 @@ pub(crate) fn keyspace_or_create(db: &Db, name: Option<&str>) -> Result<Keyspace
 pub(crate) fn note_filters(db: &Db) {
     let unusable = db.stats().unusable_filters;
     if unusable > 0 {
-        warn(&format!(
-            "note: {} cannot be used; answers are right all the same, but take longer",
+        note(&format!(
+            "{} cannot be used; answers are right all the same, but take longer",
             units::counted(unusable, "filter", "filters")
         ));
     }

@@ -1,29 +1,13 @@
 //! `sievedb`: works on a store from the shell.
 //!
-//! Each command is a file in [`commands`]: its arguments and one function `run`. What they share:
-//!
-//! | file | what |
-//! |---|---|
-//! | `failure` | why a command ends early, and with which exit code |
-//! | `store` | opening a store the way a command may |
-//! | `escape`, `lines` | bytes as text: what is printed, what is read |
-//! | `output` | standard output that may be closed at any time |
-//! | `progress`, `units` | what is for people: bars, and numbers they can read |
-
-mod commands;
-mod escape;
-mod failure;
-mod lines;
-mod output;
-mod progress;
-mod store;
-mod units;
+//! Each command is a file in `commands`: its arguments and one function `run`.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{compact, demo, get, load, put, scan, stats};
+use crate::commands::{compact, demo, get, load, put, scan, stats};
+use crate::store;
 
 /// Works on a SieveDB store: an ordered key-value store that answers "it is not there" from memory.
 #[derive(Debug, Parser)]
@@ -58,7 +42,9 @@ enum Command {
     Compact(compact::Args),
 }
 
-fn main() -> ExitCode {
+/// The program: parses its arguments, does what they ask, says why not.
+#[must_use]
+pub fn main() -> ExitCode {
     let Cli { command, keyspace } = Cli::parse();
     let keyspace = keyspace.as_deref();
     let result = match &command {
@@ -70,5 +56,5 @@ fn main() -> ExitCode {
         Command::Stats(args) => stats::run(args, keyspace),
         Command::Compact(args) => compact::run(args, keyspace),
     };
-    result.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+    result.map_or_else(|failure| failure.report("sievedb"), |()| ExitCode::SUCCESS)
 }
