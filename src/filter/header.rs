@@ -187,10 +187,6 @@ impl Header {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let frozen = Frozen::verified(bytes)?;
         known(8, "filter format version", frozen.version.into(), FORMAT_VERSION.into())?;
-        if frozen.header.len() != HEADER_BYTES {
-            let detail = format!("expected {HEADER_BYTES}, found {}", frozen.header.len());
-            return Err(DecodeError::corrupt(10, "filter header length", detail));
-        }
         let mut reader = Reader::new(frozen.header);
         reader.bytes(FROZEN_BYTES, "filter header")?;
         let kind = reader.u8("filter kind")?;
@@ -203,6 +199,11 @@ impl Header {
         };
         known(41, "filter domain", domain.into(), DOMAIN_WHOLE_KEY.into())?;
         known(42, "filter hash id", hash_id.into(), HASH_ID.into())?;
+        // After the kind: what another kind has to say may take more room.
+        if frozen.header.len() != HEADER_BYTES {
+            let detail = format!("expected {HEADER_BYTES}, found {}", frozen.header.len());
+            return Err(DecodeError::corrupt(10, "filter header length", detail));
+        }
         let mut header = Self {
             kind,
             domain,
@@ -347,7 +348,7 @@ mod tests {
             domain: 0,
             optional_flags: 0,
             owner: [4; 16],
-            block_len: 4096 + 8192,
+            block_len: 320 + 8192,
             seed: 1,
             salt: 2,
             key_count: 6000,
@@ -358,7 +359,7 @@ mod tests {
             attempt: 0,
             buckets: [0; 4],
             plain_blocks: 0,
-            sections: vec![Section { offset: 4096, len: 8192, checksum: 9 }],
+            sections: vec![Section { offset: 320, len: 8192, checksum: 9 }],
             checksum: 0,
         }
     }
@@ -369,7 +370,7 @@ mod tests {
         let back = Header::decode(&bytes).unwrap();
         assert_eq!(checksum(&bytes), Ok(back.checksum));
         assert_eq!(Header { checksum: 0, ..back }, header());
-        assert_eq!(block_len(&bytes), Ok(4096 + 8192));
+        assert_eq!(block_len(&bytes), Ok(320 + 8192));
     }
 
     #[test]
@@ -378,9 +379,21 @@ mod tests {
         bytes[8] = 2;
         bytes[10..12].copy_from_slice(&64u16.to_le_bytes());
         reseal(&mut bytes);
-        assert_eq!(block_len(&bytes), Ok(4096 + 8192));
+        assert_eq!(block_len(&bytes), Ok(320 + 8192));
         let error = Header::decode(&bytes).unwrap_err();
         assert_eq!(error, DecodeError::unsupported(8, "filter format version", 2, 1));
+    }
+
+    #[test]
+    fn another_kind_may_have_a_longer_header_and_the_known_ones_may_not() {
+        let mut bytes = header().encode().to_vec();
+        bytes.extend_from_slice(&[0; 64]);
+        bytes[10..12].copy_from_slice(&320u16.to_le_bytes());
+        reseal(&mut bytes);
+        assert_eq!(Header::decode(&bytes).unwrap_err().what, "filter header length");
+        bytes[40] = 4;
+        reseal(&mut bytes);
+        assert_eq!(Header::decode(&bytes), Err(DecodeError::unsupported(40, "filter kind", 4, 3)));
     }
 
     #[test]

@@ -1,10 +1,16 @@
 //! Where the parts of a block lie.
 //!
-//! After the header come the page checksums of all sections, four bytes each, and zeros up to a multiple of
-//! 64; then each section in order, one longer than a page at the next multiple of 4096, another at the next
-//! multiple of 64; zeros up to a multiple of 64 end the block. All offsets count from its start, so that a
-//! block means the same wherever it stands. A block has no other shape: [`Layout`] computes it from the
-//! lengths of the sections, for the writer and for the reader, who compares.
+//! After the header come the page checksums of all sections, four bytes each; then each section in order, one of
+//! at least 1 MiB at the next multiple of 4096, another at the next multiple of 64; zeros fill what lies between,
+//! and up to a multiple of 64 at the end. All offsets count from the start of the block, so that it means the
+//! same wherever it stands. A block has no other shape: [`Layout`] computes it from the lengths of the
+//! sections, for the writer and for the reader, who compares.
+//!
+//! Pages count from the start of their section. So a query of a filter that is not in memory reads and verifies one
+//! page at an address that it computes, wherever the section starts. A section on a multiple of 4096 saves
+//! that query the second page of the file system that a page of ours would else lie on. That costs up to
+//! 4 KiB of padding: nothing for a section of 1 MiB, but 4 % of the filter of 100 000 keys, which is as much as
+//! the best kind of filter gains over the second best. Short sections are kept in memory, or fetched whole.
 
 use super::blocked::{Blocked, LINE_BYTES};
 use super::bloom::Bloom;
@@ -14,7 +20,11 @@ use super::ribbon::Ribbon;
 /// Length of a page, the unit that is checked.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
+/// What a section starts on a multiple of.
 const ALIGN: u64 = 64;
+
+/// Length from which a section starts on a page.
+const PAGED_BYTES: u64 = 1 << 20;
 
 /// A part of the body that can be loaded, checked and dropped by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +85,7 @@ impl Layout {
         let mut end = pages.checked_mul(4)?.checked_add(HEADER_BYTES as u64)?;
         let mut offsets = Vec::with_capacity(lens.len());
         for &len in lens {
-            let align = if len > PAGE_BYTES { PAGE_BYTES } else { ALIGN };
+            let align = if len >= PAGED_BYTES { PAGE_BYTES } else { ALIGN };
             let start = end.checked_next_multiple_of(align)?;
             offsets.push(start);
             end = start.checked_add(len)?;
@@ -89,10 +99,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_longer_than_a_page_start_on_a_page_and_others_on_a_line() {
+    fn sections_of_a_mebibyte_start_on_a_page_and_others_on_a_line() {
         let layout = Layout::of(&[4097, 8, 4096, 5000]).unwrap();
-        assert_eq!(layout.offsets, [4096, 8256, 8320, 16_384]);
-        assert_eq!(layout.block_len, 21_440);
+        assert_eq!(layout.offsets, [320, 4480, 4544, 8640]);
+        assert_eq!(layout.block_len, 13_696);
+        let layout = Layout::of(&[100, 1 << 20, (1 << 20) - 1, (1 << 20) + 1]).unwrap();
+        assert_eq!(layout.offsets, [3392, 4096, 4096 + (1 << 20), 4096 + (2 << 20)]);
         assert_eq!(Layout::of(&[]).unwrap().block_len, 256);
         // 2^20 pages have 4 MiB of checksums.
         assert_eq!(Layout::of(&[1 << 32]).unwrap().offsets, [(4 << 20) + 4096]);

@@ -198,7 +198,7 @@ fn the_store_of_version_1_has_a_bit_of_everything() {
             tables.push((
                 level > 0,
                 filter.kind,
-                filter.len > 2 * 4096,
+                filter.len > 4096 + 512,
                 handle.meta.tombstones > 0,
                 bound > 1024,
             ));

@@ -663,7 +663,7 @@ def assemble(kind, seed, salt, owner, n, the_rate, size, parameters, sections, p
     end, sums_at, sums, body, entries = 256 + 4 * sum(map(len, paged)), 256, b"", b"", b""
     body_at = end
     for bits, pages in zip(sections, paged):
-        start = up(end, 4096 if len(bits) > 4096 else 64)
+        start = up(end, 4096 if len(bits) >= 1 << 20 else 64)
         own = b"".join(u(4, crc(owner, start + 4096 * i, page)) for i, page in enumerate(pages))
         entries += u(8, start) + u(8, len(bits)) + u(4, crc(owner, sums_at, own)) + u(4, 0)
         sums, sums_at = sums + own, sums_at + len(own)
