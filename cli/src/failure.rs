@@ -5,6 +5,7 @@
 //! | 1 | the key is absent |
 //! | 2 | what was asked, or the input, makes no sense; what it was about to do was not done |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed |
+//! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
 //!
 //! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: that ends the command with 0.
 
@@ -17,6 +18,8 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// The key is not there; as it is to be printed.
     Absent(String),
+    /// The answer, which is printed already, is no.
+    No,
     /// What was asked makes no sense.
     Usage(String),
     /// The store said no.
@@ -50,7 +53,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
-            Self::Absent(_) => 1,
+            Self::Absent(_) | Self::No => 1,
             Self::Usage(_) => 2,
             Self::Store(sievedb::Error::InvalidArgument { .. } | sievedb::Error::LimitExceeded { .. }) => 2,
             Self::Store(_) | Self::Refused(_) | Self::Io { .. } => 3,
@@ -60,7 +63,7 @@ impl Failure {
 
     /// Says it on standard error, in the name of the program.
     pub(crate) fn report(&self, program: &str) -> ExitCode {
-        if !matches!(self, Self::PipeClosed) {
+        if !matches!(self, Self::PipeClosed | Self::No) {
             warn(program, &self.to_string());
         }
         ExitCode::from(self.code())
@@ -85,6 +88,7 @@ impl fmt::Display for Failure {
             Self::Usage(message) | Self::Refused(message) => f.write_str(message),
             Self::Store(error) => error.fmt(f),
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::No => f.write_str("no"),
             Self::PipeClosed => f.write_str("standard output is closed"),
             Self::Noted { failure, note } => write!(f, "{failure}; {note}"),
         }

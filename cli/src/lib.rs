@@ -6,13 +6,16 @@
 //! | `shell` | the command `sievedb`: its commands are the files of `commands` |
 //! | `failure` | why a command ends early, and with which exit code |
 //! | `store` | opening a store the way a command may |
-//! | `escape`, `lines` | bytes as text: what is printed, what is read |
+//! | `bulk` | writing what many lines say, and being interrupted at it |
+//! | `escape`, `json`, `lines` | bytes as text: what is printed, what is read |
 //! | `output` | standard output that may be closed at any time |
 //! | `progress`, `units` | what is for people: bars, and numbers they can read |
 
+mod bulk;
 mod commands;
 mod escape;
 mod failure;
+mod json;
 mod lines;
 mod output;
 mod progress;

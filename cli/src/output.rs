@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
 use crate::escape::escape_into;
 use crate::failure::{Failure, Result};
+use crate::json::Object;
 
 /// Buffered standard output. Call [`Output::finish`] at the end: a failure there counts.
 pub(crate) struct Output {
@@ -45,6 +46,11 @@ impl Output {
         }
         self.line.push(b'\n');
         self.out.write_all(&self.line).map_err(failure)
+    }
+
+    /// A line of JSON.
+    pub(crate) fn object(&mut self, object: Object) -> Result<()> {
+        self.text(&serde_json::Value::Object(object).to_string())
     }
 
     /// Hands on what is buffered.

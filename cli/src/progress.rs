@@ -59,3 +59,23 @@ impl Drop for Progress {
         }
     }
 }
+
+/// Work that cannot say how far it is: shows that it goes on, and for how long. Dropping it clears the line.
+pub(crate) struct Waiting(ProgressBar);
+
+impl Waiting {
+    pub(crate) fn begin(label: &'static str) -> Self {
+        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
+        let bar = ProgressBar::new_spinner()
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+            .with_message(label);
+        bar.enable_steady_tick(PATIENCE / 4);
+        Self(bar)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -6,14 +6,24 @@ use std::time::Instant;
 use sievedb::{Db, LevelStats};
 
 use crate::failure::Result;
+use crate::json::{Format, Object};
 use crate::output::Output;
+use crate::progress::Waiting;
 use crate::{store, units};
 
 /// Merges the tables of each keyspace (or of one) into one run, and drops what is overwritten or deleted.
+///
+/// Not needed for day-to-day work: the store compacts itself in the background. It gives back the space of what was
+/// deleted, and makes later reads as cheap as they can be.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb compact my.db
+  sievedb compact my.db --keyspace users --json")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
+    #[command(flatten)]
+    format: Format,
 }
 
 pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
@@ -21,16 +31,25 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     let start = Instant::now();
     let one = keyspace.map(|name| store::existing_keyspace(&db, Some(name))).transpose()?;
     let before = tables(&db, keyspace);
+    let waiting = Waiting::begin("compacting");
     match &one {
         Some(keyspace) => keyspace.compact()?,
         None => db.compact()?,
     }
     let after = tables(&db, keyspace);
-    drop(one);
+    drop((one, waiting));
     db.close()?;
     let mut out = Output::new();
-    out.text(&format!("before  {}", describe(&before)))?;
-    out.text(&format!("after   {} (in {})", describe(&after), units::seconds(start.elapsed())))?;
+    if args.format.json {
+        let mut summary = Object::new();
+        summary.insert("before".into(), object(&before).into());
+        summary.insert("after".into(), object(&after).into());
+        summary.insert("seconds".into(), start.elapsed().as_secs_f64().into());
+        out.object(summary)?;
+    } else {
+        out.text(&format!("before  {}", describe(&before)))?;
+        out.text(&format!("after   {} (in {})", describe(&after), units::seconds(start.elapsed())))?;
+    }
     out.finish()
 }
 
@@ -55,4 +74,17 @@ fn describe(tables: &LevelStats) -> String {
         units::counted(tables.tables, "table", "tables"),
         units::bytes(tables.bytes)
     )
+}
+
+fn object(tables: &LevelStats) -> Object {
+    let mut object = Object::new();
+    for (name, number) in [
+        ("entries", tables.entries),
+        ("runs", tables.runs),
+        ("tables", tables.tables),
+        ("bytes", tables.bytes),
+    ] {
+        object.insert(name.into(), number.into());
+    }
+    object
 }

@@ -10,6 +10,7 @@ use sievedb::Keyspace;
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result};
+use crate::json::{Format, entry};
 use crate::lines::{Encoding, Lines};
 use crate::output::Output;
 use crate::store;
@@ -17,9 +18,13 @@ use crate::store;
 /// Prints the value of a key, or of each key on standard input.
 ///
 /// With `-` for the key, keys are read from standard input, one a line, and `key<TAB>value` is printed for
-/// each that is present, in the order of the input; absent ones are left out. (The key "-" itself is
+/// each that is present, in the order of the input; absent ones are left out (with --json their value is null). (The key "-" itself is
 /// `--escaped '\x2d'`.)
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb get my.db planet
+  sievedb get my.db picture --raw > picture.png
+  cut -f1 wanted.tsv | sievedb get my.db -                  # one question a line")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
@@ -27,10 +32,12 @@ pub(crate) struct Args {
     #[arg(allow_negative_numbers = true)]
     key: OsString,
     /// Print the value's own bytes, not escaped and without a newline.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
     encoding: Encoding,
+    #[command(flatten)]
+    format: Format,
 }
 
 pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
@@ -41,23 +48,25 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     let key = args.encoding.argument(&args.key)?;
     let db = store::open_for_reading(&args.db)?;
     let keyspace = store::existing_keyspace(&db, keyspace)?;
-    let result = if many { get_many(&keyspace, args.encoding) } else { get_one(&keyspace, &key, args.raw) };
+    let result = if many { get_many(&keyspace, args) } else { get_one(&keyspace, &key, args) };
     store::note_filters(&db);
     result
 }
 
-fn get_one(keyspace: &Keyspace, key: &[u8], raw: bool) -> Result<()> {
-    let value = keyspace.get(key)?.ok_or_else(|| Failure::Absent(escape(key)))?;
+fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
+    let value = keyspace.get(key)?;
     let mut out = Output::new();
-    if raw {
-        out.raw(&value)?
-    } else {
-        out.columns(&[&value])?
+    match &value {
+        _ if args.format.json => out.object(entry(key, value.as_deref()))?,
+        Some(value) if args.raw => out.raw(value)?,
+        Some(value) => out.columns(&[value])?,
+        None => return Err(Failure::Absent(escape(key))),
     }
-    out.finish()
+    out.finish()?;
+    if value.is_some() { Ok(()) } else { Err(Failure::No) }
 }
 
-fn get_many(keyspace: &Keyspace, encoding: Encoding) -> Result<()> {
+fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
     let mut lines = Lines::open(Path::new("-"))?;
     let mut out = Output::new();
     loop {
@@ -67,9 +76,11 @@ fn get_many(keyspace: &Keyspace, encoding: Encoding) -> Result<()> {
         if lines.next()?.is_none() {
             return out.finish();
         }
-        let key = encoding.read(lines.current()).map_err(|failure| lines.blame(failure))?;
-        if let Some(value) = keyspace.get(&key)? {
-            out.columns(&[&key, &value])?;
+        let key = args.encoding.read(lines.current()).map_err(|failure| lines.blame(failure))?;
+        match keyspace.get(&key)? {
+            value if args.format.json => out.object(entry(&key, value.as_deref()))?,
+            Some(value) => out.columns(&[&key, &value])?,
+            None => {}
         }
     }
 }

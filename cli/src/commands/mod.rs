@@ -1,6 +1,9 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod compact;
+pub(crate) mod completion;
+pub(crate) mod contains;
+pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod get;
 pub(crate) mod load;

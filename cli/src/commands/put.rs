@@ -11,6 +11,9 @@ use crate::store;
 
 /// Sets a key to a value, durably. Creates the store if it is not there.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb put my.db planet Saturn
+  sievedb put my.db --escaped 'a\\x00b' 'two\\nlines'")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use sievedb::{Iter, Keyspace};
 
 use crate::failure::Result;
+use crate::json::{Format, entry};
 use crate::lines::Encoding;
 use crate::output::Output;
 use crate::store;
@@ -16,6 +17,10 @@ use crate::store;
 /// What is printed can be loaded again with `load --escaped`. `--prefix` together with `--from` or `--to`
 /// prints what all of them allow.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb scan my.db --prefix user/ --limit 10
+  sievedb scan my.db --from b --to c --reverse
+  sievedb scan my.db --json | jq -r .key")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
@@ -36,6 +41,8 @@ pub(crate) struct Args {
     limit: Option<u64>,
     #[command(flatten)]
     encoding: Encoding,
+    #[command(flatten)]
+    format: Format,
 }
 
 pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
@@ -48,20 +55,29 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     let limit = args.limit.unwrap_or(u64::MAX);
     let mut out = Output::new();
     if args.reverse {
-        print(entries.rev(), limit, &mut out)?;
+        print(entries.rev(), limit, args.format, &mut out)?;
     } else {
-        print(entries, limit, &mut out)?;
+        print(entries, limit, args.format, &mut out)?;
     }
     out.finish()
 }
 
 type Entry = sievedb::Result<(sievedb::Value, sievedb::Value)>;
 
-fn print(mut entries: impl Iterator<Item = Entry>, limit: u64, out: &mut Output) -> Result<()> {
+fn print(
+    mut entries: impl Iterator<Item = Entry>,
+    limit: u64,
+    format: Format,
+    out: &mut Output,
+) -> Result<()> {
     for _ in 0..limit {
-        let Some(entry) = entries.next() else { break };
-        let (key, value) = entry?;
-        out.columns(&[&key, &value])?;
+        let Some(next) = entries.next() else { break };
+        let (key, value) = next?;
+        if format.json {
+            out.object(entry(&key, Some(&value)))?;
+        } else {
+            out.columns(&[&key, &value])?;
+        }
     }
     Ok(())
 }

@@ -2,18 +2,28 @@
 
 use std::path::PathBuf;
 
-use sievedb::{Db, KeyspaceStats, LevelStats, OpenReport};
+use serde_json::{Value, json};
+use sievedb::{Db, DroppedTail, KeyspaceStats, LevelStats, OpenReport};
 
 use crate::escape::escape;
 use crate::failure::Result;
+use crate::json::Format;
 use crate::output::Output;
 use crate::{store, units};
 
 /// Prints the shape of a store: its keyspaces, levels, tables and filters.
+///
+/// For each keyspace: what is in memory and in tables, and for each level its sorted runs, tables, keys, sizes, and the
+/// rate of false positives that its filters predict. Reads the store, changes nothing.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb stats my.db
+  sievedb stats my.db --json | jq '.keyspaces[].total.keys'")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
+    #[command(flatten)]
+    format: Format,
 }
 
 pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
@@ -22,9 +32,15 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     // A table that cannot be opened is shown by what the manifest says of it, then reported.
     let opened = db.open_tables();
     let mut out = Output::new();
-    print_store(&db, &mut out)?;
-    for stats in db.stats().keyspaces.iter().filter(|stats| keyspace.is_none_or(|name| stats.name == name)) {
-        print_keyspace(stats, &mut out)?;
+    let stats = db.stats();
+    let keyspaces = stats.keyspaces.iter().filter(|stats| keyspace.is_none_or(|name| stats.name == name));
+    if args.format.json {
+        let mut store = store_object(&db)?;
+        store["keyspaces"] = keyspaces.map(keyspace_object).collect();
+        out.text(&store.to_string())?;
+    } else {
+        print_store(&db, &mut out)?;
+        keyspaces.into_iter().try_for_each(|stats| print_keyspace(stats, &mut out))?;
     }
     out.finish()?;
     Ok(opened?)
@@ -90,4 +106,53 @@ fn row(name: &str, level: &LevelStats) -> String {
         level.filter_bits_per_key().map_or_else(|| "none".into(), |bits| format!("{bits:.2}")),
         level.predicted_rate.map_or_else(String::new, |rate| format!("{:.3} %", 100.0 * rate))
     )
+}
+
+fn store_object(db: &Db) -> Result<Value> {
+    let OpenReport { logs, batches, entries, dropped, ignored, .. } = db.open_report();
+    let torn = |tail: &DroppedTail| {
+        json!({
+            "file": tail.file.to_string_lossy(), "offset": tail.offset, "bytes": tail.bytes,
+            "reason": tail.reason,
+        })
+    };
+    Ok(json!({
+        "store": db.path().to_string_lossy(),
+        "disk_bytes": store::disk_bytes(db.path())?,
+        "logs": { "files": logs, "batches": batches, "entries_not_in_tables": entries },
+        "torn": dropped.iter().map(torn).collect::<Value>(),
+        "ignored": ignored.iter().map(|file| json!({ "file": file.name, "why": file.why })).collect::<Value>(),
+    }))
+}
+
+fn keyspace_object(stats: &KeyspaceStats) -> Value {
+    let levels =
+        stats.levels.iter().enumerate().filter(|(_, level)| level.tables > 0).map(|(level, stats)| {
+            let mut object = level_object(stats);
+            object["level"] = level.into();
+            object
+        });
+    json!({
+        "keyspace": stats.name,
+        "memtable_entries": stats.memtable_entries,
+        "memtable_bytes": stats.memtable_bytes,
+        "levels": levels.collect::<Value>(),
+        "total": level_object(&stats.total()),
+    })
+}
+
+fn level_object(level: &LevelStats) -> Value {
+    json!({
+        "runs": level.runs,
+        "tables": level.tables,
+        "bytes": level.bytes,
+        "entries": level.entries,
+        "tombstones": level.tombstones,
+        "keys": level.keys,
+        "data_bytes": level.data_bytes,
+        "filter_bytes": level.filter_bytes,
+        "filter_bits_per_key": level.filter_bits_per_key(),
+        "unusable_filters": level.unusable_filters,
+        "predicted_rate": level.predicted_rate,
+    })
 }

@@ -1,7 +1,10 @@
 //! The commands end to end: the built binary, its output, its exit codes, and what it leaves on the disk.
 
+mod answers;
 mod damage;
 mod demo;
 mod entries;
 mod opening;
 mod tool;
+#[cfg(unix)]
+mod unix;

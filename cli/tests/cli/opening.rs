@@ -6,7 +6,16 @@ use crate::tool::{Conversation, place, run, run_with};
 
 /// Every command that works on a store that must exist.
 fn on_existing(db: &str) -> Vec<Vec<&str>> {
-    vec![vec!["get", db, "k"], vec!["get", db, "-"], vec!["scan", db], vec!["stats", db], vec!["compact", db]]
+    vec![
+        vec!["get", db, "k"],
+        vec!["get", db, "-"],
+        vec!["contains", db, "k"],
+        vec!["delete", db, "k"],
+        vec!["delete", db, "-"],
+        vec!["scan", db],
+        vec!["stats", db],
+        vec!["compact", db],
+    ]
 }
 
 #[test]
@@ -63,6 +72,11 @@ fn what_makes_no_sense_is_refused_with_2_before_a_store_is_made() {
         vec!["put", db, &long, "v"],
         vec!["scan", db, "--limit", "-1"],
         vec!["get", db, "-", "--raw"],
+        vec!["get", db, "k", "--raw", "--json"],
+        vec!["contains", db],
+        vec!["contains", db, "k", "--only", "absent"],
+        vec!["delete", db, "k", "--json"],
+        vec!["delete", db, &long],
         vec!["get", db, "--escaped", "\\y"],
         vec!["scan", db, "--escaped", "--prefix", "\\y"],
     ] {
