@@ -281,10 +281,9 @@ fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
                 .unwrap_or(u64::MAX / GRANULE_BITS * GRANULE_BITS),
             probes: bloom::best_probes(millibits),
         }),
-        Kind::BlockedBloom => Shape::Blocked(Blocked {
-            lines: bits.div_ceil(LINE_BITS),
-            probes: blocked::best_probes(millibits),
-        }),
+        Kind::BlockedBloom => {
+            Shape::Blocked(Blocked::new(bits.div_ceil(LINE_BITS), blocked::best_probes(millibits)))
+        }
     }
 }
 

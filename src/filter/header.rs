@@ -264,7 +264,7 @@ impl Header {
         }
         Ok(match self.kind {
             Kind::Bloom => Shape::Bloom(Bloom { bits: size, probes }),
-            _ => Shape::Blocked(Blocked { lines: size, probes }),
+            _ => Shape::Blocked(Blocked::new(size, probes)),
         })
     }
 

@@ -80,6 +80,9 @@ impl Expect {
 /// Probes that are under way at one time: more than a processor waits for at once.
 const BATCH: usize = 32;
 
+/// What a core has in caches of its own on most machines: queries of smaller filters do not wait for memory.
+const NEAR_BYTES: usize = 1 << 20;
+
 /// A verified filter over bytes that it does not copy.
 #[derive(Clone)]
 pub struct Filter<B> {
@@ -190,7 +193,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
             return Err(DecodeError::corrupt(0, "filter header", "has changed since it was opened"));
         }
         pages::verify(block, &self.header, self.section_count)?;
-        let rate = self.shape.stored_rate(self.body());
+        let rate = self.shape.stored_rate(block.get(self.start..self.end).unwrap_or_default());
         if rate != self.header.rate {
             let detail = format!("stored {:016x}, computed {rate:016x}", self.header.rate);
             return Err(DecodeError::corrupt(72, "filter rate", detail));
@@ -204,7 +207,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
-        self.test(self.locate(hash))
+        self.has_table_hash(table_hash(hash, self.header.salt))
     }
 
     /// [`Filter::may_contain`] for a key, hashed with the filter's own seed.
@@ -225,15 +228,27 @@ impl<B: AsRef<[u8]>> Filter<B> {
         let (first, second) = match &self.shape {
             Shape::Empty => (0, 0),
             Shape::Bloom(_) => Bloom::locate(hash),
-            Shape::Blocked(blocked) => blocked.locate(hash),
+            Shape::Blocked(blocked) => {
+                let (line, word) = blocked.locate(hash);
+                (line, word.into())
+            }
             Shape::Ribbon(_) => self.reading.locate(hash),
         };
         Probe(first, second)
     }
 
     /// [`Filter::may_contain`] for who has mixed the hash with the salt already.
-    #[inline]
+    #[inline(always)]
     pub(super) fn has_table_hash(&self, hash: u64) -> bool {
+        // Not as one of many cases: the kind for which a nanosecond counts.
+        if let Shape::Blocked(blocked) = &self.shape {
+            return self.simd.lines_have(self.body(), blocked, hash);
+        }
+        self.has_table_hash_otherwise(hash)
+    }
+
+    #[inline(never)]
+    fn has_table_hash_otherwise(&self, hash: u64) -> bool {
         self.test(self.locate_table_hash(hash))
     }
 
@@ -254,9 +269,20 @@ impl<B: AsRef<[u8]>> Filter<B> {
     }
 
     /// [`Filter::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both
-    /// go. It asks for the memory of 32 queries before it waits for the first: of use where the filter is larger than the
-    /// caches; within them, one by one is faster.
+    /// go. The fastest way to ask in or out of the caches: what does not depend on the hash is done once, and if the filter
+    /// is larger than a core's own caches, the memory of 32 queries is asked for before the first of them waits.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        let salt = self.header.salt;
+        let far = self.end.saturating_sub(self.start) > NEAR_BYTES;
+        match &self.shape {
+            Shape::Blocked(blocked) => {
+                self.simd.lines_have_many(self.body(), blocked, salt, far, (hashes, answers));
+            }
+            _ => self.ask_many(hashes, answers),
+        }
+    }
+
+    fn ask_many(&self, hashes: &[u64], answers: &mut [bool]) {
         for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             let mut probes = [Probe::default(); BATCH];
             for (probe, &hash) in probes.iter_mut().zip(hashes) {
@@ -276,7 +302,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         match &self.shape {
             Shape::Empty => self.if_empty,
             Shape::Bloom(bloom) => bloom.test(self.body(), (probe.0, probe.1)),
-            Shape::Blocked(blocked) => blocked.test(self.simd, self.body(), (probe.0, probe.1)),
+            Shape::Blocked(blocked) => self.simd.line_has(self.body(), blocked, probe.0, probe.1 as u32),
             Shape::Ribbon(_) => {
                 let bytes = self.bytes.as_ref();
                 self.simd.run(|| self.reading.test(self.simd, bytes, (probe.0, probe.1)))
@@ -284,9 +310,10 @@ impl<B: AsRef<[u8]>> Filter<B> {
         }
     }
 
-    #[inline]
+    /// From the first section on: where that ends is for its shape to know.
+    #[inline(always)]
     fn body(&self) -> &[u8] {
-        self.bytes.as_ref().get(self.start..self.end).unwrap_or_default()
+        self.bytes.as_ref().get(self.start..).unwrap_or_default()
     }
 
     /// The bytes of the block.

@@ -21,7 +21,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// What checks the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 23] = [
+const CHECKS: [(&str, Check); 24] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -42,6 +42,7 @@ const CHECKS: [(&str, Check); 23] = [
     ("table", crate::table::vectors::table),
     ("filter-bloom", crate::filter::vectors::filter),
     ("filter-blocked", crate::filter::vectors::filter),
+    ("filter-blocked-many-probes", crate::filter::vectors::filter),
     ("filter-empty", crate::filter::vectors::filter),
     ("filter-ribbon", crate::filter::vectors::filter),
     ("filter-ribbon-layers", crate::filter::vectors::filter),

@@ -439,11 +439,10 @@ def positions(kind, h, size, probes):
             yield x * size >> 64
             x, y, z = x + y & MASK, y + z & MASK, z + GOLDEN & MASK
     else:
-        line, g = h * size >> 64, remix(h)
-        for j in range(probes):
-            if j > 0 and j % 7 == 0:
-                g = remix(g)
-            yield 512 * line + (g >> 55 - 9 * (j % 7) & 511)
+        line, product = h * size >> 64, h & 0xFFFFFFFF
+        for _ in range(probes):
+            product = product * 0x9E3779B9 & 0xFFFFFFFF
+            yield 512 * line + (product >> 23)
 
 
 def thresholds(kind):

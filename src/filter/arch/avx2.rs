@@ -4,9 +4,6 @@
 
 use std::arch::x86_64::*;
 
-use crate::filter::blocked::{LINE_BYTES, PROBES_PER_WORD};
-use crate::filter::bloom::remix;
-
 /// Columns at a time.
 const COLUMNS: usize = 4;
 
@@ -53,61 +50,6 @@ fn parities(words: __m256i) -> u32 {
     let bytes = _mm256_shuffle_epi8(table, _mm256_and_si256(folded, _mm256_set1_epi8(0x0f)));
     let counts = _mm256_sad_epu8(bytes, _mm256_setzero_si256());
     _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_slli_epi64::<63>(counts))).cast_unsigned()
-}
-
-/// See `Simd::line_has`.
-///
-/// Seven probes at a time have eight lanes of 32 bits; their order does not matter.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u64, probes: u8) -> bool {
-    // SAFETY: both loads lie within the 64 bytes of the line, and need no alignment.
-    let halves = unsafe {
-        [_mm256_loadu_si256(line.as_ptr().cast()), _mm256_loadu_si256(line.as_ptr().add(32).cast())]
-    };
-    word_has(halves, word, probes) && (probes <= PROBES_PER_WORD || line_has_more(halves, word, probes))
-}
-
-/// The same for the probes after the first seven.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn line_has_more(halves: [__m256i; 2], mut word: u64, mut probes: u8) -> bool {
-    while probes > PROBES_PER_WORD {
-        probes -= PROBES_PER_WORD;
-        word = remix(word);
-        if !word_has(halves, word, probes) {
-            return false;
-        }
-    }
-    true
-}
-
-/// Whether the first `probes` probes of one word, at most seven, are set in the halves of a line.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn word_has([low, high]: [__m256i; 2], word: u64, probes: u8) -> bool {
-    let word = _mm256_set1_epi64x(word.cast_signed());
-    // Probes 0, 1, 4, 5 and 2, 3, 6; the lower halves of these then stand in the order 0 to 6.
-    let first = _mm256_srlv_epi64(word, _mm256_set_epi64x(10, 19, 46, 55));
-    let second = _mm256_srlv_epi64(word, _mm256_set_epi64x(63, 1, 28, 37));
-    let bits = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(
-        _mm256_castsi256_ps(first),
-        _mm256_castsi256_ps(second),
-    ));
-    // Of the nine bits the upper four are the number of a word of 32 bits, of which eight are in either half.
-    let index = _mm256_srli_epi32::<5>(bits);
-    let words = _mm256_blendv_ps(
-        _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, index)),
-        _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, index)),
-        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(bits)),
-    );
-    let within = _mm256_and_si256(bits, _mm256_set1_epi32(31));
-    let wanted = _mm256_cmpgt_epi32(
-        _mm256_set1_epi32(i32::from(probes)),
-        _mm256_set_epi32(i32::MAX, 6, 5, 4, 3, 2, 1, 0),
-    );
-    let masks = _mm256_and_si256(_mm256_sllv_epi32(_mm256_set1_epi32(1), within), wanted);
-    _mm256_testc_si256(_mm256_castps_si256(words), masks) == 1
 }
 
 /// Runs code with the instructions of the set, as far as it is inlined here.

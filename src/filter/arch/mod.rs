@@ -7,15 +7,16 @@
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2;
+mod lines;
 mod portable;
-
-use super::blocked::{LINE_BYTES, test_line};
 
 /// The instruction set that queries use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Simd {
     /// Only [`Simd::detect`] sets it: the invariant of every unsafe block below.
     avx2: bool,
+    /// Likewise; never without `avx2`.
+    avx512: bool,
 }
 
 /// A call of a function of `avx2` if that is what the processor has, else of its twin.
@@ -33,18 +34,20 @@ macro_rules! choose {
 
 impl Simd {
     /// What every processor has.
-    pub(super) const PORTABLE: Self = Self { avx2: false };
+    pub(super) const PORTABLE: Self = Self { avx2: false, avx512: false };
 
     /// The best one that this processor has.
     pub(super) fn detect() -> Self {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        return Self {
-            avx2: is_x86_feature_detected!("avx2")
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2")
                 && is_x86_feature_detected!("popcnt")
-                && is_x86_feature_detected!("lzcnt"),
-        };
+                && is_x86_feature_detected!("lzcnt");
+            let avx512 = avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+            Self { avx2, avx512 }
+        }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         Self::PORTABLE
     }
@@ -56,21 +59,10 @@ impl Simd {
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
     }
 
-    /// Whether the bits of this word (see `blocked`) are set in the line.
-    #[inline(always)]
-    pub(super) fn line_has(self, line: &[u8; LINE_BYTES], word: u64, probes: u8) -> bool {
-        choose!(self, avx2::line_has(line, word, probes), test_line(line, word, probes))
-    }
-
-    /// Asks for the cache line of `bytes` around byte `at`, if the set can do that.
+    /// See [`prefetch`].
     #[inline(always)]
     pub(super) fn prefetch(self, bytes: &[u8], at: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.avx2 {
-            avx2::prefetch(bytes, at);
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = (self, bytes, at);
+        prefetch(bytes, at);
     }
 
     /// Runs code with the instructions of the set, as far as it can be inlined.
@@ -80,11 +72,30 @@ impl Simd {
     }
 }
 
+/// Asks for the cache line of `bytes` around byte `at`, where that can be done.
+#[inline(always)]
+pub(super) fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    avx2::prefetch(bytes, at);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (bytes, at);
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn random() -> impl FnMut() -> u64 {
+    impl Simd {
+        /// All that this processor has.
+        pub(in crate::filter) fn all() -> Vec<Self> {
+            let best = Self::detect();
+            let mut all = vec![Self::PORTABLE, Self { avx512: false, ..best }, best];
+            all.dedup();
+            all
+        }
+    }
+
+    pub(super) fn random() -> impl FnMut() -> u64 {
         let mut state = 7u64;
         move || {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -108,7 +119,7 @@ mod tests {
                     mark | (sum.count_ones() & 1) << column
                 });
                 let above = (random() as u32).checked_shl(columns as u32).unwrap_or(0);
-                for simd in [Simd::PORTABLE, Simd::detect()] {
+                for simd in Simd::all() {
                     assert!(simd.matches(rows, coefficients, mark | above), "{columns}");
                     for column in 0..columns {
                         assert!(!simd.matches(rows, coefficients, mark ^ 1 << column | above), "{columns}");
@@ -116,24 +127,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn lines_have_the_same_bits_on_every_instruction_set() {
-        let mut random = random();
-        let mut found = 0;
-        for probes in 1..=30 {
-            for round in 0..3000 {
-                // Ever fuller lines, so that both answers occur with any number of probes.
-                let mut line = [0; LINE_BYTES];
-                line.iter_mut()
-                    .for_each(|byte| *byte = (0..=round % 6).fold(0, |byte, _| byte | random() as u8));
-                let word = random();
-                let answer = Simd::PORTABLE.line_has(&line, word, probes);
-                assert_eq!(Simd::detect().line_has(&line, word, probes), answer, "{probes} {word:x}");
-                found += u32::from(answer);
-            }
-        }
-        assert!((10_000..80_000).contains(&found), "{found}");
     }
 }

@@ -1,0 +1,155 @@
+//! Queries of a blocked filter: whether the bits of a key are set in its line.
+//!
+//! One key, or many with everything that does not depend on the key done once. The steps are written here, for all
+//! instruction sets; the file of each has the test of one line, and compiles the steps with its instructions.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx2;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx512;
+mod portable;
+
+use super::{Simd, prefetch};
+use crate::filter::blocked::{Blocked, LINE_BYTES};
+use crate::hash::table_hash;
+
+/// A line and a word: whether the bits of the word are set in the line.
+trait Test: Fn(&[u8; LINE_BYTES], u32) -> bool {}
+
+impl<T: Fn(&[u8; LINE_BYTES], u32) -> bool> Test for T {}
+
+/// Queries whose lines are asked for before the first of them is tested: more than a processor waits for at once.
+const BATCH: usize = 32;
+
+/// A call of the function in the file of the best instruction set.
+macro_rules! choose {
+    ($simd:expr, $function:ident($($argument:expr),*)) => {{
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[allow(unsafe_code)]
+        {
+            if $simd.avx512 {
+                // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
+                return unsafe { avx512::$function($($argument),*) };
+            }
+            if $simd.avx2 {
+                // SAFETY: likewise.
+                return unsafe { avx2::$function($($argument),*) };
+            }
+        }
+        portable::$function($($argument),*)
+    }};
+}
+
+impl Simd {
+    /// Whether the bits of this word are set in this line of `body`. A line outside of it counts as full.
+    #[inline(always)]
+    pub(in crate::filter) fn line_has(self, body: &[u8], shape: &Blocked, line: u64, word: u32) -> bool {
+        choose!(self, line_has(body, shape, line, word))
+    }
+
+    /// Whether the bits of this table hash are set in the filter whose lines are `body`.
+    #[inline(always)]
+    pub(in crate::filter) fn lines_have(self, body: &[u8], shape: &Blocked, hash: u64) -> bool {
+        choose!(self, lines_have(body, shape, hash))
+    }
+
+    /// The same for each of many key hashes, with their salt. If the lines are `far`, further than the caches that a
+    /// processor fetches from by itself, their memory is asked for beforehand.
+    pub(in crate::filter) fn lines_have_many(
+        self,
+        body: &[u8],
+        shape: &Blocked,
+        salt: u64,
+        far: bool,
+        (hashes, answers): (&[u64], &mut [bool]),
+    ) {
+        choose!(self, lines_have_many(body, shape, salt, far, (hashes, answers)));
+    }
+}
+
+#[inline(always)]
+fn test(body: &[u8], line: u64, word: u32, test: impl Test) -> bool {
+    let lines = body.as_chunks().0;
+    usize::try_from(line).ok().and_then(|line| lines.get(line)).is_none_or(|line| test(line, word))
+}
+
+#[inline(always)]
+fn test_many(
+    body: &[u8],
+    shape: &Blocked,
+    salt: u64,
+    far: bool,
+    (hashes, answers): (&[u64], &mut [bool]),
+    has: impl Test + Copy,
+) {
+    if !far {
+        for (answer, &hash) in answers.iter_mut().zip(hashes) {
+            let (line, word) = shape.locate(table_hash(hash, salt));
+            *answer = test(body, line, word, has);
+        }
+        return;
+    }
+    for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+        let mut located = [(0, 0); BATCH];
+        for (located, &hash) in located.iter_mut().zip(hashes) {
+            *located = shape.locate(table_hash(hash, salt));
+            prefetch(body, (located.0 as usize).saturating_mul(LINE_BYTES));
+        }
+        for (answer, &(line, word)) in answers.iter_mut().zip(&located[..hashes.len()]) {
+            *answer = test(body, line, word, has);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::random;
+    use super::*;
+    use crate::filter::blocked::positions;
+
+    /// By the definition, bit by bit.
+    fn expected(line: &[u8], word: u32, probes: u8) -> bool {
+        positions(word, probes).all(|bit| line[bit / 8] >> (bit % 8) & 1 == 1)
+    }
+
+    #[test]
+    fn lines_have_the_same_bits_on_every_instruction_set() {
+        let mut random = random();
+        let mut found = 0;
+        for probes in 1..=30 {
+            let shape = Blocked::new(1, probes);
+            for round in 0..3000 {
+                // Ever fuller lines, so that both answers occur with any number of probes.
+                let mut line = [0; LINE_BYTES];
+                line.iter_mut()
+                    .for_each(|byte| *byte = (0..=round % 6).fold(0, |byte, _| byte | random() as u8));
+                let word = random() as u32;
+                let answer = expected(&line, word, probes);
+                for simd in Simd::all() {
+                    assert_eq!(simd.line_has(&line, &shape, 0, word), answer, "{simd:?} {probes} {word:x}");
+                }
+                found += u32::from(answer);
+            }
+        }
+        assert!((10_000..80_000).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn every_probe_counts_on_every_instruction_set() {
+        let mut random = random();
+        for probes in 1..=30 {
+            let shape = Blocked::new(1, probes);
+            let word = random() as u32;
+            let mut line = [0; LINE_BYTES];
+            positions(word, probes).for_each(|bit| line[bit >> 3] |= 1 << (bit & 7));
+            for simd in Simd::all() {
+                assert!(simd.line_has(&line, &shape, 0, word));
+                for bit in positions(word, probes) {
+                    let mut without = line;
+                    without[bit >> 3] &= !(1 << (bit & 7));
+                    assert!(!simd.line_has(&without, &shape, 0, word), "{simd:?} {probes} {bit}");
+                }
+            }
+        }
+    }
+}

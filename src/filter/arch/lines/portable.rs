@@ -1,0 +1,43 @@
+//! The reference: plain arithmetic, eight probes between two branches.
+
+use super::{test, test_many};
+use crate::filter::blocked::{Blocked, LANES, LINE_BYTES};
+
+/// See `Simd::line_has`.
+#[inline]
+pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bool {
+    test(body, line, word, |line, word| has(line, word, shape))
+}
+
+/// See `Simd::lines_have`.
+#[inline]
+pub(super) fn lines_have(body: &[u8], shape: &Blocked, hash: u64) -> bool {
+    let (line, word) = shape.locate(hash);
+    test(body, line, word, |line, word| has(line, word, shape))
+}
+
+/// See `Simd::lines_have_many`.
+pub(super) fn lines_have_many(
+    body: &[u8],
+    shape: &Blocked,
+    salt: u64,
+    far: bool,
+    batch: (&[u64], &mut [bool]),
+) {
+    test_many(body, shape, salt, far, batch, |line, word| has(line, word, shape));
+}
+
+#[inline(always)]
+fn has(line: &[u8; LINE_BYTES], word: u32, shape: &Blocked) -> bool {
+    has_lanes(line, word, shape.first()) && shape.others().iter().all(|lanes| has_lanes(line, word, lanes))
+}
+
+/// A branch per bit would be foreseen wrongly every other time, the bits being set half and half.
+#[inline(always)]
+fn has_lanes(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
+    let all = multipliers.iter().fold(1, |all, multiplier| {
+        let bit = (word.wrapping_mul(*multiplier) >> 23) as usize;
+        all & line[bit >> 3] >> (bit & 7)
+    });
+    all == 1
+}
