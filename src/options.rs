@@ -327,6 +327,10 @@ const FILTER: u64 = 3 << 1;
 const BLOCK_BYTES: u64 = 4 << 1;
 const COMPRESSION: u64 = 5 << 1;
 const SHAPE: u64 = 6 << 1;
+const HINTS: u64 = 7 << 1;
+
+/// Hint: lookups are for keys that are there.
+const EXPECT_HITS: u64 = 1;
 
 /// The only order of keys so far: as bytes.
 const BYTEWISE: u64 = 1;
@@ -350,6 +354,9 @@ impl KeyspaceOptions {
             ]);
             put_u64(out, number.to_bits());
         });
+        if self.filter.expect_hits {
+            put_field(&mut out, HINTS, |out| put_varint(out, EXPECT_HITS));
+        }
         put_field(&mut out, BLOCK_BYTES, |out| put_varint(out, self.block_bytes as u64));
         put_field(&mut out, COMPRESSION, |out| out.extend(self.compression.iter().map(|kind| *kind as u8)));
         put_field(&mut out, SHAPE, |out| {
@@ -369,6 +376,7 @@ impl KeyspaceOptions {
     /// falls back to the default: it decides how new tables are written, not how old ones are read.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut options = Self::default();
+        let mut hints = 0;
         let mut reader = Reader::new(bytes);
         while let Some(mut field) = reader.field()? {
             let payload = &mut field.reader;
@@ -389,9 +397,11 @@ impl KeyspaceOptions {
                     options.level_base_bytes = payload.varint("level base bytes")?;
                     options.level_ratio = payload.varint("level ratio")?;
                 }
+                HINTS => hints = payload.varint("hints")?,
                 _ => field.skip_unknown()?,
             }
         }
+        options.filter.expect_hits = hints & EXPECT_HITS != 0;
         Ok(if options.validate().is_ok() { options } else { Self::default() })
     }
 }
@@ -451,7 +461,7 @@ mod tests {
     #[test]
     fn keyspace_options_come_back() {
         let options = KeyspaceOptions::new()
-            .filter(FilterPolicy::new(FilterKind::Bloom).false_positive_rate(0.004))
+            .filter(FilterPolicy::new(FilterKind::Bloom).false_positive_rate(0.004).expect_hits(true))
             .block_bytes(16 << 10)
             .compression(Compression::None)
             .compression_at(6, Compression::Lz4)

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::counters::FilterCounters;
@@ -25,6 +25,8 @@ use crate::table_meta::TableMeta;
 pub(crate) struct TableHandle {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) counters: FilterCounters,
+    /// How many lookups had reached the tree when the table was made.
+    made_at: AtomicU64,
     context: Arc<TableContext>,
     table: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
@@ -41,6 +43,7 @@ impl TableHandle {
         Arc::new(Self {
             meta,
             counters: FilterCounters::default(),
+            made_at: AtomicU64::new(0),
             context,
             table: OnceLock::new(),
             opening: Mutex::new(()),
@@ -65,6 +68,25 @@ impl TableHandle {
     /// The table if it has been opened already.
     pub(crate) fn if_open(&self) -> Option<&Arc<Table>> {
         self.table.get()
+    }
+
+    /// Notes how many lookups have reached the tree in which the table is new.
+    pub(crate) fn set_made_at(&self, lookups: u64) {
+        self.made_at.store(lookups, Ordering::Relaxed);
+    }
+
+    pub(crate) fn made_at(&self) -> u64 {
+        self.made_at.load(Ordering::Relaxed)
+    }
+
+    /// How many false positives its filter predicts for the absent keys that it was asked for.
+    pub(crate) fn expected_false_positives(&self) -> f64 {
+        let counts = self.counters.counts();
+        let asked = counts.negatives + counts.false_positives;
+        match self.if_open().map(|table| table.filter()) {
+            Some(FilterState::Ready(filter)) => filter.predicted_rate() * asked as f64,
+            _ => 0.0,
+        }
     }
 
     /// Whether the table has a filter that cannot be used: rewriting it would mend that.
@@ -244,8 +266,10 @@ impl Version {
                     continue;
                 }
                 let found = table.get(lookup.user_key, lookup.seqno)?;
-                if verdict == Verdict::Maybe {
-                    handle.counters.positive(found.is_some());
+                match verdict {
+                    Verdict::Maybe => handle.counters.positive(found.is_some()),
+                    _ if found.is_none() => handle.counters.unfiltered_miss(),
+                    _ => {}
                 }
                 if found.is_some() {
                     return Ok(found);

@@ -1,5 +1,6 @@
 //! Tests of the whole store, one module per topic.
 
+mod allocation;
 mod bank;
 mod basics;
 mod concurrency;

@@ -3,6 +3,7 @@
 //! Both are one merge into new tables, then one `publish`. The new tables are opened again before they are
 //! published, so that nothing enters the tree that cannot be read back.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,12 +11,15 @@ use super::engine::Engine;
 use super::publish::{Change, TreeChange};
 use super::read::Tables;
 use super::tree::{LoggedMemtable, Tree};
+use crate::compaction::filters::{Output, plan_output};
 use crate::compaction::pick::Task;
 use crate::compaction::retain::Retain;
 use crate::compaction::run::Merge;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::filter::FilterPlan;
 use crate::iter::InternalIterator;
+use crate::memtable::{Memtable, MemtableIter};
 use crate::merge::{MergeIter, RunIter};
 use crate::options::KeyspaceOptions;
 use crate::table::{TableConfig, TableWriter};
@@ -26,7 +30,8 @@ impl Engine {
     pub(crate) fn flush_memtable(&self, tree: &Arc<Tree>, memtable: &Arc<LoggedMemtable>) -> Result<()> {
         let view = tree.view();
         let mut input = memtable.memtable.iter();
-        let added = self.merge_into(tree, &view.version, 0, &mut input, &|| false)?;
+        let output = memtable_output(&memtable.memtable)?;
+        let added = self.merge_into(tree, &view.version, &output, &mut input, &|| false)?;
         let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
         // Newer than every run there is: numbers only grow, and one flush of a tree follows the other.
         let run = added.first().map_or(0, |table| table.meta.number);
@@ -57,7 +62,7 @@ impl Engine {
         let view = tree.view();
         let mut input = MergeIter::new(task_sources(&view.version, task));
         let stop = || self.background.is_stopping() || !tree.is_alive() || self.has_failed();
-        let added = self.merge_into(tree, &view.version, task.output_level, &mut input, &stop)?;
+        let added = self.merge_into(tree, &view.version, &task_output(task), &mut input, &stop)?;
         let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
         let change = TreeChange {
             tree: Arc::clone(tree),
@@ -73,16 +78,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges `input` into new tables of a level: durable with their names, opened, not yet published.
+    /// Merges `input` into new tables, those that `output` foretells: durable with their names, opened, not yet published.
     pub(crate) fn merge_into(
         &self,
         tree: &Tree,
         version: &Version,
-        level: usize,
+        output: &Output,
         input: &mut dyn InternalIterator,
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Arc<TableHandle>>> {
         let options = tree.options.load_full();
+        let (level, lookups) = (output.level, tree.lookups());
+        let filter = plan_output(&options.filter, version, lookups, output);
         let merge = Merge {
             fs: &*self.fs,
             dir: &self.dir,
@@ -90,7 +97,7 @@ impl Engine {
             output_level: level,
             shape: tree.shape(),
             new_number: &|| self.new_file_number(),
-            create: &|number| self.create_table(&options, level, number),
+            create: &|number| self.create_table(&options, level, filter, number),
             stop,
         };
         let metas = merge.run(input, Retain::new(self.snapshots.numbers()))?;
@@ -100,6 +107,7 @@ impl Engine {
                 TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.graveyard))
             })
             .collect();
+        tables.iter().for_each(|table| table.set_made_at(lookups));
         let synced = match tables.is_empty() {
             true => Ok(()),
             false => self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error)),
@@ -112,7 +120,13 @@ impl Engine {
         Ok(tables)
     }
 
-    fn create_table(&self, options: &KeyspaceOptions, level: usize, number: u64) -> Result<TableWriter> {
+    fn create_table(
+        &self,
+        options: &KeyspaceOptions,
+        level: usize,
+        filter: Option<FilterPlan>,
+        number: u64,
+    ) -> Result<TableWriter> {
         let config = TableConfig {
             number,
             store_id: self.store_id,
@@ -120,7 +134,7 @@ impl Engine {
             hash_seed: self.hash_seed,
             block_bytes: options.block_bytes,
             compression: options.compression[level],
-            filter: options.filter.resolve(level),
+            filter,
         };
         TableWriter::create(&*self.fs, &FileName::Table(number).path(&self.dir), config)
     }
@@ -143,6 +157,29 @@ impl Engine {
                 tracing::warn!(path = %path.display(), %error, "an old log could not be removed");
             }
         }
+    }
+}
+
+/// What a flush of this memtable writes.
+pub(crate) fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
+    let mut entries = memtable.iter();
+    let bound = |entries: &MemtableIter| entries.key().map_or_else(Vec::new, |key| key.user.to_vec());
+    entries.seek_first()?;
+    let smallest = bound(&entries);
+    entries.seek_last()?;
+    let largest = bound(&entries);
+    Ok(Output { level: 0, keys: memtable.len(), smallest, largest, replaces: HashSet::new() })
+}
+
+/// What a compaction writes.
+fn task_output(task: &Task) -> Output {
+    let metas = || task.inputs.iter().map(|(_, table)| &table.meta);
+    Output {
+        level: task.output_level,
+        keys: metas().map(|meta| meta.keys).sum(),
+        smallest: metas().map(|meta| &meta.smallest[..]).min().unwrap_or_default().to_vec(),
+        largest: metas().map(|meta| &meta.largest[..]).max().unwrap_or_default().to_vec(),
+        replaces: task.numbers().into_iter().collect(),
     }
 }
 

@@ -21,6 +21,7 @@ use bytes::Bytes;
 
 use super::Db;
 use super::engine::{Engine, Owner, Parts, Trees, random_id};
+use super::jobs::memtable_output;
 use super::log::{Log, encode_promise};
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
@@ -373,7 +374,8 @@ impl Engine {
             let view = tree.view();
             let Some(seqno) = view.active.memtable.seqno_max() else { continue };
             let mut input = view.active.memtable.iter();
-            let tables = self.merge_into(tree, &view.version, 0, &mut input, &|| false)?;
+            let output = memtable_output(&view.active.memtable)?;
+            let tables = self.merge_into(tree, &view.version, &output, &mut input, &|| false)?;
             let run = tables.first().map_or(0, |table| table.meta.number);
             let mut items = vec![EditItem::Flushed { keyspace: tree.id, seqno }];
             items.extend(tables.iter().map(|table| EditItem::TableAdded {

@@ -106,7 +106,7 @@ impl Engine {
         // After the view: that of a dropped keyspace is empty, and must not pass for an answer.
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
-        self.get_in(&view, user_key, seqno)?.map(read).transpose()
+        self.get_in(tree, &view, user_key, seqno)?.map(read).transpose()
     }
 
     /// What `read` makes of the values of several keys, all at the same moment.
@@ -120,17 +120,18 @@ impl Engine {
         let view = tree.view();
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
-        let get = |user_key: &K| self.get_in(&view, user_key.as_ref(), seqno)?.map(&read).transpose();
+        let get = |user_key: &K| self.get_in(tree, &view, user_key.as_ref(), seqno)?.map(&read).transpose();
         user_keys.iter().map(get).collect()
     }
 
-    fn get_in(&self, view: &View, user_key: &[u8], seqno: SeqNo) -> Result<Option<EntryValue>> {
+    fn get_in(&self, tree: &Tree, view: &View, user_key: &[u8], seqno: SeqNo) -> Result<Option<EntryValue>> {
         let hash = key_hash(self.hash_seed, user_key);
         for memtable in view.memtables() {
             if let Some((tag, value)) = memtable.memtable.get(hash, user_key, seqno) {
                 return Ok((tag.kind() == EntryKind::Put).then_some(EntryValue::Inline(value)));
             }
         }
+        tree.count_lookup();
         let found = view.version.get(Lookup { user_key, seqno, hash })?;
         Ok(found.filter(|(tag, _)| tag.kind() == EntryKind::Put).map(|(_, value)| value))
     }

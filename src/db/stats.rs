@@ -40,6 +40,9 @@ pub struct LevelStats {
     pub unusable_filters: u64,
     /// What the filters answered since the store was opened, tables that are gone included.
     pub filter: FilterCounts,
+    /// How many false positives the filters predicted for the absent keys that they were asked for: to compare
+    /// with those in [`LevelStats::filter`].
+    pub expected_false_positives: f64,
     /// The false-positive rate that the filters of the open tables predict, weighted by keys; `None` if no
     /// open table has one.
     pub predicted_rate: Option<f64>,
@@ -88,6 +91,7 @@ impl KeyspaceStats {
             total.open_tables += level.open_tables;
             total.unusable_filters += level.unusable_filters;
             total.filter.add(level.filter);
+            total.expected_false_positives += level.expected_false_positives;
             if let Some(predicted) = level.predicted_rate {
                 rate += predicted * level.filter_keys as f64;
                 weight += level.filter_keys;
@@ -230,7 +234,9 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
             .map(|level| {
                 let mut stats =
                     LevelStats { runs: view.version.runs(level).len() as u64, ..Default::default() };
-                stats.filter.add(tree.retired(level));
+                let retired = tree.retired(level);
+                stats.filter.add(retired.counts);
+                stats.expected_false_positives += retired.expected_false_positives;
                 stats.add_tables(view.version.tables(level));
                 stats
             })
@@ -254,6 +260,7 @@ impl LevelStats {
                 self.filter_keys += meta.keys;
             }
             self.filter.add(table.counters.counts());
+            self.expected_false_positives += table.expected_false_positives();
             match table.if_open().map(|table| table.filter()) {
                 Some(FilterState::Ready(filter)) => {
                     rate += filter.predicted_rate() * meta.keys as f64;

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Shape;
-use crate::counters::FilterCounts;
+use crate::counters::{FilterCounts, Striped};
 use crate::error::{Error, Result};
 use crate::manifest::edit::LEVELS;
 use crate::memtable::Memtable;
@@ -75,7 +75,16 @@ pub(crate) struct Tree {
     /// Size of the active memtable when it was last counted into the sum over all trees.
     counted_bytes: AtomicUsize,
     /// Filter counts of tables that are gone, by level, so that sums never go back.
-    retired: Mutex<[FilterCounts; LEVELS]>,
+    retired: Mutex<[Retired; LEVELS]>,
+    /// Lookups that no memtable answered, about.
+    lookups: Striped<1>,
+}
+
+/// What the filters of tables did that are gone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Retired {
+    pub(crate) counts: FilterCounts,
+    pub(crate) expected_false_positives: f64,
 }
 
 impl Tree {
@@ -96,6 +105,7 @@ impl Tree {
             dropped: AtomicBool::new(false),
             counted_bytes: AtomicUsize::new(0),
             retired: Mutex::default(),
+            lookups: Striped::default(),
         })
     }
 
@@ -167,12 +177,24 @@ impl Tree {
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.
     pub(crate) fn retire(&self, level: usize, table: &TableHandle) {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        retired[level].add(table.counters.counts());
+        retired[level].counts.add(table.counters.counts());
+        retired[level].expected_false_positives += table.expected_false_positives();
     }
 
     /// The counts of the tables that have left a level.
-    pub(crate) fn retired(&self, level: usize) -> FilterCounts {
+    pub(crate) fn retired(&self, level: usize) -> Retired {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)[level]
+    }
+
+    /// To be called for a lookup that no memtable answers.
+    #[inline]
+    pub(crate) fn count_lookup(&self) {
+        self.lookups.bump_about(0);
+    }
+
+    /// How many lookups reached the tables since the store was opened, about.
+    pub(crate) fn lookups(&self) -> u64 {
+        self.lookups.sum(0)
     }
 
     pub(crate) fn set_dropped(&self) {

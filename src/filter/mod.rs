@@ -25,6 +25,7 @@
 //!
 //! | file | noun |
 //! |---|---|
+//! | `allocation` | how many bits each filter of a tree gets |
 //! | `policy` | what the user asks for, and what that means on a level |
 //! | `builder` | `(add_hash)* finish`: hashes to bytes |
 //! | `header` | the first 256 bytes of a block |
@@ -45,6 +46,7 @@
 //! - A query cannot fail, panic, allocate or parse; it reads a bounded number of bits.
 
 mod aligned;
+pub mod allocation;
 mod arch;
 mod blocked;
 mod bloom;

@@ -55,8 +55,10 @@ pub enum FilterAllocation {
     /// The same on every level.
     #[default]
     Uniform,
-    /// More for small levels, so that the expected number of wasted reads is least for the memory. Accepted
-    /// already; for now it is treated like [`FilterAllocation::Uniform`].
+    /// More for small levels and for what is asked often, so that the expected number of wasted reads is least
+    /// for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key;
+    /// a false-positive rate stands for the memory that it would take if it were the same on every level.
+    /// Computed anew for every table that is written; the others follow as compaction rewrites them.
     Optimal,
 }
 
@@ -77,6 +79,8 @@ pub struct FilterPolicy {
     pub size: FilterSize,
     /// Spread how over the levels.
     pub allocation: FilterAllocation,
+    /// Whether lookups are for keys that are there: see [`FilterPolicy::expect_hits`].
+    pub expect_hits: bool,
 }
 
 /// A filter that can be built: what a [`FilterPolicy`] means on one level.
@@ -98,7 +102,12 @@ impl FilterPolicy {
     /// This kind with 10 bits per key, uniformly.
     #[must_use]
     pub fn new(kind: FilterKind) -> Self {
-        Self { kind, size: FilterSize::BitsPerKey(10.0), allocation: FilterAllocation::Uniform }
+        Self {
+            kind,
+            size: FilterSize::BitsPerKey(10.0),
+            allocation: FilterAllocation::Uniform,
+            expect_hits: false,
+        }
     }
 
     /// Sets the size in bits per key; fractions count.
@@ -119,6 +128,15 @@ impl FilterPolicy {
     #[must_use]
     pub fn allocation(mut self, allocation: FilterAllocation) -> Self {
         self.allocation = allocation;
+        self
+    }
+
+    /// Says that nearly all lookups are for keys that are there, or that there are none but scans. Tables with
+    /// nothing older below them, which hold some nine keys in ten, then get no filter: whoever comes so far
+    /// down finds what was asked for. The tables above them keep theirs, which spare a hit the reads on its way.
+    #[must_use]
+    pub fn expect_hits(mut self, expect: bool) -> Self {
+        self.expect_hits = expect;
         self
     }
 
@@ -195,7 +213,7 @@ pub(super) fn millibits(bits_per_key: f64) -> u32 {
 }
 
 /// The best rate that `kind` has with this size.
-fn rate(kind: Kind, millibits: u32) -> f64 {
+pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     let bits = f64::from(millibits.max(1)) / 1000.0;
     match kind {
         Kind::Bloom => bloom::rate(bits, bloom::best_probes(millibits)),

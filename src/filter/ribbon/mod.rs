@@ -62,7 +62,7 @@ mod standard;
 
 pub(super) use build::{Built, build};
 pub(super) use geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
-pub(super) use plan::{Size, expected_bytes, rate};
+pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate};
 pub(super) use query::Reading;
 
 /// Starts per bucket of a bumped layer.

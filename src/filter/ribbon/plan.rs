@@ -155,6 +155,16 @@ pub(in crate::filter) fn expected_bytes(keys: u64, size: Size) -> u64 {
     (slots as f64 * columns.min(COLUMNS_MAX.into())) as u64 / 8 + buckets / 4 + 1
 }
 
+/// The bits per key that so many columns take. Of less than [`WIDE`] keys they are the columns themselves, as in
+/// [`columns_of`].
+pub(in crate::filter) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
+    if keys < WIDE {
+        return columns;
+    }
+    let (slots, buckets) = expected_slots(keys);
+    (slots as f64 * columns + 2.0 * buckets as f64) / keys as f64
+}
+
 /// The rate that a large filter has with this many bits per key.
 pub(in crate::filter) fn rate(bits_per_key: f64) -> f64 {
     let columns = columns_of(1 << 30, bits_per_key).clamp(0.0, COLUMNS_MAX.into());

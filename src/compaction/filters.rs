@@ -1,0 +1,289 @@
+//! Which filter each table of a tree is to have: a pure function of its tables and of how often they are asked.
+//!
+//! [`plan`] makes of every table a [`Share`] and hands them to [`allocate`](crate::filter::allocation::allocate). What
+//! it adds is how often a table is asked about absent keys:
+//!
+//! 1. The keys that are asked for are taken to lie where the tree's own keys lie. Each table puts half of its
+//!    keys on its smallest and half on its largest key; the share of all keys within a table's bounds is how
+//!    often it is asked. A run over everything has 1, so that the rates of such runs are as in Monkey; tables that
+//!    follow each other, as with keys that arrive in order, share one lookup, and so one run's part of the memory,
+//!    whatever levels they are on.
+//! 2. That is multiplied by the table's [`Placed::heat`]: how often it was asked over how often it was expected to
+//!    be. [`heat`] makes it of counters; a new table has 1.
+//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits) a table below which nothing overlaps
+//!    it is asked about no absent key: whoever gets there finds what was asked for.
+//!
+//! The optimum is that of the whole tree as if every filter could be changed now. A flush or a compaction takes
+//! from it what its outputs are to have; the others follow when they are rewritten.
+//!
+//! `sievedb-dump plan` and the engine call it with the tables of a version, newest run first, those of a run in
+//! the order of their keys.
+
+use std::collections::HashSet;
+
+use crate::filter::allocation::{Allocation, Share, Total, allocate};
+use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy};
+use crate::version::{TableHandle, Version};
+
+/// A table, or the outputs of a compaction to come, at its place in a tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed<'a> {
+    pub(crate) level: usize,
+    /// Distinct user keys.
+    pub(crate) keys: u64,
+    pub(crate) smallest: &'a [u8],
+    pub(crate) largest: &'a [u8],
+    /// How often it is asked about absent keys, over how often its share of the keys lets expect.
+    pub(crate) heat: f64,
+}
+
+/// The filters that a tree is to have.
+#[derive(Debug, Clone)]
+pub(crate) struct TreePlan {
+    /// Each table, in the order in which they were given, run after run.
+    pub(crate) shares: Vec<Share>,
+    /// The best use of it.
+    pub(crate) optimal: Allocation,
+}
+
+impl TreePlan {
+    /// What this table's filter is to be; `None` if it is to have none.
+    pub(crate) fn filter(&self, table: usize) -> Option<FilterPlan> {
+        let (kind, bits_per_key) = (self.shares[table].kind, self.optimal.bits_per_key[table]);
+        (bits_per_key > 0.0).then_some(FilterPlan { kind, bits_per_key })
+    }
+}
+
+/// The best filters for these runs, newest first, whose tables are in the order of their keys. `None` if the policy
+/// is to have no filters.
+///
+/// The total is the policy's bits per key times the keys of all tables that are asked at all; of a policy with a
+/// rate, what equal rates would take.
+pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
+    let keys_by_place = KeysByPlace::new(runs);
+    let mut shares = Vec::new();
+    let mut bits = 0.0;
+    for (index, run) in runs.iter().enumerate() {
+        for table in run {
+            let kind = policy.resolve(table.level)?;
+            let is_asked = !(policy.expect_hits && is_last(table, &runs[index + 1..]));
+            let probe_rate = if is_asked { keys_by_place.share(table) * table.heat } else { 0.0 };
+            bits += if is_asked { table.keys as f64 * kind.bits_per_key } else { 0.0 };
+            shares.push(Share::new(kind.kind, table.keys, probe_rate));
+        }
+    }
+    let optimal = allocate(&shares, Total::Bytes((bits / 8.0) as u64));
+    Some(TreePlan { shares, optimal })
+}
+
+/// What a flush or a compaction is about to write.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    pub(crate) level: usize,
+    /// The most distinct user keys it can have.
+    pub(crate) keys: u64,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+    /// Numbers of the tables that it replaces.
+    pub(crate) replaces: HashSet<u64>,
+}
+
+/// The filter of what is about to be written into a tree that so many lookups have reached.
+pub(crate) fn plan_output(
+    policy: &FilterPolicy,
+    version: &Version,
+    lookups: u64,
+    output: &Output,
+) -> Option<FilterPlan> {
+    if policy.allocation == FilterAllocation::Uniform && !policy.expect_hits {
+        return policy.resolve(output.level);
+    }
+    let runs = placed_runs(version, lookups);
+    let replaced = |table: &&(Placed<'_>, u64)| output.replaces.contains(&table.1);
+    let (mut heat_of_keys, mut keys) = (0.0, 0.0);
+    for (table, _) in runs.iter().flatten().filter(replaced).filter(|(table, _)| table.level == output.level)
+    {
+        heat_of_keys += table.heat * table.keys as f64;
+        keys += table.keys as f64;
+    }
+    let placed = Placed {
+        level: output.level,
+        keys: output.keys,
+        smallest: &output.smallest,
+        largest: &output.largest,
+        heat: if keys > 0.0 { heat_of_keys / keys } else { 1.0 },
+    };
+    let mut planned: Vec<Vec<Placed<'_>>> = Vec::new();
+    for run in &runs {
+        planned.push(run.iter().filter(|table| !replaced(table)).map(|table| table.0).collect());
+    }
+    // Behind everything newer: before its own level's run, which holds nothing that it overlaps.
+    let newer = version.all_runs().filter(|(level, _)| *level < output.level).count();
+    planned.insert(newer, vec![placed]);
+    plan_one(policy, &planned, (newer, 0))
+}
+
+/// The tables of a version with their numbers, each with the heat that its counters tell.
+pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_>, u64)>> {
+    fn place(level: usize, table: &TableHandle) -> Placed<'_> {
+        let meta = &table.meta;
+        Placed { level, keys: meta.keys, smallest: &meta.smallest, largest: &meta.largest, heat: 1.0 }
+    }
+    let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();
+    for (level, run) in version.all_runs() {
+        runs.push(run.tables.iter().map(|table| place(level, table)).collect());
+    }
+    let by_place = KeysByPlace::new(&runs);
+    let mut placed = Vec::new();
+    for ((_, run), tables) in version.all_runs().zip(&runs) {
+        let with_heat = run.tables.iter().zip(tables).map(|(handle, table)| {
+            let since = lookups.saturating_sub(handle.made_at());
+            let heat = heat(by_place.share(table), since, handle.counters.counts().absent());
+            (Placed { heat, ..*table }, handle.meta.number)
+        });
+        placed.push(with_heat.collect());
+    }
+    placed
+}
+
+/// The filter of the outputs that stand at (`run`, `table`) among the others.
+fn plan_one(
+    policy: &FilterPolicy,
+    runs: &[Vec<Placed<'_>>],
+    (run, table): (usize, usize),
+) -> Option<FilterPlan> {
+    let output = &runs[run][table];
+    match policy.allocation {
+        FilterAllocation::Optimal => {
+            let before: usize = runs[..run].iter().map(Vec::len).sum();
+            plan(policy, runs)?.filter(before + table)
+        }
+        FilterAllocation::Uniform if policy.expect_hits && is_last(output, &runs[run + 1..]) => None,
+        FilterAllocation::Uniform => policy.resolve(output.level),
+    }
+}
+
+/// Whether none of these runs has a table that overlaps this one.
+fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
+    !older.iter().any(|run| {
+        let first = run.partition_point(|other| other.largest < table.smallest);
+        run.get(first).is_some_and(|other| other.smallest <= table.largest)
+    })
+}
+
+/// Lookups that a table is taken to have seen before the first: so that a few of them do not decide.
+const PRIOR_LOOKUPS: f64 = 4096.0;
+
+/// How far from 1 the heat may be: four bits of a filter, so that a change of what is asked for costs no more.
+const HEAT_MAX: f64 = 16.0;
+
+/// The heat of a table that lies over `share` of the keys, and that `lookups` reached its tree and `absent` asked
+/// for a key it did not hold since it was made.
+pub(crate) fn heat(share: f64, lookups: u64, absent: u64) -> f64 {
+    let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
+    (asked / share).clamp(1.0 / HEAT_MAX, HEAT_MAX)
+}
+
+/// Where the keys of a tree lie, as far as the bounds of its tables tell.
+pub(crate) struct KeysByPlace<'a> {
+    /// Bounds of tables in order, with the half keys up to and including each.
+    bounds: Vec<(&'a [u8], u64)>,
+}
+
+impl<'a> KeysByPlace<'a> {
+    pub(crate) fn new(runs: &[Vec<Placed<'a>>]) -> Self {
+        let ends = |table: &Placed<'a>| [(table.smallest, table.keys), (table.largest, table.keys)];
+        let mut bounds: Vec<(&[u8], u64)> = runs.iter().flatten().flat_map(ends).collect();
+        bounds.sort_unstable();
+        let mut sum = 0;
+        for (_, keys) in &mut bounds {
+            sum += *keys;
+            *keys = sum;
+        }
+        Self { bounds }
+    }
+
+    /// The share of all keys within the bounds of this table, which is one of them: over 0, up to 1.
+    pub(crate) fn share(&self, table: &Placed<'_>) -> f64 {
+        let up_to = |count: usize| count.checked_sub(1).map_or(0, |last| self.bounds[last].1);
+        let before = up_to(self.bounds.partition_point(|(key, _)| *key < table.smallest));
+        let within = up_to(self.bounds.partition_point(|(key, _)| *key <= table.largest)) - before;
+        within as f64 / up_to(self.bounds.len()).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::FilterKind;
+
+    /// Tables that share the keys 0000 to 9999 equally.
+    fn run(level: usize, tables: usize, keys: u64) -> Vec<Placed<'static>> {
+        let bound = |n: usize| -> &'static [u8] { format!("{n:04}").leak().as_bytes() };
+        let bounds = |n: usize| (bound(n * 10_000 / tables), bound((n + 1) * 10_000 / tables - 1));
+        let table = |n: usize| {
+            let (smallest, largest) = bounds(n);
+            Placed { level, keys: keys / tables as u64, smallest, largest, heat: 1.0 }
+        };
+        (0..tables).map(table).collect()
+    }
+
+    fn optimal(kind: FilterKind) -> FilterPolicy {
+        FilterPolicy::new(kind).bits_per_key(10.0).allocation(FilterAllocation::Optimal)
+    }
+
+    #[test]
+    fn tables_of_a_run_get_what_the_run_would_get_and_upper_levels_more() {
+        let runs = [run(0, 1, 10_000), run(0, 1, 10_000), run(1, 4, 100_000), run(2, 40, 1_000_000)];
+        let plan = plan(&optimal(FilterKind::Ribbon), &runs).unwrap();
+        let whole =
+            [10_000, 10_000, 100_000, 1_000_000].map(|keys| Share::new(plan.shares[0].kind, keys, 1.0));
+        let expected = allocate(&whole, Total::BitsPerKey(10.0));
+        let found = [0, 1, 2, 6].map(|table| plan.optimal.bits_per_key[table]);
+        for (found, expected) in found.iter().zip(&expected.bits_per_key) {
+            assert!((found - expected).abs() < 1.0, "{found} {expected}");
+        }
+        let waste = plan.optimal.wasted_reads / expected.wasted_reads;
+        assert!((0.9..1.1).contains(&waste), "{waste}");
+    }
+
+    #[test]
+    fn keys_that_arrive_in_order_get_equal_bits_on_whatever_level_they_are() {
+        let ordered = run(3, 10, 1_000_000);
+        let runs: Vec<_> = ordered
+            .iter()
+            .rev()
+            .enumerate()
+            .map(|(level, &table)| vec![Placed { level: level.min(3), ..table }])
+            .collect();
+        let plan = plan(&optimal(FilterKind::Ribbon), &runs).unwrap();
+        assert!(plan.optimal.bits_per_key.iter().all(|bits| (bits - 10.0).abs() < 1.0), "{plan:?}");
+    }
+
+    #[test]
+    fn a_keyspace_of_hits_pays_nothing_for_tables_that_nothing_lies_below() {
+        let runs = [run(0, 1, 10_000), run(1, 4, 100_000), run(2, 40, 1_000_000)];
+        for allocation in [FilterAllocation::Uniform, FilterAllocation::Optimal] {
+            let policy = optimal(FilterKind::Ribbon).allocation(allocation).expect_hits(true);
+            assert_eq!(plan_one(&policy, &runs, (2, 7)), None);
+            assert!(plan_one(&policy, &runs, (1, 3)).is_some());
+            assert!(plan_one(&policy.expect_hits(false), &runs, (2, 7)).is_some());
+        }
+        let policy = optimal(FilterKind::Ribbon).expect_hits(true);
+        let spent = plan(&policy, &runs).unwrap().optimal.bits;
+        assert!((spent - 1_100_000.0).abs() < 20.0, "{spent}");
+        assert!(plan(&FilterPolicy::new(FilterKind::None), &runs).is_none());
+    }
+
+    #[test]
+    fn heat_follows_the_counters_slowly_and_within_limits() {
+        assert_eq!(heat(0.01, 0, 0), 1.0);
+        assert!((heat(0.01, 100, 10) - 1.2).abs() < 0.05, "a hundred lookups hardly matter");
+        assert!((heat(0.01, 1_000_000, 40_000) - 4.0).abs() < 0.1);
+        assert_eq!((heat(0.01, 1 << 40, 0), heat(0.01, 1 << 20, 1 << 20)), (1.0 / 16.0, 16.0));
+        let mut runs = [run(0, 1, 10_000), run(1, 4, 100_000)];
+        runs[1][2].heat = 4.0;
+        let bits = plan(&optimal(FilterKind::Ribbon), &runs).unwrap().optimal.bits_per_key;
+        assert!((bits[3] - bits[1] - 2.0).abs() < 1.01, "{bits:?}");
+    }
+}

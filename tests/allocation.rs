@@ -1,0 +1,89 @@
+//! What the allocation of filter memory over the levels of a real tree is worth.
+
+use std::sync::Arc;
+
+use sievedb::fs::MemFs;
+use sievedb::{Compression, Db, FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions, Options, Stats};
+
+const KEYS: u64 = 80_000;
+const LOOKUPS: u64 = 100_000;
+
+/// A bijection, so that keys come in no order and absent ones lie between them.
+fn scatter(number: u64) -> [u8; 8] {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)).to_be_bytes()
+}
+
+/// A tree of small tables on five levels that grow by tens, made by nothing but writing.
+fn tree(policy: FilterPolicy, keys: u64) -> Db {
+    let keyspace = KeyspaceOptions::new()
+        .filter(policy)
+        .compression(Compression::None)
+        .memtable_bytes(128 << 10)
+        .table_bytes(32 << 10)
+        .l0_runs(2)
+        .level_base_bytes(6 << 10)
+        .level_ratio(10);
+    let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).default_keyspace(keyspace);
+    let db = options.open("/db").unwrap();
+    let mut written = 0;
+    let mut write = |count: u64| {
+        for key in written..written + count {
+            db.put(scatter(key), b"value").unwrap();
+        }
+        written += count;
+        db.flush().unwrap();
+    };
+    for _ in 0..keys / 2500 {
+        write(2500);
+        db.settle().unwrap();
+    }
+    // The last keys are few enough to stay on the upper levels.
+    for _ in 0..20 {
+        if db.stats().keyspaces[0].levels[..5].iter().all(|level| level.tables > 0) {
+            return db;
+        }
+        write(120);
+        db.settle().unwrap();
+    }
+    panic!("the tree has not five levels");
+}
+
+fn fetches(stats: &Stats) -> u64 {
+    stats.data_block_reads + stats.data_block_cache_hits
+}
+
+/// Data blocks fetched per absent lookup.
+fn waste(db: &Db) -> f64 {
+    let before = fetches(&db.stats());
+    for key in 0..LOOKUPS {
+        assert_eq!(db.get(scatter((1 << 40) + key)).unwrap(), None);
+    }
+    let stats = db.stats();
+    let total = stats.keyspaces[0].total();
+    let (found, expected) = (total.filter.false_positives as f64, total.expected_false_positives);
+    assert!((found - expected).abs() < 5.0 * expected.sqrt() + 1.0, "found {found}, expected {expected}");
+    let wasted = (fetches(&stats) - before) as f64;
+    assert_eq!(wasted, found);
+    wasted / LOOKUPS as f64
+}
+
+fn policy(kind: FilterKind, allocation: FilterAllocation) -> FilterPolicy {
+    FilterPolicy::new(kind).bits_per_key(10.0).allocation(allocation)
+}
+
+#[test]
+fn five_levels_of_optimal_ribbon_filters_waste_one_read_in_650_absent_lookups_and_uniform_bloom_filters_twenty()
+ {
+    let bloom = waste(&tree(policy(FilterKind::BlockedBloom, FilterAllocation::Uniform), KEYS));
+    let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
+    let optimal = waste(&ribbon);
+    assert!(optimal < 0.002 && bloom > 12.0 * optimal, "{bloom} {optimal}");
+    // The mean over all tables is what was asked for, give or take what was planned when the tree was smaller.
+    let levels = ribbon.stats().keyspaces[0].levels.clone();
+    let bits: Vec<f64> = levels.iter().filter_map(|level| level.filter_bits_per_key()).collect();
+    assert!(bits.windows(2).all(|pair| pair[0] >= pair[1]), "{bits:?}");
+    let mean = ribbon.stats().keyspaces[0].total().filter_bits_per_key().unwrap();
+    // A header of 256 bytes and rounding are two and a half bits per key for tables of a thousand keys.
+    assert!((9.5..13.0).contains(&mean), "{mean}");
+}
