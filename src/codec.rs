@@ -196,6 +196,7 @@ impl<'a> Reader<'a> {
 pub(crate) const CRITICAL: u64 = 1;
 
 /// One field of an extensible record: `tag varint · length varint · payload`, see [`Reader::field`].
+#[derive(Clone)]
 pub(crate) struct Field<'a> {
     /// Number of the field shifted left by one, with [`CRITICAL`] in the lowest bit.
     pub(crate) tag: u64,

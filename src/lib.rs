@@ -32,6 +32,9 @@ mod visible;
 // Layer 5: the engine.
 mod db;
 mod options;
+
+// Beside: imported by nothing.
+pub mod dump;
 // Tests of the whole.
 #[cfg(test)]
 mod format_tests;

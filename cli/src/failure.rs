@@ -30,6 +30,8 @@ pub(crate) enum Failure {
     Io { what: String, source: io::Error },
     /// Nobody reads standard output any more.
     PipeClosed,
+    /// What there is to say has been said; the exit code.
+    Told(u8),
     /// Another failure, and what is left to say after it.
     Noted { failure: Box<Failure>, note: String },
 }
@@ -53,6 +55,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
+            Self::Told(code) => *code,
             Self::Absent(_) | Self::No => 1,
             Self::Usage(_) => 2,
             Self::Store(sievedb::Error::InvalidArgument { .. } | sievedb::Error::LimitExceeded { .. }) => 2,
@@ -63,7 +66,7 @@ impl Failure {
 
     /// Says it on standard error, in the name of the program.
     pub(crate) fn report(&self, program: &str) -> ExitCode {
-        if !matches!(self, Self::PipeClosed | Self::No) {
+        if !matches!(self, Self::PipeClosed | Self::No | Self::Told(_)) {
             warn(program, &self.to_string());
         }
         ExitCode::from(self.code())
@@ -90,6 +93,7 @@ impl fmt::Display for Failure {
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
             Self::No => f.write_str("no"),
             Self::PipeClosed => f.write_str("standard output is closed"),
+            Self::Told(_) => f.write_str("see above"),
             Self::Noted { failure, note } => write!(f, "{failure}; {note}"),
         }
     }

@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `shell` | the command `sievedb`: its commands are the files of `commands` |
+//! | `dump` | the command `sievedb-dump` |
 //! | `failure` | why a command ends early, and with which exit code |
 //! | `store` | opening a store the way a command may |
 //! | `bulk` | writing what many lines say, and being interrupted at it |
@@ -13,6 +14,7 @@
 
 mod bulk;
 mod commands;
+pub mod dump;
 mod escape;
 mod failure;
 mod json;

@@ -18,12 +18,12 @@ use crate::limits::KEY_BYTES_MAX;
 
 /// Where the parts of an entry lie in the payload.
 #[derive(Debug, Clone)]
-pub(super) struct RawEntry {
-    pub(super) shared: usize,
-    pub(super) tag: Tag,
-    pub(super) chunked: bool,
-    pub(super) suffix: Range<usize>,
-    pub(super) value: Range<usize>,
+pub(crate) struct RawEntry {
+    pub(crate) shared: usize,
+    pub(crate) tag: Tag,
+    pub(crate) chunked: bool,
+    pub(crate) suffix: Range<usize>,
+    pub(crate) value: Range<usize>,
 }
 
 /// The numbers in front of an entry's bytes.
@@ -37,7 +37,7 @@ struct Head {
 
 /// Decodes the entry at `at`; all of it must lie in `entries`.
 #[inline]
-pub(super) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
+pub(crate) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
     let bytes = entries.get(at..).unwrap_or_default();
     let head = match *bytes {
         [shared, unshared, tag, code, ..] if (shared | unshared | tag | code) < 0x80 => Head {

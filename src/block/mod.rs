@@ -28,6 +28,7 @@ mod separator;
 
 pub(crate) use builder::{BlockBuilder, DATA_RESTART_INTERVAL, INDEX_RESTART_INTERVAL};
 pub(crate) use chunk_ref::ChunkRef;
+pub(crate) use entry::{RawEntry, decode as decode_entry};
 pub use envelope::Compression;
 pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Sealer, open, unseal};
 pub(crate) use handle::BlockHandle;

@@ -6,9 +6,12 @@
 //!   whoever changes document and code together still meets them.
 //! - Every layout table adds up, and to the size that the code has.
 //! - A whole store of the version opens, reads and goes on.
+//! - What the inspector says of the files of the version is in golden files too, and in the document.
 //!
-//! `SIEVEDB_BLESS=1 cargo test format_tests` writes the golden files anew; see `tests/golden/README.md`.
+//! `SIEVEDB_BLESS=1 cargo test format_tests` writes the golden files anew, `SIEVEDB_BLESS=dump` only what the
+//! inspector says; see `tests/golden/README.md`.
 
+mod dumps;
 mod layouts;
 mod records;
 mod store;
@@ -54,6 +57,11 @@ fn golden(name: &str) -> PathBuf {
 }
 
 fn blessing() -> bool {
+    std::env::var_os("SIEVEDB_BLESS").is_some_and(|what| what != "dump")
+}
+
+/// Whether at least the inspector's output is to be written anew.
+fn blessing_dumps() -> bool {
     std::env::var_os("SIEVEDB_BLESS").is_some()
 }
 

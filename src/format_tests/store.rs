@@ -116,14 +116,28 @@ fn write(fs: &MemFs) {
     db.close().unwrap();
 }
 
+/// The files of the golden store, name and bytes; when blessing, of one that was just made.
+pub(super) fn golden_files() -> Vec<(String, Vec<u8>)> {
+    static BLESSED: std::sync::Once = std::sync::Once::new();
+    if blessing() {
+        BLESSED.call_once(bless);
+    }
+    let entries = std::fs::read_dir(golden("store")).expect("the golden store");
+    let file = |entry: std::fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())
+    };
+    let mut files: Vec<_> = entries.map(|entry| file(entry.unwrap())).collect();
+    files.sort();
+    files
+}
+
 /// The golden store, in memory.
 fn load() -> MemFs {
     let fs = MemFs::new();
     fs.create_dir(Path::new(DIR)).unwrap();
-    for entry in std::fs::read_dir(golden("store")).expect("the golden store") {
-        let entry = entry.unwrap();
-        let file = fs.create(&Path::new(DIR).join(entry.file_name())).unwrap();
-        file.append(&std::fs::read(entry.path()).unwrap()).unwrap();
+    for (name, bytes) in golden_files() {
+        let file = fs.create(&Path::new(DIR).join(name)).unwrap();
+        file.append(&bytes).unwrap();
         file.sync().unwrap();
     }
     fs
@@ -161,9 +175,6 @@ fn check(db: &Db) {
 
 #[test]
 fn a_store_of_version_1_opens_reads_and_goes_on() {
-    if blessing() {
-        bless();
-    }
     let fs = load();
     let before = fs.files(Path::new(DIR));
     let db = options(&fs).read_only().open(DIR).unwrap();

@@ -151,7 +151,7 @@ impl VersionEdit {
         Ok((edit, mark))
     }
 
-    fn decode_fields(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
+    pub(crate) fn decode_fields(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
         let mut items = Vec::new();
         while let Some(mut field) = reader.field()? {
             let item = EditItem::decode(&mut field).map_err(|error| error.at(field.offset))?;
@@ -221,7 +221,7 @@ impl EditItem {
         }
     }
 
-    fn decode(field: &mut Field<'_>) -> Result<Option<Self>, DecodeError> {
+    pub(crate) fn decode(field: &mut Field<'_>) -> Result<Option<Self>, DecodeError> {
         let reader = &mut field.reader;
         let item = match field.tag {
             BASE => {

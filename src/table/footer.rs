@@ -44,16 +44,16 @@ const CHECKED_BYTES: usize = 116;
 
 /// A decoded footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Footer {
-    pub(super) root: BlockHandle,
-    pub(super) properties: BlockHandle,
+pub(crate) struct Footer {
+    pub(crate) root: BlockHandle,
+    pub(crate) properties: BlockHandle,
     /// Offset and length of the first filter block; both 0 if there is none.
-    pub(super) filter: (u64, u64),
-    pub(super) entries: u64,
-    pub(super) file_len: u64,
-    pub(super) filters: u32,
-    pub(super) index_depth: u8,
-    pub(super) file_id: FileId,
+    pub(crate) filter: (u64, u64),
+    pub(crate) entries: u64,
+    pub(crate) file_len: u64,
+    pub(crate) filters: u32,
+    pub(crate) index_depth: u8,
+    pub(crate) file_id: FileId,
 }
 
 impl Footer {
@@ -82,7 +82,7 @@ impl Footer {
 
     /// Decodes the last [`FOOTER_BYTES`] bytes of the file `owner`, which has `file_len` bytes, and returns
     /// the footer with its checksum. Errors count from the start of the footer.
-    pub(super) fn decode(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<(Self, u32), DecodeError> {
+    pub(crate) fn decode(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<(Self, u32), DecodeError> {
         let stored = check_seal(bytes, owner, file_len)?;
         let mut reader = Reader::new(&bytes[..CHECKED_BYTES]);
         let mut handle = |offset, len| {

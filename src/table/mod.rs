@@ -37,8 +37,8 @@ pub(crate) mod vectors;
 pub use crate::block::Compression;
 pub(crate) use context::{TableContext, TableIo};
 pub(crate) use filter_block::{FilterState, Verdict};
-#[cfg(test)]
-pub(crate) use footer::FOOTER_BYTES;
+pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;
+pub(crate) use properties::Properties;
 pub(crate) use reader::Table;
 pub(crate) use writer::{TableConfig, TableWriter};

@@ -106,7 +106,7 @@ impl Properties {
         out
     }
 
-    pub(super) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut properties = Self::default();
         let mut seen = Vec::new();

@@ -256,7 +256,6 @@ pub(crate) enum SpanStatus {
 
 /// Divides `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of the file) into spans
 /// without gaps. Never fails: what is not intact is a span too, up to the next intact fragment.
-#[cfg_attr(not(test), expect(dead_code, reason = "the inspector walks a damaged log with it"))]
 pub(crate) fn spans<'a>(
     file_id: &'a FileId,
     offset: u64,

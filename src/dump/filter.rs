@@ -1,0 +1,463 @@
+//! Describes a filter block: its header, its sections and pages, and how good a filter it is.
+//!
+//! The pages are read one after the other and compared with their checksums, and these with the sections', so that a
+//! filter of any size is verified in little memory. A filter of up to [`OPENED_MAX`] bytes is opened besides, as a
+//! lookup would, and its predicted rate computed anew from its bits.
+
+use super::event::{Place, Value};
+use super::head::Head;
+use super::out::{Fields, Halt, Out, Payload, Result};
+use super::table::Ends;
+use super::view::Detail;
+use super::window::Window;
+use super::words::{bytes, count, counted, percent};
+use crate::checksum::checksum32;
+use crate::codec::DecodeError;
+use crate::file_header::HEADER_BYTES as FILE_HEADER_BYTES;
+use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, Section, block_len};
+use crate::filter::{Expect, Filter, Header, Kind};
+
+/// Largest block that is opened as a whole.
+const OPENED_MAX: u64 = 256 << 20;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Page checksums that are read at a time.
+const CHECKSUMS_AHEAD: u64 = 1024;
+
+/// Bytes of a section that are shown.
+const SHOWN_BYTES: u64 = 64;
+
+/// Filters in a file start at multiples of this.
+const ALIGN: u64 = 4096;
+
+/// A section as it was found.
+#[derive(Debug, Clone, Copy)]
+struct Surveyed {
+    section: Section,
+    pages: u64,
+    /// The checksum of its page checksums.
+    computed: u32,
+    /// Where its page checksums stand in the block.
+    checksums_at: u64,
+    bad_pages: u64,
+    /// Offset of the first bad page in the block.
+    first_bad: u64,
+    ones: u64,
+}
+
+/// A filter block as it was found.
+struct Survey {
+    header: Header,
+    sections: Vec<Surveyed>,
+    /// Where something stands between the parts that should be zero.
+    stray: Option<u64>,
+    /// What the reader of the store makes of it.
+    opened: Option<Result<(), DecodeError>>,
+}
+
+/// Whether a filter block begins at `at`, by its magic.
+pub(super) fn is_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
+    Ok(at.is_multiple_of(ALIGN) && window.get(at, MAGIC.len() as u64)? == MAGIC)
+}
+
+/// Whether a filter block with an intact header begins at `at`.
+pub(super) fn is_intact_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
+    Ok(is_at(window, at)? && block_len(window.get(at, HEADER_BYTES_MAX as u64)?).is_ok())
+}
+
+/// Tells of a file that is a filter block and nothing else.
+pub(super) fn describe_block(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {
+    let len = window.len();
+    if let Ok(header) = Header::decode(window.get(0, HEADER_BYTES as u64)?) {
+        facts(out, &header)?;
+    }
+    let picked = out.view.block.is_some();
+    let told = tell(out, window, (0, len), "filter block", picked)?;
+    rest(out, window, told.unwrap_or(len))
+}
+
+/// Tells of a file that holds a filter beside its table.
+pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
+    head.facts(out)?;
+    let len = window.len();
+    let at = (FILE_HEADER_BYTES as u64).next_multiple_of(ALIGN);
+    if let Ok(header) = Header::decode(window.get(at, HEADER_BYTES as u64)?) {
+        facts(out, &header)?;
+    }
+    out.showing(out.view.block.is_none(), |out| head.tell(out))?;
+    let start = FILE_HEADER_BYTES as u64;
+    let gap = window.get(start, at - start)?.to_vec();
+    out.leaf(Place::File(start), &gap, "padding", "", "")?;
+    out.report.accounted += gap.len() as u64;
+    if let Some(stray) = gap.iter().position(|&byte| byte != 0) {
+        out.damage(start + stray as u64, "padding", "is not zero")?;
+    }
+    if at >= len {
+        return out.damage(len, "filter block", "the file ends before it");
+    }
+    let picked = out.view.block.is_some();
+    let told = tell(out, window, (at, len), "filter block", picked)?;
+    rest(out, window, told.map_or(len, |told| at + told))
+}
+
+/// Tells what stands behind the last thing that a file should hold.
+fn rest(out: &mut Out<'_>, window: &Window<'_>, end: u64) -> Result {
+    match window.len().saturating_sub(end) {
+        0 => Ok(()),
+        more => {
+            out.damage(end, "file length", format!("{} follow the filter", counted(more, "byte", "bytes")))
+        }
+    }
+}
+
+/// What the summary of a table says of its filters.
+pub(super) fn facts_of_table(out: &mut Out<'_>, window: &mut Window<'_>, ends: &Ends) -> Result {
+    let Ok(properties) = &ends.properties else { return Ok(()) };
+    if properties.filters.is_empty() {
+        return out.fact("filter", "none", "");
+    }
+    for filter in &properties.filters {
+        let header = Header::decode(window.get(filter.offset, HEADER_BYTES as u64)?);
+        match header {
+            Ok(header) => facts_in_short(out, &header)?,
+            Err(error) => out.fact("filter", "cannot be used", error.to_string())?,
+        }
+    }
+    Ok(())
+}
+
+/// The kind and its parameters in words.
+fn kind_words(header: &Header) -> String {
+    match header.kind {
+        Kind::Bloom => format!("Bloom, {} bits, {} probes", count(header.size), header.probes),
+        Kind::BlockedBloom => format!(
+            "blocked Bloom, {} of 64 bytes, {} probes",
+            counted(header.size, "line", "lines"),
+            header.probes
+        ),
+        Kind::Ribbon if header.answers_only_maybe() => {
+            "ribbon that could not be built: it says \"maybe\" of every key".into()
+        }
+        Kind::Ribbon => {
+            let layers = header.buckets.iter().filter(|&&buckets| buckets > 0).count() as u64;
+            let columns: Vec<_> =
+                header.column_groups.iter().filter(|&&c| c > 0).map(u8::to_string).collect();
+            format!(
+                "ribbon, {} and a last one, columns {}",
+                counted(layers, "bumped layer", "bumped layers"),
+                columns.join(" + ")
+            )
+        }
+    }
+}
+
+/// The predicted false-positive rate.
+pub(super) fn rate(header: &Header) -> f64 {
+    header.rate as f64 / 2f64.powi(64)
+}
+
+fn per_key(bytes: u64, header: &Header) -> f64 {
+    8.0 * bytes as f64 / header.key_count.max(1) as f64
+}
+
+fn section_bytes(header: &Header) -> u64 {
+    header.sections.iter().fold(0, |sum, section| sum.saturating_add(section.len))
+}
+
+fn facts_in_short(out: &mut Out<'_>, header: &Header) -> Result {
+    let size = format!("{}, {:.2} bits per key", bytes(header.block_len), per_key(header.block_len, header));
+    out.fact("filter", kind_words(header), format!("{size}, rate {} predicted", percent(rate(header))))
+}
+
+/// What the summary of a filter says.
+fn facts(out: &mut Out<'_>, header: &Header) -> Result {
+    out.fact("kind", kind_words(header), "")?;
+    out.fact("owner", header.owner, "file id of its table")?;
+    out.fact("keys", count(header.key_count), "")?;
+    let (sections, whole) = (section_bytes(header), header.block_len);
+    if header.key_count == 0 {
+        return out.fact("size", bytes(whole), "");
+    }
+    out.fact("size", bytes(whole), format!("{} in sections", bytes(sections)))?;
+    let each = (per_key(sections, header), per_key(whole, header));
+    let in_all = format!("in sections; {:.3} with header and page checksums", each.1);
+    out.fact("bits per key", format!("{:.3}", each.0), in_all)?;
+    let predicted = rate(header);
+    let one_in = match predicted > 0.0 {
+        true => format!("predicted, one in {}", count((1.0 / predicted).round() as u64)),
+        false => "predicted".into(),
+    };
+    out.fact("rate", Value::Share(predicted), one_in)?;
+    let least = -predicted.log2();
+    if least.is_finite() && least > 0.0 {
+        let above = |bits: f64| format!("{:+.2} %", 100.0 * (bits / least - 1.0));
+        let distance = format!(
+            "bits per key at least for that rate; {} in sections, {} with all",
+            above(each.0),
+            above(each.1)
+        );
+        out.fact("log2(1/rate)", format!("{least:.3}"), distance)?;
+    }
+    Ok(())
+}
+
+/// Tells the filter at `at` of a file; the blocks end at `end`. Gives its length, `None` if that is not known.
+pub(super) fn tell(
+    out: &mut Out<'_>,
+    window: &mut Window<'_>,
+    (at, end): (u64, u64),
+    label: &str,
+    picked: bool,
+) -> Result<Option<u64>> {
+    let first = window.get(at, (end - at).min(HEADER_BYTES_MAX as u64))?.to_vec();
+    let all = picked || out.detail == Detail::Bytes;
+    let (len, header) = match (block_len(&first), Header::decode(&first)) {
+        (Ok(len), header) if len <= end - at => (len, header),
+        (Ok(len), _) => {
+            let detail = format!("{len} bytes, but only {} are left", end - at);
+            tell_header(out, at, &first, all, label)?;
+            out.damage(at + 32, "filter block length", detail)?;
+            return Ok(None);
+        }
+        (Err(error), _) => {
+            tell_header(out, at, &first, all, label)?;
+            out.refused(at, &error)?;
+            return Ok(None);
+        }
+    };
+    out.report.accounted += len;
+    let header = match header {
+        Ok(header) => header,
+        Err(error) => {
+            out.group(Place::File(at), len, label.to_owned(), "", |_| Ok(()))?;
+            out.refused(at, &error)?;
+            return Ok(Some(len));
+        }
+    };
+    let survey = Survey::of(window, at, header)?;
+    let note = kind_words(&survey.header);
+    out.group(Place::File(at), len, label.to_owned(), note, |out| {
+        out.showing(all, |out| tell_fields(out, at, &first))?;
+        survey.tell(out, window, at, all)
+    })?;
+    survey.judge(out, at)?;
+    Ok(Some(len))
+}
+
+fn tell_header(out: &mut Out<'_>, at: u64, first: &[u8], all: bool, label: &str) -> Result {
+    let len = first.len().min(HEADER_BYTES);
+    out.group(Place::File(at), len as u64, label.to_owned(), "damaged", |out| {
+        out.showing(all, |out| tell_fields(out, at, first))
+    })
+}
+
+/// Tells the fields of a header, which need not be right.
+fn tell_fields(out: &mut Out<'_>, at: u64, first: &[u8]) -> Result {
+    let header = &first[..first.len().min(HEADER_BYTES)];
+    match tell_fields_of(out, at, header) {
+        Ok(()) | Err(Halt::Decode(_)) => Ok(()),
+        Err(Halt::Stop(stop)) => Err(stop),
+    }
+}
+
+fn tell_fields_of(out: &mut Out<'_>, at: u64, header: &[u8]) -> Result<(), Halt> {
+    let owner = header.get(16..32).and_then(|owner| owner.first_chunk::<16>()).copied().unwrap_or_default();
+    let covered = [header.get(..12).unwrap_or_default(), header.get(16..).unwrap_or_default()];
+    let mut fields = Fields::new(out, Payload::Plain(at), header);
+    fields.bytes(8, "magic", "")?;
+    fields.u16("format version", |_| String::new())?;
+    fields.u16("header length", |_| String::new())?;
+    fields.checksum32("header checksum", checksum32(&owner, 0, &covered))?;
+    fields.id("owner")?;
+    fields.u64("block length")?;
+    fields.u8("kind", |kind| match kind {
+        1 => "Bloom".into(),
+        2 => "blocked Bloom".into(),
+        3 => "ribbon".into(),
+        _ => "unknown".into(),
+    })?;
+    fields.u8("domain", |domain| if domain == 0 { "whole user keys".into() } else { "unknown".into() })?;
+    fields.u8("hash id", |_| String::new())?;
+    fields.u8("section count", |_| String::new())?;
+    fields.u16("required flags", |_| String::new())?;
+    fields.u16("optional flags", |_| String::new())?;
+    fields.secret("seed")?;
+    fields.hex64("salt")?;
+    fields.u64("key count")?;
+    let rate = fields.hex64("rate")?;
+    let _ = rate;
+    fields.u64("size")?;
+    fields.u8("probes", |_| String::new())?;
+    for label in ["columns of group 0", "columns of group 1", "columns of group 2"] {
+        fields.u8(label, |_| String::new())?;
+    }
+    fields.u16("attempt", |_| String::new())?;
+    fields.bytes(2, "reserved", "")?;
+    for label in ["buckets of layer 0", "buckets of layer 1", "buckets of layer 2", "buckets of layer 3"] {
+        fields.u64(label)?;
+    }
+    for (offset, len, checksum) in [
+        ("section 0 offset", "section 0 length", "section 0 checksum"),
+        ("section 1 offset", "section 1 length", "section 1 checksum"),
+        ("section 2 offset", "section 2 length", "section 2 checksum"),
+        ("section 3 offset", "section 3 length", "section 3 checksum"),
+        ("section 4 offset", "section 4 length", "section 4 checksum"),
+    ] {
+        fields.u64(offset)?;
+        fields.u64(len)?;
+        fields.hex32(checksum)?;
+        fields.bytes(4, "reserved", "")?;
+    }
+    fields.u64("plain blocks")?;
+    Ok(())
+}
+
+impl Survey {
+    /// Reads all of the block at `at`, whose header is intact and whose bytes are all there.
+    fn of(window: &mut Window<'_>, at: u64, header: Header) -> Result<Self> {
+        let mut sections = Vec::new();
+        let mut checksums_at = HEADER_BYTES as u64;
+        for &section in &header.sections {
+            let surveyed = survey_section(window, at, &header, section, checksums_at)?;
+            checksums_at += 4 * surveyed.pages;
+            sections.push(surveyed);
+        }
+        let mut stray = None;
+        let mut from = checksums_at;
+        let ends = header.sections.iter().map(|s| (s.offset, s.offset + s.len));
+        for (to, next) in ends.chain([(header.block_len, header.block_len)]) {
+            // At most a page: it leads to a boundary.
+            let gap = window.get(at + from, to.saturating_sub(from).min(PAGE_BYTES))?;
+            let place = gap.iter().position(|&byte| byte != 0);
+            stray = stray.or(place.map(|place| from + place as u64));
+            from = next;
+        }
+        let opened = match header.block_len <= OPENED_MAX {
+            true => {
+                let block = window.get(at, header.block_len)?;
+                Some(Filter::open(block, Expect::anything()).and_then(|filter| filter.verify()))
+            }
+            false => None,
+        };
+        Ok(Self { header, sections, stray, opened })
+    }
+
+    /// Tells what follows the header: page checksums, sections, the zeros between them. `all`: with bytes.
+    fn tell(&self, out: &mut Out<'_>, window: &mut Window<'_>, at: u64, all: bool) -> Result {
+        out.showing(all, |out| {
+            for (index, found) in self.sections.iter().enumerate() {
+                let label = format!("page checksums {index}");
+                let note = format!("of section {index}");
+                stretch(out, window, (at + found.checksums_at, 4 * found.pages), label, note)?;
+            }
+            Ok(())
+        })?;
+        let mut from =
+            self.sections.last().map_or(HEADER_BYTES as u64, |last| last.checksums_at + 4 * last.pages);
+        for (index, found) in self.sections.iter().enumerate() {
+            let Section { offset, len, checksum } = found.section;
+            self.gap(out, window, at, from..offset, all)?;
+            from = offset + len;
+            let fill = percent(found.ones as f64 / (8 * len).max(1) as f64);
+            let note = format!("{}, {fill} ones", counted(found.pages, "page", "pages"));
+            let good = checksum == found.computed && found.bad_pages == 0;
+            out.report.checksums += if good { 1 + found.pages } else { 0 };
+            let (place, value) = (Place::File(at + offset), Value::Hex(checksum.into(), 4));
+            let first = window.get(at + offset, len.min(SHOWN_BYTES))?.to_vec();
+            let first = if all { &first[..] } else { &[] };
+            out.span(place, len, first, format!("section {index}"), value, note, Some(good))?;
+        }
+        self.gap(out, window, at, from..self.header.block_len, all)
+    }
+
+    fn gap(
+        &self,
+        out: &mut Out<'_>,
+        window: &mut Window<'_>,
+        at: u64,
+        gap: std::ops::Range<u64>,
+        all: bool,
+    ) -> Result {
+        if gap.is_empty() {
+            return Ok(());
+        }
+        let place = (at + gap.start, gap.end - gap.start);
+        out.showing(all, |out| stretch(out, window, place, "zeros".into(), String::new()))
+    }
+
+    /// Tells what is wrong.
+    fn judge(&self, out: &mut Out<'_>, at: u64) -> Result {
+        let before = out.report.damage_count;
+        for (index, found) in self.sections.iter().enumerate() {
+            let stored = found.section.checksum;
+            if stored != found.computed {
+                let detail = format!("section {index}: stored {stored:08x}, computed {:08x}", found.computed);
+                out.damage(at + found.checksums_at, "filter page checksums", detail)?;
+            }
+            if found.bad_pages > 0 {
+                let detail = format!(
+                    "section {index}: {} of {} are not those of their checksums",
+                    found.bad_pages,
+                    counted(found.pages, "page", "pages")
+                );
+                out.damage(at + found.first_bad, "filter page", detail)?;
+            }
+        }
+        if let Some(stray) = self.stray {
+            out.damage(at + stray, "filter padding", "is not zero")?;
+        }
+        match &self.opened {
+            Some(Err(error)) if out.report.damage_count == before => out.refused(at, error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Tells bytes that are not taken apart.
+fn stretch(
+    out: &mut Out<'_>,
+    window: &mut Window<'_>,
+    (at, len): (u64, u64),
+    label: String,
+    note: String,
+) -> Result {
+    let first = window.get(at, len.min(SHOWN_BYTES))?.to_vec();
+    out.span(Place::File(at), len, &first, label, Value::None, note, None)
+}
+
+fn survey_section(
+    window: &mut Window<'_>,
+    at: u64,
+    header: &Header,
+    section: Section,
+    checksums_at: u64,
+) -> Result<Surveyed> {
+    let pages = section.len.div_ceil(PAGE_BYTES);
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&header.owner);
+    sum.update(&checksums_at.to_le_bytes());
+    let mut found =
+        Surveyed { section, pages, computed: 0, checksums_at, bad_pages: 0, first_bad: 0, ones: 0 };
+    let mut page = 0;
+    while page < pages {
+        let ahead = CHECKSUMS_AHEAD.min(pages - page);
+        let checksums = window.get(at + checksums_at + 4 * page, 4 * ahead)?.to_vec();
+        sum.update(&checksums);
+        for stored in checksums.as_chunks::<4>().0 {
+            let offset = section.offset + page * PAGE_BYTES;
+            let len = PAGE_BYTES.min(section.offset + section.len - offset);
+            let bytes = window.get(at + offset, len)?;
+            found.ones += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+            if checksum32(&header.owner, offset, &[bytes]) != u32::from_le_bytes(*stored) {
+                found.bad_pages += 1;
+                if found.bad_pages == 1 {
+                    found.first_bad = offset;
+                }
+            }
+            page += 1;
+        }
+    }
+    found.computed = sum.finalize();
+    Ok(found)
+}

@@ -1,0 +1,349 @@
+//! Walks the records of a framed file (a log, a manifest) from front to back, past every damage.
+//!
+//! 1. Each page is divided into spans: intact fragments and what is none ([`crate::wal::record::spans`]).
+//! 2. Fragments that follow each other as a record's should are put together; whatever does not fit is damage.
+//! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed when
+//!    the damaged bytes were known to be durable, they were promised, and the file is corrupt; else its tail is torn,
+//!    and opening the store drops it.
+//!
+//! Memory: a page, and a record of up to [`RECORD_SHOWN_MAX`] bytes. Of a longer one the fragments are checked, and
+//! what it holds is not decoded.
+
+use super::event::Place;
+use super::out::{Fields, Halt, Out, Payload, Result};
+use super::window::Window;
+use crate::checksum::FileId;
+use crate::file_header::{FileKind, HEADER_BYTES};
+use crate::wal::RecordKind;
+use crate::wal::record::{
+    FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, Span, SpanStatus,
+    page_left, spans,
+};
+
+/// Longest record that is put together.
+const RECORD_SHOWN_MAX: usize = 64 << 20;
+
+const LOST_END: &str = "the record that begins here has lost its end";
+
+/// A whole record.
+pub(super) struct Record<'a> {
+    /// Counted from 0.
+    pub(super) number: u64,
+    pub(super) kind: RecordKind,
+    /// Where its first fragment starts, and where its last one ends.
+    pub(super) offset: u64,
+    pub(super) end: u64,
+    pub(super) fragments: &'a [Piece],
+    /// What it holds; `None` if that is too long.
+    pub(super) bytes: Option<&'a [u8]>,
+    /// Its length.
+    pub(super) len: u64,
+}
+
+/// An intact fragment and the bytes of its header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    fragment: Fragment,
+    header: [u8; FRAGMENT_HEADER_BYTES],
+    padding: usize,
+}
+
+/// What the walk meets.
+pub(super) enum Found<'a> {
+    Record(Record<'a>),
+    Damaged(Damaged),
+}
+
+/// What the walk comes to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ending {
+    /// Whole records.
+    pub(super) records: u64,
+    /// Where the last record before the first damage ends.
+    pub(super) good_end: u64,
+    pub(super) first_damage: Option<u64>,
+    /// How far an intact fragment after the first damage says that the file was durable.
+    pub(super) witness: u64,
+    /// Bytes in whole records.
+    pub(super) accounted: u64,
+    /// Intact fragments.
+    pub(super) fragments: u64,
+}
+
+impl Ending {
+    /// Adds what was verified to the report.
+    pub(super) fn report(&self, out: &mut Out<'_>) {
+        out.report.accounted += self.accounted;
+        out.report.checksums += self.fragments;
+        out.report.units = self.records;
+    }
+
+    /// Whether somebody was promised the bytes that are damaged. `None` if none are.
+    pub(super) fn is_corrupt(&self) -> Option<bool> {
+        self.first_damage.map(|damage| self.witness > damage)
+    }
+}
+
+/// A record that is being put together.
+#[derive(Default)]
+struct Begun {
+    kind: Option<RecordKind>,
+    offset: u64,
+    /// Where its last fragment so far ends.
+    end: u64,
+    pieces: Vec<Piece>,
+    bytes: Vec<u8>,
+    len: u64,
+}
+
+type Visit<'v, 's> = &'v mut dyn FnMut(&mut Out<'s>, Found<'_>) -> Result;
+
+/// Walks the file; `visit` is given each record and each damage, in their order.
+pub(super) fn walk<'s>(
+    out: &mut Out<'s>,
+    window: &mut Window<'_>,
+    (file_id, kind): (&FileId, FileKind),
+    visit: Visit<'_, 's>,
+) -> Result<Ending> {
+    let (begun, ending) = (Begun::default(), Ending::default());
+    let mut walker = Walker { kind, begun, closed: false, ending, damaged: None, visit };
+    let mut at = HEADER_BYTES as u64;
+    walker.ending.good_end = at;
+    while at < window.len() {
+        let page = window.get(at, page_left(at) as u64)?;
+        for span in spans(file_id, at, page) {
+            let from = (span.offset - at) as usize;
+            walker.span(out, &span, &page[from..from + span.bytes])?;
+        }
+        at += page.len() as u64;
+    }
+    if walker.begun.kind.is_some() {
+        walker.give_up_begun(out, "the file ends before the record that begins here does")?;
+    }
+    walker.flush(out)?;
+    Ok(walker.ending)
+}
+
+struct Walker<'v, 's> {
+    kind: FileKind,
+    begun: Begun,
+    closed: bool,
+    ending: Ending,
+    /// Damage that was met and not yet told: what follows without a gap is part of it.
+    damaged: Option<Damaged>,
+    visit: Visit<'v, 's>,
+}
+
+/// Bytes that are no record.
+pub(super) struct Damaged {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) detail: String,
+    /// Whether they are intact and only newer than this program.
+    pub(super) newer: bool,
+}
+
+impl<'s> Walker<'_, 's> {
+    fn span(&mut self, out: &mut Out<'s>, span: &Span, bytes: &[u8]) -> Result {
+        let detail = match &span.status {
+            SpanStatus::Intact(fragment) => return self.fragment(out, fragment, bytes),
+            SpanStatus::Padding => "nothing but zeros".to_owned(),
+            SpanStatus::Damaged(damage) => damage.to_string(),
+        };
+        self.give_up_begun(out, LOST_END)?;
+        self.give_up(out, span.offset, span.bytes as u64, detail, false)
+    }
+
+    fn fragment(&mut self, out: &mut Out<'s>, fragment: &Fragment, bytes: &[u8]) -> Result {
+        self.ending.fragments += 1;
+        if self.ending.first_damage.is_some_and(|damage| fragment.offset > damage) {
+            self.ending.witness = self.ending.witness.max(fragment.synced);
+        }
+        let len = fragment.extent_bytes as u64;
+        let kind = match self.place(fragment) {
+            Ok(kind) => kind,
+            Err((why, newer)) => {
+                self.give_up_begun(out, LOST_END)?;
+                return self.give_up(out, fragment.offset, len, why, newer);
+            }
+        };
+        self.flush(out)?;
+        let begun = &mut self.begun;
+        if fragment.first {
+            *begun = Begun { kind: Some(kind), offset: fragment.offset, ..Begun::default() };
+        }
+        let payload_end = FRAGMENT_HEADER_BYTES + fragment.payload_bytes;
+        begun.len += fragment.payload_bytes as u64;
+        begun.end = fragment.end();
+        if begun.len <= RECORD_SHOWN_MAX as u64 {
+            let header = bytes.first_chunk().copied().unwrap_or_default();
+            begun.pieces.push(Piece { fragment: *fragment, header, padding: bytes.len() - payload_end });
+            begun.bytes.extend_from_slice(&bytes[FRAGMENT_HEADER_BYTES..payload_end]);
+        }
+        if fragment.last { self.finish(out, kind, fragment.end()) } else { Ok(()) }
+    }
+
+    /// The kind of a fragment that can stand here, or why it cannot, and whether it is newer than this program.
+    fn place(&self, fragment: &Fragment) -> Result<RecordKind, (String, bool)> {
+        if fragment.reserved != 0 {
+            return Err((format!("the reserved byte is {:#x}", fragment.reserved), true));
+        }
+        let Some(kind) = RecordKind::from_u8(fragment.kind) else {
+            return Err((format!("record kind {}, known up to {RECORD_KIND_MAX}", fragment.kind), true));
+        };
+        let wrong = match self.begun.kind {
+            _ if !kind.belongs_in(self.kind) => {
+                "an intact fragment of a kind that does not belong in such a file"
+            }
+            None if self.closed => "an intact fragment after the close record",
+            None if !fragment.first => "an intact fragment that continues no record",
+            Some(_) if fragment.first => "an intact fragment that begins a record within another",
+            Some(begun) if begun != kind => "an intact fragment that changes the kind of its record",
+            Some(_) if self.begun.len + fragment.payload_bytes as u64 > RECORD_BYTES_MAX as u64 => {
+                "an intact fragment that makes its record longer than the limit"
+            }
+            _ => return Ok(kind),
+        };
+        Err((wrong.to_owned(), false))
+    }
+
+    fn finish(&mut self, out: &mut Out<'s>, kind: RecordKind, end: u64) -> Result {
+        let begun = std::mem::take(&mut self.begun);
+        let ending = &mut self.ending;
+        let number = ending.records;
+        ending.records += 1;
+        ending.accounted += end - begun.offset;
+        if ending.first_damage.is_none() {
+            ending.good_end = end;
+        }
+        self.closed = kind == RecordKind::Close;
+        let whole = begun.len <= RECORD_SHOWN_MAX as u64;
+        let record = Record {
+            number,
+            kind,
+            offset: begun.offset,
+            end,
+            fragments: &begun.pieces,
+            bytes: whole.then_some(&begun.bytes),
+            len: begun.len,
+        };
+        (self.visit)(out, Found::Record(record))
+    }
+
+    /// The record that was begun does not go on. A reader meets that damage where the next fragment should be.
+    fn give_up_begun(&mut self, out: &mut Out<'s>, why: &str) -> Result {
+        let begun = std::mem::take(&mut self.begun);
+        if begun.kind.is_none() {
+            return Ok(());
+        }
+        self.ending.first_damage.get_or_insert(begun.end);
+        self.give_up(out, begun.offset, begun.end - begun.offset, why.to_owned(), false)
+    }
+
+    fn give_up(&mut self, out: &mut Out<'s>, offset: u64, len: u64, why: String, newer: bool) -> Result {
+        self.ending.first_damage.get_or_insert(offset);
+        if let Some(damaged) = &mut self.damaged
+            && damaged.offset + damaged.len == offset
+        {
+            damaged.len += len;
+            damaged.newer &= newer;
+            return Ok(());
+        }
+        self.flush(out)?;
+        self.damaged = Some(Damaged { offset, len, detail: why, newer });
+        Ok(())
+    }
+
+    /// Tells of the damage that was met.
+    fn flush(&mut self, out: &mut Out<'s>) -> Result {
+        match self.damaged.take() {
+            Some(damaged) => (self.visit)(out, Found::Damaged(damaged)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tells a record to the byte; `body` tells what it holds.
+pub(super) fn tell<'s>(
+    out: &mut Out<'s>,
+    record: &Record<'_>,
+    body: impl FnOnce(&mut Out<'s>, Payload, &[u8]) -> Result,
+) -> Result {
+    for piece in record.fragments {
+        let fragment = &piece.fragment;
+        tell_header(out, piece, record)?;
+        let start = fragment.offset + FRAGMENT_HEADER_BYTES as u64;
+        let payload = fragment.payload_bytes as u64;
+        if let ([_], Some(bytes)) = (record.fragments, record.bytes) {
+            return tell_padding(out, piece, start + payload, |out| body(out, Payload::Plain(start), bytes));
+        }
+        let parts = format!("of the {} of the record", record.len);
+        tell_padding(out, piece, start + payload, |out| {
+            out.group(Place::File(start), payload, "payload", parts, |_| Ok(()))
+        })?;
+    }
+    match record.bytes {
+        Some(bytes) => body(out, Payload::Made(record.offset), bytes),
+        None => {
+            out.group(Place::File(record.offset), record.len, "payload", "too long to be told here", |_| {
+                Ok(())
+            })
+        }
+    }
+}
+
+fn tell_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result {
+    let Fragment { offset, first, last, .. } = piece.fragment;
+    let part = match (first, last) {
+        (true, true) => "whole",
+        (true, false) => "begins the record",
+        (false, true) => "ends the record",
+        (false, false) => "goes on",
+    };
+    let len = FRAGMENT_HEADER_BYTES as u64;
+    out.group(Place::File(offset), len, "fragment", part, |out| {
+        // It is intact: the walk has computed the checksum over all of it.
+        let stored = u32::from_le_bytes(piece.header[..4].try_into().unwrap_or_default());
+        let value = super::event::Value::Hex(stored.into(), 4);
+        out.span(Place::File(offset), 4, &piece.header[..4], "checksum", value, "", Some(true))?;
+        let mut fields = Fields::new(out, Payload::Plain(offset + 4), &piece.header[4..]);
+        let told = (|| {
+            fields.u16("length", |_| String::new())?;
+            fields.u8("type", |_| format!("{}, {part}", name(record.kind)))?;
+            fields.u8("reserved", |_| String::new())?;
+            fields.u64("synced")
+        })();
+        match told {
+            Ok(_) | Err(Halt::Decode(_)) => Ok(()),
+            Err(Halt::Stop(stop)) => Err(stop),
+        }
+    })
+}
+
+fn tell_padding<'s>(
+    out: &mut Out<'s>,
+    piece: &Piece,
+    at: u64,
+    before: impl FnOnce(&mut Out<'s>) -> Result,
+) -> Result {
+    before(out)?;
+    if piece.padding == 0 {
+        return Ok(());
+    }
+    out.leaf(Place::File(at), &[0; 2 * FRAGMENT_HEADER_BYTES][..piece.padding.min(32)], "padding", "", "")
+}
+
+/// A kind of record in words.
+pub(super) fn name(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Batch => "batch",
+        RecordKind::Promise => "promise",
+        RecordKind::Close => "close",
+        RecordKind::Edit => "edit",
+    }
+}
+
+/// How many pages a file of this length has.
+pub(super) fn pages(len: u64) -> u64 {
+    len.div_ceil(PAGE_BYTES as u64)
+}

@@ -1,0 +1,143 @@
+//! The header that every file begins with, and `CURRENT`, which is not much more than that.
+
+use super::event::{Kind, Place};
+use super::out::{Fields, Halt, Out, Payload, Result};
+use super::view::Detail;
+use super::window::Window;
+use crate::checksum::{FileId, checksum32};
+use crate::codec::DecodeError;
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::manifest::current::{self, Current};
+
+/// What is known of a file from its first bytes, be they damaged or not.
+pub(super) struct Head {
+    /// The bytes, fewer if the file is shorter.
+    bytes: Vec<u8>,
+    decoded: Result<FileHeader, DecodeError>,
+    /// The id that the file's checksums are bound to, if there are bytes for it.
+    pub(super) file_id: FileId,
+}
+
+impl Head {
+    /// Reads a header. `None` if the file does not begin like one.
+    pub(super) fn read(window: &mut Window<'_>) -> Result<Option<Self>> {
+        let bytes = window.get(0, HEADER_BYTES as u64)?.to_vec();
+        if !bytes.starts_with(&crate::file_header::MAGIC) {
+            return Ok(None);
+        }
+        let mut file_id = [0; 16];
+        if let Some(id) = bytes.get(32..48) {
+            file_id.copy_from_slice(id);
+        }
+        let decoded = FileHeader::decode(&bytes);
+        Ok(Some(Self { bytes, decoded, file_id }))
+    }
+
+    /// The kind that the bytes state.
+    pub(super) fn kind(&self) -> Kind {
+        let stated = self.bytes.get(8..10).map_or(0, |kind| u16::from_le_bytes([kind[0], kind[1]]));
+        FileKind::from_u16(stated).map_or(Kind::Unknown, kind_of)
+    }
+
+    /// Whether the header is intact, and newer than this program.
+    pub(super) fn is_newer(&self) -> bool {
+        matches!(
+            &self.decoded,
+            Err(DecodeError { kind: crate::codec::DecodeErrorKind::Unsupported { .. }, .. })
+        )
+    }
+
+    /// What the summary of any file says of its header.
+    pub(super) fn facts(&self, out: &mut Out<'_>) -> Result {
+        match &self.decoded {
+            Ok(header) => {
+                out.fact("store id", header.store_id, "")?;
+                out.fact("file id", header.file_id, "")
+            }
+            Err(error) => out.fact("file header", "damaged", error.to_string()),
+        }
+    }
+
+    pub(super) fn tell(&self, out: &mut Out<'_>) -> Result {
+        let len = self.bytes.len() as u64;
+        out.report.accounted += len;
+        let shown = out.detail == Detail::Bytes || self.decoded.is_err();
+        let told = out.group(Place::File(0), len, "file header", "", |out| {
+            out.showing(shown, |out| Ok(self.tell_fields(out)))
+        })?;
+        if let Err(Halt::Stop(stop)) = told {
+            return Err(stop);
+        }
+        match &self.decoded {
+            Ok(_) => Ok(()),
+            Err(error) => out.refused(0, error),
+        }
+    }
+
+    fn tell_fields(&self, out: &mut Out<'_>) -> Result<(), Halt> {
+        let mut fields = Fields::new(out, Payload::Plain(0), &self.bytes);
+        fields.bytes(8, "magic", "")?;
+        fields.u16("file kind", |kind| {
+            FileKind::from_u16(kind).map_or("unknown", |kind| kind_of(kind).name()).to_owned()
+        })?;
+        fields.u16("format version", |_| String::new())?;
+        fields.u16("checksum kind", |_| String::new())?;
+        fields.u16("header length", |_| String::new())?;
+        fields.id("store id")?;
+        fields.id("file id")?;
+        fields.hex32("required features")?;
+        fields.hex32("optional features")?;
+        fields.bytes(4, "reserved", "")?;
+        let computed =
+            checksum32(&self.file_id, 0, &[self.bytes.get(..HEADER_BYTES - 4).unwrap_or_default()]);
+        fields.checksum32("checksum", computed)?;
+        Ok(())
+    }
+}
+
+fn kind_of(kind: FileKind) -> Kind {
+    match kind {
+        FileKind::Table => Kind::Table,
+        FileKind::Log => Kind::Log,
+        FileKind::Manifest => Kind::Manifest,
+        FileKind::Current => Kind::Current,
+        FileKind::Filter => Kind::FilterFile,
+    }
+}
+
+/// Tells of a `CURRENT`.
+pub(super) fn describe_current(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
+    let len = window.len();
+    // Longer than any CURRENT is as wrong as shorter, and is not read whole.
+    let bytes = window.get(0, current::BYTES as u64 + 1)?.to_vec();
+    let decoded = Current::decode(&bytes);
+    head.facts(out)?;
+    if let Ok(current) = &decoded {
+        out.fact("names", format!("MANIFEST-{:06}", current.manifest), "")?;
+    }
+    head.tell(out)?;
+    let body = &bytes[bytes.len().min(HEADER_BYTES)..];
+    let base = HEADER_BYTES as u64;
+    let told = tell_current(out, body, &head.file_id);
+    match (told, decoded) {
+        (Err(Halt::Stop(stop)), _) => return Err(stop),
+        (_, Ok(_)) => out.report.accounted += body.len() as u64,
+        // A damaged header has been told already.
+        (_, Err(error)) if error.offset >= base || error.what == "CURRENT length" => {
+            let at = if error.what == "CURRENT length" { len.min(current::BYTES as u64) } else { 0 };
+            out.refused(at, &error)?;
+        }
+        (_, Err(_)) => {}
+    }
+    Ok(())
+}
+
+fn tell_current(out: &mut Out<'_>, body: &[u8], file_id: &FileId) -> Result<(), Halt> {
+    let mut fields = Fields::new(out, Payload::Plain(HEADER_BYTES as u64), body);
+    fields.u64("manifest number")?;
+    fields.id("manifest file id")?;
+    fields.bytes(4, "reserved", "")?;
+    let computed = checksum32(file_id, HEADER_BYTES as u64, &[body.get(..28).unwrap_or_default()]);
+    fields.checksum32("checksum", computed)?;
+    Ok(())
+}

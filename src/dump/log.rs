@@ -1,0 +1,272 @@
+//! Describes a write-ahead log: batches, promises, the close record.
+
+use super::event::{Entry, Place, Value};
+use super::framed::{self, Damaged, Ending, Found, Record};
+use super::head::Head;
+use super::lines::Lines;
+use super::out::{Fields, Halt, Out, Payload, Result};
+use super::view::{Detail, Entries};
+use super::window::Window;
+use super::words::{bytes, count, counted};
+use crate::batch::{self, BatchReader};
+use crate::file_header::FileKind;
+use crate::key::EntryKind;
+use crate::wal::RecordKind;
+
+/// What all records of a log add up to.
+#[derive(Debug, Default)]
+struct Totals {
+    batches: u64,
+    promises: u64,
+    closed: bool,
+    entries: u64,
+    deletes: u64,
+    data_bytes: u64,
+    seqnos: Option<(u64, u64)>,
+}
+
+impl Totals {
+    fn add(&mut self, record: &Record<'_>) {
+        match record.kind {
+            RecordKind::Batch => self.batches += 1,
+            RecordKind::Promise => self.promises += 1,
+            RecordKind::Close => self.closed = true,
+            RecordKind::Edit => {}
+        }
+        let (RecordKind::Batch, Some(bytes)) = (record.kind, record.bytes) else { return };
+        let Ok(batch) = BatchReader::open(bytes) else { return };
+        if batch.count > 0 {
+            let first = self.seqnos.map_or(batch.first, |seqnos| seqnos.0);
+            self.seqnos = Some((first, batch.last_seqno()));
+        }
+        for entry in batch.map_while(|entry| entry.ok()) {
+            self.entries += 1;
+            self.deletes += u64::from(entry.kind == EntryKind::Delete);
+            self.data_bytes += (entry.key.len() + entry.value.len()) as u64;
+        }
+    }
+
+    fn facts(&self, out: &mut Out<'_>, ending: &Ending) -> Result {
+        let records = format!(
+            "{}, {}, {}",
+            counted(self.batches, "batch", "batches"),
+            counted(self.promises, "promise", "promises"),
+            if self.closed { "a close record" } else { "no close record" }
+        );
+        out.fact("records", ending.records, records)?;
+        let of_data = format!(
+            "{}; {} of keys and values",
+            counted(self.deletes, "delete", "deletes"),
+            bytes(self.data_bytes)
+        );
+        out.fact("entries", self.entries, of_data)?;
+        if let Some((first, last)) = self.seqnos {
+            out.fact("sequence", format!("{first}..={last}"), "")?;
+        }
+        out.fact("pages", framed::pages(out.report.len), "of 32 KiB")?;
+        ending_fact(out, ending, self.closed)
+    }
+}
+
+/// How a framed file ends, in words.
+pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> Result {
+    let len = out.report.len;
+    let text = match (ending.is_corrupt(), ending.first_damage) {
+        (Some(true), Some(damage)) => {
+            format!(
+                "corrupt at {damage}: a fragment after it says that the file was durable up to {}",
+                ending.witness
+            )
+        }
+        (Some(false), _) => format!(
+            "torn: the last {} from {} on were never promised to anybody, and are dropped when the store is opened",
+            counted(len - ending.good_end, "byte", "bytes"),
+            ending.good_end
+        ),
+        _ if closed => "closed".to_owned(),
+        _ => "after a whole record".to_owned(),
+    };
+    out.fact("ends", text, "")
+}
+
+/// Tells of a log.
+pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
+    let file = (&head.file_id, FileKind::Log);
+    let mut totals = Totals::default();
+    let ending = framed::walk(out, window, file, &mut |_, found| {
+        if let Found::Record(record) = found {
+            totals.add(&record);
+        }
+        Ok(())
+    })?;
+    head.facts(out)?;
+    totals.facts(out, &ending)?;
+    let whole = out.view.block.is_none() && out.view.entries.is_none();
+    out.showing(whole, |out| head.tell(out))?;
+    let mut lines = Lines::new(out.detail, "records");
+    let mut last_seqno = 0;
+    let ending = framed::walk(out, window, file, &mut |out, found| match found {
+        Found::Record(record) => {
+            check_sequence(out, &record, &mut last_seqno)?;
+            tell_record(out, &record, &mut lines)
+        }
+        Found::Damaged(bytes) => {
+            lines.flush(out)?;
+            damaged(out, &bytes)
+        }
+    })?;
+    lines.flush(out)?;
+    ending.report(out);
+    Ok(())
+}
+
+/// Tells of bytes that are no record.
+pub(super) fn damaged(out: &mut Out<'_>, bytes: &Damaged) -> Result {
+    let what = if bytes.newer { "log fragment of a newer version" } else { "log fragment" };
+    let len = counted(bytes.len, "byte", "bytes");
+    out.damage(bytes.offset, what, format!("{len} are no record: {}", bytes.detail))
+}
+
+fn check_sequence(out: &mut Out<'_>, record: &Record<'_>, last: &mut u64) -> Result {
+    let Some(bytes) = record.bytes else { return Ok(()) };
+    match record.kind {
+        RecordKind::Batch => {
+            let Ok(batch) = BatchReader::open(bytes) else { return Ok(()) };
+            if batch.first <= *last && batch.count > 0 {
+                let detail = format!("{} is not over {last}, the last one before", batch.first);
+                out.damage(record.offset, "sequence number", detail)?;
+            }
+            *last = batch.last_seqno().max(*last);
+        }
+        RecordKind::Close => {
+            let stated = bytes.first_chunk().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
+            if stated < *last {
+                let detail = format!("{stated} is below {last}, the last one of the batches");
+                out.damage(record.offset, "last sequence number", detail)?;
+            }
+        }
+        RecordKind::Promise | RecordKind::Edit => {}
+    }
+    Ok(())
+}
+
+fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {
+    if let Some(wanted) = out.view.entries {
+        let body = record.bytes.unwrap_or_default();
+        return tell_body(out, record, Payload::Made(record.offset), body, Some(wanted));
+    }
+    let len = record.end - record.offset;
+    let (bytes_wanted, number) = (out.detail == Detail::Bytes, record.number);
+    let picked = out.view.block.is_some_and(|block| block == number);
+    let shown = if out.view.block.is_some() { picked } else { lines.next(out, record.offset, len)? };
+    let note = note(record);
+    out.showing(shown, |out| {
+        let label = format!("record {number}");
+        out.group(Place::File(record.offset), len, label, note, |out| {
+            out.showing(bytes_wanted || picked, |out| {
+                framed::tell(out, record, |out, payload, body| tell_body(out, record, payload, body, None))
+            })
+        })
+    })
+}
+
+/// What a record is, in a line.
+fn note(record: &Record<'_>) -> String {
+    let fragments = counted(record.fragments.len() as u64, "fragment", "fragments");
+    let body = record.bytes.unwrap_or_default();
+    match (record.kind, BatchReader::open(body)) {
+        (RecordKind::Batch, Ok(batch)) if batch.count > 0 => {
+            let entries = counted(batch.count.into(), "entry", "entries");
+            let (first, last) = (batch.first, batch.last_seqno());
+            format!("batch: {entries}, sequence {first}..={last}, {}, {fragments}", bytes(record.len))
+        }
+        (kind, _) => format!("{}: {}, {fragments}", framed::name(kind), bytes(record.len)),
+    }
+}
+
+fn tell_body(
+    out: &mut Out<'_>,
+    record: &Record<'_>,
+    payload: Payload,
+    body: &[u8],
+    wanted: Option<Entries>,
+) -> Result {
+    let told = match record.kind {
+        RecordKind::Batch => tell_batch(out, record, payload, body, wanted),
+        RecordKind::Promise | RecordKind::Close | RecordKind::Edit if wanted.is_some() => Ok(()),
+        RecordKind::Promise => tell_mark(&mut Fields::new(out, payload, body)),
+        RecordKind::Close => {
+            let mut fields = Fields::new(out, payload, body);
+            fields.u64("last sequence number").and_then(|_| tell_mark(&mut fields))
+        }
+        RecordKind::Edit => Ok(()),
+    };
+    match told {
+        Ok(()) => Ok(()),
+        Err(Halt::Stop(stop)) => Err(stop),
+        Err(Halt::Decode(error)) => out.refused_in(payload, &error),
+    }
+}
+
+fn tell_mark(fields: &mut Fields<'_, '_, '_>) -> Result<(), Halt> {
+    fields.u64("edit count")?;
+    fields.hex64("edit hash")?;
+    match fields.remaining() {
+        0 => Ok(()),
+        more => Err(fields.wrong("record", format!("{more} bytes follow the last field")).into()),
+    }
+}
+
+fn tell_batch(
+    out: &mut Out<'_>,
+    record: &Record<'_>,
+    payload: Payload,
+    body: &[u8],
+    wanted: Option<Entries>,
+) -> Result<(), Halt> {
+    if wanted.is_none() {
+        let mut fields = Fields::new(out, payload, &body[..body.len().min(batch::HEADER_BYTES)]);
+        fields.u64("first sequence number")?;
+        fields.u32("entry count")?;
+    }
+    let mut at = batch::HEADER_BYTES;
+    for entry in BatchReader::open(body)? {
+        let entry = entry?;
+        let (key, value) = (&body[entry.key.clone()], &body[entry.value.clone()]);
+        let delete = entry.kind == EntryKind::Delete;
+        if let Some(wanted) = wanted {
+            out.entry(Entry {
+                offset: record.offset,
+                keyspace: Some(entry.keyspace),
+                key,
+                seqno: entry.seqno,
+                delete,
+                value: (wanted == Entries::Values && !delete).then_some(value),
+                value_len: value.len() as u64,
+            })?;
+            continue;
+        }
+        let place = |at: usize| payload.place(at as u64);
+        let kind = if delete { "delete" } else { "put" };
+        let note = format!(
+            "sequence {}, keyspace {}, key of {}",
+            entry.seqno,
+            entry.keyspace,
+            count(key.len() as u64)
+        );
+        out.leaf(place(at), &body[at..entry.key.start], "entry", kind, note)?;
+        out.leaf(place(entry.key.start), key, "key", Value::from(key), "")?;
+        if !delete {
+            let note = counted(value.len() as u64, "byte", "bytes");
+            out.leaf(
+                place(entry.key.end),
+                &body[entry.key.end..entry.value.end],
+                "value",
+                Value::from(value),
+                note,
+            )?;
+        }
+        at = entry.value.end;
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! Looks at files of a store: says what a file is and what each byte of it means.
+//!
+//! ```
+//! use sievedb::dump::{self, Text, View};
+//!
+//! # let dir = tempfile::tempdir().unwrap();
+//! # sievedb::Db::open(dir.path())?.close()?;
+//! let bytes = std::fs::read(dir.path().join("CURRENT")).unwrap();
+//! let mut text = Text::new(Vec::new());
+//! let report = dump::describe_bytes(&bytes, &View::new(), &mut text).unwrap();
+//! assert!(report.is_intact());
+//! assert!(String::from_utf8(text.into_inner()).unwrap().starts_with("a CURRENT, 96 bytes"));
+//! # Ok::<(), sievedb::Error>(())
+//! ```
+//!
+//! A walker for each kind of file goes through it once, front to back, and hands [`Event`]s to a [`Sink`]: [`Text`]
+//! prints them, another may count them or make JSON of them. First come facts about the whole, then the bytes, then
+//! the sums that must agree; the [`Report`] says whether everything did.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `event` | what a description is made of |
+//! | `view` | how much of it is wanted |
+//! | `describe` | what is this file? |
+//! | `head` | the header of every file; `CURRENT` |
+//! | `framed`, `log`, `manifest`, `items` | records and what they hold |
+//! | `table`, `block`, `sums` | tables, their blocks, what these add up to |
+//! | `filter` | filter blocks |
+//! | `fields` | extensible records |
+//! | `out`, `window`, `lines` | the pen, the eye, and where the pen is lifted |
+//! | `text`, `words` | events as text |
+//!
+//! # What holds for every file
+//!
+//! - It is only read: nothing is locked, created or changed. A file that is being written is described as long as it was
+//!   when it was opened.
+//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB, a record of up to 64 MiB, or a filter of up to
+//!   256 MiB, whatever the length of the file; time linear in it, and a bounded search behind damage.
+//! - Damage is told where it lies, and the walk goes on behind it with the next block or record that is intact.
+//! - The hash seed of a store is a secret, and is not shown unless [`View::secrets`] asks for it. Keys and
+//!   values are shown.
+
+mod block;
+mod describe;
+mod event;
+mod fields;
+mod filter;
+mod framed;
+mod head;
+mod items;
+mod lines;
+mod log;
+mod manifest;
+mod out;
+mod sums;
+mod table;
+mod text;
+mod view;
+mod window;
+mod words;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use describe::{describe, describe_bytes};
+pub use event::{Damage, Entry, Event, Kind, Place, Report, Sink, Span, Value};
+pub use out::Stop;
+pub use text::{Text, escape, verdict};
+pub use view::{Detail, Entries, View};

@@ -1,0 +1,421 @@
+//! The pen of the walkers: keeps depth, counts what held and what did not, and leaves out what the view does not
+//! want. Damage is never left out.
+
+use std::borrow::Cow;
+use std::io;
+
+use super::event::{Damage, Entry, Event, Kind, Place, Report, Sink, Span, Value};
+use super::view::{Detail, View};
+use crate::codec::{DecodeError, DecodeErrorKind, Reader};
+
+/// Most damages that are told one by one; the others are counted.
+const DAMAGE_TOLD_MAX: u64 = 1000;
+
+/// Why a description ended early.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Stop {
+    /// The file could not be read.
+    #[non_exhaustive]
+    Read {
+        /// Where.
+        offset: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The sink did not want to go on.
+    Sink(io::Error),
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Read { offset, source } => write!(f, "cannot read at offset {offset}: {source}"),
+            Self::Sink(source) => write!(f, "cannot write: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Stop {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } | Self::Sink(source) => Some(source),
+        }
+    }
+}
+
+pub(super) type Result<T = (), E = Stop> = std::result::Result<T, E>;
+
+/// Where the walkers write.
+pub(super) struct Out<'s> {
+    sink: &'s mut dyn Sink,
+    pub(super) view: View,
+    /// What of the view applies to the file at hand.
+    pub(super) detail: Detail,
+    depth: u8,
+    /// Above 0: spans are not shown.
+    muted: u32,
+    /// Where the file states what sums are compared with.
+    pub(super) sums_at: u64,
+    pub(super) report: Report,
+}
+
+impl<'s> Out<'s> {
+    pub(super) fn new(sink: &'s mut dyn Sink, view: &View, len: u64) -> Self {
+        let report = Report {
+            kind: Kind::Unknown,
+            len,
+            units: 0,
+            accounted: 0,
+            partial: false,
+            checksums: 0,
+            sums: 0,
+            damage_count: 0,
+            first_damage: None,
+        };
+        Self {
+            sink,
+            view: view.clone(),
+            detail: view.detail_for(len),
+            depth: 0,
+            muted: 0,
+            sums_at: 0,
+            report,
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> Result {
+        self.sink.event(event).map_err(Stop::Sink)
+    }
+
+    pub(super) fn begin(&mut self, kind: Kind) -> Result {
+        self.report.kind = kind;
+        let len = self.report.len;
+        self.event(&Event::Begin { kind, len })
+    }
+
+    pub(super) fn end(mut self) -> Result<Report> {
+        let report = self.report.clone();
+        self.event(&Event::End(report.clone()))?;
+        Ok(report)
+    }
+
+    /// A fact of the summary.
+    pub(super) fn fact<'a>(
+        &mut self,
+        label: &'static str,
+        value: impl Into<Value<'a>>,
+        note: impl Into<Cow<'a, str>>,
+    ) -> Result {
+        if self.view.entries.is_some() || self.view.block.is_some() {
+            return Ok(());
+        }
+        self.event(&Event::Fact { label, value: value.into(), note: note.into() })
+    }
+
+    /// Whether spans are shown at present.
+    pub(super) fn is_shown(&self) -> bool {
+        self.muted == 0
+    }
+
+    /// Runs `body` with its spans left out unless `shown`.
+    pub(super) fn showing<T>(&mut self, shown: bool, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.muted += u32::from(!shown);
+        let result = body(self);
+        self.muted -= u32::from(!shown);
+        result
+    }
+
+    /// A group of `len` bytes, whose parts `body` tells.
+    pub(super) fn group<'a, T>(
+        &mut self,
+        place: Place,
+        len: u64,
+        label: impl Into<Cow<'a, str>>,
+        note: impl Into<Cow<'a, str>>,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.span(place, len, &[], label, Value::None, note, None)?;
+        self.depth = self.depth.saturating_add(1);
+        let result = body(self);
+        self.depth = self.depth.saturating_sub(1);
+        result
+    }
+
+    /// Bytes that say something, and that what `body` tells belongs to.
+    pub(super) fn deeper<'a, T>(
+        &mut self,
+        (place, bytes): (Place, &'a [u8]),
+        label: &'static str,
+        value: Value<'a>,
+        note: String,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.span(place, bytes.len() as u64, bytes, label, value, note, None)?;
+        self.depth = self.depth.saturating_add(1);
+        let result = body(self);
+        self.depth = self.depth.saturating_sub(1);
+        result
+    }
+
+    /// Bytes and what they say.
+    pub(super) fn leaf<'a>(
+        &mut self,
+        place: Place,
+        bytes: &'a [u8],
+        label: impl Into<Cow<'a, str>>,
+        value: impl Into<Value<'a>>,
+        note: impl Into<Cow<'a, str>>,
+    ) -> Result {
+        self.span(place, bytes.len() as u64, bytes, label, value.into(), note, None)
+    }
+
+    /// A checksum as it stands in the file, and whether it is that of the bytes. It is not counted.
+    pub(super) fn checksum(
+        &mut self,
+        place: Place,
+        bytes: &[u8],
+        label: &'static str,
+        stored: u64,
+        computed: u64,
+    ) -> Result {
+        let good = stored == computed;
+        let value = Value::Hex(stored, bytes.len() as u8);
+        let digits = 2 * bytes.len();
+        let note = if good { String::new() } else { format!("computed {computed:0digits$x}") };
+        self.span(place, bytes.len() as u64, bytes, label, value, note, Some(good))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of a span")]
+    pub(super) fn span<'a>(
+        &mut self,
+        place: Place,
+        len: u64,
+        bytes: &'a [u8],
+        label: impl Into<Cow<'a, str>>,
+        value: Value<'a>,
+        note: impl Into<Cow<'a, str>>,
+        intact: Option<bool>,
+    ) -> Result {
+        if !self.is_shown() {
+            return Ok(());
+        }
+        let (depth, label, note) = (self.depth, label.into(), note.into());
+        self.event(&Event::Span(Span { depth, place, len, bytes, label, value, note, intact }))
+    }
+
+    pub(super) fn skipped(&mut self, offset: u64, len: u64, count: u64, what: &'static str) -> Result {
+        if !self.is_shown() || count == 0 {
+            return Ok(());
+        }
+        self.event(&Event::Skipped { offset, len, count, what })
+    }
+
+    pub(super) fn entry(&mut self, entry: Entry<'_>) -> Result {
+        self.event(&Event::Entry(entry))
+    }
+
+    /// Compares two counts of the same thing. Told where spans are; a difference is told anywhere.
+    pub(super) fn check<'a>(
+        &mut self,
+        what: impl Into<Cow<'a, str>>,
+        against: &'static str,
+        found: u64,
+        expected: u64,
+    ) -> Result {
+        let what = what.into();
+        if found == expected {
+            self.report.sums += 1;
+            if !self.is_shown() {
+                return Ok(());
+            }
+            return self.event(&Event::Check { what, against, found, expected });
+        }
+        let at = self.sums_at;
+        self.damage(at, what.into_owned(), format!("the {against} say {expected}, there are {found}"))
+    }
+
+    /// Tells of damage.
+    pub(super) fn damage(
+        &mut self,
+        offset: u64,
+        what: impl Into<Cow<'static, str>>,
+        detail: impl Into<String>,
+    ) -> Result {
+        self.tell(Damage { offset, what: what.into(), detail: detail.into(), newer: false })
+    }
+
+    /// Tells what a decoder that began at `base` found wrong.
+    pub(super) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
+        let (detail, newer) = match &error.kind {
+            DecodeErrorKind::Corrupt(detail) => (detail.clone(), false),
+            DecodeErrorKind::Unsupported { found, supported } => {
+                (format!("is {found:#x}, and this program knows it up to {supported:#x}"), true)
+            }
+        };
+        let offset = base.saturating_add(error.offset);
+        self.tell(Damage { offset, what: error.what.into(), detail, newer })
+    }
+
+    /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.
+    pub(super) fn refused_in(&mut self, payload: Payload, error: &DecodeError) -> Result {
+        match payload.place(error.offset) {
+            Place::File(offset) => self.refused(offset - error.offset, error),
+            Place::Payload { of, at } => {
+                let detail = match &error.kind {
+                    DecodeErrorKind::Corrupt(detail) => format!("{detail} (byte {at} of the payload)"),
+                    DecodeErrorKind::Unsupported { .. } => {
+                        return self.refused(of, &DecodeError { offset: 0, ..error.clone() });
+                    }
+                };
+                self.damage(of, error.what, detail)
+            }
+        }
+    }
+
+    fn tell(&mut self, damage: Damage) -> Result {
+        self.report.damage_count += 1;
+        self.report.first_damage.get_or_insert_with(|| damage.clone());
+        if self.report.damage_count > DAMAGE_TOLD_MAX {
+            return Ok(());
+        }
+        self.event(&Event::Damage(damage))
+    }
+}
+
+/// Where the bytes of a payload stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Payload {
+    /// As they are in the file, from this offset on.
+    Plain(u64),
+    /// Nowhere: they were made from what starts at this offset.
+    Made(u64),
+}
+
+impl Payload {
+    pub(super) fn place(self, at: u64) -> Place {
+        match self {
+            Self::Plain(base) => Place::File(base.saturating_add(at)),
+            Self::Made(of) => Place::Payload { of, at },
+        }
+    }
+}
+
+/// Reads fields and tells each.
+pub(super) struct Fields<'o, 's, 'b> {
+    pub(super) out: &'o mut Out<'s>,
+    payload: Payload,
+    bytes: &'b [u8],
+    reader: Reader<'b>,
+}
+
+/// A field could not be read, or the description ended.
+pub(super) enum Halt {
+    Decode(DecodeError),
+    Stop(Stop),
+}
+
+impl From<DecodeError> for Halt {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl<'o, 's, 'b> Fields<'o, 's, 'b> {
+    pub(super) fn new(out: &'o mut Out<'s>, payload: Payload, bytes: &'b [u8]) -> Self {
+        Self { out, payload, bytes, reader: Reader::new(bytes) }
+    }
+
+    /// An error about what stands next.
+    pub(super) fn wrong(&self, what: &'static str, detail: String) -> DecodeError {
+        self.reader.corrupt(what, detail)
+    }
+
+    pub(super) fn remaining(&self) -> usize {
+        self.reader.remaining()
+    }
+
+    /// Moves on by what `read` reads, and tells it.
+    fn tell<T>(
+        &mut self,
+        label: &'static str,
+        read: impl FnOnce(&mut Reader<'b>) -> Result<T, DecodeError>,
+        say: impl FnOnce(&T) -> (Value<'b>, Cow<'b, str>),
+    ) -> Result<T, Halt> {
+        let start = self.reader.position();
+        let value = read(&mut self.reader)?;
+        let (said, note) = say(&value);
+        let bytes = &self.bytes[start..self.reader.position()];
+        let place = self.payload.place(start as u64);
+        let shown = if said == Value::Secret { &[] } else { bytes };
+        self.out.span(place, bytes.len() as u64, shown, label, said, note, None)?;
+        Ok(value)
+    }
+
+    pub(super) fn u8(&mut self, label: &'static str, note: impl FnOnce(u8) -> String) -> Result<u8, Halt> {
+        self.tell(label, |r| r.u8(label), |&v| (Value::Number(v.into()), note(v).into()))
+    }
+
+    pub(super) fn u16(&mut self, label: &'static str, note: impl FnOnce(u16) -> String) -> Result<u16, Halt> {
+        self.tell(label, |r| r.u16(label), |&v| (Value::Number(v.into()), note(v).into()))
+    }
+
+    pub(super) fn u32(&mut self, label: &'static str) -> Result<u32, Halt> {
+        self.tell(label, |r| r.u32(label), |&v| (Value::Number(v.into()), "".into()))
+    }
+
+    pub(super) fn u64(&mut self, label: &'static str) -> Result<u64, Halt> {
+        self.tell(label, |r| r.u64(label), |&v| (Value::Number(v), "".into()))
+    }
+
+    pub(super) fn hex32(&mut self, label: &'static str) -> Result<u32, Halt> {
+        self.tell(label, |r| r.u32(label), |&v| (Value::Hex(v.into(), 4), "".into()))
+    }
+
+    pub(super) fn hex64(&mut self, label: &'static str) -> Result<u64, Halt> {
+        self.tell(label, |r| r.u64(label), |&v| (Value::Hex(v, 8), "".into()))
+    }
+
+    /// A number that only the store should know.
+    pub(super) fn secret(&mut self, label: &'static str) -> Result<u64, Halt> {
+        let open = self.out.view.secrets;
+        self.tell(
+            label,
+            |r| r.u64(label),
+            |&v| match open {
+                true => (Value::Hex(v, 8), "".into()),
+                false => (Value::Secret, "".into()),
+            },
+        )
+    }
+
+    pub(super) fn id(&mut self, label: &'static str) -> Result<[u8; 16], Halt> {
+        self.tell(label, |r| r.array(label), |&v| (Value::Id(v), "".into()))
+    }
+
+    /// Bytes that mean what they are.
+    pub(super) fn bytes(
+        &mut self,
+        len: usize,
+        label: &'static str,
+        note: &'static str,
+    ) -> Result<&'b [u8], Halt> {
+        self.tell(label, |r| r.bytes(len, label), |_| (Value::None, note.into()))
+    }
+
+    /// A checksum of 4 bytes; what it must be is computed from all bytes.
+    pub(super) fn checksum32(&mut self, label: &'static str, computed: u32) -> Result<bool, Halt> {
+        let start = self.reader.position();
+        let stored = self.reader.u32(label)?;
+        let bytes = &self.bytes[start..start + 4];
+        self.out.report.checksums += u64::from(stored == computed);
+        self.out.checksum(self.payload.place(start as u64), bytes, label, stored.into(), computed.into())?;
+        Ok(stored == computed)
+    }
+}

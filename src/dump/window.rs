@@ -1,0 +1,62 @@
+//! A file that is read here and there, mostly forwards, through one buffer.
+
+use std::io::{self, ErrorKind};
+
+use super::out::{Result, Stop};
+use crate::fs::ReadFile;
+
+/// Bytes that are read at a time.
+const AHEAD_BYTES: u64 = 1 << 20;
+
+/// A file of a known length. It holds in memory what was last read: 1 MiB, or as much as was asked for at once.
+pub(super) struct Window<'f> {
+    file: &'f dyn ReadFile,
+    len: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'f> Window<'f> {
+    pub(super) fn new(file: &'f dyn ReadFile) -> Result<Self> {
+        let len = file.len().map_err(|source| Stop::Read { offset: 0, source })?;
+        Ok(Self { file, len, start: 0, bytes: Vec::new() })
+    }
+
+    /// Length of the file when it was opened.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes from `offset` on: `len` of them, or those to the end of the file. The caller bounds `len`.
+    pub(super) fn get(&mut self, offset: u64, len: u64) -> Result<&[u8]> {
+        let end = offset.saturating_add(len).min(self.len);
+        let offset = offset.min(end);
+        if offset < self.start || end > self.start + self.bytes.len() as u64 {
+            let ahead = (end - offset).max(AHEAD_BYTES).min(self.len - offset);
+            self.bytes.clear();
+            self.bytes.resize(ahead as usize, 0);
+            self.start = offset;
+            if let Err(source) = self.file.read_at(&mut self.bytes, offset) {
+                self.bytes.clear();
+                return Err(Stop::Read { offset, source });
+            }
+        }
+        Ok(&self.bytes[(offset - self.start) as usize..(end - self.start) as usize])
+    }
+}
+
+/// Bytes in memory as a file.
+#[derive(Debug)]
+pub(super) struct InMemory<'b>(pub(super) &'b [u8]);
+
+impl ReadFile for InMemory<'_> {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let from = usize::try_from(offset).ok().and_then(|offset| self.0.get(offset..)?.get(..buffer.len()));
+        buffer.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
