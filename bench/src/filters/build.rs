@@ -1,0 +1,81 @@
+//! What it costs to make each filter: time and memory per key.
+
+use super::contender::{Contender, Product, floor, open};
+use super::lane::Lane;
+use crate::Result;
+use crate::clock;
+use crate::random::number;
+use crate::rounds::{Rounds, Spread};
+
+/// The stream of numbers that are the hashes of the keys that are there.
+pub(super) const PRESENT: u64 = 1;
+
+/// A contender's costs, and the filters to ask.
+pub(super) struct Built {
+    pub(super) contender: Contender,
+    /// Nanoseconds per key.
+    pub(super) time: Spread,
+    /// Most bytes allocated at one time, per key; all hashes included where the builder needs them at hand.
+    pub(super) peak_bytes: f64,
+    /// The lane, and for filters of ours the one that is asked without vector instructions.
+    pub(super) lanes: Vec<(String, Box<dyn Lane>)>,
+}
+
+/// Builds every contender of `keys` keys, `rounds` times.
+pub(super) fn run(contenders: &[Contender], keys: usize, rounds: usize) -> Result<Vec<Built>> {
+    let hashes: Vec<u64> = (0..keys as u64).map(|index| number(PRESENT, index)).collect();
+    let mut products: Vec<Option<Product>> = contenders.iter().map(|_| None).collect();
+    let mut peaks = vec![0u64; products.len()];
+    let mut failure = None;
+    let times = Rounds::run(rounds, products.len(), |index| {
+        let contender = contenders[index];
+        // The one of the round before is gone first.
+        products[index] = None;
+        let mut cost = None;
+        let memory = allocation_counter::measure(|| cost = Some(clock::cost(|| contender.make(&hashes))));
+        peaks[index] = memory.bytes_max + if contender.borrows_hashes() { 8 * keys as u64 } else { 0 };
+        match cost {
+            Some((time, Ok(product))) => {
+                products[index] = Some(product);
+                time.as_secs_f64() * 1e9 / keys as f64
+            }
+            Some((_, Err(error))) => {
+                failure = Some(format!("{}: {error}", contender.name()));
+                f64::NAN
+            }
+            None => f64::NAN,
+        }
+    });
+    if let Some(failure) = failure {
+        return Err(failure.into());
+    }
+    let mut built = Vec::new();
+    for (index, product) in products.into_iter().enumerate() {
+        let contender = contenders[index];
+        built.push(Built {
+            contender,
+            time: times.of(index),
+            peak_bytes: peaks[index] as f64 / keys as f64,
+            lanes: lanes(contender, product)?,
+        });
+    }
+    Ok(built)
+}
+
+fn lanes(contender: Contender, product: Option<Product>) -> Result<Vec<(String, Box<dyn Lane>)>> {
+    let name = contender.name();
+    Ok(match product {
+        None => Vec::new(),
+        Some(Product::Lane(lane)) => vec![(name.into(), lane)],
+        Some(Product::Block(block)) => {
+            let filter = open(&block)?;
+            let portable = filter.clone().portable();
+            vec![(name.into(), Box::new(filter)), (format!("{name}, portable"), Box::new(portable))]
+        }
+    })
+}
+
+/// The floor as a lane.
+pub(super) fn floor_lane(keys: usize) -> (String, Box<dyn Lane>) {
+    ("(one random line)".into(), Box::new(floor(keys)))
+}

@@ -1,0 +1,58 @@
+//! Measures SieveDB. Each command is a module and prints Markdown; `--write FILE` keeps it.
+//!
+//! ```sh
+//! cargo run --release -p sievedb-bench -- filters            # beside other crates' filters; --full for all sizes
+//! cargo run --release -p sievedb-bench -- wasted             # blocks read in vain in a tree of five levels
+//! cargo run --release -p sievedb-bench -- engine             # lookups per second
+//! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
+//! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `rounds` | competitors that take turns; medians |
+//! | `clock`, `machine` | what work costs, and where |
+//! | `random`, `store` | keys, and stores full of them |
+//! | `report` | Markdown |
+
+mod clock;
+mod engine;
+mod filters;
+mod machine;
+mod paths;
+mod random;
+mod report;
+mod rounds;
+mod scale;
+mod store;
+mod wasted;
+
+use clap::{Parser, Subcommand};
+
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+/// Measures SieveDB.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Filters(filters::Args),
+    Wasted(wasted::Args),
+    Engine(engine::Args),
+    Scale(scale::Args),
+    Paths(paths::Args),
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Filters(args) => filters::run(&args),
+        Command::Wasted(args) => wasted::run(&args),
+        Command::Engine(args) => engine::run(&args),
+        Command::Scale(args) => scale::run(&args),
+        Command::Paths(args) => paths::run(&args),
+    }
+}

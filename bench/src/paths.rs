@@ -1,0 +1,214 @@
+//! Real keys: file paths, one a line. All are looked up, and beside each three that do not exist; directories are
+//! scanned by prefix. Every answer is compared with a sorted list. A wrong one ends the run with an error.
+//!
+//! Two million and more are in Debian's index of contents:
+//!
+//! ```sh
+//! apt-get install apt-file && apt-file update
+//! /usr/lib/apt/apt-helper cat-file /var/lib/apt/lists/*Contents* | sed 's/[[:space:]]\+[^[:space:]]*$//' |
+//!     cargo run --release -p sievedb-bench -- paths -
+//! ```
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, stdin};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sievedb::{Db, Options, WriteBatch};
+
+use crate::random::{below, number, shuffle};
+use crate::report::{Report, Table, count};
+use crate::{Result, clock, machine, store};
+
+/// Directories that are scanned.
+const SCANS: u64 = 20_000;
+/// Most keys of one that are compared.
+const SCAN_KEYS: usize = 10_000;
+/// Entries in a batch.
+const BATCH_ENTRIES: usize = 1000;
+
+/// Loads the lines of a file, looks up all of them and as many beside them, and scans directories.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Paths, one a line; - for standard input.
+    file: PathBuf,
+    /// Writes the tables to this file as well.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// What one phase came to.
+struct Phase {
+    name: &'static str,
+    keys: u64,
+    time: Duration,
+    blocks: u64,
+}
+
+type Key = Box<[u8]>;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    eprintln!("reading …");
+    let keys = read(&args.file)?;
+    let mut order: Vec<u32> = (0..u32::try_from(keys.len())?).collect();
+    shuffle(20, &mut order);
+    let dir = tempfile::tempdir()?;
+    let db = Options::new().open(dir.path().join("store"))?;
+    let mut phases = Vec::new();
+    phases.push(phase("load, in random order", &db, || load(&db, &keys, &order))?);
+    let before = db.stats();
+    phases.push(phase("get, present", &db, || present(&db, &keys, &order))?);
+    phases.push(phase("get, a byte appended", &db, || {
+        absent(&db, &keys, &order, |key, index| key.push(b"~0.xz"[below(number(21, index), 5) as usize]))
+    })?);
+    phases.push(phase("get, a byte changed", &db, || {
+        absent(&db, &keys, &order, |key, index| change(key, index))
+    })?);
+    phases.push(phase("get, a sibling's name", &db, || absent(&db, &keys, &order, sibling))?);
+    let after = db.stats();
+    phases.push(phase("scan of a directory by prefix", &db, || scans(&db, &keys))?);
+    let levels = store::levels(&before, &after, "default");
+    db.close()?;
+
+    let mut report = Report::new(
+        "Real paths: measured",
+        "cargo run --release -p sievedb-bench -- paths FILE --write docs/benchmarks/paths.md",
+    );
+    report.text(&format!("{}; not pinned; load {} at the end.", machine::describe(), machine::load()));
+    let bytes: usize = keys.iter().map(|key| key.len()).sum();
+    report.text(&format!(
+        "{} different paths of {:.1} bytes in the mean, values of 8 bytes, default options, one thread beside the store's \
+         own two. Every answer was compared with a sorted list of the paths.",
+        count(keys.len() as u64),
+        bytes as f64 / keys.len() as f64
+    ));
+    let mut table = Table::new(["phase", "keys", "seconds", "keys per second", "data blocks per key"]);
+    for phase in &phases {
+        let seconds = phase.time.as_secs_f64();
+        table.row([
+            phase.name.into(),
+            count(phase.keys),
+            format!("{seconds:.1}"),
+            count((phase.keys as f64 / seconds) as u64),
+            format!("{:.5}", phase.blocks as f64 / phase.keys as f64),
+        ]);
+    }
+    report.table(&table);
+    report.text(&format!(
+        "The scan is of {} directories, up to {} paths of each. Filters, asked by all the lookups:",
+        count(SCANS),
+        count(SCAN_KEYS as u64)
+    ));
+    report.table(&store::level_table(&levels));
+    report.write(args.write.as_deref())
+}
+
+/// The lines, sorted, each once.
+fn read(file: &Path) -> Result<Vec<Key>> {
+    let mut input: Box<dyn BufRead> = if file.as_os_str() == "-" {
+        Box::new(stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(file)?))
+    };
+    let mut keys = Vec::new();
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line)? > 0 {
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        if !line.is_empty() {
+            keys.push(line.as_slice().into());
+        }
+        line.clear();
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    if keys.is_empty() { Err("there are no lines".into()) } else { Ok(keys) }
+}
+
+/// Runs a phase; `work` says how many keys it was about.
+fn phase(name: &'static str, db: &Db, work: impl FnOnce() -> Result<u64>) -> Result<Phase> {
+    eprintln!("{name} …");
+    let before = store::data_blocks(&db.stats());
+    let (time, keys) = clock::elapsed(work);
+    Ok(Phase { name, keys: keys?, time, blocks: store::data_blocks(&db.stats()) - before })
+}
+
+fn load(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
+    for part in order.chunks(BATCH_ENTRIES) {
+        let mut batch = WriteBatch::new();
+        for &index in part {
+            batch.put(&keys[index as usize], u64::from(index).to_le_bytes());
+        }
+        db.write(batch)?;
+    }
+    db.flush()?;
+    db.settle()?;
+    db.open_tables()?;
+    Ok(keys.len() as u64)
+}
+
+fn present(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
+    for &index in order {
+        let key = &keys[index as usize];
+        if db.get(key)?.as_deref() != Some(&u64::from(index).to_le_bytes()[..]) {
+            return Err(format!("{} has a wrong value, or none", key.escape_ascii()).into());
+        }
+    }
+    Ok(order.len() as u64)
+}
+
+/// Asks for a key beside each that is there, as `alter` makes it, unless that one exists too.
+fn absent(db: &Db, keys: &[Key], order: &[u32], alter: impl Fn(&mut Vec<u8>, u64)) -> Result<u64> {
+    let mut asked = 0;
+    let mut key = Vec::new();
+    for &index in order {
+        key.clear();
+        key.extend_from_slice(&keys[index as usize]);
+        alter(&mut key, index.into());
+        let exists = keys.binary_search_by(|other| other[..].cmp(&key)).is_ok();
+        if db.get(&key)?.is_some() != exists {
+            return Err(format!("{} was answered wrongly", key.escape_ascii()).into());
+        }
+        asked += 1;
+    }
+    Ok(asked)
+}
+
+/// Changes one byte of the last component.
+fn change(key: &mut [u8], index: u64) {
+    let name = key.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    let at = name + below(number(22, index), (key.len() - name).max(1) as u64) as usize;
+    if let Some(byte) = key.get_mut(at) {
+        *byte = if *byte == b'z' { b'a' } else { byte.wrapping_add(1) };
+    }
+}
+
+/// Takes another name for the last component.
+fn sibling(key: &mut Vec<u8>, index: u64) {
+    const NAMES: [&[u8]; 6] = [b"README", b"index.html", b"Makefile", b"config", b".gitignore", b"main.c"];
+    key.truncate(key.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1));
+    key.extend_from_slice(NAMES[below(number(23, index), NAMES.len() as u64) as usize]);
+}
+
+/// Scans the directories that random paths are in and compares what comes with the list.
+fn scans(db: &Db, keys: &[Key]) -> Result<u64> {
+    let mut seen = 0;
+    for scan in 0..SCANS {
+        let path = &keys[below(number(24, scan), keys.len() as u64) as usize];
+        let Some(slash) = path.iter().rposition(|&byte| byte == b'/') else { continue };
+        let prefix = &path[..=slash];
+        let first = keys.partition_point(|key| key[..] < *prefix);
+        let mut expected = keys[first..].iter().take_while(|key| key.starts_with(prefix)).take(SCAN_KEYS);
+        for entry in db.prefix(prefix).take(SCAN_KEYS) {
+            if expected.next().map(|key| &key[..]) != Some(&entry?.0[..]) {
+                return Err(format!("the scan of {} gave a wrong key", prefix.escape_ascii()).into());
+            }
+            seen += 1;
+        }
+        if expected.next().is_some() {
+            return Err(format!("the scan of {} ended too early", prefix.escape_ascii()).into());
+        }
+    }
+    Ok(seen)
+}

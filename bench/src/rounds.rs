@@ -1,0 +1,123 @@
+//! Competitors that take turns, and what their rounds say.
+//!
+//! Each round asks every competitor once, beginning with another one each time, so that whatever disturbs the
+//! machine disturbs all alike. A figure is the median of the rounds; a ratio is the median of the ratios within
+//! each round, which is steadier than the ratio of two medians. A round before the first is not counted, unless
+//! one is all that there is time for.
+
+use std::fmt;
+
+/// The least, the middle and the greatest of some samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) min: f64,
+    pub(crate) median: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of samples of which there is at least one.
+    pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Self {
+        let mut samples: Vec<f64> = samples.into_iter().collect();
+        samples.sort_unstable_by(f64::total_cmp);
+        let (low, high) = ((samples.len() - 1) / 2, samples.len() / 2);
+        Self {
+            min: samples[0],
+            median: f64::midpoint(samples[low], samples[high]),
+            max: samples[samples.len() - 1],
+        }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}–{})", digits(self.median), digits(self.min), digits(self.max))
+    }
+}
+
+/// Three digits or so.
+pub(crate) fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// What each of some competitors had in each of some rounds.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    /// For each round, the sample of each competitor.
+    rounds: Vec<Vec<f64>>,
+}
+
+impl Rounds {
+    /// `count` rounds, at least one; `sample` asks the competitor with this number.
+    pub(crate) fn run(count: usize, competitors: usize, mut sample: impl FnMut(usize) -> f64) -> Self {
+        if count > 1 {
+            (0..competitors).for_each(|competitor| _ = sample(competitor));
+        }
+        let rounds = (0..count.max(1))
+            .map(|round| {
+                let mut samples = vec![0.0; competitors];
+                for turn in 0..competitors {
+                    let competitor = (round + turn) % competitors;
+                    samples[competitor] = sample(competitor);
+                }
+                samples
+            })
+            .collect();
+        Self { rounds }
+    }
+
+    /// Of one competitor.
+    pub(crate) fn of(&self, competitor: usize) -> Spread {
+        Spread::of(self.rounds.iter().map(|samples| samples[competitor]))
+    }
+
+    /// Of one over another, round by round.
+    pub(crate) fn ratio(&self, competitor: usize, over: usize) -> Spread {
+        Spread::of(self.rounds.iter().map(|samples| samples[competitor] / samples[over]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle_whatever_the_order() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { min: 1.0, median: 2.0, max: 3.0 });
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::of([7.0]), Spread { min: 7.0, median: 7.0, max: 7.0 });
+    }
+
+    #[test]
+    fn every_competitor_begins_a_round_and_the_first_samples_are_not_counted() {
+        let mut order = Vec::new();
+        let rounds = Rounds::run(3, 3, |competitor| {
+            order.push(competitor);
+            order.len() as f64
+        });
+        assert_eq!(order, [0, 1, 2, 0, 1, 2, 1, 2, 0, 2, 0, 1]);
+        assert_eq!(rounds.of(0), Spread { min: 4.0, median: 9.0, max: 11.0 });
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_each_round() {
+        // The machine is ten times as slow in the second round: the ratio does not notice.
+        let mut slow = [1.0, 1.0, 1.0, 1.0, 10.0, 10.0].into_iter();
+        let rounds =
+            Rounds::run(2, 2, |competitor| slow.next().unwrap() * if competitor == 0 { 3.0 } else { 2.0 });
+        assert_eq!(rounds.ratio(0, 1), Spread { min: 1.5, median: 1.5, max: 1.5 });
+    }
+
+    #[test]
+    fn figures_have_about_three_digits() {
+        assert_eq!(
+            [0.0, 0.004, 1.234, 9.999, 56.78, 1234.5].map(digits),
+            ["0", "0.00", "1.23", "10.0", "56.8", "1234"]
+        );
+    }
+}
