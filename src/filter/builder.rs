@@ -50,7 +50,7 @@ impl FilterBuilder {
     /// A builder of a filter of this kind and size for the table whose file id is `owner`.
     ///
     /// `seed` is that of [`key_hash`] and must be the one that lookups use; `salt` is of the caller's
-    /// choosing, different for every table.
+    /// choosing, different for every table. A small ribbon filter may get another one, made from it.
     ///
     /// # Errors
     ///
@@ -170,8 +170,9 @@ impl FilterBuilder {
     fn finish_ribbon(mut self) -> Result<Vec<u8>> {
         let keys = self.len() as u64;
         let mut chunks = std::mem::take(&mut self.chunks);
-        let Built { ribbon, mut sections, hashes } =
+        let Built { ribbon, mut sections, salt, hashes } =
             ribbon::build(&mut chunks, self.salt, self.size(), self.column_groups);
+        self.salt = salt;
         let shape = Shape::Ribbon(ribbon);
         let rate = sections.first().map_or(u64::MAX, |thresholds| shape.stored_rate(thresholds));
         let layout = layout(shape).ok_or_else(|| self.too_large())?;

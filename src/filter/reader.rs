@@ -240,11 +240,12 @@ impl<B: AsRef<[u8]>> Filter<B> {
     /// [`Filter::may_contain`] for who has mixed the hash with the salt already.
     #[inline(always)]
     pub(super) fn has_table_hash(&self, hash: u64) -> bool {
-        // Not as one of many cases: the kind for which a nanosecond counts.
-        if let Shape::Blocked(blocked) = &self.shape {
-            return self.simd.lines_have(self.body(), blocked, hash);
+        // Not as one of many cases: the kinds for which a nanosecond counts.
+        match &self.shape {
+            Shape::Blocked(blocked) => self.simd.lines_have(self.body(), blocked, hash),
+            Shape::Ribbon(_) => self.simd.run(&self.reading, self.bytes.as_ref(), hash, Reading::may_contain),
+            _ => self.has_table_hash_otherwise(hash),
         }
-        self.has_table_hash_otherwise(hash)
     }
 
     #[inline(never)]
@@ -273,10 +274,14 @@ impl<B: AsRef<[u8]>> Filter<B> {
     /// is larger than a core's own caches, the memory of 32 queries is asked for before the first of them waits.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
         let salt = self.header.salt;
-        let far = self.end.saturating_sub(self.start) > NEAR_BYTES;
+        let far = self.bytes.as_ref().len() > NEAR_BYTES;
         match &self.shape {
             Shape::Blocked(blocked) => {
                 self.simd.lines_have_many(self.body(), blocked, salt, far, (hashes, answers));
+            }
+            Shape::Ribbon(_) => {
+                let asked = (&self.reading, self.bytes.as_ref());
+                self.simd.run(asked, (salt, far), (hashes, answers), Reading::test_many);
             }
             _ => self.ask_many(hashes, answers),
         }
@@ -305,7 +310,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
             Shape::Blocked(blocked) => self.simd.line_has(self.body(), blocked, probe.0, probe.1 as u32),
             Shape::Ribbon(_) => {
                 let bytes = self.bytes.as_ref();
-                self.simd.run(|| self.reading.test(self.simd, bytes, (probe.0, probe.1)))
+                self.simd.run(&self.reading, bytes, (probe.0, probe.1), Reading::test)
             }
         }
     }

@@ -549,8 +549,8 @@ def last_layer(hashes, mask):
     """(attempt, solution)."""
     n = len(hashes)
     for attempt in range(256):
-        size = max(128, n + n // 1024 * (4 + 2 * (n // 1024).bit_length()) + n % 1024 // 256 + 1
-                   + attempt // 8 * (n // 256 + 1))
+        size = max(128, n + n // 1024 * (5 + (n // 1024).bit_length()) + n % 1024 // 256 + 1
+                   + attempt // 16 * (n // 256 + 1))
         band = {}
         rows = (wide(h, attempt, size) for h in hashes)
         if all(add_row(band, start, coefficients, mark & mask) is not None for start, coefficients, mark in rows):
@@ -650,7 +650,12 @@ def filter_block(kind, bits_per_key, seed, salt, owner, keys):
 
 def ribbon_block(groups, plain, seed, salt, owner, keys):
     """The block, and the filter that it is of."""
-    ribbon = Ribbon([table_hash(key, seed, salt) for key in keys], groups, plain)
+    first, tries = salt, 16 if 6000 < len(keys) <= 65536 else 0
+    for tried in [*range(tries), 0]:
+        salt = (first + tried * GOLDEN) & MASK
+        ribbon = Ribbon([table_hash(key, seed, salt) for key in keys], groups, plain)
+        if len(ribbon.solution) <= len(keys) + len(keys) // 128:
+            break
     parameters = bytes([0, *groups]) + u(2, ribbon.attempt) + u(2, 0)
     parameters += b"".join(u(8, buckets) for buckets in ribbon.buckets)
     sections = ribbon.sections

@@ -59,16 +59,29 @@ impl Simd {
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
     }
 
+    /// [`Simd::matches`] of two rows of `stride` bytes that follow each other at the start of `bytes`. If they are not
+    /// all there, they match.
+    #[inline(always)]
+    pub(super) fn pair_matches(self, bytes: &[u8], stride: usize, coefficients: [u64; 2], mark: u32) -> bool {
+        choose!(
+            self,
+            avx2::pair_matches(bytes, stride, coefficients, mark),
+            portable::pair_matches(bytes, stride, coefficients, mark)
+        )
+    }
+
     /// See [`prefetch`].
     #[inline(always)]
     pub(super) fn prefetch(self, bytes: &[u8], at: usize) {
         prefetch(bytes, at);
     }
 
-    /// Runs code with the instructions of the set, as far as it can be inlined.
+    /// Runs a function with the instructions of the set, as far as it is inlined there: name one that is
+    /// `inline(always)`, since the compiler may leave a closure outside. It is given the set once more, where this is a
+    /// constant and choices by it cost nothing, and its arguments, which so travel in registers.
     #[inline(always)]
-    pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
-        choose!(self, avx2::run(work), work())
+    pub(super) fn run<A, B, C, R>(self, a: A, b: B, c: C, work: impl FnOnce(Self, A, B, C) -> R) -> R {
+        choose!(self, avx2::run(a, b, c, work), portable::run(a, b, c, work))
     }
 }
 
@@ -119,7 +132,25 @@ pub(super) mod tests {
                     mark | (sum.count_ones() & 1) << column
                 });
                 let above = (random() as u32).checked_shl(columns as u32).unwrap_or(0);
+                // Two rows that follow each other, of more bytes than these.
+                let pair = [coefficients[0], coefficients[1]];
+                let twice = (0..columns).fold(0u32, |mark, column| {
+                    let word =
+                        |row: usize| u64::from_le_bytes(rows[row][8 * column..][..8].try_into().unwrap());
+                    let sum = word(0) & pair[0] ^ word(1) & pair[1];
+                    mark | (sum.count_ones() & 1) << column
+                });
                 for simd in Simd::all() {
+                    let pair_matches =
+                        |len: usize, mark| simd.pair_matches(&bytes[..len], 8 * columns, pair, mark);
+                    for len in [16 * columns, 24 * columns] {
+                        assert!(pair_matches(len, twice | above), "{columns}");
+                        assert!((0..columns).all(|column| !pair_matches(len, twice ^ 1 << column | above)));
+                    }
+                    assert!(
+                        columns == 0 || pair_matches(16 * columns - 1, !twice),
+                        "bytes that are not there"
+                    );
                     assert!(simd.matches(rows, coefficients, mark | above), "{columns}");
                     for column in 0..columns {
                         assert!(!simd.matches(rows, coefficients, mark ^ 1 << column | above), "{columns}");

@@ -1,7 +1,15 @@
 //! The reference: plain 64-bit arithmetic.
 
+use super::Simd;
+
 /// Columns at a time.
 const COLUMNS: usize = 8;
+
+/// See `Simd::run`. Not inlined: it would lie in the way of the other sets.
+#[inline(never)]
+pub(super) fn run<A, B, C, R>(a: A, b: B, c: C, work: impl FnOnce(Simd, A, B, C) -> R) -> R {
+    work(Simd::PORTABLE, a, b, c)
+}
 
 /// See `Simd::matches`.
 #[inline]
@@ -31,9 +39,27 @@ pub(super) fn matches<const N: usize>(mut rows: [&[u8]; N], coefficients: [u64; 
     }
 }
 
+/// See `Simd::pair_matches`.
+///
+/// Four columns settle 15 of 16 queries for absent keys.
+#[inline]
+pub(super) fn pair_matches(bytes: &[u8], stride: usize, coefficients: [u64; 2], mark: u32) -> bool {
+    let Some((one, rest)) = bytes.split_at_checked(stride) else { return true };
+    let Some(two) = rest.get(..stride) else { return true };
+    if let (Some(first), Some(second)) = (one.first_chunk::<32>(), two.first_chunk::<32>()) {
+        let mut words = [0; 4];
+        add(&mut words, first, coefficients[0]);
+        add(&mut words, second, coefficients[1]);
+        if (four_parities(words) ^ mark) & 0xf != 0 {
+            return false;
+        }
+    }
+    matches([one, two], coefficients, mark)
+}
+
 /// Adds those of `bytes`' words that `coefficients` selects.
 #[inline(always)]
-fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
+fn add(words: &mut [u64], bytes: &[u8], coefficients: u64) {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         let bytes = [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]];
         *word ^= u64::from_le_bytes(bytes) & coefficients;
@@ -61,6 +87,21 @@ fn parities(words: [u64; COLUMNS]) -> u8 {
     ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
+/// The parity of each of four words, likewise: each becomes 16 bits of one.
+#[inline]
+fn four_parities(words: [u64; 4]) -> u32 {
+    let [one, two, three, four] = words.map(|word| word ^ word >> 32).map(|half| half ^ half >> 16);
+    let low = one & 0xffff | two << 16 & 0xffff_0000;
+    let high = three & 0xffff | four << 16 & 0xffff_0000;
+    let mut quarters = low | high << 32;
+    quarters ^= quarters >> 8;
+    quarters ^= quarters >> 4;
+    quarters ^= quarters >> 2;
+    quarters ^= quarters >> 1;
+    // Moves bit 0 of each 16 to the lowest bits of the highest four.
+    ((quarters & 0x0001_0001_0001_0001).wrapping_mul(0x1000_2000_4000_8000) >> 60) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +118,8 @@ mod tests {
             for (column, word) in words.iter().enumerate() {
                 assert_eq!(u32::from(parities >> column & 1), word.count_ones() & 1, "{column}");
             }
+            let four = [words[0], words[1], words[2], words[3]];
+            assert_eq!(four_parities(four), u32::from(parities) & 0xf);
         }
     }
 }

@@ -10,6 +10,7 @@ use std::ops::BitXorAssign;
 
 use super::row::{narrow, next_layer};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};
+use crate::filter::arch::Simd;
 use crate::hash::reduce;
 
 /// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
@@ -122,7 +123,7 @@ impl<M: Mark> Band<M> {
 
     /// Eliminates the arranged hashes of two shards in turns.
     #[inline(always)]
-    pub(super) fn eliminate(lanes: [(&mut Self, Span, &[u64]); 2]) {
+    pub(super) fn eliminate(_: Simd, lanes: [(&mut Self, Span, &[u64]); 2], (): (), (): ()) {
         let [first, second] = lanes;
         let (mut first, mut second) = (Lane::new(first), Lane::new(second));
         let (mut row, mut other) = (first.next(), second.next());
@@ -140,10 +141,10 @@ impl<M: Mark> Band<M> {
 
     /// Solves the system: for each block from the last to the first, its number in the shard and its words.
     #[inline(always)]
-    pub(super) fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
+    pub(super) fn solve(_: Simd, band: &Self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
         let mut words = [0u64; 32];
         let words = &mut words[..columns];
-        for (slot, (&coefficients, mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
+        for (slot, (&coefficients, mark)) in band.coefficients.iter().zip(&band.marks).enumerate().rev() {
             let mark = mark.bits();
             for (column, word) in words.iter_mut().enumerate() {
                 let later = *word << 1;

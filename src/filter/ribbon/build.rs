@@ -5,7 +5,9 @@
 
 use super::band::{Band, Mark, Span};
 use super::geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
-use super::plan::{Columns, Size, expected_bumped, expected_bytes, last_slots, layer_buckets};
+use super::plan::{
+    Columns, Size, expected_bumped, expected_bytes, is_dense, last_slots, layer_buckets, salts,
+};
 use super::solution::Solution;
 use super::standard::WideBand;
 use super::{BUCKET_STARTS, SHARD_BITS};
@@ -21,13 +23,27 @@ pub(in crate::filter) struct Built {
     pub(in crate::filter) ribbon: Ribbon,
     /// The thresholds, then the column groups; none if there is no solution.
     pub(in crate::filter) sections: Vec<Vec<u8>>,
+    /// The salt that they were mixed with.
+    pub(in crate::filter) salt: u64,
     /// The table hashes, in an order of their own.
     pub(in crate::filter) hashes: Vec<u64>,
 }
 
 /// Builds a filter of the keys with these key hashes, in up to `groups` column groups. Takes the chunks.
+///
+/// A small filter that did not come out dense is built with another salt.
 pub(in crate::filter) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: usize) -> Built {
     let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+    for salt in salts(keys, salt) {
+        let built = build_once(&mut chunks.clone(), keys, salt, size, groups);
+        if is_dense(keys, built.ribbon.all_slots()) {
+            return built;
+        }
+    }
+    build_once(chunks, keys, salt, size, groups)
+}
+
+fn build_once(chunks: &mut Vec<Vec<u64>>, keys: u64, salt: u64, size: Size, groups: usize) -> Built {
     let columns = Columns::new(keys, size);
     if columns.most() <= 16 {
         Builder::<u16>::new(keys, size, columns, groups).build(chunks, salt)
@@ -79,8 +95,8 @@ impl<M: Mark> Builder<M> {
         self.bands = [Band::new(), Band::new()];
         let last = if self.has_layer(0) { &bumped } else { &hashes };
         match self.last_layer(last) {
-            Some((ribbon, sections)) => Built { ribbon, sections, hashes },
-            None => Built { ribbon: Ribbon::MAYBE, sections: Vec::new(), hashes },
+            Some((ribbon, sections)) => Built { ribbon, sections, salt, hashes },
+            None => Built { ribbon: Ribbon::MAYBE, sections: Vec::new(), salt, hashes },
         }
     }
 
@@ -127,12 +143,17 @@ impl<M: Mark> Builder<M> {
         first.arrange(one.0, one.1);
         second.arrange(two_span, two_hashes);
         let lanes = [(&mut *first, one.0, &*one.1), (&mut *second, two_span, &*two_hashes)];
-        self.simd.run(|| Band::eliminate(lanes));
+        self.simd.run(lanes, (), (), Band::eliminate);
         let most = self.columns.most().into();
         for (band, span) in self.bands.iter_mut().zip([one.0, two_span]).take(count) {
             let base = self.solution.extend(span.slots() as u64 / super::BLOCK_SLOTS);
             let solution = &mut self.solution;
-            self.simd.run(|| band.solve(most, |block, words| solution.put(base + block, words)));
+            self.simd.run(
+                &*band,
+                most,
+                |block, words: &[u64]| solution.put(base + block, words),
+                Band::solve,
+            );
             bumped.append(&mut band.bumped);
             for &threshold in &band.thresholds {
                 if self.buckets.is_multiple_of(4) {
@@ -150,7 +171,7 @@ impl<M: Mark> Builder<M> {
             return None;
         }
         let (mask, keys) = (self.mask(), hashes.len() as u64);
-        let band = self.simd.run(|| WideBand::first(hashes, mask, |attempt| last_slots(keys, attempt)))?;
+        let band = self.simd.run(hashes, mask, |attempt| last_slots(keys, attempt), WideBand::first)?;
         let slots = band.slots();
         self.ribbon.plain = self.columns.last_layer(self.solution.blocks(), slots, self.buckets);
         self.ribbon.slots = slots;
@@ -158,7 +179,7 @@ impl<M: Mark> Builder<M> {
         self.solution.plain = self.ribbon.plain;
         let base = self.solution.extend(slots.div_ceil(super::BLOCK_SLOTS));
         let (solution, most) = (&mut self.solution, self.columns.most().into());
-        self.simd.run(|| band.solve(most, |block, words| solution.put(base + block, words)));
+        self.simd.run(&band, most, |block, words: &[u64]| solution.put(base + block, words), WideBand::solve);
         drop(band);
         let mut sections = vec![self.thresholds];
         sections.append(&mut self.solution.finish(self.ribbon.tail_slots()));
@@ -231,6 +252,26 @@ mod tests {
         assert!(forward.ribbon.plain > 0 && forward.ribbon.plain < forward.ribbon.buckets[0] * 2);
         let lens: Vec<u64> = forward.sections.iter().map(|section| section.len() as u64).collect();
         assert_eq!(forward.ribbon.section_lens(), lens);
+    }
+
+    #[test]
+    fn no_small_filter_takes_more_than_a_hundredth_over_its_keys() {
+        let mut sizes = vec![256, 1024, 4096, 5120, 6000, 6001, 6144, 7000];
+        sizes.extend((0..22).map(|step| (256.0 * 1.32f64.powi(step)) as u64));
+        let mut resalted = 0;
+        for keys in sizes {
+            for salt in 0..if keys == 7000 { 100 } else { 60_000 / keys.max(5000) + 1 } {
+                let hashes = (0..keys).map(|key| table_hash(key, salt)).collect();
+                let built = build(&mut vec![hashes], salt, Size::Columns(8.0), 1);
+                let bits = 8 * built.sections.iter().map(Vec::len).sum::<usize>() as u64;
+                assert!(
+                    bits >= 8 * keys && bits - 8 * keys <= 8 * keys / 100,
+                    "{keys} keys, salt {salt}: {bits}"
+                );
+                resalted += u32::from(built.salt != salt);
+            }
+        }
+        assert!(resalted > 0, "no salt was unlucky: the test says nothing of them");
     }
 
     #[test]

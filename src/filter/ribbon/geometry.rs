@@ -43,10 +43,10 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Block of the layer and slot in it of a start.
+    /// The block of the layer in which a start is; the start's slot is `start % 64` of it.
     #[inline]
-    pub(super) fn slot_of(start: u64) -> u64 {
-        start + (start >> SHARD_BITS) * BLOCK_SLOTS
+    pub(super) fn block_of(start: u64) -> u64 {
+        start / BLOCK_SLOTS + (start >> SHARD_BITS)
     }
 }
 
@@ -115,6 +115,11 @@ impl Ribbon {
     /// Number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.last_layer_block() + self.slots.div_ceil(BLOCK_SLOTS)
+    }
+
+    /// Number of slots, of all layers.
+    pub(super) fn all_slots(&self) -> u64 {
+        self.last_layer_block() * BLOCK_SLOTS + self.slots
     }
 
     /// The first block of the last layer.
@@ -193,7 +198,7 @@ impl Ribbon {
         let (mut plain, mut other, mut bumped) = (0, 0, 0);
         for bucket in 0..layer.starts / BUCKET_STARTS {
             let below = bumped_below(thresholds, layer.bucket + bucket).unwrap_or(BUCKET_STARTS);
-            let first = layer.block + Layer::slot_of(bucket * BUCKET_STARTS) / BLOCK_SLOTS;
+            let first = layer.block + Layer::block_of(bucket * BUCKET_STARTS);
             let kept = [BLOCK_SLOTS - below.min(BLOCK_SLOTS), (2 * BLOCK_SLOTS - below).min(BLOCK_SLOTS)];
             for (block, kept) in (first..).zip(kept) {
                 *if block < self.plain { &mut plain } else { &mut other } += kept;
@@ -260,8 +265,8 @@ mod tests {
         // The second group has five columns from block 1000 on; the tail's eight slots are five bytes of it.
         let lens = [129, 1038 * 32 + 4, 1038 * 32 + 38 * 8 + 5];
         assert_eq!(ribbon.section_lens(), lens);
-        assert_eq!(Layer::slot_of(65_535), 65_535);
-        assert_eq!(Layer::slot_of(65_536), 65_600);
+        assert_eq!(Layer::block_of(65_535), 1023);
+        assert_eq!(Layer::block_of(65_536), 1025);
     }
 
     #[test]

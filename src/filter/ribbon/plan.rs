@@ -4,6 +4,9 @@
 //! A bumped layer has 4.3 % fewer slots than keys: fewer leave more to the next layer, more leave slots empty.
 //! The last layer has the more slots in excess the more keys it has, because the longer a band is the
 //! likelier it is to run over somewhere; if the attempts fail, it gets more.
+//!
+//! In a small filter one part that is bumped early leaves a noticeable share of its layer empty: another salt is
+//! tried then ([`is_dense`]), so that no set of keys is unlucky.
 
 use super::geometry::layer_blocks;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
@@ -15,7 +18,16 @@ const LOAD: u64 = 980;
 const LAST_KEYS: u64 = 6000;
 
 /// Attempts at the last layer with one number of slots.
-const ATTEMPTS_PER_SIZE: u16 = 8;
+const ATTEMPTS_PER_SIZE: u16 = 16;
+
+/// Most salts that are tried for a filter with bumped layers.
+const SALTS_MAX: u64 = 16;
+
+/// Most keys of a filter for which more than one salt is tried: larger ones are never far from the mean.
+const RESALTED_KEYS: u64 = 1 << 16;
+
+/// Between two salts.
+const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How large a ribbon filter is to be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,9 +51,20 @@ pub(super) fn layer_buckets(keys: u64, layer: usize) -> Option<u64> {
 /// Slots of the last layer for this many keys at this attempt.
 pub(super) fn last_slots(keys: u64, attempt: u16) -> u64 {
     let doublings = u64::from((keys / 1024).checked_ilog2().map_or(0, |log| log + 1));
-    let excess = keys / 1024 * (4 + 2 * doublings) + keys % 1024 / 256 + 1;
+    let excess = keys / 1024 * (5 + doublings) + keys % 1024 / 256 + 1;
     let more = u64::from(attempt / ATTEMPTS_PER_SIZE) * (keys / 256 + 1);
     (keys + excess + more).max(WIDE)
+}
+
+/// The salts that are tried for a filter of this many keys before the first of them is taken as it is.
+pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
+    let tried = keys > LAST_KEYS && keys <= RESALTED_KEYS;
+    (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
+}
+
+/// Whether so many slots are as few as they should be: with the thresholds 1 % more than keys, from 7 columns on.
+pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
+    slots <= keys + keys / 128
 }
 
 /// Where the additional column starts, decided as the layers are built.
@@ -186,7 +209,7 @@ mod tests {
         }
         for keys in 256..=LAST_KEYS {
             let slots = last_slots(keys, 0);
-            assert!(slots > keys && (slots - keys) * 98 <= keys, "{keys}: {slots}");
+            assert!(slots > keys && (slots - keys) * 124 <= keys, "{keys}: {slots}");
             assert!(last_slots(keys, ATTEMPTS_PER_SIZE) > slots);
         }
         assert_eq!(last_slots(1, 0), WIDE);

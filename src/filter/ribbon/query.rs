@@ -1,31 +1,68 @@
 //! From sections to answers.
+//!
+//! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns. That
+//! way is straight: three products, the threshold, one read of each of two blocks. All else is out of its way.
 
-use super::BUCKET_STARTS;
-use super::geometry::{GROUPS_MAX, Group, LAYERS_MAX, Layer, Ribbon, bumped_below};
+use super::geometry::{GROUPS_MAX, Group, LAYERS_MAX, Layer, Ribbon};
 use super::row::{Wide, narrow, next_layer, wide};
 use super::solution::unpack;
 use super::standard::aligned;
+use super::{BLOCK_SLOTS, BUCKET_STARTS, BUMPED_BELOW};
 use crate::codec::DecodeError;
 use crate::filter::arch::Simd;
 use crate::filter::layout::Section;
-use crate::hash::reduce;
+use crate::hash::{reduce, table_hash};
+
+/// Queries that are under way at one time: more than a processor waits for at once.
+const BATCH: usize = 32;
 
 /// What a query of one ribbon filter needs, found out once.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(in crate::filter) struct Reading {
     layers: [Layer; LAYERS_MAX],
     layer_count: usize,
     last_block: u64,
     slots: u64,
     attempt: u16,
-    /// Where the thresholds lie in the block.
-    thresholds: (usize, usize),
+    /// Where the thresholds start in the block; beyond any block if there are none.
+    thresholds: usize,
     /// The groups that are there, and where each one's section starts in the block.
     groups: [(Group, usize); GROUPS_MAX],
     group_count: usize,
+    /// The blocks of the first group without and with an additional column, and the first one that has it.
+    first: [Run; 2],
+    plain: u64,
     /// The number of the tail, and its words, unpacked, group by group.
     tail: u64,
     tail_words: Vec<u8>,
+}
+
+/// Blocks of equally many columns: number `n` starts at byte `base + n * stride` of the filter block.
+#[derive(Debug, Clone, Copy, Default)]
+struct Run {
+    stride: usize,
+    /// May be less than 0 in the second run, which does not begin with number 0.
+    base: usize,
+}
+
+impl Default for Reading {
+    /// Answers "maybe".
+    fn default() -> Self {
+        Self {
+            layers: Default::default(),
+            layer_count: 0,
+            last_block: 0,
+            slots: 0,
+            attempt: 0,
+            thresholds: usize::MAX,
+            groups: Default::default(),
+            group_count: 0,
+            first: Default::default(),
+            plain: 0,
+            tail: 0,
+            tail_words: Vec::new(),
+        }
+    }
 }
 
 impl Reading {
@@ -44,7 +81,9 @@ impl Reading {
         }
         reading.last_block = ribbon.last_layer_block();
         (reading.slots, reading.attempt) = (ribbon.slots, ribbon.attempt);
-        reading.thresholds = (thresholds.offset as usize, (thresholds.offset + thresholds.len) as usize);
+        if reading.layer_count > 0 {
+            reading.thresholds = thresholds.offset as usize;
+        }
         reading.tail = ribbon.blocks() - 1;
         for (index, section) in columns.iter().enumerate().take(groups) {
             let group = ribbon.group(index);
@@ -56,6 +95,11 @@ impl Reading {
             reading.groups[index] = (group, section.offset as usize);
             reading.group_count += 1;
         }
+        let (group, section) = reading.groups[0];
+        let stride = 8 * group.columns as usize;
+        let more = section.wrapping_sub((group.plain as usize).wrapping_mul(8));
+        reading.first = [Run { stride, base: section }, Run { stride: stride + 8, base: more }];
+        reading.plain = group.plain;
         Ok(reading)
     }
 
@@ -66,90 +110,157 @@ impl Reading {
         kept
     }
 
-    /// The start in the first layer, or of nothing if there is only the last.
-    #[inline]
+    /// The start in the first layer; 0 if there is only the last.
+    #[inline(always)]
     pub(in crate::filter) fn locate(&self, hash: u64) -> (u64, u64) {
         (hash, reduce(hash, self.layers[0].starts))
     }
 
-    /// Whether the key may be there. What lies outside of the block counts as fitting.
-    ///
-    /// Nearly all queries end in the first layer: the others are kept out of its way.
+    /// Whether a key with this table hash may be there.
     #[inline(always)]
-    pub(in crate::filter) fn test(&self, simd: Simd, block: &[u8], (hash, start): (u64, u64)) -> bool {
-        if self.layer_count == 0 {
-            return self.test_wide(simd, block, hash);
-        }
-        match self.bumped_below(block, start / BUCKET_STARTS) {
+    pub(in crate::filter) fn may_contain(simd: Simd, reading: &Self, block: &[u8], hash: u64) -> bool {
+        Self::test(simd, reading, block, reading.locate(hash))
+    }
+
+    /// The same for a hash that was located. What lies outside of the block counts as fitting.
+    #[inline(always)]
+    pub(in crate::filter) fn test(
+        simd: Simd,
+        reading: &Self,
+        block: &[u8],
+        (hash, start): (u64, u64),
+    ) -> bool {
+        match reading.bumped_below(block, start) {
             Some(below) if start % BUCKET_STARTS >= below => {
-                simd.run(move || self.test_narrow(simd, block, &self.layers[0], hash, start))
+                let first = Layer { starts: 0, block: 0, bucket: 0 };
+                Self::test_narrow(simd, (reading, block), &first, (hash, start))
             }
-            Some(_) => self.test_bumped(simd, block, hash),
-            None => true,
+            _ => reading.test_later(simd, block, hash),
         }
     }
 
-    /// [`Reading::test`] of a hash that was bumped from the first layer.
+    /// The same for many key hashes: the answer for each in the same place.
+    ///
+    /// If the filter is `far`, in no cache near by, the memory of 32 is asked for before the first is waited for.
+    #[inline(always)]
+    pub(in crate::filter) fn test_many(
+        simd: Simd,
+        (reading, block): (&Self, &[u8]),
+        (salt, far): (u64, bool),
+        (hashes, answers): (&[u64], &mut [bool]),
+    ) {
+        if !far {
+            for (&hash, answer) in hashes.iter().zip(answers) {
+                *answer = Self::may_contain(simd, reading, block, table_hash(hash, salt));
+            }
+            return;
+        }
+        let mut probes = [(0, 0); BATCH];
+        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            for (probe, &hash) in probes.iter_mut().zip(hashes) {
+                *probe = reading.locate(table_hash(hash, salt));
+                reading.prefetch(simd, block, *probe);
+            }
+            for ((answer, &probe), _) in answers.iter_mut().zip(&probes).zip(hashes) {
+                *answer = Self::test(simd, reading, block, probe);
+            }
+        }
+    }
+
+    /// [`Reading::test`] of a hash that was bumped from the first layer, or that has none.
+    #[cold]
     #[inline(never)]
-    fn test_bumped(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
-        for layer in &self.layers[1..self.layer_count] {
+    fn test_later(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
+        for (index, layer) in self.layers[..self.layer_count].iter().enumerate() {
+            if index > 0 {
+                let start = reduce(hash, layer.starts);
+                let Some(below) = self.bumped_below(block, layer.bucket * BUCKET_STARTS + start) else {
+                    return true;
+                };
+                if start % BUCKET_STARTS >= below {
+                    return simd.run((self, block), layer, (hash, start), Self::test_narrow);
+                }
+            }
             hash = next_layer(hash);
-            let start = reduce(hash, layer.starts);
-            let Some(below) = self.bumped_below(block, layer.bucket + start / BUCKET_STARTS) else {
-                return true;
-            };
-            if start % BUCKET_STARTS >= below {
-                return self.test_narrow(simd, block, layer, hash, start);
-            }
         }
-        self.test_wide(simd, block, next_layer(hash))
+        simd.run(self, block, hash, Self::test_last)
+    }
+
+    /// How many starts are bumped of the bucket of this one, counted through all layers.
+    #[inline(always)]
+    fn bumped_below(&self, block: &[u8], start: u64) -> Option<u64> {
+        let byte = block.get(self.thresholds.wrapping_add((start / (4 * BUCKET_STARTS)) as usize))?;
+        let threshold = byte >> (2 * (start / BUCKET_STARTS % 4)) & 3;
+        Some(BUMPED_BELOW[usize::from(threshold)].into())
     }
 
     #[inline(always)]
-    fn bumped_below(&self, block: &[u8], bucket: u64) -> Option<u64> {
-        bumped_below(block.get(self.thresholds.0..self.thresholds.1)?, bucket)
-    }
-
-    #[inline(always)]
-    fn test_narrow(&self, simd: Simd, block: &[u8], layer: &Layer, hash: u64, start: u64) -> bool {
-        let (coefficients, mut mark) = narrow(hash);
-        let slot = Layer::slot_of(start);
-        let (number, offset) = (layer.block + slot / 64, slot % 64);
+    fn test_narrow(
+        simd: Simd,
+        (reading, block): (&Self, &[u8]),
+        layer: &Layer,
+        (hash, start): (u64, u64),
+    ) -> bool {
+        let (coefficients, mark) = narrow(hash);
+        let number = layer.block + Layer::block_of(start);
+        let offset = start % BLOCK_SLOTS;
         let coefficients = [coefficients << offset, coefficients >> 1 >> (63 - offset)];
-        for (group, section) in &self.groups[..self.group_count] {
-            let columns = group.columns_of(number);
-            // The next block follows at once, and has no fewer columns.
-            let (at, len) = (section + group.offset_of(number) as usize, 8 * columns as usize);
-            let Some(rows) = block.get(at..at + 2 * len) else { return true };
-            let (one, two) = rows.split_at(len);
-            if !simd.matches([one, two], coefficients, mark) {
-                return false;
-            }
-            mark = mark.checked_shr(columns as u32).unwrap_or(0);
-        }
-        true
+        let (at, stride) = reading.first_columns(number);
+        // The next block follows at once, and has no fewer columns.
+        let Some(rows) = block.get(at..) else { return true };
+        simd.pair_matches(rows, stride, coefficients, mark)
+            && (reading.group_count == 1
+                || reading.test_groups(
+                    simd,
+                    block,
+                    number,
+                    coefficients,
+                    mark.checked_shr(stride as u32 / 8),
+                ))
     }
 
-    #[inline(never)]
-    fn test_wide(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        simd.run(move || self.test_wide_here(simd, block, hash))
+    /// Where the first group's words of a block stand, and how many bytes they are.
+    #[inline(always)]
+    fn first_columns(&self, number: u64) -> (usize, usize) {
+        let Run { stride, base } = self.first[usize::from(number >= self.plain)];
+        (base.wrapping_add((number as usize).wrapping_mul(stride)), stride)
+    }
+
+    /// The groups after the first, whose columns are gone from the mark.
+    #[inline(always)]
+    fn test_groups(
+        &self,
+        simd: Simd,
+        block: &[u8],
+        number: u64,
+        coefficients: [u64; 2],
+        mark: Option<u32>,
+    ) -> bool {
+        let mut mark = mark.unwrap_or(0);
+        self.groups[..self.group_count].iter().skip(1).all(|(group, section)| {
+            let columns = group.columns_of(number);
+            let Some(rows) = block.get(section + group.offset_of(number) as usize..) else { return true };
+            let matches = simd.pair_matches(rows, 8 * columns as usize, coefficients, mark);
+            mark = mark.checked_shr(columns as u32).unwrap_or(0);
+            matches
+        })
     }
 
     #[inline(always)]
-    fn test_wide_here(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        if self.slots == 0 {
+    fn test_last(simd: Simd, reading: &Self, block: &[u8], hash: u64) -> bool {
+        if reading.slots == 0 {
             return true;
         }
-        let row = wide(hash, self.attempt, self.slots);
+        let row = wide(hash, reading.attempt, reading.slots);
         let Wide { start, mut mark, .. } = row;
-        let (number, offset) = (self.last_block + start / 64, start % 64);
+        let (number, offset) = (reading.last_block + start / 64, start % 64);
         let coefficients = aligned(&row, offset as u32);
-        let mut tail = &self.tail_words[..];
-        for (group, section) in &self.groups[..self.group_count] {
+        let mut tail = &reading.tail_words[..];
+        for (group, section) in &reading.groups[..reading.group_count] {
             let len = 8 * group.columns_of(number) as usize;
             let words = |number: u64| {
                 let at = section + group.offset_of(number) as usize;
-                if number < self.tail { block.get(at..at + len) } else { tail.get(..len) }
+                if number < reading.tail { block.get(at..at + len) } else { tail.get(..len) }
             };
             // A window that starts with a block does not meet the block after the next, which may not exist.
             let (Some(one), Some(two), Some(three)) = (words(number), words(number + 1), words(number + 2))
@@ -160,21 +271,17 @@ impl Reading {
                 return false;
             }
             mark = mark.checked_shr(len as u32 / 8).unwrap_or(0);
-            tail = tail.get(8 * group.columns_of(self.tail) as usize..).unwrap_or_default();
+            tail = tail.get(8 * group.columns_of(reading.tail) as usize..).unwrap_or_default();
         }
         true
     }
 
-    /// Asks for the memory that a query will most likely read.
-    #[inline]
+    /// Asks for the memory that a query will most likely read: the first columns of two blocks.
+    #[inline(always)]
     pub(in crate::filter) fn prefetch(&self, simd: Simd, block: &[u8], (_, start): (u64, u64)) {
-        if self.layer_count == 0 {
-            return;
-        }
-        let number = self.layers[0].block + Layer::slot_of(start) / 64;
-        let (group, section) = &self.groups[0];
-        let (from, to) = (group.offset_of(number) as usize, group.offset_of(number + 2) as usize);
-        for at in (section + from..section + to).step_by(64) {
+        let (one, stride) = self.first_columns(Layer::block_of(start));
+        let two = one.wrapping_add(stride);
+        for at in [one, one.wrapping_add(31), two, two.wrapping_add(31)] {
             simd.prefetch(block, at);
         }
     }

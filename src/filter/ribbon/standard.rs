@@ -3,6 +3,7 @@
 
 use super::row::{Wide, wide};
 use super::{ATTEMPTS_MAX, BLOCK_SLOTS, WIDE};
+use crate::filter::arch::Simd;
 
 /// The band matrix of the last layer.
 #[derive(Debug, Default)]
@@ -15,7 +16,8 @@ pub(super) struct WideBand {
 
 impl WideBand {
     /// The first attempt that succeeds, with as many slots as `slots` gives it. `None` if none does.
-    pub(super) fn first(hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
+    #[inline(always)]
+    pub(super) fn first(_: Simd, hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
         let mut band = Self::default();
         for attempt in 0..ATTEMPTS_MAX {
             band.attempt = attempt;
@@ -64,11 +66,11 @@ impl WideBand {
 
     /// Solves the system, see `Band::solve`.
     #[inline(always)]
-    pub(super) fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
+    pub(super) fn solve(_: Simd, band: &Self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
         let mut words = [[0u64; 2]; 32];
         let words = &mut words[..columns];
         let mut block = [0; 32];
-        for (slot, (&coefficients, &mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
+        for (slot, (&coefficients, &mark)) in band.coefficients.iter().zip(&band.marks).enumerate().rev() {
             let [low, high] = [coefficients as u64, (coefficients >> 64) as u64];
             for (column, word) in words.iter_mut().enumerate() {
                 let later = [word[0] << 1, word[1] << 1 | word[0] >> 63];
@@ -107,8 +109,8 @@ mod tests {
         assert!(band.add(Wide { mark: 0x101, ..row }, 0xff), "columns that are not solved do not count");
         // More keys than slots.
         let hashes: Vec<u64> = (0..1000u64).map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-        assert!(WideBand::first(&hashes, 0xff, |_| 900).is_none());
-        let band = WideBand::first(&hashes, 0xff, |_| 1010).unwrap();
+        assert!(WideBand::first(Simd::PORTABLE, &hashes, 0xff, |_| 900).is_none());
+        let band = WideBand::first(Simd::PORTABLE, &hashes, 0xff, |_| 1010).unwrap();
         assert_eq!(band.slots(), 1010);
     }
 
