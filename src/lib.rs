@@ -1,4 +1,18 @@
 //! An embedded, ordered key-value store that answers "it is not there" from memory.
+//!
+//! Begin with [`Db`].
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! let db = sievedb::Db::open(dir.path())?;
+//! if !db.contains("https://example.org/")? {
+//!     db.put("https://example.org/", "seen")?;
+//! }
+//! for item in db.prefix("https://") {
+//!     let (url, value) = item?;
+//! }
+//! # Ok::<(), sievedb::Error>(())
+//! ```
 
 // Layer 0: bytes.
 mod checksum;
@@ -45,8 +59,8 @@ pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
-    Db, DroppedTail, Durability, IgnoredFile, Iter, Keyspace, KeyspaceSnapshot, KeyspaceStats, LevelStats,
-    OpenReport, Snapshot, Stats, Value, VerifyReport,
+    Damage, DamagedKeys, Db, DroppedTail, Durability, IgnoredFile, Iter, Keyspace, KeyspaceSnapshot,
+    KeyspaceStats, LevelStats, OpenReport, Snapshot, Stats, Value, VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};

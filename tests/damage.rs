@@ -43,6 +43,17 @@ static OTHER: LazyLock<Sample> = LazyLock::new(|| Sample::make(false, 2));
 /// A file and what stands in its place; `None` if it is gone.
 type Change<'a> = (&'a str, Option<Vec<u8>>);
 
+/// Whether a store that nobody has open is sound. Whatever is wrong with it has a place, and nothing is changed.
+fn verify_at_rest(fs: &MemFs) -> Result<bool, String> {
+    let before = store::files(fs);
+    let report = store::options(fs).verify(DIR).map_err(|error| format!("verify: {error}"))?;
+    report.damage.iter().try_for_each(|damage| store::names_its_place(&damage.error))?;
+    if store::files(fs) != before {
+        return Err("verify changed a file".into());
+    }
+    Ok(report.damage.is_empty())
+}
+
 struct Maker {
     db: Db,
     history: History,
@@ -147,11 +158,15 @@ impl Sample {
     /// Opens changed files and asks for everything.
     fn ask(&self, changed: &[Change<'_>], ambiguous: bool, read_only: bool) -> Result<Answer, String> {
         let fs = self.fs(changed);
+        let is_sound = if read_only { Some(verify_at_rest(&fs)?) } else { None };
         let opened = if read_only { store::open_read_only(&fs) } else { store::open(&fs) };
         let db = match opened {
             Ok(db) => db,
             Err(error) => {
                 store::names_its_place(&error)?;
+                if is_sound == Some(true) {
+                    return Err(format!("verify finds nothing, but: {error}"));
+                }
                 return Ok(Answer::Refused);
             }
         };
@@ -164,6 +179,9 @@ impl Sample {
         }
         let expected = expected.as_ref().unwrap_or(&self.newest);
         let findings = examine(&db, expected, &self.absent)?;
+        if is_sound.is_some_and(|is_sound| is_sound != findings.damage.is_empty()) {
+            return Err(format!("verify says {is_sound:?} before opening, then {:?}", findings.damage));
+        }
         let is_reported = !db.open_report().dropped.is_empty();
         if !read_only && findings.errors.is_empty() {
             // What was opened and answered must do so again, with nothing of it thrown away by the open.

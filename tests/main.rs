@@ -16,3 +16,4 @@ mod limits;
 mod model;
 mod order;
 mod support;
+mod verify;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{compact, completion, contains, delete, demo, get, load, put, scan, stats};
+use crate::commands::{compact, completion, contains, delete, demo, get, load, put, scan, stats, verify};
 use crate::failure::{Failure, Result};
 use crate::store;
 
@@ -72,6 +72,7 @@ enum Command {
     Delete(delete::Args),
     Stats(stats::Args),
     Compact(compact::Args),
+    Verify(verify::Args),
     Completion(completion::CompletionArgs),
     Man(completion::ManArgs),
 }
@@ -100,9 +101,10 @@ fn run(command: &Command, keyspace: Option<&str>) -> Result<()> {
         Command::Delete(args) => delete::run(args, keyspace),
         Command::Stats(args) => stats::run(args, keyspace),
         Command::Compact(args) => compact::run(args, keyspace),
-        Command::Completion(_) | Command::Man(_) if keyspace.is_some() => {
+        Command::Verify(_) | Command::Completion(_) | Command::Man(_) if keyspace.is_some() => {
             Err(Failure::Usage("--keyspace has no meaning here".into()))
         }
+        Command::Verify(args) => verify::run(args),
         Command::Completion(args) => completion::completion(args),
         Command::Man(args) => completion::man(args),
     }

@@ -66,12 +66,7 @@ impl Db {
 
 fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     check_directory(&*options.fs, dir)?;
-    let lock = match options.fs.lock(&FileName::Lock.path(dir), LockKind::Shared) {
-        Ok(lock) => Some(lock),
-        // A copy of a store need not have the file; nobody can be writing to it through this crate then.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(lock_error(dir, error)),
-    };
+    let lock = lock_for_reading(&*options.fs, dir)?;
     let Some(recovered) = recover(&*options.fs, dir, &options)? else {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
@@ -179,7 +174,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
     fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive).map_err(|error| lock_error(dir, error))
 }
 
-fn check_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
+pub(super) fn check_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
     match fs.list(dir) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -189,6 +184,16 @@ fn check_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
             Err(Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" })
         }
         Err(error) => Err(Error::io("list", dir, error)),
+    }
+}
+
+/// Keeps writers out, and lets readers in. A copy of a store need not have the file; nobody can be writing to it
+/// through this crate then.
+pub(super) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+    match fs.lock(&FileName::Lock.path(dir), LockKind::Shared) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(lock_error(dir, error)),
     }
 }
 
@@ -236,7 +241,7 @@ fn take_number(state: &mut ManifestState) -> u64 {
     state.next_file - 1
 }
 
-fn shared(
+pub(super) fn shared(
     dir: &Path,
     options: &Options,
     store_id: FileId,

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -22,7 +23,7 @@ use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::FileKind;
 use crate::filename::FileName;
-use crate::fs::Fs;
+use crate::fs::{Fs, ReadFile};
 use crate::key::{SeqNo, Tag};
 use crate::manifest::current::Current;
 use crate::manifest::edit::EditMark;
@@ -109,9 +110,9 @@ pub(crate) struct Recovered {
 pub(crate) const CARRY_BYTES_MAX: usize = 1 << 20;
 
 /// The directory's own names of files of a store, and the others.
-struct Listing {
-    ours: BTreeSet<FileName>,
-    ignored: Vec<IgnoredFile>,
+pub(super) struct Listing {
+    pub(super) ours: BTreeSet<FileName>,
+    pub(super) ignored: Vec<IgnoredFile>,
 }
 
 /// Reads the store in `dir`; `None` if there is none.
@@ -124,6 +125,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Opti
     let manifest = manifest_log::read(fs, dir, &current)?;
     check_tables(dir, &manifest, &listing)?;
     let mut replay = Replay::new(
+        Purpose::Recover,
         fs,
         dir,
         current.store_id,
@@ -150,7 +152,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Opti
     }))
 }
 
-fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
+pub(super) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     let mut listing = Listing { ours: BTreeSet::new(), ignored: Vec::new() };
     for name in names {
@@ -170,7 +172,7 @@ fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
 
 /// Without a `CURRENT`: were these files ever part of a store in use? An interrupted creation leaves a
 /// manifest and a log without a record, never a table.
-fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
+pub(super) fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
     let lost = |evidence: FileName| {
         let detail = format!("it is missing, but {evidence} is there");
         Err(Error::corruption(&FileName::Current.path(dir), 0, "CURRENT", detail))
@@ -203,7 +205,7 @@ fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Resul
 }
 
 /// Files of ours that the state does not use.
-fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
+pub(super) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
     let places = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let tables: BTreeSet<u64> = places().map(|place| place.meta.number).collect();
     let filters: BTreeSet<u64> =
@@ -219,8 +221,22 @@ fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileNa
     listing.ours.iter().filter(is_stray).copied().collect()
 }
 
+/// What a replay is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To open the store.
+    Recover,
+    /// To check the logs of a store that nobody writes to. Nothing is kept.
+    Check,
+    /// To check those of one that is open, as its manifest was a moment ago: logs may know later edits.
+    CheckOpen,
+    /// To check logs without a manifest: what they say of keyspaces and edits cannot be judged.
+    CheckAlone,
+}
+
 /// Reads logs into memtables.
-struct Replay<'a> {
+pub(super) struct Replay<'a> {
+    purpose: Purpose,
     fs: &'a dyn Fs,
     dir: &'a Path,
     store_id: FileId,
@@ -233,7 +249,7 @@ struct Replay<'a> {
     last_seqno: SeqNo,
     /// The last sequence number of the batch read last; 0 before the first.
     last_batch: SeqNo,
-    report: OpenReport,
+    pub(super) report: OpenReport,
 }
 
 /// How a log ended.
@@ -244,7 +260,8 @@ struct LogEnd {
 }
 
 impl<'a> Replay<'a> {
-    fn new(
+    pub(super) fn new(
+        purpose: Purpose,
         fs: &'a dyn Fs,
         dir: &'a Path,
         store_id: FileId,
@@ -252,6 +269,7 @@ impl<'a> Replay<'a> {
         memtable_bytes: usize,
     ) -> Self {
         Self {
+            purpose,
             memtable_bytes,
             fs,
             dir,
@@ -267,7 +285,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Notes a torn end in the report.
-    fn torn(&mut self, file: &Path, ending: Ending) {
+    pub(super) fn torn(&mut self, file: &Path, ending: Ending) {
         if let Ending::Torn { offset, dropped_bytes, damage, .. } = ending {
             let (file, reason) = (file.to_path_buf(), damage.to_string());
             self.report.dropped.push(DroppedTail { file, offset, bytes: dropped_bytes, reason });
@@ -290,14 +308,25 @@ impl<'a> Replay<'a> {
             }
             previous = Some(number);
             let is_last = logs.keys().next_back() == Some(&number);
-            self.log(&path, log, is_last)?;
+            let file = self.open(&path)?;
+            self.log(&*file, &path, log, is_last)?;
         }
         self.unknown_logs(listing)
     }
 
+    pub(super) fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.fs.open(path).map_err(|error| Error::io("open", path, error))
+    }
+
     /// Reads one log that the manifest knows.
-    fn log(&mut self, path: &Path, log: &LogState, is_last: bool) -> Result<()> {
-        let end = self.read(path, Some(log.file_id))?;
+    pub(super) fn log(
+        &mut self,
+        file: &dyn ReadFile,
+        path: &Path,
+        log: &LogState,
+        is_last: bool,
+    ) -> Result<()> {
+        let end = self.read(file, path, Some(log.file_id))?;
         self.report.logs += 1;
         let Some((len, last_seqno)) = log.closed else {
             if !is_last && end.closed.is_none() {
@@ -329,7 +358,7 @@ impl<'a> Replay<'a> {
 
     /// Looks at logs that are newer than the manifest knows. One that was in use says so with a promise, and
     /// then the manifest has lost the edit that created it.
-    fn unknown_logs(&mut self, listing: &Listing) -> Result<()> {
+    pub(super) fn unknown_logs(&mut self, listing: &Listing) -> Result<()> {
         let newest = self.manifest.state.logs.keys().next_back().copied().unwrap_or(0);
         for name in &listing.ours {
             let &FileName::Log(number) = name else { continue };
@@ -337,7 +366,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let path = name.path(self.dir);
-            let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+            let file = self.open(&path)?;
             let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id: None };
             // Whatever cannot be read here was never referred to: it is a stray.
             let Ok(mut reader) = FramedReader::open(&*file, &path, expected) else { continue };
@@ -355,10 +384,17 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn read(&mut self, path: &Path, file_id: Option<FileId>) -> Result<LogEnd> {
-        let file = self.fs.open(path).map_err(|error| Error::io("open", path, error))?;
+    /// Reads a log of which only the file is known, checking what it says of itself.
+    pub(super) fn log_alone(&mut self, file: &dyn ReadFile, path: &Path) -> Result<()> {
+        let end = self.read(file, path, None)?;
+        self.report.logs += 1;
+        self.torn(path, end.ending);
+        Ok(())
+    }
+
+    fn read(&mut self, file: &dyn ReadFile, path: &Path, file_id: Option<FileId>) -> Result<LogEnd> {
         let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id };
-        let mut reader = FramedReader::open(&*file, path, expected)?;
+        let mut reader = FramedReader::open(file, path, expected)?;
         let mut closed = None;
         while let Some(record) = reader.next_record()? {
             let offset = record.offset;
@@ -402,7 +438,11 @@ impl<'a> Replay<'a> {
     }
 
     fn promise(&self, mark: EditMark, path: &Path) -> Result<()> {
-        self.manifest.check_promise(mark, path)
+        match self.purpose {
+            Purpose::CheckAlone => Ok(()),
+            Purpose::CheckOpen if mark.count > self.manifest.state.mark.count => Ok(()),
+            _ => self.manifest.check_promise(mark, path),
+        }
     }
 
     fn batch(&mut self, bytes: Bytes, path: &Path, offset: u64) -> Result<()> {
@@ -417,8 +457,11 @@ impl<'a> Replay<'a> {
         for entry in reader {
             let entry = entry.map_err(|error| error.in_file(path, offset))?;
             let state = &self.manifest.state;
+            if self.purpose == Purpose::CheckAlone {
+                continue;
+            }
             let Some(keyspace) = state.keyspaces.get(&entry.keyspace) else {
-                if entry.keyspace < state.next_keyspace {
+                if entry.keyspace < state.next_keyspace || self.purpose == Purpose::CheckOpen {
                     continue;
                 }
                 let detail = format!("keyspace {} was never created", entry.keyspace);
@@ -427,8 +470,11 @@ impl<'a> Replay<'a> {
             if entry.seqno <= keyspace.flushed {
                 continue;
             }
-            used = true;
             self.report.entries += 1;
+            if self.purpose != Purpose::Recover {
+                continue;
+            }
+            used = true;
             let tag = Tag::new(entry.seqno, entry.kind);
             let new = || Memtable::new(self.memtable_bytes, state.hash_seed);
             let memtable = self.memtables.entry(entry.keyspace).or_insert_with(new);

@@ -1,29 +1,155 @@
 //! Verifying a store: everything is read back and compared, and all damage is collected.
+//!
+//! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or gone, the newest manifest there is stands in for
+//!    it; a manifest is followed as far as it can be read.
+//! 2. Logs: every record, their order, their end, what they promise.
+//! 3. Tables, each as [`table::verify`] does it, with the filters inside and beside them; tables of one run
+//!    must not overlap.
+//! 4. Names in the directory: what is missing, what belongs to nothing.
+//!
+//! If the manifest is not whole, it is not known which files belong to the store. Then every table and every log in
+//! the directory is checked for itself, and none is called missing or left over.
+//!
+//! Nothing is changed. A store that is open goes on meanwhile: what its manifest named at one moment is verified, the
+//! tables held by the views of that moment and the logs by open files.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::engine::Engine;
-use super::store::Db;
-use crate::error::{Error, Result};
+use bytes::Bytes;
 
-/// What [`Db::verify`] read and what it found.
+use super::engine::Engine;
+use super::open::{check_directory, lock_for_reading, shared};
+use super::recover::{DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, list, strays};
+use super::store::Db;
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::filename::FileName;
+use crate::filter::{self, Header};
+use crate::fs::{Fs, ReadFile};
+use crate::manifest::current::Current;
+use crate::manifest::log::{ReadManifest, read_prefix};
+use crate::manifest::state::{LogState, ManifestState};
+use crate::options::Options;
+use crate::table::{self, Table, TableContext};
+use crate::table_meta::TableMeta;
+use crate::wal::{Ending, damage_behind};
+
+/// Most further pieces of damage that are listed for one log.
+const LOG_DAMAGE_MAX: usize = 100;
+
+/// What a verification read and what it found.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
+    /// Edits of the manifest that were read.
+    pub edits: u64,
+    /// Logs that were read.
+    pub logs: u64,
+    /// Batches in them.
+    pub batches: u64,
     /// Tables that were read.
     pub tables: u64,
     /// Their length in bytes.
     pub bytes: u64,
     /// Their entries, as the manifest counts them.
     pub entries: u64,
-    /// Everything that is wrong, with file and offset. Empty if the store is sound.
-    pub damage: Vec<Error>,
+    /// Filters that every key of their table was held against.
+    pub filters: u64,
+    /// Ends of files that are torn and were never promised to be durable. No damage: a crash leaves them.
+    pub dropped: Vec<DroppedTail>,
+    /// Files that do not belong to the store, and why. No damage either. (In a store that is open for writing only
+    /// those whose names are not a store's.)
+    pub ignored: Vec<IgnoredFile>,
+    /// Everything that is wrong. Empty if the store is sound.
+    pub damage: Vec<Damage>,
+    /// Pieces of damage that were found and not listed, in tables that have very many.
+    pub omitted: u64,
+}
+
+/// A piece of damage.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Damage {
+    /// What is wrong, with file and offset.
+    pub error: Error,
+    /// The keys that it can concern, if that is known: all others are as they were.
+    pub keys: Option<DamagedKeys>,
+}
+
+/// The keys that damage can concern: from `first` to `last`, both included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DamagedKeys {
+    /// The keyspace, if the manifest can tell.
+    pub keyspace: Option<String>,
+    /// No key before this one is concerned.
+    pub first: Vec<u8>,
+    /// No key after this one is.
+    pub last: Vec<u8>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)?;
+        match &self.keys {
+            Some(DamagedKeys { first, last, .. }) if first == last => {
+                write!(f, "; key {}", first.escape_ascii())
+            }
+            Some(DamagedKeys { first, last, .. }) => {
+                write!(f, "; keys {} to {}", first.escape_ascii(), last.escape_ascii())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// How far a verification is.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct VerifyProgress {
+    /// Length of the tables and logs that are done, in bytes.
+    pub bytes_done: u64,
+    /// Length of all of them.
+    pub bytes: u64,
+}
+
+impl Options {
+    /// Verifies the store in `path` without opening it: reads and compares everything, and goes on after damage. So it
+    /// also works on a store that cannot be opened, and says all that is wrong with it. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`], [`Error::Locked`] if it is open for writing, [`Error::Io`] if the directory cannot be
+    /// listed. Damage and unreadable files are in the report, not errors.
+    pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
+        self.verify_with(path, |_| ())
+    }
+
+    /// The same, and tells after each file how far it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::verify`].
+    pub fn verify_with(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(VerifyProgress),
+    ) -> Result<VerifyReport> {
+        let dir = path.as_ref();
+        check_directory(&*self.fs, dir)?;
+        let _lock = lock_for_reading(&*self.fs, dir)?;
+        verify_at_rest(dir, self, &mut progress)
+    }
 }
 
 impl Db {
-    /// Reads every table from the disk, past the caches, and checks all of it: checksums, order of keys,
-    /// counts, index against data, every key against its filter. Goes on after damage and lists all of it.
-    /// (Logs and manifest were checked when the store was opened.)
+    /// Reads every table and log and the manifest from the disk, past the caches, and checks all of it: checksums,
+    /// order of keys, counts, index against data, every key against its filter, what the files say of each other.
+    /// Goes on after damage and lists all of it. Changes nothing.
     ///
     /// # Errors
     ///
@@ -36,29 +162,374 @@ impl Db {
 impl Engine {
     fn verify(&self) -> Result<VerifyReport> {
         self.check_open()?;
-        let mut report = VerifyReport::default();
-        for tree in self.trees.load_full().values() {
-            let view = tree.view();
-            if let Some((a, b)) = view.version.overlap_in_a_run() {
-                let path = crate::filename::FileName::Table(b).path(&self.dir);
-                report.damage.push(Error::corruption(
-                    &path,
-                    0,
-                    "table",
-                    format!("its keys overlap those of table {a}"),
-                ));
-            }
-            for (_, handle) in view.version.all_tables() {
-                report.tables += 1;
-                report.bytes += handle.meta.len;
-                report.entries += handle.meta.entries;
-                // Opened anew, so that what an open handle holds in memory is checked on the disk as well.
-                match crate::table::Table::open(&self.context, Arc::clone(&handle.meta)) {
-                    Ok(table) => report.damage.extend(table.verify(self.hash_seed)),
-                    Err(error) => report.damage.push(error),
+        let (fs, dir) = (&*self.fs, &*self.dir);
+        let mut silent = |_| ();
+        let mut verifier = Verifier::new(dir, &self.options, &mut silent);
+        let guard = self.lock_manifest();
+        let Some(in_memory) = guard.as_ref().map(|manifest| manifest.state()) else {
+            drop(guard);
+            return verify_at_rest(dir, &self.options, &mut |_| ());
+        };
+        let is_whole = match verifier.read_current().map(|current| verifier.read_manifest(&current)) {
+            Some(Some((manifest, true))) => {
+                let (found, expected) = (manifest.state.mark, in_memory.mark);
+                if found != expected && !self.has_failed() {
+                    let detail = format!("it ends with {found:?}, but {expected:?} was written");
+                    verifier.damaged(Error::corruption(&manifest.path, 0, "manifest", detail));
                 }
+                Some(manifest)
+            }
+            _ => None,
+        };
+        let purpose = if is_whole.is_some() { Purpose::CheckOpen } else { Purpose::CheckAlone };
+        let mut manifest = is_whole.unwrap_or_else(|| no_manifest(dir));
+        manifest.state = in_memory.clone();
+        let _pinned: Vec<_> = self.trees.load().values().map(|tree| tree.view()).collect();
+        let numbers = manifest.state.logs.keys().map(|&number| FileName::Log(number).path(dir));
+        let opened = numbers.map(|path| fs.open(&path).map_err(|error| Error::io("open", &path, error)));
+        let opened: Vec<_> = opened.collect();
+        drop(guard);
+
+        verifier.known_logs(purpose, self.store_id, &manifest, &mut |index, _| opened[index].clone());
+        let context = shared(dir, &self.options, self.store_id, self.hash_seed).0;
+        verifier.known_tables(&context, &manifest.state);
+        if let Ok(listing) = list(fs, dir) {
+            verifier.report.ignored = listing.ignored;
+        }
+        Ok(verifier.report)
+    }
+}
+
+fn verify_at_rest(
+    dir: &Path,
+    options: &Options,
+    progress: &mut dyn FnMut(VerifyProgress),
+) -> Result<VerifyReport> {
+    let fs = &*options.fs;
+    let listing = list(fs, dir)?;
+    if let Ok(None) = Current::read(fs, dir)
+        && check_never_used(fs, dir, &listing).is_ok()
+    {
+        return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+    }
+    let mut verifier = Verifier::new(dir, options, progress);
+    verifier.measure(&listing);
+    let named = verifier.read_current();
+    let current = named.or_else(|| newest_manifest(fs, dir, &listing));
+    let found = current.and_then(|current| verifier.read_manifest(&current));
+    let store_id = current.map(|current| current.store_id).or_else(|| any_store_id(fs, dir, &listing));
+    let store_id = store_id.unwrap_or_default();
+    match (named, found) {
+        (Some(current), Some((manifest, true))) => {
+            verifier.whole_store(&listing, &current, &manifest);
+            let strays = strays(&listing, &manifest.state, current.manifest);
+            verifier.report.ignored = listing.ignored;
+            let left_over = |name: &FileName| IgnoredFile { name: name.to_string(), why: "left over" };
+            verifier.report.ignored.extend(strays.iter().map(left_over));
+        }
+        (_, found) => {
+            let state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();
+            verifier.every_log(&listing, store_id);
+            verifier.every_table(&listing, store_id, &state);
+            verifier.report.ignored = listing.ignored;
+        }
+    }
+    Ok(verifier.report)
+}
+
+/// A manifest that says nothing.
+fn no_manifest(dir: &Path) -> ReadManifest {
+    let path = FileName::Current.path(dir);
+    ReadManifest { path, state: ManifestState::default(), marks: Vec::new(), ending: Ending::Complete }
+}
+
+fn read_header(fs: &dyn Fs, path: &Path) -> Option<FileHeader> {
+    let mut bytes = [0; HEADER_BYTES];
+    fs.open(path).ok()?.read_at(&mut bytes, 0).ok()?;
+    FileHeader::decode(&bytes).ok()
+}
+
+/// What `CURRENT` would say of the newest manifest that can be read.
+fn newest_manifest(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<Current> {
+    listing.ours.iter().rev().find_map(|name| {
+        let &FileName::Manifest(manifest) = name else { return None };
+        let header = read_header(fs, &name.path(dir)).filter(|header| header.kind == FileKind::Manifest)?;
+        Some(Current { store_id: header.store_id, manifest, manifest_id: header.file_id })
+    })
+}
+
+fn any_store_id(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<FileId> {
+    listing.ours.iter().find_map(|name| Some(read_header(fs, &name.path(dir))?.store_id))
+}
+
+struct Verifier<'a> {
+    dir: &'a Path,
+    options: &'a Options,
+    report: VerifyReport,
+    progress: &'a mut dyn FnMut(VerifyProgress),
+    at: VerifyProgress,
+}
+
+impl<'a> Verifier<'a> {
+    fn new(dir: &'a Path, options: &'a Options, progress: &'a mut dyn FnMut(VerifyProgress)) -> Self {
+        Self { dir, options, report: VerifyReport::default(), progress, at: VerifyProgress::default() }
+    }
+
+    fn fs(&self) -> &'a dyn Fs {
+        &*self.options.fs
+    }
+
+    fn damaged(&mut self, error: Error) {
+        self.report.damage.push(Damage { error, keys: None });
+    }
+
+    /// Learns how much there is to read.
+    fn measure(&mut self, listing: &Listing) {
+        let lengths = listing.ours.iter().map(|name| match name {
+            FileName::Table(_) | FileName::Log(_) => self.len(name),
+            _ => 0,
+        });
+        self.at.bytes = lengths.sum();
+    }
+
+    fn len(&self, name: &FileName) -> u64 {
+        self.fs().open(&name.path(self.dir)).and_then(|file| file.len()).unwrap_or(0)
+    }
+
+    fn done(&mut self, bytes: u64) {
+        self.at.bytes_done += bytes;
+        (self.progress)(self.at);
+    }
+
+    fn read_current(&mut self) -> Option<Current> {
+        match Current::read(self.fs(), self.dir) {
+            Ok(Some(current)) => return Some(current),
+            Ok(None) => {
+                let path = FileName::Current.path(self.dir);
+                self.damaged(Error::corruption(&path, 0, "CURRENT", "it is missing"));
+            }
+            Err(error) => self.damaged(error),
+        }
+        None
+    }
+
+    /// The manifest as far as it can be read, and whether that is all of it.
+    fn read_manifest(&mut self, current: &Current) -> Option<(ReadManifest, bool)> {
+        match read_prefix(self.fs(), self.dir, current) {
+            Ok((manifest, damage)) => {
+                self.report.edits = manifest.marks.len() as u64;
+                let is_whole = damage.is_none();
+                if let Some(error) = damage {
+                    self.log_damage(&*manifest.path.clone(), error);
+                }
+                Some((manifest, is_whole))
+            }
+            Err(error) => {
+                self.damaged(error);
+                None
             }
         }
-        Ok(report)
     }
+
+    /// Damage in a log or manifest, and what else is damaged in it.
+    fn log_damage(&mut self, path: &Path, error: Error) {
+        let behind = match &error {
+            Error::Corruption { file, offset, what: "log fragment" | "closed log", .. } if file == path => {
+                Some(*offset)
+            }
+            _ => None,
+        };
+        self.damaged(error);
+        let Some(offset) = behind else { return };
+        if let Ok(file) = self.fs().open(path)
+            && let Ok(more) = damage_behind(&*file, path, offset, LOG_DAMAGE_MAX)
+        {
+            more.into_iter().for_each(|error| self.damaged(error));
+        }
+    }
+
+    /// A store whose manifest is whole.
+    fn whole_store(&mut self, listing: &Listing, current: &Current, manifest: &ReadManifest) {
+        let (fs, dir) = (self.fs(), self.dir);
+        let open = &mut |_, path: &Path| {
+            fs.open(path).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    Error::corruption(path, 0, "log", "the manifest names it, but it is missing")
+                }
+                _ => Error::io("open", path, error),
+            })
+        };
+        self.known_logs(Purpose::Check, current.store_id, manifest, open);
+        let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, manifest, 0);
+        if let Err(error) = replay.unknown_logs(listing) {
+            self.damaged(error);
+        }
+        let context = shared(dir, self.options, current.store_id, manifest.state.hash_seed).0;
+        self.known_tables(&context, &manifest.state);
+    }
+
+    /// The logs that the manifest names; `open` is given their index and path.
+    fn known_logs(
+        &mut self,
+        purpose: Purpose,
+        store_id: FileId,
+        manifest: &ReadManifest,
+        open: &mut dyn FnMut(usize, &Path) -> Result<Arc<dyn ReadFile>>,
+    ) {
+        let (fs, dir) = (self.fs(), self.dir);
+        let mut replay = Replay::new(purpose, fs, dir, store_id, manifest, 0);
+        replay.torn(&manifest.path, manifest.ending);
+        let logs = &manifest.state.logs;
+        let mut previous: Option<u64> = None;
+        for (index, (&number, log)) in logs.iter().enumerate() {
+            let path = FileName::Log(number).path(dir);
+            if let Some(previous) = previous.replace(number)
+                && previous != log.predecessor
+            {
+                let LogState { predecessor, .. } = log;
+                let detail =
+                    format!("log {number} follows log {predecessor}, which the manifest does not know");
+                self.damaged(Error::corruption(&manifest.path, 0, "logs", detail));
+            }
+            let is_last = index + 1 == logs.len();
+            let file = open(index, &path);
+            let len = file.as_ref().map_or(0, |file| file.len().unwrap_or(0));
+            if let Err(error) = file.and_then(|file| replay.log(&*file, &path, log, is_last)) {
+                self.log_damage(&path, error);
+            }
+            self.done(len);
+        }
+        let report = replay.report;
+        (self.report.logs, self.report.batches) = (logs.len() as u64, report.batches);
+        // The end of a log that is being written to is not torn, only not there yet.
+        if purpose != Purpose::CheckOpen {
+            self.report.dropped = report.dropped;
+        }
+    }
+
+    /// Each log in the directory for itself.
+    fn every_log(&mut self, listing: &Listing, store_id: FileId) {
+        let (fs, dir) = (self.fs(), self.dir);
+        let manifest = no_manifest(dir);
+        for name in &listing.ours {
+            let FileName::Log(_) = name else { continue };
+            let path = name.path(dir);
+            // One for each: what is missing between two logs is not known.
+            let mut replay = Replay::new(Purpose::CheckAlone, fs, dir, store_id, &manifest, 0);
+            let read = replay.open(&path).and_then(|file| replay.log_alone(&*file, &path));
+            self.report.logs += 1;
+            self.report.batches += replay.report.batches;
+            self.report.dropped.append(&mut replay.report.dropped);
+            if let Err(error) = read {
+                self.log_damage(&path, error);
+            }
+            self.done(self.len(name));
+        }
+    }
+
+    fn known_tables(&mut self, context: &Arc<TableContext>, state: &ManifestState) {
+        for keyspace in state.keyspaces.values() {
+            let mut runs = BTreeMap::<_, Vec<(Bytes, Bytes, u64)>>::new();
+            for place in keyspace.tables.values() {
+                let bounds = self.table(context, &place.meta, Some(&keyspace.name));
+                let run = runs.entry((place.level, place.run)).or_default();
+                run.extend(bounds.map(|(smallest, largest)| (smallest, largest, place.meta.number)));
+            }
+            for tables in runs.values_mut() {
+                tables.sort();
+                self.check_run(&keyspace.name, tables);
+            }
+        }
+    }
+
+    /// Tables of one run, in order.
+    fn check_run(&mut self, keyspace: &str, tables: &[(Bytes, Bytes, u64)]) {
+        for pair in tables.windows(2) {
+            let [(_, end, a), (start, largest, b)] = pair else { continue };
+            if start <= end {
+                let path = FileName::Table(*b).path(self.dir);
+                let detail = format!("its keys overlap those of table {a} in one run");
+                let (first, last) = (start.to_vec(), end.min(largest).to_vec());
+                let keys = DamagedKeys { keyspace: Some(keyspace.to_owned()), first, last };
+                let error = Error::corruption(&path, 0, "table", detail);
+                self.report.damage.push(Damage { error, keys: Some(keys) });
+            }
+        }
+    }
+
+    /// One table; gives its bounds if it can be opened.
+    fn table(
+        &mut self,
+        context: &Arc<TableContext>,
+        meta: &Arc<TableMeta>,
+        keyspace: Option<&String>,
+    ) -> Option<(Bytes, Bytes)> {
+        let path = FileName::Table(meta.number).path(self.dir);
+        let keys = |(first, last): (Bytes, Bytes)| {
+            Some(DamagedKeys { keyspace: keyspace.cloned(), first: first.to_vec(), last: last.to_vec() })
+        };
+        self.report.tables += 1;
+        self.report.bytes += meta.len;
+        self.report.entries += meta.entries;
+        if let Err(error) = self.fs().open(&path)
+            && error.kind() == std::io::ErrorKind::NotFound
+        {
+            let error = Error::corruption(&path, 0, "table", "the manifest names it, but it is missing");
+            let keys = keys((meta.smallest.clone(), meta.largest.clone()));
+            self.report.damage.push(Damage { error, keys });
+            return None;
+        }
+        let found = table::verify(context, meta);
+        self.report.filters += found.filters;
+        self.report.omitted += found.omitted;
+        let damage = found.damage.into_iter();
+        self.report
+            .damage
+            .extend(damage.map(|damage| Damage { error: damage.error, keys: keys(damage.keys) }));
+        self.done(meta.len);
+        found.bounds
+    }
+
+    /// Each table in the directory, by what the manifest says of it if it does, otherwise by what it says itself.
+    fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
+        let known: BTreeMap<u64, (&String, &Arc<TableMeta>)> = state
+            .keyspaces
+            .values()
+            .flat_map(|keyspace| keyspace.tables.values().map(|place| (&keyspace.name, &place.meta)))
+            .map(|(name, meta)| (meta.number, (name, meta)))
+            .collect();
+        let mut context = shared(self.dir, self.options, store_id, state.hash_seed).0;
+        let mut knows_seed = state.hash_seed != 0;
+        for name in &listing.ours {
+            let &FileName::Table(number) = name else { continue };
+            let path = name.path(self.dir);
+            let read = || Table::read_meta(&context, number, &path).map(Arc::new);
+            let meta = match known.get(&number) {
+                Some((_, meta)) => Ok(Arc::clone(meta)),
+                None => read(),
+            };
+            let meta = match meta {
+                Ok(meta) => meta,
+                Err(error) => {
+                    self.report.tables += 1;
+                    self.damaged(error);
+                    self.done(self.len(name));
+                    continue;
+                }
+            };
+            if !knows_seed && let Some(seed) = seed_of(&*self.options.fs, &path, &meta) {
+                context = shared(self.dir, self.options, store_id, seed).0;
+                knows_seed = true;
+            }
+            self.table(&context, &meta, known.get(&number).map(|(name, _)| *name));
+        }
+    }
+}
+
+/// The seed of the key hash, as the filter of a table has it: for a store whose manifest is lost.
+fn seed_of(fs: &dyn Fs, path: &Path, meta: &TableMeta) -> Option<u64> {
+    let filter = meta.filters.iter().find(|filter| filter.file.is_none())?;
+    let mut bytes = [0; filter::header::HEADER_BYTES];
+    fs.open(path).ok()?.read_at(&mut bytes, filter.offset).ok()?;
+    Header::decode(&bytes).ok().map(|header| header.seed)
 }

@@ -35,6 +35,17 @@ pub(crate) struct ReadManifest {
 
 /// Reads the manifest that `current` names.
 pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadManifest> {
+    let (manifest, damage) = read_prefix(fs, dir, current)?;
+    damage.map_or(Ok(manifest), Err)
+}
+
+/// Reads a manifest as far as it can be read, and says what ended that, if it is not the end. Fails if not even its
+/// header can be read. The last edit may be half applied then.
+pub(crate) fn read_prefix(
+    fs: &dyn Fs,
+    dir: &Path,
+    current: &Current,
+) -> Result<(ReadManifest, Option<Error>)> {
     let path = FileName::Manifest(current.manifest).path(dir);
     let file = fs.open(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -49,19 +60,36 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadMan
     };
     let mut reader = FramedReader::open(&*file, &path, expected)?;
     let (mut state, mut marks) = (ManifestState::default(), Vec::new());
-    while let Some(record) = reader.next_record()? {
-        let offset = record.offset;
-        let (edit, mark) = VersionEdit::decode(record.bytes, marks.last().copied())
-            .map_err(|error| error.in_file(&path, offset))?;
-        state.apply(&edit).map_err(|detail| Error::corruption(&path, offset, "edit", detail))?;
-        state.mark = mark;
-        marks.push(mark);
-    }
+    let mut damage = loop {
+        match read_edit(&mut reader, &path, &mut state, &mut marks) {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(error) => break Some(error),
+        }
+    };
     if marks.is_empty() {
-        return Err(Error::corruption(&path, reader.position(), "manifest", "its first edit is missing"));
+        let missing = || Error::corruption(&path, reader.position(), "manifest", "its first edit is missing");
+        damage.get_or_insert_with(missing);
     }
     let ending = reader.ending().unwrap_or(Ending::Complete);
-    Ok(ReadManifest { path, state, marks, ending })
+    Ok((ReadManifest { path, state, marks, ending }, damage))
+}
+
+/// Applies the next edit; `false` if there is none.
+fn read_edit(
+    reader: &mut FramedReader<'_>,
+    path: &Path,
+    state: &mut ManifestState,
+    marks: &mut Vec<EditMark>,
+) -> Result<bool> {
+    let Some(record) = reader.next_record()? else { return Ok(false) };
+    let offset = record.offset;
+    let (edit, mark) = VersionEdit::decode(record.bytes, marks.last().copied())
+        .map_err(|error| error.in_file(path, offset))?;
+    state.apply(&edit).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
+    state.mark = mark;
+    marks.push(mark);
+    Ok(true)
 }
 
 impl ReadManifest {

@@ -55,7 +55,11 @@ pub(crate) enum FilterState {
     /// It is in memory and every check of it passed.
     Ready(Filter<AlignedBytes>),
     /// It has one that cannot be used, and why.
-    Unusable(Arc<Error>),
+    Unusable(
+        /// The error, for whoever looks at the table with a debugger or prints it.
+        #[allow(dead_code, reason = "verify reads the filters anew and reports it from there")]
+        Arc<Error>,
+    ),
 }
 
 impl FilterState {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! - [`TableWriter`] is fed internal keys in ascending order and makes a file and its [`TableMeta`].
-//! - [`Table`] opens such a file and answers [`Table::get`], [`Table::ask_filter`], [`Table::iter`] and
-//!   [`Table::verify`]. It holds in memory: the root of the index, the filter, the properties.
+//! - [`Table`] opens such a file and answers [`Table::get`], [`Table::ask_filter`] and [`Table::iter`].
+//!   It holds in memory: the root of the index, the filter, the properties. [`verify`] reads one whole.
 //! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
 //!
 //! Every byte of the file is covered by a checksum: the header's, a block's, the filter's own or the footer's;
@@ -41,4 +41,5 @@ pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;
 pub(crate) use properties::Properties;
 pub(crate) use reader::Table;
+pub(crate) use verify::verify;
 pub(crate) use writer::{TableConfig, TableWriter};

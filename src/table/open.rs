@@ -62,7 +62,6 @@ impl Table {
     }
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for tools that look at a file without its manifest"))]
     pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
         let shell = Shell::read(ctx, number, path)?;
         let (footer, checksum) = shell.footer(path)?;
@@ -153,7 +152,11 @@ fn read_filters(file: &TableFile, meta: &TableMeta) -> FilterState {
     state
 }
 
-fn read_filter(file: &TableFile, meta: &TableMeta, filter: &FilterRef) -> Result<Filter<AlignedBytes>> {
+pub(super) fn read_filter(
+    file: &TableFile,
+    meta: &TableMeta,
+    filter: &FilterRef,
+) -> Result<Filter<AlignedBytes>> {
     let (bytes, path) = read_filter_block(file, filter)?;
     let expect =
         Expect::table(file.file_id, file.ctx.hash_seed, meta.keys).header_checksum(filter.header_checksum);

@@ -24,12 +24,14 @@
 //! This module knows the kinds of records and not what is in them. The engine (batches, promises, close) and
 //! the manifest (edits) call it; the dump tool calls [`record::spans`].
 
+mod damage;
 pub(crate) mod reader;
 pub(crate) mod record;
 #[cfg(test)]
 pub(crate) mod vectors;
 pub(crate) mod writer;
 
+pub(crate) use damage::damage_behind;
 pub(crate) use reader::{Ending, Expected, FramedReader};
 pub(crate) use record::RecordKind;
 pub(crate) use writer::FramedWriter;

@@ -101,7 +101,8 @@ pub(crate) fn examine(db: &Db, expected: &Contents, absent: &[Vec<u8>]) -> Resul
             .map_err(|wrong| format!("{name}: {wrong}"))?;
     }
     findings.unusable_filters = db.stats().unusable_filters;
-    findings.damage = db.verify().map_err(|error| format!("verify: {error}"))?.damage;
+    let verified = db.verify().map_err(|error| format!("verify: {error}"))?;
+    findings.damage = verified.damage.into_iter().map(|damage| damage.error).collect();
     for error in findings.errors.iter().chain(&findings.damage) {
         names_its_place(error)?;
     }

@@ -10,3 +10,4 @@ pub(crate) mod load;
 pub(crate) mod put;
 pub(crate) mod scan;
 pub(crate) mod stats;
+pub(crate) mod verify;

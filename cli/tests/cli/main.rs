@@ -8,3 +8,4 @@ mod opening;
 mod tool;
 #[cfg(unix)]
 mod unix;
+mod verify;

@@ -1,0 +1,158 @@
+//! `sievedb verify`: reads everything in a store and lists what is damaged.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sievedb::{Damage, Error, Options, VerifyReport};
+
+use crate::escape::escape;
+use crate::failure::{Failure, Result};
+use crate::json::{Format, Object, put_bytes};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::units;
+
+/// Reads everything in a store and lists what is damaged.
+///
+/// Every table, block, filter, log and the manifest is read and held against each other, and every key against the
+/// filters of its table. It goes on after damage, also in a store that cannot be opened any more, and prints each
+/// piece with its file, its offset and the keys that it can concern. Exit code 0: the store is sound; 3: it is damaged.
+/// Files that do not belong to the store and the torn end that a crash leaves are listed and are no damage. Changes
+/// nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb verify my.db
+  sievedb verify my.db --json | jq -r '.damage[].file' | sort -u")]
+pub(crate) struct Args {
+    /// The directory of the store.
+    db: PathBuf,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut bar = None;
+    let report = Options::new().verify_with(&args.db, |progress| {
+        bar.get_or_insert_with(|| Progress::of_bytes("verifying", Some(progress.bytes)))
+            .at(progress.bytes_done);
+    })?;
+    drop(bar);
+    let mut out = Output::new();
+    if args.format.json {
+        out.text(&object(&report).to_string())?;
+    } else {
+        print(&report, &mut out)?;
+    }
+    out.finish()?;
+    let found = report.damage.len() as u64 + report.omitted;
+    if found == 0 {
+        return Ok(());
+    }
+    let pieces = units::counted(found, "piece of damage", "pieces of damage");
+    Err(Failure::Refused(format!("{pieces} in {}", args.db.display())))
+}
+
+fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {
+    out.text(&format!("manifest   {}", units::counted(report.edits, "edit", "edits")))?;
+    let batches = units::counted(report.batches, "batch", "batches");
+    out.text(&format!("logs       {}, {batches}", units::counted(report.logs, "log", "logs")))?;
+    out.text(&format!(
+        "tables     {}, {}, {}",
+        units::counted(report.tables, "table", "tables"),
+        units::counted(report.entries, "entry", "entries"),
+        units::bytes(report.bytes)
+    ))?;
+    let filters = units::counted(report.filters, "filter", "filters");
+    out.text(&format!("filters    {filters} held against every key"))?;
+    for tail in &report.dropped {
+        let bytes = units::counted(tail.bytes, "byte", "bytes");
+        out.text(&format!("torn       {} from offset {}: {bytes}", name(&tail.file), tail.offset))?;
+    }
+    for file in &report.ignored {
+        out.text(&format!("ignored    {}: {}", escape(file.name.as_bytes()), file.why))?;
+    }
+    for damage in &report.damage {
+        out.text(&format!("damage     {}", message(&damage.error)))?;
+        if let Some(keys) = keys(damage) {
+            out.text(&format!("           {keys}"))?;
+        }
+    }
+    match (report.damage.len(), report.omitted) {
+        (0, _) => out.text("sound      no damage found"),
+        (_, 0) => Ok(()),
+        (_, more) => out.text(&format!("           and {} more", units::count(more))),
+    }
+}
+
+/// The file without the directory, which is the same for all.
+fn name(file: &Path) -> String {
+    escape(file.file_name().unwrap_or(file.as_os_str()).as_encoded_bytes())
+}
+
+fn message(error: &Error) -> String {
+    match error {
+        Error::Corruption { file, offset, what, detail, .. } => {
+            format!("{} at offset {offset}: {what}: {detail}", name(file))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn keys(damage: &Damage) -> Option<String> {
+    let keys = damage.keys.as_ref()?;
+    let (first, last) = (escape(&keys.first), escape(&keys.last));
+    let range = if first == last {
+        format!("concerns key {first}")
+    } else {
+        format!("concerns keys {first} to {last}")
+    };
+    Some(match &keys.keyspace {
+        Some(keyspace) => format!("{range} of keyspace {}", escape(keyspace.as_bytes())),
+        None => range,
+    })
+}
+
+fn object(report: &VerifyReport) -> Value {
+    let torn = report.dropped.iter().map(|tail| {
+        json!({ "file": name(&tail.file), "offset": tail.offset, "bytes": tail.bytes, "reason": tail.reason })
+    });
+    let ignored = report.ignored.iter().map(|file| json!({ "file": file.name, "why": file.why }));
+    json!({
+        "sound": report.damage.is_empty(),
+        "edits": report.edits,
+        "logs": report.logs,
+        "batches": report.batches,
+        "tables": report.tables,
+        "table_bytes": report.bytes,
+        "entries": report.entries,
+        "filters": report.filters,
+        "torn": torn.collect::<Value>(),
+        "ignored": ignored.collect::<Value>(),
+        "damage": report.damage.iter().map(damage_object).collect::<Value>(),
+        "damage_not_listed": report.omitted,
+    })
+}
+
+fn damage_object(damage: &Damage) -> Value {
+    let mut object = Object::new();
+    object.insert("message".into(), message(&damage.error).into());
+    match &damage.error {
+        Error::Corruption { file, offset, what, .. } => {
+            object.insert("file".into(), name(file).into());
+            object.insert("offset".into(), (*offset).into());
+            object.insert("what".into(), (*what).into());
+        }
+        Error::Unsupported { file, what, .. } => {
+            object.insert("file".into(), name(file).into());
+            object.insert("what".into(), (*what).into());
+        }
+        Error::Io { path, .. } => drop(object.insert("file".into(), name(path).into())),
+        _ => {}
+    }
+    if let Some(keys) = &damage.keys {
+        object.insert("keyspace".into(), keys.keyspace.clone().into());
+        put_bytes(&mut object, "first_key", &keys.first);
+        put_bytes(&mut object, "last_key", &keys.last);
+    }
+    object.into()
+}

@@ -1,0 +1,66 @@
+//! `verify` on stores with and without damage.
+
+use std::path::Path;
+
+use crate::tool::{place, run};
+
+#[test]
+fn a_sound_store_is_called_so() {
+    let place = place();
+    let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
+    place.load(lines.as_bytes());
+    run(&["compact", &place.db]).ok();
+    place.load(b"later\t1\n");
+    std::fs::write(Path::new(&place.db).join("notes.txt"), "mine").unwrap();
+    let before = place.files();
+    let report = run(&["verify", &place.db]).ok();
+    for line in [
+        "logs       1 log, 1 batch\n",
+        "tables     1 table, 2,000 entries, ",
+        "filters    1 filter held against every key\n",
+        "ignored    notes.txt: not a name of a store's file\n",
+        "sound      no damage found\n",
+    ] {
+        assert!(report.contains(line), "{report}");
+    }
+    assert!(place.files() == before);
+    run(&["verify", &place.db, "--keyspace", "default"]).fails(2);
+}
+
+#[test]
+fn all_damage_is_listed_with_file_offset_and_keys_also_for_programs() {
+    let place = place();
+    let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
+    place.load(lines.as_bytes());
+    run(&["compact", &place.db]).ok();
+    let table = place.paths_of(".sst").pop().unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[200] ^= 1;
+    bytes[9000] ^= 1;
+    std::fs::write(&table, &bytes).unwrap();
+    let manifest = place.files().keys().find(|name| name.starts_with("MANIFEST")).unwrap().clone();
+    let manifest_path = Path::new(&place.db).join(&manifest);
+    let good = std::fs::read(&manifest_path).unwrap();
+
+    let name = table.file_name().unwrap().to_str().unwrap().to_owned();
+    let outcome = run(&["verify", &place.db]);
+    assert_eq!(outcome.code, Some(3));
+    assert_eq!(outcome.stderr, format!("sievedb: 2 pieces of damage in {}\n", place.db));
+    let printed = String::from_utf8(outcome.stdout).unwrap();
+    assert_eq!(printed.matches(&format!("damage     {name} at offset ")).count(), 2, "{printed}");
+    assert!(printed.contains("           concerns keys key00000 to key00"), "{printed}");
+    assert!(printed.contains(" of keyspace default\n"), "{printed}");
+
+    let mut bad = good.clone();
+    bad[100] ^= 1;
+    std::fs::write(&manifest_path, bad).unwrap();
+    run(&["get", &place.db, "key00000"]).fails(3);
+    let outcome = run(&["verify", &place.db, "--json"]);
+    assert_eq!(outcome.code, Some(3));
+    let report: serde_json::Value = serde_json::from_slice(&outcome.stdout).unwrap();
+    assert_eq!(report["sound"], false);
+    let files: Vec<_> = report["damage"].as_array().unwrap().iter().map(|damage| &damage["file"]).collect();
+    assert_eq!(files, [&manifest, &name, &name]);
+    assert_eq!(report["damage"][1]["first_key"], "key00000");
+    assert!(report["damage"][1]["offset"].is_u64());
+}

@@ -1,0 +1,43 @@
+//! What else is damaged in a log that is: a reader stops at the first damage, somebody who looks does not.
+
+use std::path::Path;
+
+use super::record::{PAGE_BYTES, SpanStatus, spans};
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, HEADER_BYTES};
+use crate::fs::ReadFile;
+
+/// The damaged stretches behind `offset` that intact fragments follow, up to `max` of them: those that are no torn end.
+///
+/// # Errors
+///
+/// [`Error::Io`], and [`Error::Corruption`] if the header of the file cannot be read.
+pub(crate) fn damage_behind(file: &dyn ReadFile, path: &Path, offset: u64, max: usize) -> Result<Vec<Error>> {
+    let read = |offset: u64, len: u64| {
+        let mut bytes = vec![0; len as usize];
+        let done = file.read_at(&mut bytes, offset);
+        done.map(|()| bytes).map_err(|error| Error::io("read", path, error))
+    };
+    let len = file.len().map_err(|error| Error::io("read", path, error))?;
+    let header = FileHeader::decode(&read(0, len.min(HEADER_BYTES as u64))?);
+    let file_id = header.map_err(|error| error.in_file(path, 0))?.file_id;
+    let (mut found, mut waiting) = (Vec::new(), Vec::new());
+    let mut at = offset - offset % 8;
+    while at < len && found.len() < max {
+        let page_end = len.min((at / PAGE_BYTES as u64 + 1) * PAGE_BYTES as u64);
+        let page = read(at, page_end - at)?;
+        for span in spans(&file_id, at, &page) {
+            match span.status {
+                SpanStatus::Intact(_) => found.append(&mut waiting),
+                SpanStatus::Padding => {}
+                SpanStatus::Damaged(_) if span.offset <= offset => {}
+                SpanStatus::Damaged(damage) => {
+                    waiting.push(Error::corruption(path, span.offset, "log fragment", damage.to_string()));
+                }
+            }
+        }
+        at = page_end;
+    }
+    found.truncate(max);
+    Ok(found)
+}

@@ -1,0 +1,231 @@
+//! `verify` lists everything that is wrong: all of it, where it is, which keys it can concern, whether or not the
+//! store can be opened.
+
+use std::path::{Path, PathBuf};
+
+use sievedb::fs::MemFs;
+use sievedb::{Damage, Db, Error, VerifyReport};
+
+use crate::support::store::{self, DIR};
+
+const KEYS: usize = 1500;
+
+fn key(n: usize) -> String {
+    format!("key {n:05}")
+}
+
+/// A closed store with one table of many blocks, and another and a log above it.
+fn sample() -> MemFs {
+    let fs = MemFs::new();
+    let roomy = store::small().memtable_bytes(1 << 20).table_bytes(1 << 20);
+    let db = store::options(&fs).default_keyspace(roomy).open(DIR).unwrap();
+    (0..KEYS).for_each(|n| db.put(key(n), format!("value {n}")).unwrap());
+    db.compact().unwrap();
+    db.put(key(7), "newer").unwrap();
+    db.flush().unwrap();
+    (0..100).for_each(|n| db.put(key(n), "in the log").unwrap());
+    db.sync().unwrap();
+    db.close().unwrap();
+    fs
+}
+
+fn verify(fs: &MemFs) -> VerifyReport {
+    let before = store::files(fs);
+    let report = store::options(fs).verify(DIR).unwrap();
+    assert!(store::files(fs) == before, "verify changed a file");
+    report
+}
+
+/// The files whose names end like this, the longest first.
+fn paths(fs: &MemFs, ending: &str) -> Vec<PathBuf> {
+    let mut files: Vec<_> = store::files(fs).into_iter().filter(|(name, _)| name.ends_with(ending)).collect();
+    files.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
+    files.into_iter().map(|(name, _)| Path::new(DIR).join(name)).collect()
+}
+
+fn manifest(fs: &MemFs) -> PathBuf {
+    let names = store::files(fs);
+    Path::new(DIR).join(names.keys().find(|name| name.starts_with("MANIFEST")).unwrap())
+}
+
+fn change(fs: &MemFs, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs.files(path)[0].1.clone();
+    change(&mut bytes);
+    fs.overwrite(path, bytes);
+}
+
+fn flip(fs: &MemFs, path: &Path, offset: usize) {
+    change(fs, path, |bytes| bytes[offset] ^= 1);
+}
+
+#[track_caller]
+fn is_at(damage: &Damage, path: &Path) -> u64 {
+    match &damage.error {
+        Error::Corruption { file, offset, .. } if file == path => *offset,
+        other => panic!("not in {}: {other}", path.display()),
+    }
+}
+
+#[test]
+fn a_sound_store_is_counted_and_nothing_is_wrong_with_it_open_or_closed() {
+    let fs = sample();
+    let report = verify(&fs);
+    assert!(report.damage.is_empty() && report.dropped.is_empty() && report.ignored.is_empty(), "{report:?}");
+    assert_eq!((report.tables, report.filters, report.entries), (2, 2, KEYS as u64 + 1));
+    assert_eq!((report.logs, report.batches), (1, 100));
+    assert!(report.edits > 0 && report.bytes > 0);
+    let db = store::open_read_only(&fs).unwrap();
+    assert_eq!(format!("{:?}", db.verify().unwrap()), format!("{report:?}"));
+    drop(db);
+
+    let db = store::open(&fs).unwrap();
+    db.put("one", "more").unwrap();
+    let report = db.verify().unwrap();
+    assert!(report.damage.is_empty(), "{report:?}");
+    assert!(matches!(store::options(&fs).verify(DIR), Err(Error::Locked { .. })));
+    db.close().unwrap();
+    assert!(matches!(store::options(&fs).verify("/none"), Err(Error::NoStore { .. })));
+}
+
+#[test]
+fn a_store_is_verified_while_it_is_written_to() {
+    let fs = MemFs::new();
+    let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
+    let writer = {
+        let db = db.clone();
+        std::thread::spawn(move || {
+            for n in 0..6000 {
+                db.put(key(n * 7 % 3000), [b'v'; 40]).unwrap();
+            }
+        })
+    };
+    let mut rounds = 0;
+    while !writer.is_finished() || rounds < 3 {
+        let report = db.verify().unwrap();
+        assert!(report.damage.is_empty(), "{report:?}");
+        rounds += 1;
+    }
+    writer.join().unwrap();
+    db.close().unwrap();
+    assert!(verify(&fs).damage.is_empty());
+}
+
+#[test]
+fn each_damaged_block_is_listed_once_with_the_keys_around_it_and_no_others() {
+    let fs = sample();
+    let table = &paths(&fs, ".sst")[0];
+    let places = [200, 5_000, 9_000];
+    places.iter().for_each(|&place| flip(&fs, table, place));
+    let report = verify(&fs);
+    assert_eq!(report.damage.len(), places.len(), "{report:?}");
+    let db = store::open_read_only(&fs).unwrap();
+    let lost: Vec<_> = (0..KEYS).filter(|&n| n >= 100 && db.get(key(n)).is_err()).collect();
+    assert!(lost.len() > 10 && lost.len() < 200, "{lost:?}");
+    let mut concerned = Vec::new();
+    for (damage, place) in report.damage.iter().zip(places) {
+        assert!(is_at(damage, table) <= place as u64);
+        let keys = damage.keys.as_ref().unwrap();
+        assert_eq!(keys.keyspace.as_deref(), Some("default"));
+        concerned.extend((100..KEYS).filter(|&n| (&keys.first..=&keys.last).contains(&&key(n).into_bytes())));
+    }
+    assert!(lost.iter().all(|n| concerned.contains(n)), "{lost:?} but {concerned:?}");
+    // Where a block begins the separator before it may be the last key of the block before.
+    assert!(concerned.len() <= lost.len() + 2 * places.len(), "{lost:?} but {concerned:?}");
+}
+
+#[test]
+fn damage_in_manifest_log_and_table_is_listed_although_the_store_cannot_be_opened() {
+    let fs = sample();
+    let (log, table, manifest) = (&paths(&fs, ".wal")[0], &paths(&fs, ".sst")[0], &manifest(&fs));
+    flip(&fs, table, 200);
+    flip(&fs, log, 1_000);
+    flip(&fs, log, 3_000);
+    flip(&fs, manifest, 100);
+    assert!(store::open_read_only(&fs).is_err());
+    let report = verify(&fs);
+    let of = |path: &Path| {
+        let in_file =
+            |damage: &&Damage| matches!(&damage.error, Error::Corruption { file, .. } if file == path);
+        report.damage.iter().filter(in_file).count()
+    };
+    assert_eq!((of(manifest), of(log), of(table), report.damage.len()), (1, 2, 1, 4), "{report:?}");
+    // The hash seed, which only the manifest has, is found in the filters: they are held against the keys all the same.
+    assert_eq!((report.tables, report.filters), (2, 2));
+    let Some(keys) = &report.damage.iter().find_map(|damage| damage.keys.as_ref()) else {
+        panic!("{report:?}")
+    };
+    assert_eq!((&keys.keyspace, &keys.first[..]), (&None, key(0).as_bytes()));
+}
+
+#[test]
+fn without_current_the_newest_manifest_tells_what_there_is() {
+    for change_current in [|_: &mut Vec<u8>| {}, |bytes: &mut Vec<u8>| bytes[70] ^= 1] {
+        let fs = sample();
+        let current = Path::new(DIR).join("CURRENT");
+        change(&fs, &current, change_current);
+        if store::open_read_only(&fs).is_ok() {
+            sievedb::fs::Fs::remove(&fs, &current).unwrap();
+        }
+        let report = verify(&fs);
+        assert_eq!(report.damage.len(), 1, "{report:?}");
+        is_at(&report.damage[0], &current);
+        assert_eq!((report.tables, report.filters, report.logs), (2, 2, 1));
+    }
+}
+
+#[test]
+fn what_is_missing_and_what_belongs_to_nothing_is_named() {
+    let fs = sample();
+    let tables = paths(&fs, ".sst");
+    let log = &paths(&fs, ".wal")[0];
+    let stray = fs.files(&tables[1])[0].1.clone();
+    fs.overwrite(&Path::new(DIR).join("000777.sst"), stray);
+    fs.overwrite(&Path::new(DIR).join("000778.filter"), vec![1; 100]);
+    fs.overwrite(&Path::new(DIR).join("notes.txt"), b"mine".to_vec());
+    let report = verify(&fs);
+    assert!(report.damage.is_empty(), "{report:?}");
+    let ignored: Vec<_> = report.ignored.iter().map(|file| (file.name.as_str(), file.why)).collect();
+    let expected = [
+        ("notes.txt", "not a name of a store's file"),
+        ("000777.sst", "left over"),
+        ("000778.filter", "left over"),
+    ];
+    assert_eq!(ignored, expected);
+
+    sievedb::fs::Fs::remove(&fs, &tables[0]).unwrap();
+    sievedb::fs::Fs::remove(&fs, log).unwrap();
+    let report = verify(&fs);
+    assert_eq!(report.damage.len(), 2, "{report:?}");
+    is_at(&report.damage[0], log);
+    is_at(&report.damage[1], &tables[0]);
+    let keys = report.damage[1].keys.as_ref().unwrap();
+    assert_eq!((&keys.first[..], &keys.last[..]), (key(0).as_bytes(), key(KEYS - 1).as_bytes()));
+}
+
+#[test]
+fn a_table_that_cannot_be_opened_is_still_walked() {
+    let fs = sample();
+    let table = &paths(&fs, ".sst")[0];
+    change(&fs, table, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    flip(&fs, table, 5_000);
+    let report = verify(&fs);
+    let offsets: Vec<u64> = report.damage.iter().map(|damage| is_at(damage, table)).collect();
+    let len = fs.files(table)[0].1.len() as u64;
+    assert!(offsets.len() == 2 && offsets[0] > len - 200 && offsets[1] <= 5_000, "{report:?}");
+}
+
+#[test]
+fn a_torn_end_is_told_from_damage() {
+    let (fs, copy) = (MemFs::new(), MemFs::new());
+    let db: Db = store::open(&fs).unwrap();
+    (0..10).for_each(|n| db.put(key(n), "value").unwrap());
+    sievedb::fs::Fs::create_dir(&copy, Path::new(DIR)).unwrap();
+    for (name, bytes) in store::files(&fs) {
+        let cut = if name.ends_with(".wal") { bytes.len() - 3 } else { bytes.len() };
+        copy.overwrite(&Path::new(DIR).join(name), bytes[..cut].to_vec());
+    }
+    drop(db);
+    let report = verify(&copy);
+    assert!(report.damage.is_empty() && report.dropped.len() == 1, "{report:?}");
+    assert_eq!((report.batches, report.logs), (9, 1));
+}
