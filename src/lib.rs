@@ -1,6 +1,6 @@
 //! An embedded, ordered key-value store that answers "it is not there" from memory.
 //!
-//! Begin with [`Db`].
+//! Begin with [`Db`]; [`guide`] has a page each on durability, iteration, filters, memory and errors.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -49,6 +49,8 @@ mod options;
 
 // Beside: imported by nothing.
 pub mod dump;
+// Documents.
+pub mod guide;
 // Tests of the whole.
 #[cfg(test)]
 mod format_tests;

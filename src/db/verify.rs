@@ -262,6 +262,9 @@ fn any_store_id(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<FileId> {
     listing.ours.iter().find_map(|name| Some(read_header(fs, &name.path(dir))?.store_id))
 }
 
+/// Opens a log, given its index among those of the manifest and its path.
+type OpenLog<'a> = dyn FnMut(usize, &Path) -> Result<Arc<dyn ReadFile>> + 'a;
+
 struct Verifier<'a> {
     dir: &'a Path,
     options: &'a Options,
@@ -320,7 +323,7 @@ impl<'a> Verifier<'a> {
                 self.report.edits = manifest.marks.len() as u64;
                 let is_whole = damage.is_none();
                 if let Some(error) = damage {
-                    self.log_damage(&*manifest.path.clone(), error);
+                    self.log_damage(&manifest.path, error);
                 }
                 Some((manifest, is_whole))
             }
@@ -374,7 +377,7 @@ impl<'a> Verifier<'a> {
         purpose: Purpose,
         store_id: FileId,
         manifest: &ReadManifest,
-        open: &mut dyn FnMut(usize, &Path) -> Result<Arc<dyn ReadFile>>,
+        open: &mut OpenLog<'_>,
     ) {
         let (fs, dir) = (self.fs(), self.dir);
         let mut replay = Replay::new(purpose, fs, dir, store_id, manifest, 0);

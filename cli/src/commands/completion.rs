@@ -35,12 +35,14 @@ pub(crate) struct ManArgs {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Program {
     Sievedb,
+    SievedbDump,
 }
 
 impl Program {
     fn command(self) -> clap::Command {
         match self {
             Self::Sievedb => crate::shell::command(),
+            Self::SievedbDump => crate::dump::command(),
         }
     }
 }

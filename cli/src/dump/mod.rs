@@ -7,14 +7,14 @@ mod file;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 /// Looks at the files of a SieveDB store: says what each is, what its bytes mean, and whether they are intact.
 ///
 /// Files are only read, and never locked. Of a small file everything is shown, of a large one its shape; all of it is
 /// read and verified unless --summary is given.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(name = "sievedb-dump", version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Cli {
     #[command(flatten)]
     file: file::Args,
@@ -29,6 +29,11 @@ Exit codes:
   0  everything that was read is intact
   2  the command makes no sense
   3  something is damaged, or is newer than this program, or cannot be read";
+
+/// The arguments of the program, for its manual pages and completions.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
 
 /// The program: parses its arguments, does what they ask, says why not.
 #[must_use]

@@ -98,5 +98,7 @@ fn shells_and_man_get_what_they_want() {
     let page = std::fs::read_to_string(pages.join("sievedb-scan.1")).unwrap();
     assert!(page.contains(".TH") && page.contains("prefix"), "{page}");
     assert!(std::fs::read_to_string(pages.join("sievedb.1")).unwrap().contains("contains"));
+    assert!(pages.join("sievedb-dump.1").exists());
+    assert!(run(&["completion", "bash", "--program", "sievedb-dump"]).ok().contains("summary"));
     run(&["completion", "bash", "--keyspace", "k"]).fails(2);
 }
