@@ -182,7 +182,7 @@ impl FilterBuilder {
             *section = Vec::new();
         }
         self.seal(&mut block, shape, rate, &layout, keys);
-        self.check(&block, keys, |filter| hashes.iter().any(|&hash| !filter.has_table_hash(hash)))?;
+        self.check(&block, keys, |filter| !filter.has_all_table_hashes(&hashes))?;
         Ok(block)
     }
 

@@ -20,7 +20,7 @@ use super::bloom::Bloom;
 use super::header::{Header, Kind};
 use super::layout::Shape;
 use super::pages;
-use super::ribbon::Reading;
+use super::ribbon::{MayContain, Reading, Test, TestMany};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::hash::{key_hash, table_hash};
@@ -243,9 +243,19 @@ impl<B: AsRef<[u8]>> Filter<B> {
         // Not as one of many cases: the kinds for which a nanosecond counts.
         match &self.shape {
             Shape::Blocked(blocked) => self.simd.lines_have(self.body(), blocked, hash),
-            Shape::Ribbon(_) => self.simd.run(&self.reading, self.bytes.as_ref(), hash, Reading::may_contain),
+            Shape::Ribbon(_) => self.simd.run(MayContain, &self.reading, self.bytes.as_ref(), hash),
             _ => self.has_table_hash_otherwise(hash),
         }
+    }
+
+    /// Whether a ribbon filter has all of these, mixed with the salt already.
+    pub(super) fn has_all_table_hashes(&self, hashes: &[u64]) -> bool {
+        let asked = (&self.reading, self.bytes.as_ref());
+        hashes.chunks(BATCH).all(|hashes| {
+            let answers = &mut [false; BATCH][..hashes.len()];
+            self.simd.run(TestMany, asked, (false, |hash| hash), (hashes, &mut *answers));
+            !answers.contains(&false)
+        })
     }
 
     #[inline(never)]
@@ -280,8 +290,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
                 self.simd.lines_have_many(self.body(), blocked, salt, far, (hashes, answers));
             }
             Shape::Ribbon(_) => {
+                let mix = |hash| table_hash(hash, salt);
                 let asked = (&self.reading, self.bytes.as_ref());
-                self.simd.run(asked, (salt, far), (hashes, answers), Reading::test_many);
+                self.simd.run(TestMany, asked, (far, mix), (hashes, answers));
             }
             _ => self.ask_many(hashes, answers),
         }
@@ -310,7 +321,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
             Shape::Blocked(blocked) => self.simd.line_has(self.body(), blocked, probe.0, probe.1 as u32),
             Shape::Ribbon(_) => {
                 let bytes = self.bytes.as_ref();
-                self.simd.run(&self.reading, bytes, (probe.0, probe.1), Reading::test)
+                self.simd.run(Test, &self.reading, bytes, (probe.0, probe.1))
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Simd;
+use super::{Simd, Work};
 
 /// Columns at a time.
 const COLUMNS: usize = 4;
@@ -123,8 +123,8 @@ fn parities(words: __m256i) -> u32 {
 /// See `Simd::run`.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-pub(super) fn run<A, B, C, R>(a: A, b: B, c: C, work: impl FnOnce(Simd, A, B, C) -> R) -> R {
-    work(Simd { avx2: true, avx512: false }, a, b, c)
+pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
+    W::work(Simd { avx2: true, avx512: false }, a, b, c)
 }
 
 /// See `Simd::prefetch`.

@@ -32,6 +32,15 @@ macro_rules! choose {
     }};
 }
 
+/// Code that is compiled once for every instruction set: [`Work::work`] is to be `inline(always)`, and so is what it
+/// calls in its loops. (A closure would be simpler, but the compiler may leave it outside.)
+pub(super) trait Work<A, B, C> {
+    type Output;
+
+    /// Is given the set, there a constant, so that choices by it cost nothing.
+    fn work(simd: Simd, a: A, b: B, c: C) -> Self::Output;
+}
+
 impl Simd {
     /// What every processor has.
     pub(super) const PORTABLE: Self = Self { avx2: false, avx512: false };
@@ -76,12 +85,10 @@ impl Simd {
         prefetch(bytes, at);
     }
 
-    /// Runs a function with the instructions of the set, as far as it is inlined there: name one that is
-    /// `inline(always)`, since the compiler may leave a closure outside. It is given the set once more, where this is a
-    /// constant and choices by it cost nothing, and its arguments, which so travel in registers.
+    /// Does work with the instructions of the set. The arguments travel in registers.
     #[inline(always)]
-    pub(super) fn run<A, B, C, R>(self, a: A, b: B, c: C, work: impl FnOnce(Self, A, B, C) -> R) -> R {
-        choose!(self, avx2::run(a, b, c, work), portable::run(a, b, c, work))
+    pub(super) fn run<W: Work<A, B, C>, A, B, C>(self, _: W, a: A, b: B, c: C) -> W::Output {
+        choose!(self, avx2::run::<W, A, B, C>(a, b, c), portable::run::<W, A, B, C>(a, b, c))
     }
 }
 

@@ -1,14 +1,14 @@
 //! The reference: plain 64-bit arithmetic.
 
-use super::Simd;
+use super::{Simd, Work};
 
 /// Columns at a time.
 const COLUMNS: usize = 8;
 
 /// See `Simd::run`. Not inlined: it would lie in the way of the other sets.
 #[inline(never)]
-pub(super) fn run<A, B, C, R>(a: A, b: B, c: C, work: impl FnOnce(Simd, A, B, C) -> R) -> R {
-    work(Simd::PORTABLE, a, b, c)
+pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
+    W::work(Simd::PORTABLE, a, b, c)
 }
 
 /// See `Simd::matches`.

@@ -6,11 +6,9 @@
 //! where the slot is free; or with no coefficients left: then it follows from others, and either agrees with
 //! them or can never be true along with them.
 
-use std::ops::BitXorAssign;
-
 use super::row::{narrow, next_layer};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};
-use crate::filter::arch::Simd;
+use crate::filter::arch::{Simd, Work};
 use crate::hash::reduce;
 
 /// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
@@ -24,34 +22,6 @@ const PART_ENDS: [usize; 3] = [10, 13, 15];
 
 /// The threshold of a bucket of which nothing is bumped.
 const NOTHING_BUMPED: u8 = 3;
-
-/// Marks of up to 16 columns, or up to 32: most filters need half of the memory.
-pub(super) trait Mark: Copy + Default + PartialEq + BitXorAssign {
-    fn of(mark: u32) -> Self;
-    fn bits(self) -> u32;
-}
-
-impl Mark for u16 {
-    #[inline(always)]
-    fn of(mark: u32) -> Self {
-        mark as u16
-    }
-    #[inline(always)]
-    fn bits(self) -> u32 {
-        self.into()
-    }
-}
-
-impl Mark for u32 {
-    #[inline(always)]
-    fn of(mark: u32) -> Self {
-        mark
-    }
-    #[inline(always)]
-    fn bits(self) -> u32 {
-        self
-    }
-}
 
 /// The starts of one shard: `starts` of them from `first` on, in a layer of `layer` starts.
 #[derive(Debug, Clone, Copy)]
@@ -70,10 +40,10 @@ impl Span {
 }
 
 /// One shard: its memory is used for one after another.
-#[derive(Debug)]
-pub(super) struct Band<M> {
+#[derive(Debug, Default)]
+pub(super) struct Band {
     coefficients: Vec<u64>,
-    marks: Vec<M>,
+    marks: Vec<u32>,
     /// Where the hashes of each range end.
     ends: Vec<u32>,
     /// Of each bucket.
@@ -83,18 +53,7 @@ pub(super) struct Band<M> {
     undo: Vec<u32>,
 }
 
-impl<M: Mark> Band<M> {
-    pub(super) fn new() -> Self {
-        Self {
-            coefficients: Vec::new(),
-            marks: Vec::new(),
-            ends: Vec::new(),
-            thresholds: Vec::new(),
-            bumped: Vec::new(),
-            undo: Vec::new(),
-        }
-    }
-
+impl Band {
     /// Brings the hashes of a shard into the order in which they are eliminated, and empties the band.
     pub(super) fn arrange(&mut self, span: Span, hashes: &mut [u64]) {
         let range = |hash| ((reduce(hash, span.layer) - span.first) >> RANGE_BITS) as usize ^ (RANGES - 1);
@@ -116,36 +75,41 @@ impl<M: Mark> Band<M> {
         self.coefficients.clear();
         self.coefficients.resize(span.slots(), 0);
         self.marks.clear();
-        self.marks.resize(span.slots(), M::default());
+        self.marks.resize(span.slots(), 0);
         self.thresholds.clear();
         self.thresholds.resize((span.starts / BUCKET_STARTS) as usize, NOTHING_BUMPED);
     }
 
     /// Eliminates the arranged hashes of two shards in turns.
     #[inline(always)]
-    pub(super) fn eliminate(_: Simd, lanes: [(&mut Self, Span, &[u64]); 2], (): (), (): ()) {
+    fn eliminate(lanes: [(&mut Self, Span, &[u64]); 2]) {
         let [first, second] = lanes;
         let (mut first, mut second) = (Lane::new(first), Lane::new(second));
-        let (mut row, mut other) = (first.next(), second.next());
-        while let (Some(one), Some(two)) = (&mut row, &mut other) {
-            if first.step(one) {
-                row = first.next();
+        let (mut one, mut two) = match (first.next(), second.next()) {
+            (Some(one), Some(two)) => (one, two),
+            (one, two) => {
+                first.run(one);
+                return second.run(two);
             }
-            if second.step(two) {
-                other = second.next();
+        };
+        loop {
+            if first.step(&mut one) {
+                let Some(next) = first.next() else { return second.run(Some(two)) };
+                one = next;
+            }
+            if second.step(&mut two) {
+                let Some(next) = second.next() else { return first.run(Some(one)) };
+                two = next;
             }
         }
-        first.run(row);
-        second.run(other);
     }
 
     /// Solves the system: for each block from the last to the first, its number in the shard and its words.
     #[inline(always)]
-    pub(super) fn solve(_: Simd, band: &Self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
+    fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
         let mut words = [0u64; 32];
         let words = &mut words[..columns];
-        for (slot, (&coefficients, mark)) in band.coefficients.iter().zip(&band.marks).enumerate().rev() {
-            let mark = mark.bits();
+        for (slot, (&coefficients, &mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
             for (column, word) in words.iter_mut().enumerate() {
                 let later = *word << 1;
                 *word = later | u64::from(((later & coefficients).count_ones() ^ mark >> column) & 1);
@@ -157,15 +121,46 @@ impl<M: Mark> Band<M> {
     }
 }
 
-struct Row<M> {
+/// [`Band::eliminate`].
+pub(super) struct Eliminate;
+
+impl<'a> Work<[(&'a mut Band, Span, &'a [u64]); 2], (), ()> for Eliminate {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(_: Simd, lanes: [(&'a mut Band, Span, &'a [u64]); 2], (): (), (): ()) {
+        Band::eliminate(lanes);
+    }
+}
+
+/// [`Band::solve`].
+pub(super) struct Solve;
+
+impl<F: FnMut(u64, &[u64])> Work<&Band, usize, F> for Solve {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(_: Simd, band: &Band, columns: usize, put: F) {
+        band.solve(columns, put);
+    }
+}
+
+struct Row {
     slot: usize,
     coefficients: u64,
-    mark: M,
+    mark: u32,
 }
 
 /// The elimination of one shard, one step at a time.
-struct Lane<'a, M> {
-    band: &'a mut Band<M>,
+struct Lane<'a> {
+    // The band's, taken apart so that no step has to look for it.
+    coefficients: &'a mut [u64],
+    /// As many.
+    marks: &'a mut [u32],
+    ends: &'a [u32],
+    thresholds: &'a mut [u8],
+    bumped: &'a mut Vec<u64>,
+    undo: &'a mut Vec<u32>,
     span: Span,
     hashes: &'a [u64],
     bucket: usize,
@@ -177,47 +172,63 @@ struct Lane<'a, M> {
     at: usize,
 }
 
-impl<'a, M: Mark> Lane<'a, M> {
+impl<'a> Lane<'a> {
     #[inline(always)]
-    fn new((band, span, hashes): (&'a mut Band<M>, Span, &'a [u64])) -> Self {
-        let end = band.ends.get(PART_ENDS[0]).map_or(0, |&end| end as usize);
-        band.undo.clear();
-        Self { band, span, hashes, bucket: 0, part: 0, start: 0, end, at: 0 }
+    fn new((band, span, hashes): (&'a mut Band, Span, &'a [u64])) -> Self {
+        let Band { coefficients, marks, ends, thresholds, bumped, undo } = band;
+        let marks = &mut marks[..coefficients.len()];
+        let end = ends.get(PART_ENDS[0]).map_or(0, |&end| end as usize);
+        undo.clear();
+        Self {
+            coefficients,
+            marks,
+            ends,
+            thresholds,
+            bumped,
+            undo,
+            span,
+            hashes,
+            bucket: 0,
+            part: 0,
+            start: 0,
+            end,
+            at: 0,
+        }
     }
 
     /// The next row, if there is one.
     #[inline(always)]
-    fn next(&mut self) -> Option<Row<M>> {
+    fn next(&mut self) -> Option<Row> {
         while self.at == self.end {
             self.part += 1;
             if self.part == PART_ENDS.len() {
                 (self.bucket, self.part) = (self.bucket + 1, 0);
             }
             self.start = self.end;
-            self.end = *self.band.ends.get(self.bucket * RANGES + PART_ENDS[self.part])? as usize;
-            self.band.undo.clear();
+            self.end = *self.ends.get(self.bucket * RANGES + PART_ENDS[self.part])? as usize;
+            self.undo.clear();
         }
         let hash = self.hashes[self.at];
         self.at += 1;
         let (coefficients, mark) = narrow(hash);
         let slot = (reduce(hash, self.span.layer) - self.span.first) as usize;
-        Some(Row { slot, coefficients, mark: M::of(mark & self.span.columns) })
+        Some(Row { slot, coefficients, mark: mark & self.span.columns })
     }
 
     /// One step of elimination. Whether the row is done with.
     #[inline(always)]
-    fn step(&mut self, row: &mut Row<M>) -> bool {
-        let there = &mut self.band.coefficients[row.slot];
-        if *there == 0 {
-            *there = row.coefficients;
-            self.band.marks[row.slot] = row.mark;
-            self.band.undo.push(row.slot as u32);
+    fn step(&mut self, row: &mut Row) -> bool {
+        let there = self.coefficients[row.slot];
+        if there == 0 {
+            self.coefficients[row.slot] = row.coefficients;
+            self.marks[row.slot] = row.mark;
+            self.undo.push(row.slot as u32);
             return true;
         }
-        row.coefficients ^= *there;
-        row.mark ^= self.band.marks[row.slot];
+        row.coefficients ^= there;
+        row.mark ^= self.marks[row.slot];
         if row.coefficients == 0 {
-            if row.mark != M::default() {
+            if row.mark != 0 {
                 self.bump();
             }
             return true;
@@ -232,20 +243,19 @@ impl<'a, M: Mark> Lane<'a, M> {
     #[cold]
     #[inline(never)]
     fn bump(&mut self) {
-        for &slot in &self.band.undo {
-            self.band.coefficients[slot as usize] = 0;
-            self.band.marks[slot as usize] = M::default();
+        for slot in self.undo.drain(..) {
+            self.coefficients[slot as usize] = 0;
+            self.marks[slot as usize] = 0;
         }
-        self.band.undo.clear();
-        let end = self.band.ends[self.bucket * RANGES + RANGES - 1] as usize;
-        self.band.bumped.extend(self.hashes[self.start..end].iter().map(|&hash| next_layer(hash)));
-        self.band.thresholds[self.bucket] = self.part as u8;
+        let end = self.ends[self.bucket * RANGES + RANGES - 1] as usize;
+        self.bumped.extend(self.hashes[self.start..end].iter().map(|&hash| next_layer(hash)));
+        self.thresholds[self.bucket] = self.part as u8;
         (self.part, self.at, self.end) = (PART_ENDS.len() - 1, end, end);
     }
 
     /// To the end of the shard.
     #[inline(always)]
-    fn run(&mut self, mut row: Option<Row<M>>) {
+    fn run(&mut self, mut row: Option<Row>) {
         while let Some(current) = &mut row {
             if self.step(current) {
                 row = self.next();

@@ -3,13 +3,13 @@
 //! Memory: the hashes, eight bytes each, exist twice while they are dealt out to shards (chunk by chunk, each
 //! freed when it is dealt); after that there are the hashes, two shards, and the sections as they grow.
 
-use super::band::{Band, Mark, Span};
+use super::band::{Band, Eliminate, Solve, Span};
 use super::geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 use super::plan::{
     Columns, Size, expected_bumped, expected_bytes, is_dense, last_slots, layer_buckets, salts,
 };
 use super::solution::Solution;
-use super::standard::WideBand;
+use super::standard::{First, SolveWide};
 use super::{BUCKET_STARTS, SHARD_BITS};
 use crate::filter::arch::Simd;
 use crate::hash::{reduce, table_hash};
@@ -44,27 +44,23 @@ pub(in crate::filter) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size
 }
 
 fn build_once(chunks: &mut Vec<Vec<u64>>, keys: u64, salt: u64, size: Size, groups: usize) -> Built {
-    let columns = Columns::new(keys, size);
-    if columns.most() <= 16 {
-        Builder::<u16>::new(keys, size, columns, groups).build(chunks, salt)
-    } else {
-        Builder::<u32>::new(keys, size, columns, groups).build(chunks, salt)
-    }
+    Builder::new(keys, size, groups).build(chunks, salt)
 }
 
-struct Builder<M> {
+struct Builder {
     columns: Columns,
     ribbon: Ribbon,
     solution: Solution,
     thresholds: Vec<u8>,
     /// Number of thresholds.
     buckets: u64,
-    bands: [Band<M>; 2],
+    bands: [Band; 2],
     simd: Simd,
 }
 
-impl<M: Mark> Builder<M> {
-    fn new(keys: u64, size: Size, columns: Columns, groups: usize) -> Self {
+impl Builder {
+    fn new(keys: u64, size: Size, groups: usize) -> Self {
+        let columns = Columns::new(keys, size);
         let groups = split(columns.columns, groups);
         let bytes = expected_bytes(keys, size);
         Self {
@@ -73,7 +69,7 @@ impl<M: Mark> Builder<M> {
             solution: Solution::new(groups, bytes + bytes / 128),
             thresholds: Vec::new(),
             buckets: 0,
-            bands: [Band::new(), Band::new()],
+            bands: Default::default(),
             simd: Simd::detect(),
         }
     }
@@ -92,7 +88,7 @@ impl<M: Mark> Builder<M> {
             let (mut rest, ends) = deal(&mut vec![bumped], buckets * BUCKET_STARTS, |hash| hash);
             bumped = self.layer(layer, &mut rest, &ends);
         }
-        self.bands = [Band::new(), Band::new()];
+        self.bands = Default::default();
         let last = if self.has_layer(0) { &bumped } else { &hashes };
         match self.last_layer(last) {
             Some((ribbon, sections)) => Built { ribbon, sections, salt, hashes },
@@ -143,17 +139,12 @@ impl<M: Mark> Builder<M> {
         first.arrange(one.0, one.1);
         second.arrange(two_span, two_hashes);
         let lanes = [(&mut *first, one.0, &*one.1), (&mut *second, two_span, &*two_hashes)];
-        self.simd.run(lanes, (), (), Band::eliminate);
+        self.simd.run(Eliminate, lanes, (), ());
         let most = self.columns.most().into();
         for (band, span) in self.bands.iter_mut().zip([one.0, two_span]).take(count) {
             let base = self.solution.extend(span.slots() as u64 / super::BLOCK_SLOTS);
             let solution = &mut self.solution;
-            self.simd.run(
-                &*band,
-                most,
-                |block, words: &[u64]| solution.put(base + block, words),
-                Band::solve,
-            );
+            self.simd.run(Solve, &*band, most, |block, words: &[u64]| solution.put(base + block, words));
             bumped.append(&mut band.bumped);
             for &threshold in &band.thresholds {
                 if self.buckets.is_multiple_of(4) {
@@ -171,7 +162,7 @@ impl<M: Mark> Builder<M> {
             return None;
         }
         let (mask, keys) = (self.mask(), hashes.len() as u64);
-        let band = self.simd.run(hashes, mask, |attempt| last_slots(keys, attempt), WideBand::first)?;
+        let band = self.simd.run(First, hashes, mask, |attempt| last_slots(keys, attempt))?;
         let slots = band.slots();
         self.ribbon.plain = self.columns.last_layer(self.solution.blocks(), slots, self.buckets);
         self.ribbon.slots = slots;
@@ -179,7 +170,7 @@ impl<M: Mark> Builder<M> {
         self.solution.plain = self.ribbon.plain;
         let base = self.solution.extend(slots.div_ceil(super::BLOCK_SLOTS));
         let (solution, most) = (&mut self.solution, self.columns.most().into());
-        self.simd.run(&band, most, |block, words: &[u64]| solution.put(base + block, words), WideBand::solve);
+        self.simd.run(SolveWide, &band, most, |block, words: &[u64]| solution.put(base + block, words));
         drop(band);
         let mut sections = vec![self.thresholds];
         sections.append(&mut self.solution.finish(self.ribbon.tail_slots()));
@@ -231,7 +222,7 @@ mod tests {
     #[test]
     fn a_last_layer_that_cannot_be_built_is_no_filter() {
         let size = Size::Columns(8.0);
-        let builder = || Builder::<u16>::new(1000, size, Columns::new(1000, size), 1);
+        let builder = || Builder::new(1000, size, 1);
         assert!(builder().last_layer(&[7; 1000]).is_some(), "equal rows agree with each other");
         assert!(builder().last_layer(&vec![7; LAST_KEYS_MAX + 1]).is_none());
     }

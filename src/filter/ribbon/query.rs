@@ -9,9 +9,74 @@ use super::solution::unpack;
 use super::standard::aligned;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, BUMPED_BELOW};
 use crate::codec::DecodeError;
-use crate::filter::arch::Simd;
+use crate::filter::arch::{Simd, Work};
 use crate::filter::layout::Section;
-use crate::hash::{reduce, table_hash};
+use crate::hash::reduce;
+
+/// [`Reading::may_contain`].
+pub(in crate::filter) struct MayContain;
+
+impl Work<&Reading, &[u8], u64> for MayContain {
+    type Output = bool;
+
+    #[inline(always)]
+    fn work(simd: Simd, reading: &Reading, block: &[u8], hash: u64) -> bool {
+        reading.test(simd, block, reading.locate(hash))
+    }
+}
+
+/// [`Reading::test`].
+pub(in crate::filter) struct Test;
+
+impl Work<&Reading, &[u8], (u64, u64)> for Test {
+    type Output = bool;
+
+    #[inline(always)]
+    fn work(simd: Simd, reading: &Reading, block: &[u8], located: (u64, u64)) -> bool {
+        reading.test(simd, block, located)
+    }
+}
+
+/// [`Reading::test_many`].
+pub(in crate::filter) struct TestMany;
+
+impl<F: Fn(u64) -> u64> Work<(&Reading, &[u8]), (bool, F), (&[u64], &mut [bool])> for TestMany {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(
+        simd: Simd,
+        (reading, block): (&Reading, &[u8]),
+        (far, mix): (bool, F),
+        asked: (&[u64], &mut [bool]),
+    ) {
+        reading.test_many(simd, block, far, mix, asked);
+    }
+}
+
+/// [`Reading::test_narrow`], of a layer after the first.
+struct TestNarrow;
+
+impl Work<(&Reading, &[u8]), &Layer, (u64, u64)> for TestNarrow {
+    type Output = bool;
+
+    #[inline(always)]
+    fn work(simd: Simd, (reading, block): (&Reading, &[u8]), layer: &Layer, located: (u64, u64)) -> bool {
+        reading.test_narrow(simd, block, layer, located)
+    }
+}
+
+/// [`Reading::test_last`].
+struct TestLast;
+
+impl Work<&Reading, &[u8], u64> for TestLast {
+    type Output = bool;
+
+    #[inline(always)]
+    fn work(simd: Simd, reading: &Reading, block: &[u8], hash: u64) -> bool {
+        reading.test_last(simd, block, hash)
+    }
+}
 
 /// Queries that are under way at one time: more than a processor waits for at once.
 const BATCH: usize = 32;
@@ -116,53 +181,43 @@ impl Reading {
         (hash, reduce(hash, self.layers[0].starts))
     }
 
-    /// Whether a key with this table hash may be there.
+    /// Whether the key may be there whose table hash was located. What lies outside of the block counts as fitting.
     #[inline(always)]
-    pub(in crate::filter) fn may_contain(simd: Simd, reading: &Self, block: &[u8], hash: u64) -> bool {
-        Self::test(simd, reading, block, reading.locate(hash))
-    }
-
-    /// The same for a hash that was located. What lies outside of the block counts as fitting.
-    #[inline(always)]
-    pub(in crate::filter) fn test(
-        simd: Simd,
-        reading: &Self,
-        block: &[u8],
-        (hash, start): (u64, u64),
-    ) -> bool {
-        match reading.bumped_below(block, start) {
+    fn test(&self, simd: Simd, block: &[u8], (hash, start): (u64, u64)) -> bool {
+        match self.bumped_below(block, start) {
             Some(below) if start % BUCKET_STARTS >= below => {
-                let first = Layer { starts: 0, block: 0, bucket: 0 };
-                Self::test_narrow(simd, (reading, block), &first, (hash, start))
+                self.test_narrow(simd, block, &Layer { starts: 0, block: 0, bucket: 0 }, (hash, start))
             }
-            _ => reading.test_later(simd, block, hash),
+            _ => self.test_later(simd, block, hash),
         }
     }
 
-    /// The same for many key hashes: the answer for each in the same place.
+    /// The same for many hashes, of which `mix` makes table hashes: the answer for each in the same place.
     ///
     /// If the filter is `far`, in no cache near by, the memory of 32 is asked for before the first is waited for.
     #[inline(always)]
-    pub(in crate::filter) fn test_many(
+    fn test_many(
+        &self,
         simd: Simd,
-        (reading, block): (&Self, &[u8]),
-        (salt, far): (u64, bool),
+        block: &[u8],
+        far: bool,
+        mix: impl Fn(u64) -> u64,
         (hashes, answers): (&[u64], &mut [bool]),
     ) {
         if !far {
             for (&hash, answer) in hashes.iter().zip(answers) {
-                *answer = Self::may_contain(simd, reading, block, table_hash(hash, salt));
+                *answer = self.test(simd, block, self.locate(mix(hash)));
             }
             return;
         }
         let mut probes = [(0, 0); BATCH];
         for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             for (probe, &hash) in probes.iter_mut().zip(hashes) {
-                *probe = reading.locate(table_hash(hash, salt));
-                reading.prefetch(simd, block, *probe);
+                *probe = self.locate(mix(hash));
+                self.prefetch(simd, block, *probe);
             }
             for ((answer, &probe), _) in answers.iter_mut().zip(&probes).zip(hashes) {
-                *answer = Self::test(simd, reading, block, probe);
+                *answer = self.test(simd, block, probe);
             }
         }
     }
@@ -178,12 +233,12 @@ impl Reading {
                     return true;
                 };
                 if start % BUCKET_STARTS >= below {
-                    return simd.run((self, block), layer, (hash, start), Self::test_narrow);
+                    return simd.run(TestNarrow, (self, block), layer, (hash, start));
                 }
             }
             hash = next_layer(hash);
         }
-        simd.run(self, block, hash, Self::test_last)
+        simd.run(TestLast, self, block, hash)
     }
 
     /// How many starts are bumped of the bucket of this one, counted through all layers.
@@ -195,28 +250,17 @@ impl Reading {
     }
 
     #[inline(always)]
-    fn test_narrow(
-        simd: Simd,
-        (reading, block): (&Self, &[u8]),
-        layer: &Layer,
-        (hash, start): (u64, u64),
-    ) -> bool {
+    fn test_narrow(&self, simd: Simd, block: &[u8], layer: &Layer, (hash, start): (u64, u64)) -> bool {
         let (coefficients, mark) = narrow(hash);
         let number = layer.block + Layer::block_of(start);
         let offset = start % BLOCK_SLOTS;
         let coefficients = [coefficients << offset, coefficients >> 1 >> (63 - offset)];
-        let (at, stride) = reading.first_columns(number);
+        let (at, stride) = self.first_columns(number);
         // The next block follows at once, and has no fewer columns.
         let Some(rows) = block.get(at..) else { return true };
         simd.pair_matches(rows, stride, coefficients, mark)
-            && (reading.group_count == 1
-                || reading.test_groups(
-                    simd,
-                    block,
-                    number,
-                    coefficients,
-                    mark.checked_shr(stride as u32 / 8),
-                ))
+            && (self.group_count == 1
+                || self.test_groups(simd, block, number, coefficients, mark.checked_shr(stride as u32 / 8)))
     }
 
     /// Where the first group's words of a block stand, and how many bytes they are.
@@ -247,20 +291,20 @@ impl Reading {
     }
 
     #[inline(always)]
-    fn test_last(simd: Simd, reading: &Self, block: &[u8], hash: u64) -> bool {
-        if reading.slots == 0 {
+    fn test_last(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        if self.slots == 0 {
             return true;
         }
-        let row = wide(hash, reading.attempt, reading.slots);
+        let row = wide(hash, self.attempt, self.slots);
         let Wide { start, mut mark, .. } = row;
-        let (number, offset) = (reading.last_block + start / 64, start % 64);
+        let (number, offset) = (self.last_block + start / 64, start % 64);
         let coefficients = aligned(&row, offset as u32);
-        let mut tail = &reading.tail_words[..];
-        for (group, section) in &reading.groups[..reading.group_count] {
+        let mut tail = &self.tail_words[..];
+        for (group, section) in &self.groups[..self.group_count] {
             let len = 8 * group.columns_of(number) as usize;
             let words = |number: u64| {
                 let at = section + group.offset_of(number) as usize;
-                if number < reading.tail { block.get(at..at + len) } else { tail.get(..len) }
+                if number < self.tail { block.get(at..at + len) } else { tail.get(..len) }
             };
             // A window that starts with a block does not meet the block after the next, which may not exist.
             let (Some(one), Some(two), Some(three)) = (words(number), words(number + 1), words(number + 2))
@@ -271,7 +315,7 @@ impl Reading {
                 return false;
             }
             mark = mark.checked_shr(len as u32 / 8).unwrap_or(0);
-            tail = tail.get(8 * group.columns_of(reading.tail) as usize..).unwrap_or_default();
+            tail = tail.get(8 * group.columns_of(self.tail) as usize..).unwrap_or_default();
         }
         true
     }

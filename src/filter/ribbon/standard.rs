@@ -3,7 +3,7 @@
 
 use super::row::{Wide, wide};
 use super::{ATTEMPTS_MAX, BLOCK_SLOTS, WIDE};
-use crate::filter::arch::Simd;
+use crate::filter::arch::{Simd, Work};
 
 /// The band matrix of the last layer.
 #[derive(Debug, Default)]
@@ -17,12 +17,19 @@ pub(super) struct WideBand {
 impl WideBand {
     /// The first attempt that succeeds, with as many slots as `slots` gives it. `None` if none does.
     #[inline(always)]
-    pub(super) fn first(_: Simd, hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
+    fn first(hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
         let mut band = Self::default();
         for attempt in 0..ATTEMPTS_MAX {
             band.attempt = attempt;
             band.clear(slots(attempt) as usize);
-            if hashes.iter().all(|&hash| band.add(wide(hash, attempt, slots(attempt)), columns)) {
+            let mut all = true;
+            for &hash in hashes {
+                all = band.add(wide(hash, attempt, slots(attempt)), columns);
+                if !all {
+                    break;
+                }
+            }
+            if all {
                 return Some(band);
             }
         }
@@ -66,11 +73,11 @@ impl WideBand {
 
     /// Solves the system, see `Band::solve`.
     #[inline(always)]
-    pub(super) fn solve(_: Simd, band: &Self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
+    fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
         let mut words = [[0u64; 2]; 32];
         let words = &mut words[..columns];
         let mut block = [0; 32];
-        for (slot, (&coefficients, &mark)) in band.coefficients.iter().zip(&band.marks).enumerate().rev() {
+        for (slot, (&coefficients, &mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
             let [low, high] = [coefficients as u64, (coefficients >> 64) as u64];
             for (column, word) in words.iter_mut().enumerate() {
                 let later = [word[0] << 1, word[1] << 1 | word[0] >> 63];
@@ -82,6 +89,30 @@ impl WideBand {
                 put(slot as u64 / BLOCK_SLOTS, &block[..columns]);
             }
         }
+    }
+}
+
+/// [`WideBand::first`].
+pub(super) struct First;
+
+impl<F: Fn(u16) -> u64> Work<&[u64], u32, F> for First {
+    type Output = Option<WideBand>;
+
+    #[inline(always)]
+    fn work(_: Simd, hashes: &[u64], columns: u32, slots: F) -> Option<WideBand> {
+        WideBand::first(hashes, columns, slots)
+    }
+}
+
+/// [`WideBand::solve`].
+pub(super) struct SolveWide;
+
+impl<F: FnMut(u64, &[u64])> Work<&WideBand, usize, F> for SolveWide {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(_: Simd, band: &WideBand, columns: usize, put: F) {
+        band.solve(columns, put);
     }
 }
 
@@ -109,8 +140,8 @@ mod tests {
         assert!(band.add(Wide { mark: 0x101, ..row }, 0xff), "columns that are not solved do not count");
         // More keys than slots.
         let hashes: Vec<u64> = (0..1000u64).map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-        assert!(WideBand::first(Simd::PORTABLE, &hashes, 0xff, |_| 900).is_none());
-        let band = WideBand::first(Simd::PORTABLE, &hashes, 0xff, |_| 1010).unwrap();
+        assert!(WideBand::first(&hashes, 0xff, |_| 900).is_none());
+        let band = WideBand::first(&hashes, 0xff, |_| 1010).unwrap();
         assert_eq!(band.slots(), 1010);
     }
 
