@@ -49,6 +49,27 @@ pub fn describe_bytes(bytes: &[u8], view: &View, sink: &mut dyn Sink) -> Result<
     describe(&InMemory(bytes), view, sink)
 }
 
+/// Describes the filters that a file holds and nothing else of it: those of a table, or the one that it is.
+///
+/// Where a table does not say any more where its filters are, they are looked for.
+///
+/// # Errors
+///
+/// As [`describe`].
+pub fn describe_filter(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result<Report, Stop> {
+    let mut window = Window::new(file)?;
+    match identify(&mut window, view)? {
+        Found::Headed(head) if head.kind() == Kind::Table => {
+            let mut out = Out::new(sink, view, window.len());
+            out.begin(Kind::Table)?;
+            out.report.partial = true;
+            filter::describe_of_table(&mut out, &mut window, &head)?;
+            out.end()
+        }
+        _ => describe(file, view, sink),
+    }
+}
+
 enum Found {
     Headed(Head),
     FilterBlock,

@@ -198,17 +198,17 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// It in words, with its article.
+    /// It in words.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Table => "a table",
-            Self::Log => "a write-ahead log",
-            Self::Manifest => "a manifest",
-            Self::Current => "a CURRENT",
-            Self::FilterFile => "a filter file",
-            Self::FilterBlock => "a filter block",
-            Self::Lock => "a LOCK",
+            Self::Table => "table",
+            Self::Log => "write-ahead log",
+            Self::Manifest => "manifest",
+            Self::Current => "CURRENT",
+            Self::FilterFile => "filter file",
+            Self::FilterBlock => "filter block",
+            Self::Lock => "LOCK",
             Self::Unknown => "not a file of a store",
         }
     }
@@ -222,7 +222,7 @@ pub struct Report {
     pub kind: Kind,
     /// Its length in bytes.
     pub len: u64,
-    /// How many blocks, records or sections it has: what [`View::block`](super::View::block) counts.
+    /// How many blocks or records it has: what [`View::block`](super::View::block) counts.
     pub units: u64,
     /// Bytes that were read and found to belong to something.
     pub accounted: u64,

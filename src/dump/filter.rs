@@ -66,14 +66,28 @@ pub(super) fn is_intact_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
     Ok(is_at(window, at)? && block_len(window.get(at, HEADER_BYTES_MAX as u64)?).is_ok())
 }
 
+/// The length of the filter block at `at`, if its header is intact and all of it is there.
+pub(super) fn len_at(window: &mut Window<'_>, at: u64) -> Result<Result<u64, DecodeError>> {
+    let room = window.len().saturating_sub(at);
+    let len = block_len(window.get(at, HEADER_BYTES_MAX as u64)?);
+    Ok(len.and_then(|len| match len <= room {
+        true => Ok(len),
+        false => {
+            Err(DecodeError::corrupt(32, "filter block length", format!("{len} bytes, {room} are left")))
+        }
+    }))
+}
+
 /// Tells of a file that is a filter block and nothing else.
 pub(super) fn describe_block(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {
     let len = window.len();
     if let Ok(header) = Header::decode(window.get(0, HEADER_BYTES as u64)?) {
         facts(out, &header)?;
     }
-    let picked = out.view.block.is_some();
-    let told = tell(out, window, (0, len), "filter block", picked)?;
+    out.report.units = 1;
+    let picked = out.view.block == Some(0);
+    let shown = out.view.entries.is_none() && out.view.block.is_none_or(|block| block == 0);
+    let told = out.showing(shown, |out| tell(out, window, (0, len), "filter block", picked))?;
     rest(out, window, told.unwrap_or(len))
 }
 
@@ -85,10 +99,14 @@ pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &H
     if let Ok(header) = Header::decode(window.get(at, HEADER_BYTES as u64)?) {
         facts(out, &header)?;
     }
-    out.showing(out.view.block.is_none(), |out| head.tell(out))?;
+    out.report.units = 1;
+    let whole = out.view.block.is_none() && out.view.entries.is_none();
     let start = FILE_HEADER_BYTES as u64;
     let gap = window.get(start, at - start)?.to_vec();
-    out.leaf(Place::File(start), &gap, "padding", "", "")?;
+    out.showing(whole, |out| {
+        head.tell(out)?;
+        out.leaf(Place::File(start), &gap, "padding", "", "")
+    })?;
     out.report.accounted += gap.len() as u64;
     if let Some(stray) = gap.iter().position(|&byte| byte != 0) {
         out.damage(start + stray as u64, "padding", "is not zero")?;
@@ -96,9 +114,40 @@ pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &H
     if at >= len {
         return out.damage(len, "filter block", "the file ends before it");
     }
-    let picked = out.view.block.is_some();
-    let told = tell(out, window, (at, len), "filter block", picked)?;
+    let picked = out.view.block == Some(0);
+    let told = out.showing(whole || picked, |out| tell(out, window, (at, len), "filter block", picked))?;
     rest(out, window, told.map_or(len, |told| at + told))
+}
+
+/// Tells of the filters of a table.
+pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
+    let ends = Ends::read(window, head)?;
+    let end = ends.blocks_end;
+    let places: Vec<u64> = match &ends.properties {
+        Ok(properties) => properties.filters.iter().map(|filter| filter.offset).collect(),
+        Err(error) => {
+            out.refused(0, error)?;
+            let mut found = Vec::new();
+            for at in (ALIGN..end).step_by(ALIGN as usize) {
+                if is_intact_at(window, at)? {
+                    found.push(at);
+                }
+            }
+            found
+        }
+    };
+    if places.is_empty() {
+        out.fact("filter", "none", "")?;
+    }
+    for &at in &places {
+        if let Ok(header) = Header::decode(window.get(at, HEADER_BYTES as u64)?) {
+            facts(out, &header)?;
+        }
+    }
+    for (number, &at) in places.iter().enumerate() {
+        tell(out, window, (at.min(end), end), &format!("filter {number}"), true)?;
+    }
+    Ok(())
 }
 
 /// Tells what stands behind the last thing that a file should hold.

@@ -115,10 +115,11 @@ pub(super) fn describe_current(out: &mut Out<'_>, window: &mut Window<'_>, head:
     if let Ok(current) = &decoded {
         out.fact("names", format!("MANIFEST-{:06}", current.manifest), "")?;
     }
-    head.tell(out)?;
+    let whole = out.view.block.is_none() && out.view.entries.is_none();
+    out.showing(whole, |out| head.tell(out))?;
     let body = &bytes[bytes.len().min(HEADER_BYTES)..];
     let base = HEADER_BYTES as u64;
-    let told = tell_current(out, body, &head.file_id);
+    let told = out.showing(whole, |out| Ok(tell_current(out, body, &head.file_id)))?;
     match (told, decoded) {
         (Err(Halt::Stop(stop)), _) => return Err(stop),
         (_, Ok(_)) => out.report.accounted += body.len() as u64,

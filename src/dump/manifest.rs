@@ -2,7 +2,7 @@
 
 use super::event::{Place, Value};
 use super::fields;
-use super::framed::{self, Found, Record};
+use super::framed::{self, Ending, Found, Record};
 use super::head::Head;
 use super::items::say_item;
 use super::lines::Lines;
@@ -65,11 +65,10 @@ impl Edits {
     }
 }
 
-/// Tells of a manifest.
-pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
-    let file = (&head.file_id, FileKind::Manifest);
+/// Reads all edits, as far as they can be read, and tells nothing.
+pub(super) fn survey(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result<(Edits, Ending)> {
     let mut edits = Edits::default();
-    let ending = framed::walk(out, window, file, &mut |_, found| {
+    let ending = framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |_, found| {
         match found {
             Found::Record(Record { bytes: Some(bytes), .. }) => {
                 if edits.add(bytes).is_err() {
@@ -80,6 +79,12 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
         }
         Ok(())
     })?;
+    Ok((edits, ending))
+}
+
+/// Tells of a manifest.
+pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
+    let (edits, ending) = survey(out, window, head)?;
     head.facts(out)?;
     let first = (edits.state.mark.count + 1).saturating_sub(edits.count);
     let span = format!("{} to {} of the store", ordinal(first), ordinal(edits.state.mark.count));
@@ -92,14 +97,15 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     out.showing(out.view.block.is_none(), |out| head.tell(out))?;
     let mut lines = Lines::new(out.detail, "edits");
     let mut edits = Edits::default();
-    let ending = framed::walk(out, window, file, &mut |out, found| match found {
-        Found::Record(record) => tell_edit(out, &record, &mut edits, &mut lines),
-        Found::Damaged(bytes) => {
-            edits.lose();
-            lines.flush(out)?;
-            damaged(out, &bytes)
-        }
-    })?;
+    let ending =
+        framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| match found {
+            Found::Record(record) => tell_edit(out, &record, &mut edits, &mut lines),
+            Found::Damaged(bytes) => {
+                edits.lose();
+                lines.flush(out)?;
+                damaged(out, &bytes)
+            }
+        })?;
     lines.flush(out)?;
     ending.report(out);
     if edits.count == 0 {

@@ -9,7 +9,7 @@
 //! let mut text = Text::new(Vec::new());
 //! let report = dump::describe_bytes(&bytes, &View::new(), &mut text).unwrap();
 //! assert!(report.is_intact());
-//! assert!(String::from_utf8(text.into_inner()).unwrap().starts_with("a CURRENT, 96 bytes"));
+//! assert!(String::from_utf8(text.into_inner()).unwrap().starts_with("CURRENT, 96 bytes"));
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
@@ -27,6 +27,8 @@
 //! | `table`, `block`, `sums` | tables, their blocks, what these add up to |
 //! | `filter` | filter blocks |
 //! | `fields` | extensible records |
+//! | `tree` | the shape of a whole store |
+//! | `probe` | filters asked for keys: proved, measured |
 //! | `out`, `window`, `lines` | the pen, the eye, and where the pen is lifted |
 //! | `text`, `words` | events as text |
 //!
@@ -52,9 +54,11 @@ mod lines;
 mod log;
 mod manifest;
 mod out;
+mod probe;
 mod sums;
 mod table;
 mod text;
+pub mod tree;
 mod view;
 mod window;
 mod words;
@@ -62,8 +66,9 @@ mod words;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use describe::{describe, describe_bytes};
+pub use describe::{describe, describe_bytes, describe_filter};
 pub use event::{Damage, Entry, Event, Kind, Place, Report, Sink, Span, Value};
 pub use out::Stop;
+pub use probe::{Measured, Sample, Trouble, Verified, measure_filter, verify_filter};
 pub use text::{Text, escape, verdict};
 pub use view::{Detail, Entries, View};

@@ -26,7 +26,7 @@ use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES;
 use crate::table::{FOOTER_BYTES, Footer, Properties};
 
-/// Bytes whose checksums are computed, at most, to find the next intact block: what a hostile file can cost.
+/// Bytes whose checksums are computed, at most, to find intact blocks behind damage: what a hostile file can cost.
 const SEARCH_BUDGET_BYTES: u64 = 256 << 20;
 
 /// What the ends of a table say.
@@ -122,6 +122,7 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
         position: HEADER_BYTES as u64,
         number: 0,
         lines: None,
+        budget: SEARCH_BUDGET_BYTES,
         sums: Sums::default(),
     };
     let before = out.report.damage_count;
@@ -139,8 +140,12 @@ fn tell_footer(out: &mut Out<'_>, ends: &Ends) -> Result {
     let offset = ends.blocks_end;
     if ends.footer_bytes.len() == FOOTER_BYTES && offset + FOOTER_BYTES as u64 == out.report.len {
         out.report.accounted += FOOTER_BYTES as u64;
+        let shown = out.detail == Detail::Bytes || ends.footer.is_err();
         let told = out.group(Place::File(offset), FOOTER_BYTES as u64, "footer", "", |out| {
-            Ok(tell_footer_fields(&mut Fields::new(out, Payload::Plain(offset), &ends.footer_bytes), ends))
+            out.showing(shown, |out| {
+                let mut fields = Fields::new(out, Payload::Plain(offset), &ends.footer_bytes);
+                Ok(tell_footer_fields(&mut fields, ends))
+            })
         })?;
         if let Err(Halt::Stop(stop)) = told {
             return Err(stop);
@@ -182,6 +187,8 @@ struct Walk<'w, 'f> {
     number: u64,
     /// The lines of the kind of block that the walk is in.
     lines: Option<(BlockKind, Lines)>,
+    /// What is left of [`SEARCH_BUDGET_BYTES`].
+    budget: u64,
     sums: Sums,
 }
 
@@ -252,6 +259,7 @@ impl Walk<'_, '_> {
             }
         };
         if self.is_skipped(out) {
+            out.report.partial = true;
             self.position += handle.len;
             return Ok(());
         }
@@ -296,7 +304,6 @@ impl Walk<'_, '_> {
     /// Goes to the next place from `from` on where an intact block or a filter begins, or to the end.
     fn search(&mut self, out: &mut Out<'_>, from: u64) -> Result {
         let end = self.ends.blocks_end;
-        let mut budget = SEARCH_BUDGET_BYTES;
         let mut at = from;
         // What the buffer holds is looked through in one go.
         while at < end {
@@ -314,8 +321,8 @@ impl Walk<'_, '_> {
                 if is_filter && filter::is_intact_at(self.window, here)? {
                     return self.resume(out, from, here);
                 }
-                let Some(len) = len.filter(|&len| len <= budget) else { continue };
-                budget -= len;
+                let Some(len) = len.filter(|&len| len <= self.budget) else { continue };
+                self.budget -= len;
                 let sealed = self.window.get(here, len)?;
                 if Opened::open(&self.ends.file_id, here, sealed).is_ok() {
                     return self.resume(out, from, here);

@@ -1,14 +1,14 @@
 //! A description as text: offset, bytes, meaning.
 //!
 //! ```text
-//! a table of 365 bytes
+//! table, 365 bytes
 //!
-//!   entries      4                 3 keys, 1 tombstone
+//!   entries       4  (3 keys, 1 tombstone)
 //!
 //! offset  bytes                    what
 //!      0  64 bytes                 file header
 //!      0  89 53 49 45 56 45 0d 0a    magic
-//!      8  01 00                      file kind         1, a table
+//!      8  01 00                      file kind         1, table
 //! ```
 //!
 //! Parts stand further in than what they are part of. An offset with a plus counts from the start of what a block or

@@ -10,8 +10,8 @@ const SMALL_FILE_BYTES: u64 = 8 << 10;
 pub struct View {
     /// How far it goes.
     pub detail: Detail,
-    /// Only this block of a table (in the order of the file, from 0), section of a filter, or record of a log or
-    /// manifest, to the byte.
+    /// Only this block of a table (in the order of the file, from 0; filters count) or record of a log or manifest, to
+    /// the byte.
     pub block: Option<u64>,
     /// The entries and nothing else.
     pub entries: Option<Entries>,
@@ -63,7 +63,7 @@ impl View {
         self
     }
 
-    /// Sets the one block, section or record.
+    /// Sets the one block or record.
     #[must_use]
     pub fn block(mut self, block: u64) -> Self {
         self.block = Some(block);

@@ -1,12 +1,13 @@
 //! `sievedb-dump FILE`: what a file is, and what its bytes mean.
 
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use sievedb::dump::{self, Detail, Entries, Event, Report, Sink, Stop, Text, View};
-use sievedb::fs::{Fs, ReadFile, StdFs};
+use sievedb::dump::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, Text, View};
 
+use super::PROGRAM;
+use super::events::Events;
+use super::opening::{intact, open, stopped};
 use crate::failure::{Failure, Result};
 
 #[derive(Debug, clap::Args)]
@@ -26,15 +27,18 @@ pub(super) struct Args {
     /// Show only block N of a table or record N of a log or manifest, to the byte; counted from 0.
     #[arg(long, value_name = "N", conflicts_with_all = ["keys", "values"])]
     block: Option<u64>,
-    /// Show only the keys, one entry a line: sequence number, put or delete, key; of a log the keyspace id before these.
+    /// Show only the keys, an entry a line: sequence number, put or delete, key; before these the keyspace id in a log.
     #[arg(long)]
     keys: bool,
-    /// Show only the entries with their values: --keys, and the value last.
+    /// Show only the entries with their values: like --keys, and the value last.
     #[arg(long)]
     values: bool,
     /// Show the hash seed too.
     #[arg(long)]
     secrets: bool,
+    /// Print JSON, one object a line. Bytes that are no UTF-8 stand in base64 under NAME_base64.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
@@ -57,97 +61,68 @@ impl Args {
     }
 }
 
-/// Opens a file to look at it.
-pub(super) fn open(path: &Path) -> Result<Arc<dyn ReadFile>> {
-    let failed = |source| Failure::io(format!("open {}", path.display()), source);
-    // A link is followed here, and nowhere in a store.
-    let real = path.canonicalize().map_err(failed)?;
-    if real.is_dir() {
-        let message = format!("{} is a directory: `sievedb-dump tree` looks at a store", path.display());
-        return Err(Failure::Usage(message));
-    }
-    StdFs.open(&real).map_err(failed)
-}
-
-/// What ended a description early.
-pub(super) fn stopped(path: &Path, stop: Stop) -> Failure {
-    match stop {
-        Stop::Sink(error) if error.kind() == ErrorKind::BrokenPipe => Failure::PipeClosed,
-        Stop::Sink(error) => Failure::io("write to standard output", error),
-        Stop::Read { offset, source, .. } => {
-            Failure::io(format!("read {} at offset {offset}", path.display()), source)
-        }
-        _ => Failure::Refused(stop.to_string()),
-    }
-}
-
 pub(super) fn run(args: &Args) -> Result<()> {
-    let mut result = Ok(());
+    let mut worst = Ok(());
     for path in &args.files {
         match describe(args, path) {
             Ok(()) => {}
-            Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
-            Err(failure) if args.files.len() == 1 => return Err(failure),
+            Err(failure) if args.files.len() == 1 || matches!(failure, Failure::PipeClosed) => {
+                return Err(failure);
+            }
             // The other files are shown all the same.
             Err(failure) => {
-                failure.report("sievedb-dump");
-                result = Err(Failure::Told(3));
+                let _ = failure.report(PROGRAM);
+                worst = Err(Failure::Told(3));
             }
         }
     }
-    result
+    worst
 }
 
 fn describe(args: &Args, path: &Path) -> Result<()> {
     let file = open(path)?;
     let view = args.view(path);
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    if view.entries.is_none() {
-        write!(out, "{}: ", path.display()).map_err(|error| stopped(path, Stop::Sink(error)))?;
-    }
-    let mut sink = Paper { text: Text::new(&mut out), entries_only: view.entries.is_some() };
-    let report = dump::describe(&*file, &view, &mut sink).map_err(|stop| stopped(path, stop))?;
-    out.flush().map_err(|error| stopped(path, Stop::Sink(error)))?;
-    judge(args, path, &report)
-}
-
-/// Text on standard output.
-struct Paper<W> {
-    text: Text<W>,
-    /// Only entries stand there: what else there is to say goes to standard error.
-    entries_only: bool,
-}
-
-impl<W: Write> Sink for Paper<W> {
-    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        match event {
-            Event::Entry(_) => self.text.event(event),
-            _ if self.entries_only => Ok(()),
-            _ => self.text.event(event),
-        }
-    }
-}
-
-/// Fails if the file is not intact, or does not have what was asked for.
-fn judge(args: &Args, path: &Path, report: &Report) -> Result<()> {
-    if let Some(first) = &report.first_damage {
-        let newer = if first.newer { "is newer than this program" } else { "is corrupt" };
-        let more = match report.damage_count {
-            1 => String::new(),
-            count => format!(" (and {} more)", count - 1),
-        };
-        return Err(Failure::Refused(format!(
-            "{} {newer} at offset {}: {}: {}{more}",
+    let report = print(path, args.json, view.entries.is_some(), |sink| dump::describe(&*file, &view, sink))?;
+    intact(path, &report)?;
+    if view.entries.is_some() && !matches!(report.kind, Kind::Table | Kind::Log) {
+        return Err(Failure::Usage(format!(
+            "{} is a {} and has no keys",
             path.display(),
-            first.offset,
-            first.what,
-            first.detail
+            report.kind.name()
         )));
     }
     match args.block {
         Some(block) if block >= report.units => {
-            Err(Failure::Usage(format!("{} has no block {block}: it has {}", path.display(), report.units)))
+            let message = format!("{} has no block {block}: it has {}", path.display(), report.units);
+            Err(Failure::Usage(message))
         }
         _ => Ok(()),
     }
+}
+
+/// Prints a description of the file at `path`, as text or as JSON.
+pub(super) fn print(
+    path: &Path,
+    json: bool,
+    entries_only: bool,
+    describe: impl FnOnce(&mut dyn Sink) -> Result<Report, Stop>,
+) -> Result<Report> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let report = if json {
+        describe(&mut Events::new(&mut out, path))
+    } else {
+        let heading = if entries_only { Ok(()) } else { write!(out, "{}: ", path.display()) };
+        let mut text = Text::new(&mut out);
+        heading.map_err(Stop::Sink).and_then(|()| {
+            describe(&mut |event: &Event<'_>| match event {
+                Event::Entry(_) => text.event(event),
+                // What there is to say beside the entries goes to standard error.
+                _ if entries_only => Ok(()),
+                _ => text.event(event),
+            })
+        })
+    };
+    let report = report.map_err(|stop| stopped(path, stop))?;
+    out.flush().map_err(|error| stopped(path, Stop::Sink(error)))?;
+    Ok(report)
 }

@@ -2,28 +2,58 @@
 //!
 //! What a file holds is known by `sievedb::dump`; here it is asked for and printed. It reads, and nothing else: no lock
 //! is taken, so that it works beside a running store and on the pieces of a broken one.
+//!
+//! | file | what |
+//! |---|---|
+//! | `file` | a file: what it is, what its bytes mean |
+//! | `filter` | a filter: shown, proved, measured |
+//! | `tree` | a store: levels, runs, tables, drawn |
+//! | `plan` | a store: what its filters could be |
+//! | `events` | a description as JSON |
+//! | `opening` | files that are looked at, and what stands in the way |
 
+mod events;
 mod file;
+mod filter;
+mod opening;
+mod plan;
+mod tree;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// The program's name, in what it says on standard error.
+const PROGRAM: &str = "sievedb-dump";
 
 /// Looks at the files of a SieveDB store: says what each is, what its bytes mean, and whether they are intact.
 ///
 /// Files are only read, and never locked. Of a small file everything is shown, of a large one its shape; all of it is
-/// read and verified unless --summary is given.
+/// read and verified unless --summary or --block is given.
 #[derive(Debug, Parser)]
-#[command(name = "sievedb-dump", version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(name = PROGRAM, version, after_help = EXIT_CODES)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     file: file::Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Tree(tree::Args),
+    /// Looks at filters: shows, proves, measures and plans them.
+    #[command(subcommand)]
+    Filter(filter::Command),
 }
 
 const EXIT_CODES: &str = "\
 Offsets and lengths are in decimal, bytes in hexadecimal. Keys and values are printed with
 \\t, \\n, \\\\ and \\xHH for what is not printable ASCII. The hash seed of the store is a secret
-and is not shown unless --secrets is given.
+and is not shown unless --secrets is given. A file called tree or filter is ./tree or ./filter.
 
 Exit codes:
   0  everything that was read is intact
@@ -38,7 +68,11 @@ pub(crate) fn command() -> clap::Command {
 /// The program: parses its arguments, does what they ask, says why not.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Cli { file } = Cli::parse();
-    let result = file::run(&file);
-    result.map_or_else(|failure| failure.report("sievedb-dump"), |()| ExitCode::SUCCESS)
+    let Cli { command, file } = Cli::parse();
+    let result = match &command {
+        None => file::run(&file),
+        Some(Command::Tree(args)) => tree::run(args),
+        Some(Command::Filter(command)) => filter::run(command),
+    };
+    result.map_or_else(|failure: Failure| failure.report(PROGRAM), |()| ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 mod answers;
 mod damage;
 mod demo;
+mod dump;
 mod entries;
 mod opening;
 mod tool;

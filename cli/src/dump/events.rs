@@ -1,0 +1,139 @@
+//! A description as JSON: one object a line, with the name of the event.
+//!
+//! ```text
+//! {"event":"span","depth":1,"offset":8,"length":2,"bytes":"0100","label":"file kind","value":1,"note":"table"}
+//! ```
+//!
+//! Offsets count from the start of the file. What a compressed block or a record of several fragments holds has the offset
+//! of that in `within`, and `offset` counts from the start of what it holds.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::Value as Json;
+use sievedb::dump::{Event, Place, Sink, Span, Value};
+
+use crate::json::{Object, put_bytes};
+
+/// Prints events to `to`.
+pub(super) struct Events<'p, W> {
+    to: W,
+    path: &'p Path,
+}
+
+impl<'p, W: Write> Events<'p, W> {
+    pub(super) fn new(to: W, path: &'p Path) -> Self {
+        Self { to, path }
+    }
+}
+
+impl<W: Write> Sink for Events<'_, W> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let mut object = Object::new();
+        let mut put = |name: &str, value: Json| drop(object.insert(name.to_owned(), value));
+        match event {
+            Event::Begin { kind, len, .. } => {
+                put("event", "begin".into());
+                put("file", self.path.display().to_string().into());
+                put("kind", kind.name().into());
+                put("length", (*len).into());
+            }
+            Event::Fact { label, value, note, .. } => {
+                put("event", "fact".into());
+                put("label", (*label).into());
+                put("note", note.as_ref().into());
+                put_value(&mut object, value);
+            }
+            Event::Span(span) => put_span(&mut object, span),
+            Event::Skipped { offset, len, count, what, .. } => {
+                put("event", "skipped".into());
+                put("offset", (*offset).into());
+                put("length", (*len).into());
+                put("count", (*count).into());
+                put("what", (*what).into());
+            }
+            Event::Entry(entry) => {
+                put("event", "entry".into());
+                put("offset", entry.offset.into());
+                if let Some(keyspace) = entry.keyspace {
+                    put("keyspace", keyspace.into());
+                }
+                put("sequence", entry.seqno.into());
+                put("delete", entry.delete.into());
+                put("value_length", entry.value_len.into());
+                put_bytes(&mut object, "key", entry.key);
+                if let Some(value) = entry.value {
+                    put_bytes(&mut object, "value", value);
+                }
+            }
+            Event::Check { what, against, found, expected, .. } => {
+                put("event", "check".into());
+                put("what", what.as_ref().into());
+                put("against", (*against).into());
+                put("found", (*found).into());
+                put("expected", (*expected).into());
+            }
+            Event::Damage(damage) => {
+                put("event", "damage".into());
+                put("offset", damage.offset.into());
+                put("what", damage.what.as_ref().into());
+                put("detail", damage.detail.clone().into());
+                put("newer", damage.newer.into());
+            }
+            Event::End(report) => {
+                put("event", "end".into());
+                put("intact", report.is_intact().into());
+                put("partial", report.partial.into());
+                put("accounted", report.accounted.into());
+                put("checksums", report.checksums.into());
+                put("sums", report.sums.into());
+                put("damages", report.damage_count.into());
+            }
+            _ => return Ok(()),
+        }
+        writeln!(self.to, "{}", Json::Object(object))
+    }
+}
+
+fn put_span(object: &mut Object, span: &Span<'_>) {
+    let mut put = |name: &str, value: Json| drop(object.insert(name.to_owned(), value));
+    put("event", "span".into());
+    put("depth", span.depth.into());
+    match span.place {
+        Place::File(offset) => put("offset", offset.into()),
+        Place::Payload { of, at, .. } => {
+            put("within", of.into());
+            put("offset", at.into());
+        }
+        _ => {}
+    }
+    put("length", span.len.into());
+    put("label", span.label.as_ref().into());
+    if !span.bytes.is_empty() {
+        put("bytes", hex(span.bytes).into());
+    }
+    if !span.note.is_empty() {
+        put("note", span.note.as_ref().into());
+    }
+    if let Some(intact) = span.intact {
+        put("intact", intact.into());
+    }
+    put_value(object, &span.value);
+}
+
+fn put_value(object: &mut Object, value: &Value<'_>) {
+    let json: Json = match value {
+        Value::Number(number) => (*number).into(),
+        Value::Hex(number, bytes) => format!("{number:0digits$x}", digits = 2 * usize::from(*bytes)).into(),
+        Value::Id(id) => hex(id).into(),
+        Value::Text(text) => text.as_ref().into(),
+        Value::Bytes(bytes) => return put_bytes(object, "value", bytes),
+        Value::Share(share) => (*share).into(),
+        _ => return,
+    };
+    object.insert("value".into(), json);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,323 @@
+//! `sievedb-dump`: every kind of file, intact and not, and what a person and a program get of it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::tool::{Outcome, Place, place, run};
+
+const KEYS: usize = 3000;
+
+fn dump_command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb-dump"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn dump(args: &[&str]) -> Outcome {
+    let output = dump_command(args).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).expect("messages are text");
+    Outcome { code: output.status.code(), stdout: output.stdout, stderr }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A store with a table, a log of its own entries, and a second keyspace.
+fn store() -> Place {
+    let place = place();
+    let lines: String = (0..KEYS).map(|n| format!("key{n:05}\tthe value of number {n}\n")).collect();
+    place.load(lines.as_bytes());
+    run(&["compact", &place.db]).ok();
+    run(&["put", &place.db, "logged", "not in a table"]).ok();
+    place
+}
+
+fn only(place: &Place, ending: &str) -> PathBuf {
+    let mut paths = place.paths_of(ending);
+    assert_eq!(paths.len(), 1, "{ending}: {paths:?}");
+    paths.remove(0)
+}
+
+fn table(place: &Place) -> PathBuf {
+    only(place, ".sst")
+}
+
+/// Fails with the exit code of damage, having named file and offset.
+#[track_caller]
+fn names_the_damage(outcome: &Outcome, path: &Path) -> u64 {
+    assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    let claim = format!("{} is corrupt at offset ", path.display());
+    let (_, rest) = outcome.stderr.split_once(&claim).unwrap_or_else(|| panic!("{}", outcome.stderr));
+    rest.split(':').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn every_file_of_a_store_is_named_accounted_for_and_left_as_it_was() {
+    let place = store();
+    let before = place.files();
+    for (name, bytes) in &before {
+        let path = Path::new(&place.db).join(name);
+        let out = dump(&[text(&path)]).ok();
+        let kind = match name.as_str() {
+            "LOCK" => "LOCK",
+            "CURRENT" => "CURRENT",
+            name if name.ends_with(".sst") => "table",
+            name if name.ends_with(".wal") => "write-ahead log",
+            name if name.starts_with("MANIFEST") => "manifest",
+            other => panic!("{other}"),
+        };
+        let heading = out.lines().next().unwrap();
+        assert!(heading.starts_with(&format!("{}: {kind}, ", path.display())), "{heading}");
+        let verdict = out.lines().last().unwrap();
+        assert!(verdict.starts_with("intact: all "), "{name}: {verdict}");
+        let all = dump(&["--all", text(&path)]).ok();
+        assert!(all.len() >= out.len() && bytes.len() < 100 || all.len() > bytes.len(), "{name}");
+        // A page or two, whatever the size of the file.
+        assert!(out.lines().count() < 150, "{name}: {} lines", out.lines().count());
+    }
+    assert!(place.files() == before, "looking changed the store");
+}
+
+#[test]
+fn a_store_in_use_can_be_looked_at() {
+    let place = store();
+    let db = sievedb::Db::open(&place.db).unwrap();
+    db.put("more", "of it").unwrap();
+    dump(&[text(&table(&place))]).ok();
+    dump(&["tree", &place.db]).ok();
+    for log in place.paths_of(".wal") {
+        dump(&[text(&log)]).ok();
+    }
+}
+
+#[test]
+fn keys_and_values_are_what_scan_prints() {
+    let place = store();
+    let table = table(&place);
+    let values = dump(&["--values", text(&table)]).ok();
+    let columns = |line: &str| line.split('\t').skip(2).map(str::to_owned).collect::<Vec<_>>().join("\t");
+    let found: Vec<String> = values.lines().map(columns).collect();
+    let scanned = run(&["scan", &place.db, "--prefix", "key"]).ok();
+    assert_eq!(found, scanned.lines().collect::<Vec<_>>());
+    let keys = dump(&["--keys", text(&table)]).ok();
+    assert!(keys.lines().next().unwrap().ends_with("\tput\tkey00000"), "{}", &keys[..100]);
+    assert_eq!(keys.lines().count(), KEYS);
+}
+
+#[test]
+fn one_block_is_shown_and_one_that_is_not_there_is_a_mistake() {
+    let place = store();
+    let table = table(&place);
+    let block = dump(&["--block", "1", text(&table)]).ok();
+    assert!(
+        block.contains("block 1, data") && !block.contains("block 0") && !block.contains("block 2"),
+        "{block}"
+    );
+    let wrong = dump(&["--block", "99999", text(&table)]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("has no block 99999: it has "), "{wrong:?}");
+}
+
+#[test]
+fn json_is_an_object_a_line_and_ends_with_the_verdict() {
+    let place = store();
+    for name in place.files().keys() {
+        let path = Path::new(&place.db).join(name);
+        let out = dump(&["--json", "--all", text(&path)]).ok();
+        let events: Vec<serde_json::Value> =
+            out.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        assert_eq!(events[0]["event"], "begin");
+        let end = events.last().unwrap();
+        assert_eq!((&end["event"], &end["intact"]), (&"end".into(), &true.into()), "{name}");
+        assert_eq!(end["accounted"], events[0]["length"], "{name}");
+    }
+    let tables = dump(&["tree", "--json", &place.db]).ok();
+    let table: serde_json::Value = serde_json::from_str(tables.lines().next().unwrap()).unwrap();
+    assert_eq!((&table["keys"], &table["smallest"]), (&KEYS.into(), &"key00000".into()));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
+    let place = store();
+    let folder = place.folder.path();
+    let (empty, noise) = (folder.join("empty"), folder.join("noise"));
+    std::fs::write(&empty, b"").unwrap();
+    std::fs::write(&noise, (0..5000u32).map(|n| ((n * n) >> 3) as u8).collect::<Vec<_>>()).unwrap();
+    let (missing, current) = (folder.join("missing"), Path::new(&place.db).join("CURRENT"));
+    for (args, code, said) in [
+        (vec![text(&missing)], 3, "cannot open "),
+        (vec![place.db.as_str()], 2, "is a directory: `sievedb-dump tree` looks at a store"),
+        (vec![text(&empty)], 3, "the file is empty, and is not called LOCK"),
+        (vec![text(&noise)], 3, "neither the magic of a file of a store nor that of a filter block"),
+        (vec!["tree", text(&missing)], 3, "missing"),
+        (vec!["tree", text(folder)], 3, "neither a CURRENT nor a manifest"),
+        (vec!["--keys", text(&current)], 2, "is a CURRENT and has no keys"),
+        (vec!["filter", "verify", text(&noise)], 2, "is not a table"),
+        (vec!["--keys", "--block", "1", "x"], 2, "cannot be used with"),
+    ] {
+        let outcome = dump(&args);
+        assert_eq!(outcome.code, Some(code), "{args:?}: {outcome:?}");
+        assert!(outcome.stderr.contains(said), "{args:?}: {outcome:?}");
+    }
+    // Of several files the others are shown all the same.
+    let table = table(&place);
+    let both = dump(&["--summary", text(&missing), text(&table)]);
+    assert_eq!(both.code, Some(3));
+    assert!(String::from_utf8(both.stdout).unwrap().contains("intact as far as it was read"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_permission_is_said_to_be_one() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = store();
+    let table = table(&place);
+    std::fs::set_permissions(&table, std::fs::Permissions::from_mode(0o000)).unwrap();
+    // Who may read everything reads it.
+    if std::fs::File::open(&table).is_err() {
+        let outcome = dump(&[text(&table)]);
+        assert!(outcome.fails(3).contains("cannot open "));
+    }
+}
+
+#[test]
+fn wherever_a_file_is_cut_it_is_shown_up_to_there_and_the_offset_is_named() {
+    let place = store();
+    let current = Path::new(&place.db).join("CURRENT");
+    let cut = place.folder.path().join("cut");
+    for (path, step) in [(current, 7), (table(&place), 9001)] {
+        let good = std::fs::read(&path).unwrap();
+        for len in (0..good.len()).step_by(step) {
+            std::fs::write(&cut, &good[..len]).unwrap();
+            let outcome = dump(&[text(&cut)]);
+            assert!(names_the_damage(&outcome, &cut) <= len as u64, "{len}: {outcome:?}");
+            assert!(!outcome.stdout.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_is_named_and_what_follows_is_shown() {
+    let place = store();
+    let table = table(&place);
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[200] ^= 1;
+    std::fs::write(&table, &bytes).unwrap();
+    let outcome = dump(&["--blocks", text(&table)]);
+    assert!((64..200).contains(&names_the_damage(&outcome, &table)));
+    let out = String::from_utf8(outcome.stdout).unwrap();
+    assert!(out.contains("! damaged at ") && out.contains("block 1, data"), "{out}");
+    assert!(out.lines().last().unwrap().starts_with("not intact: 1 place; "), "{out}");
+    let keys = dump(&["--keys", text(&table)]);
+    assert_eq!(keys.code, Some(3));
+    assert!(String::from_utf8(keys.stdout).unwrap().lines().count() > KEYS / 2);
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_it_quietly() {
+    let place = store();
+    let table = table(&place);
+    let mut child = dump_command(&["--all", text(&table)]).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+}
+
+#[test]
+fn a_filter_is_shown_proved_and_measured() {
+    let place = store();
+    let table = table(&place);
+    let shown = dump(&["filter", "show", text(&table)]).ok();
+    for part in
+        ["bits per key", "log2(1/rate)", "section 0", "page checksums 0", "seed                  secret"]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let proved = dump(&["filter", "verify", text(&table)]).ok();
+    assert!(
+        proved.contains("keys asked for            3,000")
+            && proved.contains("denied                        0"),
+        "{proved}"
+    );
+    let measured = dump(&["filter", "measure", "--probes", "200000", text(&table)]).ok();
+    assert_eq!(measured.matches(", as predicted").count(), 2, "{measured}");
+    assert_eq!(measured, dump(&["filter", "measure", "--probes", "200000", text(&table)]).ok());
+
+    // The block by itself is a filter too, and is proved by its table.
+    let bytes = std::fs::read(&table).unwrap();
+    let is_filter = |at: &usize| bytes[*at..].starts_with(b"\x89SVFLT\r\n");
+    let start = (4096..bytes.len()).step_by(4096).find(is_filter).expect("the table has a filter block");
+    let len = u64::from_le_bytes(bytes[start + 32..start + 40].try_into().unwrap()) as usize;
+    let alone = place.folder.path().join("filter");
+    std::fs::write(&alone, &bytes[start..start + len]).unwrap();
+    assert!(dump(&[text(&alone)]).ok().contains("filter block, "));
+    dump(&["filter", "verify", "--table", text(&table), text(&alone)]).ok();
+    let mut bad = bytes[start..start + len].to_vec();
+    let last = bad.len() - 100;
+    bad[last] ^= 4;
+    std::fs::write(&alone, &bad).unwrap();
+    names_the_damage(&dump(&["filter", "show", text(&alone)]), &alone);
+    names_the_damage(&dump(&["filter", "verify", "--table", text(&table), text(&alone)]), &alone);
+}
+
+#[test]
+fn the_shape_of_a_store_fits_eighty_columns_and_survives_a_lost_current() {
+    let place = store();
+    let tree = dump(&["tree", &place.db]).ok();
+    assert!(tree.lines().all(|line| line.len() <= 80), "{tree}");
+    for part in ["keyspace   default", "1 table, 3,000 keys", "key00000 to key02999", "bits per key, rate "] {
+        assert!(tree.contains(part), "{part}: {tree}");
+    }
+    let plan = dump(&["filter", "plan", &place.db]).ok();
+    assert!(plan.contains("wasted reads per absent lookup"), "{plan}");
+    std::fs::remove_file(Path::new(&place.db).join("CURRENT")).unwrap();
+    let without = dump(&["tree", &place.db]);
+    assert_eq!((without.code, String::from_utf8(without.stdout).unwrap()), (Some(3), tree));
+    assert!(
+        without.stderr.contains("CURRENT is corrupt at offset 0: CURRENT: is missing"),
+        "{}",
+        without.stderr
+    );
+}
+
+#[test]
+fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
+    let place = place();
+    let small = sievedb::KeyspaceOptions::new()
+        .memtable_bytes(64 << 10)
+        .table_bytes(64 << 10)
+        .level_base_bytes(64 << 10)
+        .level_ratio(4)
+        .compression(sievedb::Compression::None);
+    let options = || sievedb::Options::new().background_threads(0);
+    let db = options().default_keyspace(small).open(&place.db).unwrap();
+    for n in 0..20_000u64 {
+        // Every number once, in an order that has nothing to do with it.
+        db.put(format!("key{:06}", n * 7919 % 20_000), [b'v'; 20]).unwrap();
+        while n.is_multiple_of(500) && db.step().unwrap() {}
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let tree = dump(&["tree", &place.db]).ok();
+    let plan = dump(&["filter", "plan", "--bits-per-key", "10", &place.db]).ok();
+    assert!(tree.lines().all(|line| line.len() <= 80), "{tree}");
+    let levels: Vec<&str> =
+        tree.lines().filter(|line| line.starts_with("level ") && line.contains(':')).collect();
+    assert!(levels.len() >= 3 && levels.iter().any(|line| line.starts_with("level 3: ")), "{tree}");
+    assert_eq!(
+        tree.lines().filter(|line| line.trim_start().starts_with('[')).count(),
+        levels.len(),
+        "{tree}"
+    );
+    // The best allocation is never worse than equal bits.
+    let rows = plan.lines().skip_while(|line| !line.contains("the same bits")).skip(1);
+    let mut seen = 0;
+    for row in rows {
+        let numbers: Vec<f64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [.., best, even] = numbers[..] else { panic!("{row}") };
+        assert!(best <= even * 1.001, "{row}");
+        seen += 1;
+    }
+    assert_eq!(seen, 10, "{plan}");
+}

@@ -1,0 +1,301 @@
+//! Asks the filter of a table: for every key that is there, which it must recognise, and for keys that are not, to
+//! measure how many of these it recognises all the same.
+//!
+//! The filter is in memory for that, the table is read from front to back. Keys that are not there are of two sorts:
+//! *random* ones, 16 bytes each, and *near misses*, keys of the table with a byte changed, one added or one taken away.
+//! A near miss may be a key too, so that all of them are sorted and the table is read once more beside them.
+
+use std::io;
+
+use super::describe::describe;
+use super::event::{Damage, Event, Sink};
+use super::head::Head;
+use super::out::{Result as Walked, Stop};
+use super::table::Ends;
+use super::view::{Entries, View};
+use super::window::Window;
+use crate::codec::DecodeErrorKind;
+use crate::filter::{AlignedBytes, Expect, Filter};
+use crate::fs::ReadFile;
+use crate::hash::key_hash;
+
+/// Bytes of near misses that are held, at most.
+const NEAR_BYTES_MAX: usize = 256 << 20;
+
+/// Keys that a filter denies which are told.
+const DENIED_TOLD_MAX: usize = 10;
+
+/// Length of a random key.
+const RANDOM_KEY_BYTES: usize = 16;
+
+/// Why a filter could not be asked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// The file could not be read.
+    Stopped(Stop),
+    /// Table or filter are damaged; the first damage that was met.
+    Damaged(Box<Damage>),
+    /// The file is no table.
+    NoTable,
+    /// The table has no filter.
+    NoFilter,
+}
+
+impl From<Stop> for Trouble {
+    fn from(stop: Stop) -> Self {
+        Self::Stopped(stop)
+    }
+}
+
+/// What [`verify_filter`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// Distinct user keys of the table; all of them were asked for.
+    pub keys: u64,
+    /// Keys that the filter says are absent: 0, or it is broken.
+    pub denied: u64,
+    /// The first few of them.
+    pub first_denied: Vec<Vec<u8>>,
+}
+
+/// What [`measure_filter`] found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Distinct user keys of the table.
+    pub keys: u64,
+    /// The false-positive rate that the filter states.
+    pub predicted: f64,
+    /// Keys of random bytes.
+    pub random: Sample,
+    /// Keys that differ from one of the table in a byte.
+    pub near: Sample,
+}
+
+/// How many of some absent keys a filter recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Sample {
+    /// Absent keys that it was asked for.
+    pub asked: u64,
+    /// Those that it took for present.
+    pub positive: u64,
+}
+
+impl Sample {
+    /// The share that was taken for present.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.positive as f64 / self.asked.max(1) as f64
+    }
+
+    /// Wilson's score interval: the rates with which such a result is not more unusual than one in twenty (E. B.
+    /// Wilson, Probable Inference, 1927; z = 1.96).
+    #[must_use]
+    pub fn interval(&self) -> (f64, f64) {
+        const Z: f64 = 1.959_964;
+        let (n, rate) = (self.asked.max(1) as f64, self.rate());
+        let middle = rate + Z * Z / (2.0 * n);
+        let half = Z * (rate * (1.0 - rate) / n + Z * Z / (4.0 * n * n)).sqrt();
+        let whole = 1.0 + Z * Z / n;
+        (((middle - half) / whole).max(0.0), ((middle + half) / whole).min(1.0))
+    }
+
+    fn ask(&mut self, filter: &Filter<AlignedBytes>, key: &[u8]) {
+        self.asked += 1;
+        self.positive += u64::from(filter.may_contain_key(key));
+    }
+}
+
+/// Asks the filter of a table for every key of it. `beside` is the file that holds the filter, if that is not the table.
+///
+/// # Errors
+///
+/// [`Trouble`], for the first thing that stands in the way.
+pub fn verify_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Verified, Trouble> {
+    let filter = open_filter(table, beside)?;
+    let mut found = Verified { keys: 0, denied: 0, first_denied: Vec::new() };
+    each_key(table, &mut |key| {
+        found.keys += 1;
+        if !filter.may_contain(key_hash(filter.header().seed, key)) {
+            found.denied += 1;
+            if found.first_denied.len() < DENIED_TOLD_MAX {
+                found.first_denied.push(key.to_vec());
+            }
+        }
+    })?;
+    Ok(found)
+}
+
+/// Asks the filter of a table for about `probes` absent keys of each sort. Equal `seed`s make equal keys.
+///
+/// # Errors
+///
+/// As [`verify_filter`].
+pub fn measure_filter(
+    table: &dyn ReadFile,
+    beside: Option<&dyn ReadFile>,
+    probes: u64,
+    seed: u64,
+) -> Result<Measured, Trouble> {
+    let filter = open_filter(table, beside)?;
+    let mut random = Random(seed);
+    let mut result = Measured {
+        keys: 0,
+        predicted: filter.predicted_rate(),
+        random: Sample::default(),
+        near: Sample::default(),
+    };
+    for _ in 0..probes {
+        let mut key = [0; RANDOM_KEY_BYTES];
+        key[..8].copy_from_slice(&random.next().to_le_bytes());
+        key[8..].copy_from_slice(&random.next().to_le_bytes());
+        result.random.ask(&filter, &key);
+    }
+    // Of a small table several near misses are made of each key, of a large one only of some.
+    let keys = filter.key_count().max(1);
+    let (each, every) = (probes.div_ceil(keys), (keys / probes.max(1)).max(1));
+    let (mut near, mut bytes): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+    result.keys = each_key(table, &mut |key| {
+        if random.next().is_multiple_of(every) && bytes < NEAR_BYTES_MAX {
+            near.extend((0..each).map(|_| random.near(key)));
+            bytes += (each as usize).saturating_mul(key.len() + size_of::<Vec<u8>>());
+        }
+    })?;
+    near.sort_unstable();
+    near.dedup();
+    let mut absent = near.iter().peekable();
+    each_key(table, &mut |key| {
+        while let Some(missed) = absent.next_if(|missed| missed.as_slice() <= key) {
+            if missed != key {
+                result.near.ask(&filter, missed);
+            }
+        }
+    })?;
+    absent.for_each(|missed| result.near.ask(&filter, missed));
+    Ok(result)
+}
+
+/// Opens the filter of a table as a lookup would, and verifies all of it.
+fn open_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Filter<AlignedBytes>, Trouble> {
+    let mut window = Window::new(table)?;
+    let head = Head::read(&mut window)?.ok_or(Trouble::NoTable)?;
+    if head.kind() != super::event::Kind::Table {
+        return Err(Trouble::NoTable);
+    }
+    let ends = Ends::read(&mut window, &head)?;
+    let properties = ends.properties.map_err(|error| damaged(0, &error))?;
+    let (bytes, at) = match beside {
+        Some(file) => {
+            let mut window = Window::new(file)?;
+            let at = if Head::read(&mut window)?.is_some() { 4096 } else { 0 };
+            let len = super::filter::len_at(&mut window, at)?.map_err(|error| damaged(at, &error))?;
+            (window.get(at, len)?.to_vec(), at)
+        }
+        None => {
+            let filter = properties.filters.first().ok_or(Trouble::NoFilter)?;
+            (window.get(filter.offset, filter.len)?.to_vec(), filter.offset)
+        }
+    };
+    let seed = crate::filter::Header::decode(&bytes).map_err(|error| damaged(at, &error))?.seed;
+    let expect = Expect::table(ends.file_id, seed, properties.keys);
+    let filter = Filter::open(AlignedBytes::copy_of(&bytes), expect).map_err(|error| damaged(at, &error))?;
+    filter.verify().map_err(|error| damaged(at, &error))?;
+    Ok(filter)
+}
+
+fn damaged(base: u64, error: &crate::codec::DecodeError) -> Trouble {
+    let (detail, newer) = match &error.kind {
+        DecodeErrorKind::Corrupt(detail) => (detail.clone(), false),
+        DecodeErrorKind::Unsupported { found, .. } => {
+            (format!("is {found:#x}, which is not known here"), true)
+        }
+    };
+    let offset = base.saturating_add(error.offset);
+    Trouble::Damaged(Box::new(Damage { offset, what: error.what.into(), detail, newer }))
+}
+
+/// Hands each distinct user key of a table to `visit`, in order; gives their number. Fails if the table is damaged.
+fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Trouble> {
+    struct Keys<'v> {
+        visit: &'v mut dyn FnMut(&[u8]),
+        last: Option<Vec<u8>>,
+        count: u64,
+    }
+    impl Sink for Keys<'_> {
+        fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+            let Event::Entry(entry) = event else { return Ok(()) };
+            if self.last.as_deref() != Some(entry.key) {
+                (self.visit)(entry.key);
+                self.count += 1;
+                let last = self.last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(entry.key);
+            }
+            Ok(())
+        }
+    }
+    let mut keys = Keys { visit, last: None, count: 0 };
+    let report: Walked<_> = describe(table, &View::new().entries(Entries::Keys), &mut keys);
+    match report?.first_damage {
+        Some(damage) => Err(Trouble::Damaged(Box::new(damage))),
+        None => Ok(keys.count),
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    /// A key that differs from this one in a byte.
+    fn near(&mut self, key: &[u8]) -> Vec<u8> {
+        let (choice, byte) = (self.next(), (self.next() >> 56) as u8);
+        let mut near = key.to_vec();
+        match (choice % 4, near.len()) {
+            (0, _) | (_, 0) => near.push(byte),
+            (1, _) => drop(near.pop()),
+            (_, len) => near[(choice >> 2) as usize % len] ^= byte.max(1),
+        }
+        near
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_that_of_the_published_examples() {
+        // Newcombe, Two-sided confidence intervals for the single proportion, 1998, table I, method 3.
+        for (positive, asked, low, high) in [
+            (81, 263, 0.2553, 0.3662),
+            (15, 148, 0.0624, 0.1605),
+            (0, 20, 0.0, 0.1611),
+            (1, 29, 0.0061, 0.1718),
+        ] {
+            let (found_low, found_high) = Sample { asked, positive }.interval();
+            assert!((found_low - low).abs() < 5e-5 && (found_high - high).abs() < 5e-5, "{positive}/{asked}");
+        }
+    }
+
+    #[test]
+    fn a_near_miss_differs_in_one_byte() {
+        let mut random = Random(5);
+        for len in [0, 1, 20] {
+            let key = vec![7; len];
+            for _ in 0..200 {
+                let near = random.near(&key);
+                assert!(near != key && near.len().abs_diff(len) <= 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The shape of a store: keyspaces, levels, runs, tables and their filters, as the manifest in force has them.
+//!
+//! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed, nothing locked.
+//! Where the manifest is damaged the shape is that of the edits before, and the damage is told.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::event::Damage;
+use super::head::Head;
+use super::manifest;
+use super::out::{Out, Stop};
+use super::view::View;
+use super::window::Window;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::filter::{Header, Kind};
+use crate::fs::Fs;
+use crate::manifest::current::Current;
+use crate::manifest::state::{ManifestState, TablePlace};
+use crate::table_meta::{FilterRef, TableMeta};
+
+/// A store at a glance.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Tree {
+    /// The manifest that it was read from.
+    pub manifest: PathBuf,
+    /// In the order of their ids.
+    pub keyspaces: Vec<KeyspaceShape>,
+    /// The logs that the manifest names: numbers, and lengths of their files if they are there.
+    pub logs: Vec<(u64, Option<u64>)>,
+    /// What is not as it should be, and the file that it is in.
+    pub damage: Vec<(PathBuf, Damage)>,
+}
+
+/// The tree of a keyspace.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct KeyspaceShape {
+    /// Its number in the store.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// All entries up to this sequence number are in tables.
+    pub flushed: u64,
+    /// Its runs, in the order in which a lookup asks them: the newest first.
+    pub runs: Vec<RunShape>,
+}
+
+/// Tables that do not overlap.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunShape {
+    /// From 0, the newest, down.
+    pub level: u8,
+    /// Its number; on level 0 the newest run has the largest.
+    pub run: u64,
+    /// In the order of their keys.
+    pub tables: Vec<TableShape>,
+}
+
+/// A table.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TableShape {
+    /// Number of its file.
+    pub number: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Distinct user keys.
+    pub keys: u64,
+    /// Smallest user key; of a long one the first 1024 bytes.
+    pub smallest: Vec<u8>,
+    /// Largest user key; of a long one the first 1024 bytes.
+    pub largest: Vec<u8>,
+    /// Smallest and largest sequence number.
+    pub seqnos: (u64, u64),
+    /// Its filters.
+    pub filters: Vec<FilterShape>,
+}
+
+/// A filter.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct FilterShape {
+    /// Number of the file beside the table that it is in; `None` if it is in the table.
+    pub file: Option<u64>,
+    /// Length of the block in bytes.
+    pub bytes: u64,
+    /// What its header says: kind, and predicted false-positive rate. `None` if the header cannot be used.
+    pub found: Option<(Kind, f64)>,
+}
+
+impl Tree {
+    /// Reads the shape of the store in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`] if there is none, [`Error::Io`]. Damage is no error, and is in [`Tree::damage`].
+    pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Self> {
+        let mut damage = Vec::new();
+        let number = match Current::read(fs, dir) {
+            Ok(Some(current)) => Some(current.manifest),
+            Ok(None) => None,
+            Err(Error::Corruption { offset, what, detail, .. }) => {
+                let detail = detail.into_string();
+                let damaged = Damage { offset, what: what.into(), detail, newer: false };
+                damage.push((FileName::Current.path(dir), damaged));
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(number) = number.map_or_else(|| newest_manifest(fs, dir), |number| Ok(Some(number)))? else {
+            let why = "it has neither a CURRENT nor a manifest";
+            return Err(Error::NoStore { dir: dir.to_path_buf(), why });
+        };
+        let manifest = FileName::Manifest(number).path(dir);
+        if damage.is_empty() && Current::read(fs, dir)?.is_none() {
+            let detail = format!("is missing; {} is the newest manifest", manifest.display());
+            let lost = Damage { offset: 0, what: "CURRENT".into(), detail, newer: false };
+            damage.push((FileName::Current.path(dir), lost));
+        }
+        let state = read_state(fs, &manifest, &mut damage)?;
+        let mut reader = Shapes { fs, dir, damage };
+        let keyspaces = state
+            .keyspaces
+            .iter()
+            .map(|(&id, keyspace)| KeyspaceShape {
+                id,
+                name: keyspace.name.clone(),
+                flushed: keyspace.flushed,
+                runs: reader.runs(keyspace.tables.values()),
+            })
+            .collect();
+        let len = |path: &Path| fs.open(path).and_then(|file| file.len()).ok();
+        let logs = state.logs.keys().map(|&log| (log, len(&FileName::Log(log).path(dir)))).collect();
+        Ok(Self { manifest, keyspaces, logs, damage: reader.damage })
+    }
+}
+
+/// The manifest with the largest number.
+fn newest_manifest(fs: &dyn Fs, dir: &Path) -> Result<Option<u64>> {
+    let names = fs.list(dir).map_err(|source| Error::io("list", dir, source))?;
+    let numbers = names.iter().filter_map(|name| match FileName::parse(name.to_str()?)? {
+        FileName::Manifest(number) => Some(number),
+        _ => None,
+    });
+    Ok(numbers.max())
+}
+
+fn read_state(fs: &dyn Fs, path: &Path, damage: &mut Vec<(PathBuf, Damage)>) -> Result<ManifestState> {
+    let file = fs.open(path).map_err(|source| Error::io("open", path, source))?;
+    let stopped = |stop| match stop {
+        Stop::Read { source, .. } | Stop::Sink(source) => Error::io("read", path, source),
+    };
+    let mut window = Window::new(&*file).map_err(stopped)?;
+    let mut nowhere = |_: &super::event::Event<'_>| Ok(());
+    let mut out = Out::new(&mut nowhere, &View::new(), window.len());
+    let mut lost = |offset, what: &'static str, detail: String| {
+        damage.push((path.to_path_buf(), Damage { offset, what: what.into(), detail, newer: false }));
+    };
+    let Some(head) = Head::read(&mut window).map_err(stopped)? else {
+        lost(0, "file magic", "it is no manifest".into());
+        return Ok(ManifestState::default());
+    };
+    let (edits, ending) = manifest::survey(&mut out, &mut window, &head).map_err(stopped)?;
+    if let Some(offset) = ending.first_damage {
+        lost(offset, "manifest", format!("{} bytes from here on are damaged", window.len() - offset));
+    }
+    Ok(edits.state)
+}
+
+/// Reads what tables and filters look like.
+struct Shapes<'a> {
+    fs: &'a dyn Fs,
+    dir: &'a Path,
+    damage: Vec<(PathBuf, Damage)>,
+}
+
+impl Shapes<'_> {
+    fn runs<'t>(&mut self, tables: impl Iterator<Item = &'t TablePlace>) -> Vec<RunShape> {
+        // Within a level the newest run comes first.
+        let mut runs: BTreeMap<(u8, u64), Vec<TableShape>> = BTreeMap::new();
+        for place in tables {
+            let table = self.table(&place.meta);
+            runs.entry((place.level, u64::MAX - place.run)).or_default().push(table);
+        }
+        let run = |((level, run), mut tables): ((u8, u64), Vec<TableShape>)| {
+            tables.sort_by(|a, b| (&a.smallest, a.number).cmp(&(&b.smallest, b.number)));
+            RunShape { level, run: u64::MAX - run, tables }
+        };
+        runs.into_iter().map(run).collect()
+    }
+
+    fn table(&mut self, meta: &TableMeta) -> TableShape {
+        let path = FileName::Table(meta.number).path(self.dir);
+        match self.fs.open(&path).and_then(|file| file.len()) {
+            Ok(len) if len != meta.len => {
+                let detail = format!("the manifest says {}, found {len}", meta.len);
+                self.lose(&path, len.min(meta.len), "file length", detail);
+            }
+            Ok(_) => {}
+            Err(error) => self.lose(&path, 0, "table", format!("cannot be opened: {error}")),
+        }
+        TableShape {
+            number: meta.number,
+            bytes: meta.len,
+            entries: meta.entries,
+            tombstones: meta.tombstones,
+            keys: meta.keys,
+            smallest: meta.smallest.to_vec(),
+            largest: meta.largest.to_vec(),
+            seqnos: (meta.seqno_min, meta.seqno_max),
+            filters: meta.filters.iter().map(|filter| self.filter(meta.number, filter)).collect(),
+        }
+    }
+
+    fn filter(&mut self, table: u64, filter: &FilterRef) -> FilterShape {
+        let path = filter.file.map_or(FileName::Table(table), FileName::Filter).path(self.dir);
+        let found = self.fs.open(&path).and_then(|file| {
+            let len =
+                file.len()?.saturating_sub(filter.offset).min(crate::filter::header::HEADER_BYTES as u64);
+            let mut bytes = vec![0; len as usize];
+            file.read_at(&mut bytes, filter.offset)?;
+            Ok(Header::decode(&bytes))
+        });
+        let found = match found {
+            Ok(Ok(header)) => Some((header.kind, super::filter::rate(&header))),
+            Ok(Err(error)) => {
+                self.lose(&path, filter.offset.saturating_add(error.offset), "filter", error.to_string());
+                None
+            }
+            // That the file cannot be opened was said of the table.
+            Err(_) => None,
+        };
+        FilterShape { file: filter.file, bytes: filter.len, found }
+    }
+
+    fn lose(&mut self, path: &Path, offset: u64, what: &'static str, detail: String) {
+        self.damage.push((path.to_path_buf(), Damage { offset, what: what.into(), detail, newer: false }));
+    }
+}
+
+impl RunShape {
+    /// Distinct user keys of all its tables.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.tables.iter().fold(0, |sum, table| sum.saturating_add(table.keys))
+    }
+
+    /// Bytes of its files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().fold(0, |sum, table| sum.saturating_add(table.bytes))
+    }
+
+    /// Bytes of its filters.
+    #[must_use]
+    pub fn filter_bytes(&self) -> u64 {
+        let filters = self.tables.iter().flat_map(|table| &table.filters);
+        filters.fold(0, |sum, filter| sum.saturating_add(filter.bytes))
+    }
+
+    /// The share of absent keys in its range that its filters do not recognise: the mean of its tables by their
+    /// keys. A table without a usable filter counts 1.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        let rate = |table: &TableShape| table.rate() * table.keys as f64;
+        self.tables.iter().map(rate).sum::<f64>() / self.keys().max(1) as f64
+    }
+}
+
+impl TableShape {
+    /// The predicted rate of the filter that a lookup asks; 1 without one.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.filters.iter().find_map(|filter| filter.found).map_or(1.0, |found| found.1)
+    }
+}
