@@ -42,9 +42,10 @@ impl<const N: usize> Striped<N>
 where
     [AtomicU64; N]: Default,
 {
+    /// Adds to a counter; gives what the calling thread's stripe of it had before.
     #[inline]
-    pub(crate) fn add(&self, counter: usize, amount: u64) {
-        self.stripes[stripe()].0[counter].fetch_add(amount, Ordering::Relaxed);
+    pub(crate) fn add(&self, counter: usize, amount: u64) -> u64 {
+        self.stripes[stripe()].0[counter].fetch_add(amount, Ordering::Relaxed)
     }
 
     /// [`Striped::add`] of 1 for what need not be exact: it costs a fifth, and loses what two threads of one
@@ -78,9 +79,10 @@ pub struct FilterCounts {
 }
 
 impl FilterCounters {
+    /// Counts an "absent"; gives how many the calling thread's stripe has had before.
     #[inline]
-    pub(crate) fn negative(&self) {
-        self.0.add(0, 1);
+    pub(crate) fn negative(&self) -> u64 {
+        self.0.add(0, 1)
     }
 
     #[inline]

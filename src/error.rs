@@ -134,6 +134,15 @@ impl Error {
         }
     }
 
+    /// The file that the error is about, if it is about one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. } => Some(path),
+            Self::Corruption { file, .. } | Self::Unsupported { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
     /// Whether the cause is damage in a file, directly or behind [`Error::Poisoned`].
     #[must_use]
     pub fn is_corruption(&self) -> bool {

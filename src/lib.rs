@@ -40,6 +40,7 @@ mod table;
 mod wal;
 // Layer 4: the tree. Pure decisions, one executor.
 mod compaction;
+mod graveyard;
 mod merge;
 mod version;
 mod visible;

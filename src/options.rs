@@ -33,6 +33,8 @@ pub struct Options {
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
     pub(crate) open_files_max: usize,
+    pub(crate) strict_filters: bool,
+    pub(crate) audit_absent: u64,
     pub(crate) default_keyspace: Option<KeyspaceOptions>,
 }
 
@@ -46,6 +48,8 @@ impl Default for Options {
             background_threads: 2,
             log_bytes_max: 0,
             open_files_max: 256,
+            strict_filters: false,
+            audit_absent: 0,
             default_keyspace: None,
         }
     }
@@ -60,6 +64,8 @@ impl fmt::Debug for Options {
             .field("background_threads", &self.background_threads)
             .field("log_bytes_max", &self.log_bytes_max)
             .field("open_files_max", &self.open_files_max)
+            .field("strict_filters", &self.strict_filters)
+            .field("audit_absent", &self.audit_absent)
             .field("default_keyspace", &self.default_keyspace)
             .finish_non_exhaustive()
     }
@@ -127,6 +133,26 @@ impl Options {
     #[must_use]
     pub fn open_files_max(mut self, files: usize) -> Self {
         self.open_files_max = files;
+        self
+    }
+
+    /// Whether a filter that cannot be used is an error to the reader who would ask it; by default it means
+    /// "maybe", and the reader gets the answer from the data. Either way it is counted, reported and rebuilt
+    /// in the background; after that readers get answers again. Scans ask no filter, and
+    /// [`Db::may_contain`] never fails.
+    #[must_use]
+    pub fn strict_filters(mut self, strict: bool) -> Self {
+        self.strict_filters = strict;
+        self
+    }
+
+    /// Holds one in so many "absent" answers of filters against the data of the table, with a read; by default
+    /// (and with 0) none. A filter that is found wrong is not believed any more: the answer is that of the data,
+    /// the error is counted and reported, and the filter rebuilt. Where the data cannot be read, the lookup
+    /// fails with that error.
+    #[must_use]
+    pub fn audit_absent(mut self, one_in: u64) -> Self {
+        self.audit_absent = one_in;
         self
     }
 

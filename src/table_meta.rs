@@ -68,6 +68,51 @@ const POINT_BOUNDS: u64 = 4 << 1 | CRITICAL;
 const FILTER: u64 = 5 << 1;
 // 6 overall bounds (with range deletes), 7 global sequence number (of an ingested table): reserved.
 
+impl FilterRef {
+    /// Appends the field that stands for it in a table record.
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_field(out, FILTER, |out| {
+            put_varint(out, self.file.unwrap_or(0));
+            out.extend_from_slice(&[self.kind, self.domain]);
+            put_varint(out, self.offset);
+            put_varint(out, self.len);
+            put_u32(out, self.header_checksum);
+        });
+    }
+
+    fn decode_payload(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            file: Some(reader.varint_up_to(FILE_NUMBER_MAX, "filter file")?).filter(|&number| number != 0),
+            kind: reader.u8("filter kind")?,
+            domain: reader.u8("filter domain")?,
+            offset: reader.varint("filter offset")?,
+            len: reader.varint("filter length")?,
+            header_checksum: reader.u32("filter header checksum")?,
+        })
+    }
+
+    /// Appends a list of filters: the fields of a table record that stand for them.
+    pub(crate) fn encode_all(filters: &[Self], out: &mut Vec<u8>) {
+        filters.iter().for_each(|filter| filter.encode(out));
+    }
+
+    /// Decodes such a list, to the end of the reader.
+    pub(crate) fn decode_all(mut reader: Reader<'_>) -> Result<Vec<Self>, DecodeError> {
+        let mut filters = Vec::new();
+        while let Some(mut field) = reader.field()? {
+            let mut decode = || match field.tag {
+                FILTER => {
+                    filters.push(Self::decode_payload(&mut field.reader)?);
+                    field.finish("filter")
+                }
+                _ => field.skip_unknown(),
+            };
+            decode().map_err(|error| error.at(field.offset))?;
+        }
+        Ok(filters)
+    }
+}
+
 impl TableMeta {
     /// Appends the fields of a table record.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -94,15 +139,7 @@ impl TableMeta {
                 put_length_prefixed(out, &bound[..bound.len().min(BOUND_BYTES_MAX)]);
             }
         });
-        for filter in &self.filters {
-            put_field(out, FILTER, |out| {
-                put_varint(out, filter.file.unwrap_or(0));
-                out.extend_from_slice(&[filter.kind, filter.domain]);
-                put_varint(out, filter.offset);
-                put_varint(out, filter.len);
-                put_u32(out, filter.header_checksum);
-            });
-        }
+        FilterRef::encode_all(&self.filters, out);
     }
 
     /// Decodes the fields of a table record, to the end of the reader.
@@ -175,14 +212,7 @@ impl TableMeta {
                 self.smallest = Bytes::copy_from_slice(bound("smallest key")?);
                 self.largest = Bytes::copy_from_slice(bound("largest key")?);
             }
-            FILTER => self.filters.push(FilterRef {
-                file: Some(reader.varint("filter file")?).filter(|&number| number != 0),
-                kind: reader.u8("filter kind")?,
-                domain: reader.u8("filter domain")?,
-                offset: reader.varint("filter offset")?,
-                len: reader.varint("filter length")?,
-                header_checksum: reader.u32("filter header checksum")?,
-            }),
+            FILTER => self.filters.push(FilterRef::decode_payload(reader)?),
             _ => return field.skip_unknown(),
         }
         field.finish("table record")

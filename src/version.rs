@@ -5,7 +5,8 @@
 //! the one in the upper level, and within a level the one in the newer run, is the newer.
 //!
 //! Readers hold a version and with it its [`TableHandle`]s; a table's file is removed only when a manifest
-//! edit has dropped the table *and* the last version that names it is gone ([`Graveyard`]).
+//! edit has dropped the table *and* the last version that names it is gone ([`Graveyard`]); and so is the file
+//! of a filter.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,13 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::counters::FilterCounters;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
 use crate::filter::Probe;
+use crate::graveyard::{Graveyard, SharedFile};
 use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag};
 use crate::manifest::edit::LEVELS;
 use crate::table::{FilterState, Table, TableContext, Verdict};
-use crate::table_meta::TableMeta;
+use crate::table_meta::{FilterRef, TableMeta};
 
 /// A table of the tree: known from its metadata, opened when first asked.
 pub(crate) struct TableHandle {
@@ -30,8 +33,13 @@ pub(crate) struct TableHandle {
     context: Arc<TableContext>,
     table: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
-    graveyard: Arc<Graveyard>,
-    obsolete: AtomicBool,
+    file: Arc<SharedFile>,
+    /// The files of those filters that lie beside the table.
+    filters: Vec<Arc<SharedFile>>,
+    /// No new filter could be made for it.
+    rebuild_failed: AtomicBool,
+    /// Why no compaction can read it.
+    set_aside: OnceLock<Arc<Error>>,
 }
 
 impl TableHandle {
@@ -40,16 +48,45 @@ impl TableHandle {
         context: Arc<TableContext>,
         graveyard: Arc<Graveyard>,
     ) -> Arc<Self> {
+        let file = SharedFile::new(FileName::Table(meta.number), graveyard);
+        Arc::new(Self::over(meta, context, file, &[]))
+    }
+
+    /// The same table with other filters, to take the place of this handle.
+    pub(crate) fn with_filters(&self, filters: Vec<FilterRef>) -> Arc<Self> {
+        let meta = TableMeta { filters, ..(*self.meta).clone() };
+        let (context, file) = (Arc::clone(&self.context), Arc::clone(&self.file));
         Arc::new(Self {
+            set_aside: self.set_aside.clone(),
+            ..Self::over(Arc::new(meta), context, file, &self.filters)
+        })
+    }
+
+    /// A handle that shares the table's file, and of the filters those that are `known`.
+    fn over(
+        meta: Arc<TableMeta>,
+        context: Arc<TableContext>,
+        file: Arc<SharedFile>,
+        known: &[Arc<SharedFile>],
+    ) -> Self {
+        let shared = |number| {
+            let name = FileName::Filter(number);
+            let known = known.iter().find(|known| known.name() == name).cloned();
+            known.unwrap_or_else(|| SharedFile::new(name, Arc::clone(file.graveyard())))
+        };
+        let filters = meta.filters.iter().filter_map(|filter| filter.file).map(shared).collect();
+        Self {
             meta,
             counters: FilterCounters::default(),
             made_at: AtomicU64::new(0),
             context,
             table: OnceLock::new(),
             opening: Mutex::new(()),
-            graveyard,
-            obsolete: AtomicBool::new(false),
-        })
+            file,
+            filters,
+            rebuild_failed: AtomicBool::new(false),
+            set_aside: OnceLock::new(),
+        }
     }
 
     /// The open table. The first call reads its footer, root index and filter; later ones cost nothing.
@@ -61,8 +98,12 @@ impl TableHandle {
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
-        let table = Table::open(&self.context, Arc::clone(&self.meta))?;
-        Ok(self.table.get_or_init(|| table))
+        let opened = Table::open(&self.context, Arc::clone(&self.meta))?;
+        let table = self.table.get_or_init(|| opened);
+        if table.filter_error().is_some() {
+            self.file.graveyard().wake();
+        }
+        Ok(table)
     }
 
     /// The table if it has been opened already.
@@ -92,59 +133,79 @@ impl TableHandle {
     /// Whether the table has a filter that cannot be used: rewriting it would mend that.
     pub(crate) fn has_unusable_filter(&self) -> bool {
         // A table that cannot be opened has other troubles; whoever reads it will be told.
-        self.open().is_ok_and(|table| matches!(table.filter(), FilterState::Unusable(_)))
+        self.open().is_ok_and(|table| table.filter_error().is_some())
     }
 
-    /// To be called when no manifest edit names the table any more: its file goes with the last handle.
-    pub(crate) fn set_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+    /// Whether the table is known to need a new filter, and nobody has failed to make one.
+    pub(crate) fn wants_filter(&self) -> bool {
+        self.if_open().is_some_and(|table| table.filter_error().is_some()) && !self.rebuild_failed()
     }
-}
 
-impl Drop for TableHandle {
-    fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
-            self.graveyard.bury(self.meta.number);
+    /// Whether an "absent" of the filter holds. It is counted, and one in so many is held against the data.
+    #[inline]
+    fn is_absent(&self, table: &Table, user_key: &[u8]) -> Result<bool> {
+        if table.is_distrusted() {
+            return Ok(false);
         }
+        let turn = self.counters.negative();
+        let one_in = self.context.trust.audit_one_in;
+        if one_in == 0 || !turn.is_multiple_of(one_in) { Ok(true) } else { self.audit(table, user_key) }
+    }
+
+    #[cold]
+    fn audit(&self, table: &Table, user_key: &[u8]) -> Result<bool> {
+        let is_right = table.audit_absent(user_key)?;
+        if !is_right {
+            self.file.graveyard().wake();
+        }
+        Ok(is_right)
+    }
+
+    /// In a strict store, the error of a filter that cannot be used.
+    #[inline]
+    fn check_filter(&self, table: &Table) -> Result<()> {
+        if !self.context.trust.strict {
+            return Ok(());
+        }
+        table.filter_error().map_or(Ok(()), |error| Err((**error).clone()))
+    }
+
+    /// Remembers that no filter can be made for it; the background does not try again.
+    pub(crate) fn set_rebuild_failed(&self) {
+        self.rebuild_failed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn rebuild_failed(&self) -> bool {
+        self.rebuild_failed.load(Ordering::Acquire)
+    }
+
+    /// Remembers that a compaction could not read the table, so that none tries again.
+    pub(crate) fn set_aside(&self, error: Error) {
+        let _ = self.set_aside.set(Arc::new(error));
+    }
+
+    /// Why compactions leave the table alone, if they do.
+    pub(crate) fn set_aside_for(&self) -> Option<&Arc<Error>> {
+        self.set_aside.get()
+    }
+
+    /// To be called when no manifest edit names the table any more: its files go with the last handle.
+    pub(crate) fn set_obsolete(&self) {
+        self.file.set_obsolete();
+        self.filters.iter().for_each(|filter| filter.set_obsolete());
+    }
+
+    /// To be called when the manifest names the filters of `other`, a handle of the same table, instead: those
+    /// that only this one has go with the last handle that reads them.
+    pub(crate) fn set_filters_obsolete(&self, other: &Self) {
+        let is_kept = |filter: &Arc<SharedFile>| other.filters.iter().any(|kept| Arc::ptr_eq(kept, filter));
+        self.filters.iter().filter(|filter| !is_kept(filter)).for_each(|filter| filter.set_obsolete());
     }
 }
 
 impl fmt::Debug for TableHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "table {}", self.meta.number)
-    }
-}
-
-/// Numbers of tables that nobody can read any more; background work removes their files.
-#[derive(Default)]
-pub(crate) struct Graveyard {
-    numbers: Mutex<Vec<u64>>,
-    clearing: Mutex<()>,
-    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
-}
-
-impl Graveyard {
-    /// Sets what is called after a burial.
-    pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
-        let _ = self.waker.set(Box::new(waker));
-    }
-
-    fn bury(&self, number: u64) {
-        self.numbers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(number);
-        if let Some(waker) = self.waker.get() {
-            waker();
-        }
-    }
-
-    /// Hands every buried table to `remove`, and returns when those that another thread was removing are gone
-    /// too. `true` if there were any.
-    pub(crate) fn clear(&self, remove: impl FnMut(u64)) -> bool {
-        let _one_at_a_time = self.clearing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let numbers =
-            std::mem::take(&mut *self.numbers.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        let any = !numbers.is_empty();
-        numbers.into_iter().for_each(remove);
-        any
     }
 }
 
@@ -234,6 +295,25 @@ impl Version {
         Self { levels }
     }
 
+    /// The version with another handle for a table that it has, in the same place.
+    pub(crate) fn replace(&self, table: &Arc<TableHandle>) -> Self {
+        let mut levels = self.levels.clone();
+        let tables = levels.iter_mut().flatten().flat_map(|run| &mut run.tables);
+        tables.filter(|old| old.meta.number == table.meta.number).for_each(|old| *old = Arc::clone(table));
+        Self { levels }
+    }
+
+    /// The tables that no compaction can read.
+    pub(crate) fn set_aside(&self) -> impl Iterator<Item = u64> {
+        let tables = self.all_tables().map(|(_, table)| table);
+        tables.filter(|table| table.set_aside_for().is_some()).map(|table| table.meta.number)
+    }
+
+    /// The level of a table.
+    pub(crate) fn level_of(&self, number: u64) -> Option<usize> {
+        self.all_tables().find(|(_, table)| table.meta.number == number).map(|(level, _)| level)
+    }
+
     /// The first pair of tables of one run that overlap, if there is one: then the version is unusable.
     pub(crate) fn overlap_in_a_run(&self) -> Option<(u64, u64)> {
         self.all_runs().find_map(|(_, run)| {
@@ -261,10 +341,10 @@ impl Version {
                 *verdict = table.filter().test(*probe);
             }
             for ((handle, table, _), verdict) in wave.iter().flatten().zip(verdicts) {
-                if verdict == Verdict::Absent {
-                    handle.counters.negative();
+                if verdict == Verdict::Absent && handle.is_absent(table, lookup.user_key)? {
                     continue;
                 }
+                handle.check_filter(table)?;
                 let found = table.get(lookup.user_key, lookup.seqno)?;
                 match verdict {
                     Verdict::Maybe => handle.counters.positive(found.is_some()),
@@ -343,19 +423,35 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_goes_only_when_it_is_obsolete_and_nobody_holds_it() {
+    fn a_table_outlives_the_filters_that_were_beside_it() {
         let graveyard = Arc::new(Graveyard::default());
+        let cleared = || {
+            let mut names = Vec::new();
+            graveyard.clear(|name| names.push(name));
+            names.sort_unstable();
+            names
+        };
+        let beside = |number| FilterRef {
+            file: Some(number),
+            kind: 1,
+            domain: 0,
+            offset: 4096,
+            len: 256,
+            header_checksum: 0,
+        };
         let context = Arc::new(TableContext::for_tests());
-        let kept =
-            TableHandle::new(Arc::new(meta(1, "a", "b", 1)), Arc::clone(&context), Arc::clone(&graveyard));
-        let gone = TableHandle::new(Arc::new(meta(2, "a", "b", 1)), context, Arc::clone(&graveyard));
-        gone.set_obsolete();
-        let reader = Arc::clone(&gone);
-        drop((kept, gone));
-        assert!(!graveyard.clear(|_| panic!("a reader holds it")));
+        let first = TableHandle::new(Arc::new(meta(1, "a", "b", 1)), context, Arc::clone(&graveyard));
+        let second = first.with_filters(vec![beside(2), beside(3)]);
+        let third = second.with_filters(vec![beside(3), beside(4)]);
+        first.set_filters_obsolete(&second);
+        second.set_filters_obsolete(&third);
+        let reader = Arc::clone(&second);
+        drop((first, second));
+        assert_eq!(cleared(), [], "a reader holds the second");
         drop(reader);
-        let mut cleared = Vec::new();
-        assert!(graveyard.clear(|number| cleared.push(number)));
-        assert_eq!(cleared, [2]);
+        assert_eq!(cleared(), [FileName::Filter(2)]);
+        third.set_obsolete();
+        drop(third);
+        assert_eq!(cleared(), [FileName::Table(1), FileName::Filter(3), FileName::Filter(4)]);
     }
 }

@@ -49,7 +49,11 @@ impl Bank {
             .block_bytes(1 << 10)
             .l0_runs(2)
             .level_ratio(2);
-        let options = Options::new().fs(Arc::new(fs.clone())).memory_budget(8 << 20).background_threads(2);
+        let options = Options::new()
+            .fs(Arc::new(fs.clone()))
+            .memory_budget(8 << 20)
+            .background_threads(2)
+            .audit_absent(3);
         let db = options.default_keyspace(tiny.clone()).open("/bank").unwrap();
         let books = [db.default_keyspace(), db.keyspace("savings", tiny).unwrap()];
         Self { db, books }

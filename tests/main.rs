@@ -9,6 +9,7 @@ mod damage;
 mod faults;
 #[cfg(target_os = "linux")]
 mod fd;
+mod filters;
 mod interleavings;
 #[cfg(unix)]
 mod kill;

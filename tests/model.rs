@@ -49,6 +49,7 @@ fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
     for count in [reached.flushes, reached.compactions, reached.reopenings, reached.snapshots] {
         assert!(count > histories, "{reached:?}");
     }
+    assert!(reached.rebuilt_filters > 0 && reached.audited > reached.ops / 100, "{reached:?}");
     assert!(reached.trivial_moves > 0 && reached.found > reached.ops / 4 && reached.absent > reached.ops / 4);
     assert!(reached.walked > reached.ops, "{reached:?}");
 }
@@ -80,7 +81,7 @@ fn histories_on_disk_are_answered_as_by_a_sorted_map() {
 /// Ways to keep the same data that have as little in common as can be.
 fn option_sets() -> Vec<(Options, KeyspaceOptions)> {
     let filter = |kind, bits| KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(bits));
-    let small = Options::new().memory_budget(1 << 20).open_files_max(8).log_bytes_max(1);
+    let small = Options::new().memory_budget(1 << 20).open_files_max(8).log_bytes_max(1).audit_absent(2);
     let tiny = |options: KeyspaceOptions| {
         options.block_bytes(512).memtable_bytes(2048).table_bytes(1024).level_base_bytes(4096).level_ratio(2)
     };

@@ -1,4 +1,4 @@
-//! The order that is never broken: log before the next log, table before manifest, manifest before `CURRENT`
+//! The order that is never broken: log before the next log, table and filter before manifest, manifest before `CURRENT`
 //! and before old files go. See `support::audit` for the rules.
 
 use std::sync::PoisonError;
@@ -25,7 +25,7 @@ fn files_are_made_durable_before_anything_refers_to_them_and_removed_after_nothi
         audit.checks.iter().for_each(|(rule, count)| *checks.entry(*rule).or_insert(0) += count);
     }
     println!("{checks:#?}");
-    assert!(checks.len() == 7 && checks.values().all(|&count| count > 50), "{checks:?}");
+    assert!(checks.len() == 8 && checks.values().all(|&count| count > 50), "{checks:?}");
 }
 
 #[test]

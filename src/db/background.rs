@@ -2,7 +2,7 @@
 //!
 //! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced
 //! piece of the log durable (so that the sync at its end is short); flush the oldest immutable memtable of a
-//! keyspace; compact. A job is found and claimed under one lock, done without it, and then given up.
+//! keyspace; compact; rebuild a filter that was found damaged. A job is found and claimed under one lock, done without it, and then given up.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads only flushes, so that a long compaction never holds up the writers.
@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 
 use super::claims::{Claims, Job, Taken};
 use super::engine::Engine;
+use super::refilter::find_worn;
 use crate::compaction::pick;
 use crate::error::{Error, Result};
-use crate::filename::FileName;
 
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
@@ -117,8 +117,9 @@ impl Engine {
         match job {
             Job::SyncLog => self.sync(),
             Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable),
-            Job::Compact(tree, task) => self.compact(tree, task),
-            Job::CompactAll(tree) => self.compact_settled(tree),
+            Job::Compact(tree, task) => self.compact(tree, task).map(drop),
+            Job::Refilter(tree, table) => self.refilter_table(tree, table).map(drop),
+            Job::CompactAll(tree) => self.compact_settled(tree).map(drop),
         }
     }
 
@@ -137,22 +138,27 @@ impl Engine {
             return None;
         }
         for tree in trees.values() {
-            let Some(busy) = taken.tables(tree) else { continue };
-            if let Some(task) = pick::pick(&tree.view().version, &busy, &tree.shape()) {
+            let Some(mut busy) = taken.tables(tree) else { continue };
+            let view = tree.view();
+            busy.extend(view.version.set_aside());
+            if let Some(task) = pick::pick(&view.version, &busy, &tree.shape()) {
                 return Some(Job::Compact(Arc::clone(tree), task));
             }
         }
-        None
+        trees.values().find_map(|tree| {
+            let worn = find_worn(&tree.view().version, &taken.tables(tree)?)?;
+            Some(Job::Refilter(Arc::clone(tree), worn))
+        })
     }
 
-    /// Removes the files of tables that no version names any more. `true` if there were any.
+    /// Removes the files of tables and filters that no version names any more. `true` if there were any.
     pub(crate) fn remove_buried(&self) -> bool {
-        self.graveyard.clear(|number| {
-            let path = FileName::Table(number).path(&self.dir);
-            self.context.forget(number);
+        self.graveyard.clear(|name| {
+            let path = name.path(&self.dir);
+            self.context.forget(name);
             if let Err(error) = self.fs.remove(&path) {
                 // A stray now; the next open removes it.
-                tracing::warn!(path = %path.display(), %error, "an obsolete table could not be removed");
+                tracing::warn!(path = %path.display(), %error, "an obsolete file could not be removed");
             }
         })
     }

@@ -5,19 +5,22 @@
 //! something to do, and then waits until the count has moved. It is a lock of its own, under which nothing
 //! happens, because a table may be freed anywhere, under the lock of the claims too, and that signals.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Task;
+use crate::version::TableHandle;
 
 /// What a job does.
 pub(crate) enum Job {
     SyncLog,
     Flush(Arc<Tree>, Arc<LoggedMemtable>),
     Compact(Arc<Tree>, Task),
+    /// A new filter for a table of a tree.
+    Refilter(Arc<Tree>, Arc<TableHandle>),
     /// A whole tree into one run; the task is picked once nobody else works on the tree.
     CompactAll(Arc<Tree>),
 }
@@ -33,11 +36,14 @@ pub(crate) struct Claims {
 #[derive(Default)]
 struct State {
     stopping: bool,
-    running: usize,
+    /// Jobs begun so far.
+    begun: u64,
+    /// Which of them, counted from 0, are running.
+    running: BTreeSet<u64>,
     syncing_log: bool,
     /// Keyspaces whose oldest memtable is being flushed.
     flushing: HashSet<KeyspaceId>,
-    /// Tables that a running task works on.
+    /// Tables that a running job works on.
     busy: HashMap<KeyspaceId, HashSet<u64>>,
     /// Keyspaces that are being compacted as a whole: nothing else is picked there.
     exclusive: HashSet<KeyspaceId>,
@@ -81,7 +87,17 @@ impl Claims {
 
     /// Whether some job is running.
     pub(crate) fn is_working(&self) -> bool {
-        lock(&self.state).running > 0
+        !lock(&self.state).running.is_empty()
+    }
+
+    /// How many jobs have begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        lock(&self.state).begun
+    }
+
+    /// Whether the first so many jobs have all ended.
+    pub(crate) fn have_ended(&self, begun: u64) -> bool {
+        lock(&self.state).running.first().is_none_or(|&oldest| oldest >= begun)
     }
 
     /// Claims the job that `next` finds. It is called under the lock: a task that has ended and given up its
@@ -95,9 +111,9 @@ impl Claims {
             return None;
         }
         let job = next(&Taken(&state))?;
-        let claimed = state.take(&job);
+        let serial = state.take(&job);
         drop(state);
-        claimed.then(|| Claim { claims: Arc::clone(self), job: Some(job) })
+        serial.map(|serial| Claim { claims: Arc::clone(self), serial, job: Some(job) })
     }
 
     /// Claims a job, or gives `None` if another one is in its way.
@@ -106,7 +122,7 @@ impl Claims {
     }
 
     /// Gives up the claims of a job, after everything it held: whoever waits for it finds its tables gone.
-    fn release(&self, job: Job) {
+    fn release(&self, serial: u64, job: Job) {
         match job {
             Job::SyncLog => lock(&self.state).syncing_log = false,
             Job::Flush(tree, memtable) => {
@@ -120,11 +136,18 @@ impl Claims {
                     busy.retain(|number| !numbers.contains(number));
                 }
             }
+            Job::Refilter(tree, table) => {
+                let number = table.meta.number;
+                drop(table);
+                if let Some(busy) = lock(&self.state).busy.get_mut(&tree.id) {
+                    busy.remove(&number);
+                }
+            }
             Job::CompactAll(tree) => {
                 lock(&self.state).exclusive.remove(&tree.id);
             }
         }
-        lock(&self.state).running -= 1;
+        lock(&self.state).running.remove(&serial);
         self.notify();
     }
 }
@@ -141,7 +164,7 @@ impl Taken<'_> {
         self.0.flushing.contains(&tree.id)
     }
 
-    /// The tables of a tree that running tasks work on; `None` if nothing may be picked there now.
+    /// The tables of a tree that running jobs work on; `None` if nothing may be picked there now.
     pub(crate) fn tables(&self, tree: &Tree) -> Option<HashSet<u64>> {
         let free = !self.0.exclusive.contains(&tree.id);
         free.then(|| self.0.busy.get(&tree.id).cloned().unwrap_or_default())
@@ -149,8 +172,8 @@ impl Taken<'_> {
 }
 
 impl State {
-    /// Takes what a job works on; `false`, and nothing taken, if another one has some of it.
-    fn take(&mut self, job: &Job) -> bool {
+    /// Takes what a job works on and gives it a number; `None`, and nothing taken, if another one has some of it.
+    fn take(&mut self, job: &Job) -> Option<u64> {
         let taken = match job {
             Job::SyncLog => !std::mem::replace(&mut self.syncing_log, true),
             Job::Flush(tree, _) => self.flushing.insert(tree.id),
@@ -164,19 +187,27 @@ impl State {
                 }
                 free
             }
+            Job::Refilter(tree, table) => {
+                !self.exclusive.contains(&tree.id)
+                    && self.busy.entry(tree.id).or_default().insert(table.meta.number)
+            }
             Job::CompactAll(tree) => {
                 let free = self.busy.get(&tree.id).is_none_or(HashSet::is_empty);
                 free && self.exclusive.insert(tree.id)
             }
         };
-        self.running += usize::from(taken);
-        taken
+        taken.then(|| {
+            self.running.insert(self.begun);
+            self.begun += 1;
+            self.begun - 1
+        })
     }
 }
 
 /// A job that is this thread's to do. Dropping it gives it up, done or not.
 pub(crate) struct Claim {
     claims: Arc<Claims>,
+    serial: u64,
     job: Option<Job>,
 }
 
@@ -189,7 +220,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
-            self.claims.release(job);
+            self.claims.release(self.serial, job);
         }
     }
 }

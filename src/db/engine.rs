@@ -19,12 +19,12 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::{Fs, LockGuard};
+use crate::graveyard::Graveyard;
 use crate::key::SeqNo;
 use crate::manifest::edit::EditMark;
 use crate::manifest::log::ManifestLog;
 use crate::options::Options;
 use crate::table::TableContext;
-use crate::version::Graveyard;
 use crate::wal::FramedWriter;
 
 /// The keyspaces, by id.
@@ -78,6 +78,9 @@ pub(crate) struct Counters {
     pub(crate) trivial_moves: AtomicU64,
     pub(crate) flushed_bytes: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
+    pub(crate) rebuilt_filters: AtomicU64,
+    pub(crate) rebuilt_filter_bytes: AtomicU64,
+    pub(crate) failed_rebuilds: AtomicU64,
     pub(crate) logged_bytes: AtomicU64,
     pub(crate) delays: AtomicU64,
     pub(crate) delay_nanos: AtomicU64,
@@ -167,6 +170,11 @@ impl Engine {
 
     pub(crate) fn check_not_failed(&self) -> Result<()> {
         self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// The failure that disabled writing.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.failure.get()
     }
 
     pub(crate) fn has_failed(&self) -> bool {

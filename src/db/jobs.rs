@@ -25,6 +25,13 @@ use crate::options::KeyspaceOptions;
 use crate::table::{TableConfig, TableWriter};
 use crate::version::{TableHandle, Version};
 
+/// How a compaction ended.
+pub(crate) enum Compacted {
+    Done,
+    /// A table that was to be merged cannot be read. It is left where it is, and nothing was changed.
+    SetAside(Error),
+}
+
 impl Engine {
     /// Writes the oldest immutable memtable of a tree into a new run of level 0.
     pub(crate) fn flush_memtable(&self, tree: &Arc<Tree>, memtable: &Arc<LoggedMemtable>) -> Result<()> {
@@ -50,19 +57,22 @@ impl Engine {
     }
 
     /// Carries out a compaction task.
-    pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<()> {
+    pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<Compacted> {
         if task.trivial_move {
             let added =
                 task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
             self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
             let removed = task.inputs.clone();
             let change = TreeChange { tree: Arc::clone(tree), removed, added, flushed: None };
-            return self.publish(Vec::new(), Change::Tree(change)).map(drop);
+            return self.publish(Vec::new(), Change::Tree(change)).map(|_| Compacted::Done);
         }
         let view = tree.view();
         let mut input = MergeIter::new(task_sources(&view.version, task));
         let stop = || self.background.is_stopping() || !tree.is_alive() || self.has_failed();
-        let added = self.merge_into(tree, &view.version, &task_output(task), &mut input, &stop)?;
+        let added = match self.merge_into(tree, &view.version, &task_output(task), &mut input, &stop) {
+            Ok(added) => added,
+            Err(error) => return self.set_aside(tree, task, error).map(Compacted::SetAside),
+        };
         let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
         let change = TreeChange {
             tree: Arc::clone(tree),
@@ -75,7 +85,20 @@ impl Engine {
         self.counters.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
         let (inputs, level) = (task.inputs.len(), task.output_level);
         tracing::debug!(keyspace = tree.name, inputs, outputs = added.len(), bytes, level, "compacted");
-        Ok(())
+        Ok(Compacted::Done)
+    }
+
+    /// Sets the input aside that an error of a merge is about: it cannot be read, and no compaction tries again.
+    /// Gives the error back if there is no such input.
+    fn set_aside(&self, tree: &Tree, task: &Task, error: Error) -> Result<Error> {
+        let is_about = |number| error.file() == Some(&FileName::Table(number).path(&self.dir));
+        let Some((level, table)) = task.inputs.iter().find(|(_, table)| is_about(table.meta.number)) else {
+            return Err(error);
+        };
+        table.set_aside(error.clone());
+        let number = table.meta.number;
+        tracing::error!(keyspace = tree.name, table = number, level, %error, "compactions leave a table alone");
+        Ok(error)
     }
 
     /// Merges `input` into new tables, those that `output` foretells: durable with their names, opened, not yet published.

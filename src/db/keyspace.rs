@@ -10,6 +10,7 @@ use super::tree::{LoggedMemtable, Tree, View};
 use super::write::Durability;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId, WriteBatch};
 use crate::error::{Error, Result};
+use crate::filter::FilterPolicy;
 use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use crate::manifest::edit::EditItem;
 use crate::options::KeyspaceOptions;
@@ -45,7 +46,7 @@ impl Keyspace {
     }
 
     /// Changes the options, durably. Tables written from now on follow them; existing ones stay as they are
-    /// until a compaction rewrites them.
+    /// until a compaction rewrites them, their filters until [`Keyspace::refilter`].
     ///
     /// # Errors
     ///
@@ -55,6 +56,25 @@ impl Keyspace {
         self.check_writable()?;
         let item = EditItem::KeyspaceOptions { id: self.tree.id, options: options.encode() };
         self.owner.publish(vec![item], Change::Options(Arc::clone(&self.tree), options)).map(drop)
+    }
+
+    /// Gives every table a filter after `policy`, which becomes that of the keyspace, and waits for it. Tables
+    /// are not rewritten: each is read once, and the new filter put beside it. Reads and writes go on; memory
+    /// is taken for one table at a time, some 8 to 20 bytes for each of its keys. Tables that a compaction
+    /// takes meanwhile are passed over: what comes of them follows the policy.
+    ///
+    /// A store that is closed or lost power in the middle has old and new filters, and all of them are good;
+    /// call this again to go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if the policy is out of range, [`Error::Corruption`] or [`Error::Io`] for the
+    /// first table that cannot be read (it keeps its filter; the others have got theirs), and as
+    /// [`Keyspace::put`].
+    pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
+        policy.validate()?;
+        self.check_writable()?;
+        self.owner.refilter(&self.tree, policy)
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::background::Jobs;
 use super::claims::Job;
 use super::engine::Engine;
+use super::jobs::Compacted;
+use super::refilter::find_worn;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::pick;
 use crate::error::{Error, Result};
@@ -64,16 +66,19 @@ impl Engine {
         let result = self.compact_settled(tree);
         drop(claim);
         self.remove_buried();
-        result.map_err(|error| self.fail(error))
+        match result.map_err(|error| self.fail(error))? {
+            Compacted::Done => Ok(()),
+            Compacted::SetAside(error) => Err(error),
+        }
     }
 
     /// The compaction of [`Engine::compact_all`], once nobody else works on the tree.
-    pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<()> {
+    pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<Compacted> {
         let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::has_unusable_filter);
-        task.map_or(Ok(()), |task| self.compact(tree, &task))
+        task.map_or(Ok(Compacted::Done), |task| self.compact(tree, &task))
     }
 
-    /// Waits until there is nothing left to flush or to compact.
+    /// Waits until there is nothing left to flush, to compact or to rebuild.
     pub(crate) fn settle(&self) -> Result<()> {
         self.check_writable()?;
         self.background.notify();
@@ -81,8 +86,10 @@ impl Engine {
             !self.background.claims.is_working()
                 && self.trees.load().values().all(|tree| {
                     let view = tree.view();
+                    let left_alone: HashSet<u64> = view.version.set_aside().collect();
                     view.immutables.is_empty()
-                        && pick::pick(&view.version, &HashSet::new(), &tree.shape()).is_none()
+                        && pick::pick(&view.version, &left_alone, &tree.shape()).is_none()
+                        && find_worn(&view.version, &HashSet::new()).is_none()
                 })
         })?;
         self.remove_buried();

@@ -8,6 +8,7 @@
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree` | one keyspace: memtables and version, published as a view |
 //! | `background`, `claims`, `jobs` | which job is next; who works on what; flush and compaction |
+//! | `refilter` | new filters for tables that there are |
 //! | `maintain` | what callers ask of background work and wait for |
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store` | the public handles |
@@ -25,6 +26,7 @@ mod pressure;
 mod publish;
 mod read;
 mod recover;
+mod refilter;
 mod snapshot;
 mod stats;
 mod store;

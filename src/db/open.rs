@@ -32,14 +32,15 @@ use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::{Fs, LockGuard, LockKind};
+use crate::graveyard::Graveyard;
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::{KeyspaceState, ManifestState};
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
-use crate::table::{TableContext, TableIo};
-use crate::version::{Graveyard, TableHandle, Version};
+use crate::table::{FilterTrust, TableContext, TableIo};
+use crate::version::{TableHandle, Version};
 use crate::wal::{FramedWriter, RecordKind};
 
 /// The name of the keyspace that `Db`'s own calls work on.
@@ -250,7 +251,9 @@ pub(super) fn shared(
     let blocks = Arc::new(BlockCache::new(options.block_cache_bytes() as u64));
     let files = Arc::new(FileCache::new(options.open_files_max));
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
-    let context = TableContext { fs, dir, store_id, hash_seed, blocks, files, io: TableIo::default() };
+    let trust = FilterTrust { strict: options.strict_filters, audit_one_in: options.audit_absent };
+    let io = TableIo::default();
+    let context = TableContext { fs, dir, store_id, hash_seed, blocks, files, trust, io };
     (Arc::new(context), Arc::default())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
 //! be flushed and with the runs of level 0. Below 1 a writer is slowed to a rate that falls smoothly with
-//! the pressure; at 1 memory is used up, and it waits until a flush or a compaction has ended.
+//! the pressure; at 1 memory is used up, and it waits until a flush or a compaction has ended. If level 0 is full
+//! and cannot be compacted because a table cannot be read, writing is disabled: to wait would be to wait for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,8 @@ use super::background::Jobs;
 use super::engine::Engine;
 use super::tree::Tree;
 use super::write::Admitted;
+use crate::compaction::pick;
+use crate::error::Error;
 use crate::options::IMMUTABLES_MAX;
 
 /// Rate of writing when pressure has just begun, in bytes per second.
@@ -75,6 +78,10 @@ impl Engine {
             if pressure_of(group) < 1.0 || self.has_failed() || self.background.is_stopping() {
                 return;
             }
+            if let Some(error) = group.iter().flat_map(|admitted| &admitted.trees).find_map(blocked_for) {
+                self.fail((*error).clone());
+                return;
+            }
             if self.background.threads == 0 {
                 if matches!(self.step(Jobs::All), Ok(true)) {
                     continue;
@@ -86,6 +93,17 @@ impl Engine {
             claims.wait_past(epoch, Some(DELAY_MAX));
         }
     }
+}
+
+/// Why level 0 of a keyspace, which is full, will never be compacted: a table that has been set aside is in the way.
+fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
+    let view = tree.view();
+    let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());
+    let error = set_aside.next()?;
+    let runs = view.version.runs(0).len();
+    let is_full = pressure(0, runs, tree.options.load().l0_runs) >= 1.0 && tree.is_alive();
+    let stuck = || pick::pick(&view.version, &view.version.set_aside().collect(), &tree.shape()).is_none();
+    (is_full && stuck()).then(|| Arc::clone(error))
 }
 
 /// The pressure of the keyspace that is furthest behind. One that was dropped meanwhile is not flushed any

@@ -1,6 +1,6 @@
 //! The one place where the tree changes: an edit becomes durable, then visible, then old files may go.
 //!
-//! Every flush, compaction, new log, new or dropped keyspace ends here. The caller has made the files that
+//! Every flush, compaction, new filter, new log, new or dropped keyspace ends here. The caller has made the files that
 //! the edit names durable, and their directory. A failure to append the edit leaves it unknown whether the
 //! manifest holds it, so the store refuses writes from then on.
 
@@ -24,6 +24,8 @@ pub(crate) enum Change {
     None,
     /// Other tables in a keyspace.
     Tree(TreeChange),
+    /// Other filters for a table.
+    Filters(FilterChange),
     /// Other options of a keyspace.
     Options(Arc<Tree>, KeyspaceOptions),
     /// A keyspace is dropped.
@@ -39,6 +41,14 @@ pub(crate) struct TreeChange {
     pub(crate) added: Vec<(usize, u64, Arc<TableHandle>)>,
     /// The memtable whose entries are now in tables (or are gone).
     pub(crate) flushed: Option<Arc<LoggedMemtable>>,
+}
+
+/// A handle that takes the place of another one of the same table, with other filters.
+pub(crate) struct FilterChange {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) level: usize,
+    pub(crate) old: Arc<TableHandle>,
+    pub(crate) new: Arc<TableHandle>,
 }
 
 pub(crate) fn log_created(number: u64, file_id: FileId, predecessor: u64) -> EditItem {
@@ -66,6 +76,10 @@ impl Engine {
         match &change {
             Change::None => {}
             Change::Options(tree, _) | Change::Drop(tree) => tree.check_alive()?,
+            Change::Filters(change) => {
+                change.tree.check_alive()?;
+                all.push(change.item());
+            }
             Change::Tree(change) => {
                 change.tree.check_alive()?;
                 all.extend(change.items());
@@ -82,6 +96,7 @@ impl Engine {
             Change::Options(tree, options) => tree.options.store(Arc::new(options)),
             Change::Drop(tree) => tree.set_dropped(),
             Change::Tree(change) => change.install(),
+            Change::Filters(change) => change.install(),
         }
         if manifest.is_long() {
             let number = self.new_file_number();
@@ -153,5 +168,26 @@ impl TreeChange {
                 table.set_obsolete();
             }
         }
+    }
+}
+
+impl FilterChange {
+    fn item(&self) -> EditItem {
+        let meta = &self.new.meta;
+        EditItem::FiltersReplaced {
+            keyspace: self.tree.id,
+            number: meta.number,
+            filters: meta.filters.clone(),
+        }
+    }
+
+    fn install(self) {
+        self.tree.replace(|view| View {
+            active: Arc::clone(&view.active),
+            immutables: view.immutables.clone(),
+            version: Arc::new(view.version.replace(&self.new)),
+        });
+        self.tree.retire(self.level, &self.old);
+        self.old.set_filters_obsolete(&self.new);
     }
 }

@@ -8,6 +8,7 @@ use super::engine::Engine;
 use super::store::Db;
 use super::tree::Tree;
 use crate::counters::FilterCounts;
+use crate::error::Error;
 use crate::manifest::edit::LEVELS;
 use crate::table::FilterState;
 use crate::version::TableHandle;
@@ -38,6 +39,8 @@ pub struct LevelStats {
     pub open_tables: u64,
     /// Open tables whose filter cannot be used.
     pub unusable_filters: u64,
+    /// Tables that a compaction could not read: set aside until the store is opened again.
+    pub set_aside_tables: u64,
     /// What the filters answered since the store was opened, tables that are gone included.
     pub filter: FilterCounts,
     /// How many false positives the filters predicted for the absent keys that they were asked for: to compare
@@ -90,6 +93,7 @@ impl KeyspaceStats {
             total.filter_keys += level.filter_keys;
             total.open_tables += level.open_tables;
             total.unusable_filters += level.unusable_filters;
+            total.set_aside_tables += level.set_aside_tables;
             total.filter.add(level.filter);
             total.expected_false_positives += level.expected_false_positives;
             if let Some(predicted) = level.predicted_rate {
@@ -128,6 +132,12 @@ pub struct Stats {
     pub compacted_bytes: u64,
     /// Compactions that only moved tables to the next level.
     pub trivial_moves: u64,
+    /// Filters made for tables that there were: after damage, or for [`Db::refilter`].
+    pub rebuilt_filters: u64,
+    /// Their length, in bytes.
+    pub rebuilt_filter_bytes: u64,
+    /// Filters that could not be made because their table cannot be read.
+    pub failed_rebuilds: u64,
     /// Bytes appended to logs.
     pub logged_bytes: u64,
     /// Groups that were slowed down because flushes or compactions were behind.
@@ -146,14 +156,21 @@ pub struct Stats {
     pub value_chunk_reads: u64,
     /// Blocks that failed their checksum and were read a second time.
     pub block_rereads: u64,
-    /// Filters that were found damaged, unknown or another table's; their tables are read without them.
+    /// Filters that were found damaged, unknown, another table's or wrong; their tables are read without them.
     pub unusable_filters: u64,
+    /// "Absent" answers of filters that were held against the data, see
+    /// [`Options::audit_absent`](crate::Options::audit_absent).
+    pub audited: u64,
+    /// Filters that were found wrong by that.
+    pub audit_failures: u64,
     /// Blocks in the cache, in bytes.
     pub block_cache_bytes: u64,
     /// Filters in memory, in bytes.
     pub filter_memory_bytes: u64,
     /// Table files that are open.
     pub open_files: u64,
+    /// Why writing is disabled, if it is: the failure that every writer gets.
+    pub disabled: Option<String>,
 }
 
 impl Stats {
@@ -163,10 +180,10 @@ impl Stats {
         self.keyspaces.iter().find(|keyspace| keyspace.name == name)
     }
 
-    /// Bytes written to disk by logs, flushes and compactions together.
+    /// Bytes written to disk by logs, flushes, compactions and new filters together.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
-        self.logged_bytes + self.flushed_bytes + self.compacted_bytes
+        self.logged_bytes + self.flushed_bytes + self.compacted_bytes + self.rebuilt_filter_bytes
     }
 }
 
@@ -199,6 +216,9 @@ impl Engine {
             compactions: get(&counters.compactions),
             compacted_bytes: get(&counters.compacted_bytes),
             trivial_moves: get(&counters.trivial_moves),
+            rebuilt_filters: get(&counters.rebuilt_filters),
+            rebuilt_filter_bytes: get(&counters.rebuilt_filter_bytes),
+            failed_rebuilds: get(&counters.failed_rebuilds),
             logged_bytes: get(&counters.logged_bytes),
             write_delays: get(&counters.delays),
             write_delay: Duration::from_nanos(get(&counters.delay_nanos)),
@@ -209,9 +229,12 @@ impl Engine {
             value_chunk_reads: get(&io.value_chunk_reads),
             block_rereads: get(&io.block_rereads),
             unusable_filters: get(&io.unusable_filters),
+            audited: get(&io.audited),
+            audit_failures: get(&io.audit_failures),
             block_cache_bytes: self.context.blocks.bytes(),
             filter_memory_bytes: filter_memory.sum(),
             open_files: self.context.files.len() as u64,
+            disabled: self.failure().map(Error::to_string),
         }
     }
 }
@@ -261,18 +284,13 @@ impl LevelStats {
             }
             self.filter.add(table.counters.counts());
             self.expected_false_positives += table.expected_false_positives();
-            match table.if_open().map(|table| table.filter()) {
-                Some(FilterState::Ready(filter)) => {
-                    rate += filter.predicted_rate() * meta.keys as f64;
-                    weight += meta.keys as f64;
-                    self.open_tables += 1;
-                }
-                Some(FilterState::Unusable(_)) => {
-                    self.unusable_filters += 1;
-                    self.open_tables += 1;
-                }
-                Some(FilterState::None) => self.open_tables += 1,
-                None => {}
+            self.set_aside_tables += u64::from(table.set_aside_for().is_some());
+            let Some(table) = table.if_open() else { continue };
+            self.open_tables += 1;
+            self.unusable_filters += u64::from(table.filter_error().is_some());
+            if let FilterState::Ready(filter) = table.filter() {
+                rate += filter.predicted_rate() * meta.keys as f64;
+                weight += meta.keys as f64;
             }
         }
         self.predicted_rate = (weight > 0.0).then(|| rate / weight);

@@ -14,6 +14,7 @@ use super::tree::Tree;
 use super::write::Durability;
 use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
+use crate::filter::FilterPolicy;
 use crate::options::{KeyspaceOptions, Options};
 
 /// An open store. Cheap to clone and to share between threads; a clone and the original are the same store.
@@ -233,6 +234,25 @@ impl Db {
             Err(Error::KeyspaceDropped { .. }) => Ok(()),
             result => result,
         })
+    }
+
+    /// Gives every table of every keyspace a filter after `policy`: see [`Keyspace::refilter`].
+    ///
+    /// # Errors
+    ///
+    /// As there; what one keyspace runs into in reading does not keep the others from their filters.
+    pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
+        policy.validate()?;
+        let trees: Vec<_> = self.owner.trees.load().values().cloned().collect();
+        let mut result = Ok(());
+        for tree in &trees {
+            match self.owner.refilter(tree, policy) {
+                // Dropped meanwhile: it has no tables any more.
+                Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        result
     }
 
     /// Opens every table now instead of at the first lookup that needs it: reads their filters and root

@@ -51,6 +51,11 @@ pub(super) fn say_item(field: &Field<'_>, secrets: bool) -> Said {
         EditItem::TableRemoved { keyspace, number } => {
             ("table removed", format!("{number:06}.sst from keyspace {keyspace}"))
         }
+        EditItem::FiltersReplaced { keyspace, number, .. } => {
+            let place = format!("those of {number:06}.sst in keyspace {keyspace}");
+            let start = varint_len((*keyspace).into()) + varint_len(*number);
+            return Said::new("filters replaced", place).with_record(start, say_table);
+        }
     };
     Said::new(name, value)
 }

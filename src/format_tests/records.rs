@@ -178,6 +178,10 @@ fn table_example() -> TableMeta {
     }
 }
 
+fn filter_beside() -> FilterRef {
+    FilterRef { file: Some(11), kind: 3, domain: 0, offset: 4096, len: 448, header_checksum: 0x0bad_cafe }
+}
+
 fn encoded(meta: &TableMeta) -> Vec<u8> {
     let mut out = Vec::new();
     meta.encode(&mut out);
@@ -234,6 +238,7 @@ fn edits_example() -> [Vec<EditItem>; 2] {
         EditItem::Flushed { keyspace: 1, seqno: 405 },
         EditItem::TableRemoved { keyspace: 0, number: 8 },
         EditItem::TableAdded { keyspace: 0, level: 1, run: 0, meta },
+        EditItem::FiltersReplaced { keyspace: 0, number: 8, filters: vec![filter_beside()] },
         EditItem::KeyspaceDropped(1),
     ];
     [first, second]
@@ -266,6 +271,11 @@ fn item_fact(item: &EditItem) -> String {
         }
         EditItem::TableRemoved { keyspace, number } => {
             format!("table removed keyspace={keyspace} number={number}")
+        }
+        EditItem::FiltersReplaced { keyspace, number, filters } => {
+            let mut fields = Vec::new();
+            FilterRef::encode_all(filters, &mut fields);
+            format!("filters replaced keyspace={keyspace} number={number} filters={}", hex(&fields))
         }
     }
 }
@@ -309,5 +319,6 @@ pub(super) fn manifest(vector: &Vector) {
     assert_eq!(read.state.logs.keys().collect::<Vec<_>>(), [&12]);
     assert_eq!((read.state.next_file, read.state.next_keyspace, read.state.last_seqno), (13, 2, 400));
     assert_eq!(read.state.keyspaces.keys().collect::<Vec<_>>(), [&0]);
-    assert_eq!(read.state.keyspaces[&0].tables[&8].level, 1);
+    let place = &read.state.keyspaces[&0].tables[&8];
+    assert_eq!((place.level, &place.meta.filters), (1, &vec![filter_beside()]));
 }

@@ -21,7 +21,7 @@ use crate::codec::{
 };
 use crate::key::SeqNo;
 use crate::limits::{FILE_NUMBER_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
-use crate::table_meta::TableMeta;
+use crate::table_meta::{FilterRef, TableMeta};
 
 /// Number of levels of a tree.
 pub(crate) const LEVELS: usize = 7;
@@ -83,6 +83,12 @@ pub(crate) enum EditItem {
         keyspace: KeyspaceId,
         number: u64,
     },
+    /// The table has these filters now, and no others.
+    FiltersReplaced {
+        keyspace: KeyspaceId,
+        number: u64,
+        filters: Vec<FilterRef>,
+    },
 }
 
 const BASE: u64 = 1 << 1 | CRITICAL;
@@ -99,7 +105,9 @@ const KEYSPACE_OPTIONS: u64 = 11 << 1 | CRITICAL;
 const FLUSHED: u64 = 12 << 1 | CRITICAL;
 const TABLE_ADDED: u64 = 13 << 1 | CRITICAL;
 const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
-// 15 a filter rebuilt beside its table, 16 origin of a checkpoint: reserved.
+/// Not critical: who passes it over has the list before it, of filters that are still true or are gone.
+const FILTERS_REPLACED: u64 = 15 << 1;
+// 16 origin of a checkpoint: reserved.
 
 /// A change of the tree as a whole: all of its items or none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -218,6 +226,11 @@ impl EditItem {
                 put_varint(out, u64::from(*keyspace));
                 put_varint(out, *number);
             }),
+            Self::FiltersReplaced { keyspace, number, filters } => put_field(out, FILTERS_REPLACED, |out| {
+                put_varint(out, u64::from(*keyspace));
+                put_varint(out, *number);
+                FilterRef::encode_all(filters, out);
+            }),
         }
     }
 
@@ -271,6 +284,13 @@ impl EditItem {
             TABLE_REMOVED => {
                 Self::TableRemoved { keyspace: keyspace_id(reader)?, number: reader.varint("table number")? }
             }
+            FILTERS_REPLACED => {
+                let (keyspace, number) = (keyspace_id(reader)?, reader.varint("table number")?);
+                let start = reader.position() as u64;
+                let fields = reader.bytes(reader.remaining(), "filters")?;
+                let filters = FilterRef::decode_all(Reader::new(fields)).map_err(|error| error.at(start))?;
+                Self::FiltersReplaced { keyspace, number, filters }
+            }
             _ => return field.skip_unknown().map(|()| None),
         };
         field.finish("edit field")?;
@@ -318,6 +338,11 @@ pub(crate) mod tests {
         }
     }
 
+    /// A filter beside its table, for tests.
+    pub(crate) fn filter(file: u64) -> FilterRef {
+        FilterRef { file: Some(file), kind: 3, domain: 0, offset: 4096, len: 512, header_checksum: 77 }
+    }
+
     pub(crate) fn all_items() -> Vec<EditItem> {
         vec![
             EditItem::HashSeed(77),
@@ -336,6 +361,7 @@ pub(crate) mod tests {
             EditItem::Flushed { keyspace: 1, seqno: 200 },
             EditItem::TableAdded { keyspace: 1, level: 2, run: 8, meta: Arc::new(meta(8, "a", "b", 5000)) },
             EditItem::TableRemoved { keyspace: 1, number: 7 },
+            EditItem::FiltersReplaced { keyspace: 1, number: 8, filters: vec![filter(15), filter(16)] },
             EditItem::KeyspaceDropped(1),
         ]
     }

@@ -101,6 +101,12 @@ impl ManifestState {
                 let removed = self.keyspace(*keyspace)?.tables.remove(number);
                 removed.ok_or_else(|| format!("table {number} is removed but was never added"))?;
             }
+            EditItem::FiltersReplaced { keyspace, number, filters } => {
+                let place = self.keyspace(*keyspace)?.tables.get_mut(number);
+                let place =
+                    place.ok_or_else(|| format!("table {number} gets filters but was never added"))?;
+                place.meta = Arc::new(TableMeta { filters: filters.clone(), ..(*place.meta).clone() });
+            }
         }
         Ok(())
     }
@@ -157,7 +163,7 @@ impl ManifestState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::edit::tests::{all_items, meta};
+    use crate::manifest::edit::tests::{all_items, filter, meta};
 
     fn table_added(number: u64) -> EditItem {
         EditItem::TableAdded {
@@ -190,10 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn a_table_whose_filters_are_replaced_stays_where_and_what_it_is() {
+        let mut changed = state();
+        let filters = vec![filter(20)];
+        let item = EditItem::FiltersReplaced { keyspace: 1, number: 8, filters: filters.clone() };
+        changed.apply(&VersionEdit::new(vec![item])).unwrap();
+        let (old, new) = (&state().keyspaces[&1].tables[&8], &changed.keyspaces[&1].tables[&8]);
+        assert_eq!((new.level, new.run, &new.meta.filters), (old.level, old.run, &filters));
+        assert_eq!(TableMeta { filters: old.meta.filters.clone(), ..(*new.meta).clone() }, *old.meta);
+    }
+
+    #[test]
     fn edits_that_do_not_fit_are_refused() {
         for item in [
             EditItem::TableRemoved { keyspace: 1, number: 99 },
             EditItem::TableRemoved { keyspace: 2, number: 8 },
+            EditItem::FiltersReplaced { keyspace: 1, number: 99, filters: Vec::new() },
+            EditItem::FiltersReplaced { keyspace: 2, number: 8, filters: Vec::new() },
             table_added(8),
             EditItem::KeyspaceCreated { id: 1, name: "other".into(), options: Bytes::new() },
             EditItem::KeyspaceCreated { id: 2, name: "users".into(), options: Bytes::new() },

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cache::{BlockCache, FileCache};
 use crate::checksum::FileId;
 use crate::error::Error;
+use crate::filename::FileName;
 use crate::fs::Fs;
 
 /// Shared by the tables of a store.
@@ -21,13 +22,25 @@ pub(crate) struct TableContext {
     pub(crate) hash_seed: u64,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) files: Arc<FileCache>,
+    pub(crate) trust: FilterTrust,
     pub(crate) io: TableIo,
 }
 
+/// How far filters are trusted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FilterTrust {
+    /// A filter that cannot be used is an error to whoever asks it, and not only "maybe".
+    pub(crate) strict: bool,
+    /// One in so many of a filter's "absent" is held against the data; 0: none is.
+    pub(crate) audit_one_in: u64,
+}
+
 impl TableContext {
-    /// Forgets what is held open of a table whose file is about to be removed.
-    pub(crate) fn forget(&self, number: u64) {
-        self.files.remove(number);
+    /// Forgets what is held open of a file that is about to be removed.
+    pub(crate) fn forget(&self, name: FileName) {
+        if let Some(number) = name.number() {
+            self.files.remove(number);
+        }
     }
 
     /// A context over an empty file system.
@@ -40,6 +53,7 @@ impl TableContext {
             hash_seed: 0,
             blocks: Arc::new(BlockCache::new(1 << 20)),
             files: Arc::new(FileCache::new(8)),
+            trust: FilterTrust::default(),
             io: TableIo::default(),
         }
     }
@@ -58,8 +72,12 @@ pub(crate) struct TableIo {
     pub(crate) index_block_cache_hits: AtomicU64,
     /// Chunks of long values read from a file.
     pub(crate) value_chunk_reads: AtomicU64,
-    /// Filters that were found damaged, unknown or another table's when their table was opened.
+    /// Filters that were found damaged, unknown or another table's when their table was opened, or wrong later.
     pub(crate) unusable_filters: AtomicU64,
+    /// "Absent" answers of filters that were held against the data.
+    pub(crate) audited: AtomicU64,
+    /// Filters that were found wrong by that.
+    pub(crate) audit_failures: AtomicU64,
     /// Blocks that failed their check and were read a second time.
     pub(crate) block_rereads: AtomicU64,
 }

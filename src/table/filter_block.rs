@@ -10,22 +10,31 @@
 use std::sync::Arc;
 
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::error::{Error, Result};
-use crate::filter::{AlignedBytes, Filter, FilterBuilder, FilterPlan, Probe};
+use crate::filter::header::DOMAIN_WHOLE_KEY;
+use crate::filter::{AlignedBytes, Filter, FilterBuilder, FilterPlan, Header, Probe};
+use crate::table_meta::FilterRef;
 
 /// Which filter a table gets, if any.
 pub(crate) type FilterConfig = Option<FilterPlan>;
 
 /// Starts the filter of the table with this file id.
-pub(super) fn start_filter(
-    plan: FilterConfig,
-    hash_seed: u64,
-    file_id: FileId,
-) -> Result<Option<FilterBuilder>> {
-    let build = |plan: FilterPlan| {
-        FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt(&file_id), file_id)
-    };
-    plan.map(build).transpose()
+pub(super) fn start_filter(plan: FilterPlan, hash_seed: u64, file_id: FileId) -> Result<FilterBuilder> {
+    FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt(&file_id), file_id)
+}
+
+/// What refers to a filter block that stands at `offset` of a file: `None` for the table's own.
+pub(super) fn describe(file: Option<u64>, offset: u64, block: &[u8]) -> Result<FilterRef, DecodeError> {
+    let header = Header::decode(block)?;
+    Ok(FilterRef {
+        file,
+        kind: header.kind as u8,
+        domain: DOMAIN_WHOLE_KEY,
+        offset,
+        len: block.len() as u64,
+        header_checksum: header.checksum,
+    })
 }
 
 fn salt(file_id: &FileId) -> u64 {
@@ -97,7 +106,7 @@ impl FilterState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{Expect, Header, Kind};
+    use crate::filter::{Expect, Kind};
 
     #[test]
     fn a_filter_that_could_not_be_built_is_usable_and_says_maybe() {

@@ -8,6 +8,7 @@
 //! - [`TableWriter`] is fed internal keys in ascending order and makes a file and its [`TableMeta`].
 //! - [`Table`] opens such a file and answers [`Table::get`], [`Table::ask_filter`] and [`Table::iter`].
 //!   It holds in memory: the root of the index, the filter, the properties. [`verify`] reads one whole.
+//! - [`Table::build_filter`] and [`write_filter_file`] make it a new filter, in a file beside it.
 //! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
 //!
 //! Every byte of the file is covered by a checksum: the header's, a block's, the filter's own or the footer's;
@@ -19,6 +20,7 @@
 mod context;
 mod file;
 mod filter_block;
+mod filter_file;
 mod footer;
 mod index_builder;
 mod iter;
@@ -35,8 +37,11 @@ mod tests;
 pub(crate) mod vectors;
 
 pub use crate::block::Compression;
-pub(crate) use context::{TableContext, TableIo};
+pub(crate) use context::{FilterTrust, TableContext, TableIo};
 pub(crate) use filter_block::{FilterState, Verdict};
+#[cfg(test)]
+pub(crate) use filter_file::FILTER_OFFSET;
+pub(crate) use filter_file::write_filter_file;
 pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;
 pub(crate) use properties::Properties;

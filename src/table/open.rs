@@ -10,7 +10,7 @@
 //! Data blocks and index partitions are not touched.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::block::{BlockIter, BlockKind, Entries};
 use crate::checksum::FileId;
@@ -24,6 +24,7 @@ use crate::table_meta::{FilterRef, TableMeta};
 use super::context::TableContext;
 use super::file::{TableFile, open_file, read_exact};
 use super::filter_block::FilterState;
+use super::filter_file::read_filter_file;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::properties::Properties;
 use super::reader::Table;
@@ -58,7 +59,8 @@ impl Table {
         BlockIter::new(root.clone(), Entries::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let filter = read_filters(&file, &meta);
-        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, filter }))
+        let distrusted = OnceLock::new();
+        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, filter, distrusted }))
     }
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
@@ -108,7 +110,7 @@ impl Shell {
 }
 
 /// The length and the header of a file, which must be of this kind and of this store.
-fn read_header(
+pub(super) fn read_header(
     file: &dyn ReadFile,
     path: &Path,
     kind: FileKind,
@@ -165,23 +167,12 @@ pub(super) fn read_filter(
 
 /// The bytes of a filter block and the file they are from.
 fn read_filter_block(file: &TableFile, filter: &FilterRef) -> Result<(Vec<u8>, PathBuf)> {
-    let inside = |end: u64, path: &Path| {
-        let filter_end = filter.offset.checked_add(filter.len);
-        match filter_end.is_some_and(|filter_end| filter_end <= end) {
-            true => Ok(()),
-            false => {
-                let detail = format!("{} bytes are not in the file", filter.len);
-                Err(Error::corruption(path, filter.offset, "filter handle", detail))
-            }
-        }
-    };
-    let Some(number) = filter.file else {
-        inside(file.blocks_end, &file.path)?;
-        return Ok((file.read(filter.offset, filter.len)?, file.path.clone()));
-    };
-    let path = FileName::Filter(number).path(&file.ctx.dir);
-    let beside = open_file(&file.ctx, &path)?;
-    let (len, _) = read_header(&*beside, &path, FileKind::Filter, &file.ctx.store_id)?;
-    inside(len, &path)?;
-    Ok((read_exact(&*beside, &path, filter.offset, filter.len)?, path))
+    if let Some(number) = filter.file {
+        return read_filter_file(&file.ctx, number, filter);
+    }
+    if filter.offset.checked_add(filter.len).is_none_or(|end| end > file.blocks_end) {
+        let detail = format!("{} bytes are not in the file", filter.len);
+        return Err(file.corrupt(filter.offset, "filter handle", detail));
+    }
+    Ok((file.read(filter.offset, filter.len)?, file.path.clone()))
 }

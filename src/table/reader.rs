@@ -4,7 +4,7 @@
 //! is made so that no second one is ever needed. The root of the index is in memory; the other blocks come from
 //! the block cache. The value is a slice of the cached block.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -12,7 +12,9 @@ use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
+use crate::limits::SEQNO_MAX;
 
+use super::context::TableIo;
 use super::file::TableFile;
 use super::filter_block::{FilterState, Verdict};
 use super::footer::Footer;
@@ -29,6 +31,8 @@ pub(crate) struct Table {
     /// The payload of the root of the index.
     pub(super) root: Bytes,
     pub(super) filter: FilterState,
+    /// Why the filter is not believed any more, although its bytes are as they were written.
+    pub(super) distrusted: OnceLock<Arc<Error>>,
 }
 
 impl Table {
@@ -40,7 +44,37 @@ impl Table {
     /// What the filter says about the key with this hash. Touches memory only.
     #[inline]
     pub(crate) fn ask_filter(&self, hash: u64) -> Verdict {
-        self.filter.ask(hash)
+        if self.is_distrusted() { Verdict::Unknown } else { self.filter.ask(hash) }
+    }
+
+    /// Why the filter cannot be used, if there is one that cannot.
+    pub(crate) fn filter_error(&self) -> Option<&Arc<Error>> {
+        match &self.filter {
+            FilterState::Unusable(error) => Some(error),
+            FilterState::None | FilterState::Ready(_) => self.distrusted.get(),
+        }
+    }
+
+    /// Whether the filter was caught at a wrong answer: what it says means nothing.
+    #[inline]
+    pub(crate) fn is_distrusted(&self) -> bool {
+        self.distrusted.get().is_some()
+    }
+
+    /// Holds an "absent" of the filter against the data: `true` if the table has no entry of this key, whatever
+    /// its sequence number. If it has one, the filter is not believed any more.
+    pub(crate) fn audit_absent(&self, user_key: &[u8]) -> Result<bool> {
+        let io = &self.file.ctx.io;
+        TableIo::count(&io.audited);
+        if self.get(user_key, SEQNO_MAX)?.is_none() {
+            return Ok(true);
+        }
+        let error = Arc::new(self.file.wrong_filter());
+        if self.distrusted.set(Arc::clone(&error)).is_ok() {
+            TableIo::count(&io.audit_failures);
+            io.note_unusable_filter(self.file.number, &error);
+        }
+        Ok(false)
     }
 
     /// The newest entry of this user key with a sequence number of at most `seqno`. Does not ask the filter.

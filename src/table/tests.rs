@@ -14,12 +14,13 @@ use crate::block::Compression;
 use crate::cache::{BlockCache, FileCache};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind};
 use crate::filter::{FilterPlan, Kind};
 use crate::fs::{Fs, MemFs};
 use crate::hash::key_hash;
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
-use crate::table_meta::TableMeta;
+use crate::table_meta::{FilterRef, TableMeta};
 
 const STORE: FileId = [7; 16];
 const SEED: u64 = 99;
@@ -73,6 +74,7 @@ impl Fixture {
             hash_seed: SEED,
             blocks: Arc::new(BlockCache::new(cache_bytes)),
             files: Arc::new(FileCache::new(4)),
+            trust: FilterTrust::default(),
             io: TableIo::default(),
         };
         Self { fs, ctx: Arc::new(ctx), path: PathBuf::from("/db/000012.sst") }
@@ -708,4 +710,29 @@ fn an_index_whose_blocks_do_not_stand_in_order_is_corrupt_in_both_directions() {
         assert!(error.contains("does not stand in order"), "{error}");
     }
     assert!(!fixture.damage(&meta).is_empty());
+}
+
+#[test]
+fn a_filter_file_holds_its_header_zeros_and_the_very_filter_of_the_table() {
+    let fixture = Fixture::new(0);
+    let mut model = Model::new();
+    for i in 0..1500 {
+        // Two entries of some keys: each key counts once.
+        insert(&mut model, format!("{:05}", i % 1100), i, (i % 9 > 0).then(|| vec![i as u8; 20]));
+    }
+    let meta = fixture.write(&model, 512, Compression::None);
+    let table = fixture.open(&meta).unwrap();
+    let plan = BLOOM.unwrap();
+    let block = table.build_filter(plan, &|| false).unwrap();
+    let own = &meta.filters[0];
+    let bytes = fixture.bytes();
+    assert!(block == bytes[own.offset as usize..][..own.len as usize]);
+    let filter = write_filter_file(&fixture.fs, Path::new("/db"), 15, [STORE, [8; 16]], &block).unwrap();
+    assert_eq!(filter, FilterRef { file: Some(15), offset: 4096, ..own.clone() });
+    let file = fixture.fs.files(Path::new("/db/000015.filter")).remove(0).1;
+    let header = FileHeader::new(FileKind::Filter, STORE, [8; 16]).encode();
+    assert!(file == [&header[..], &[0; 4032], &block].concat());
+    let beside = TableMeta { filters: vec![filter], ..meta };
+    assert!(matches!(fixture.open(&beside).unwrap().filter(), FilterState::Ready(_)));
+    assert!(matches!(table.build_filter(plan, &|| true), Err(Error::Closed)), "it stops when it is told to");
 }

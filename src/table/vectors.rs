@@ -113,6 +113,7 @@ pub(crate) fn table(document: &Vector) {
         hash_seed: 0,
         blocks: Arc::new(crate::cache::BlockCache::new(0)),
         files: Arc::new(crate::cache::FileCache::new(1)),
+        trust: FilterTrust::default(),
         io: TableIo::default(),
     };
     assert!(super::verify(&Arc::new(ctx), &Arc::new(meta)).damage.is_empty());

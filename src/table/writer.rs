@@ -25,16 +25,15 @@ use crate::block::{
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
-use crate::filter::header::DOMAIN_WHOLE_KEY;
-use crate::filter::{FilterBuilder, Header};
+use crate::filter::FilterBuilder;
 use crate::fs::{AppendFile, Fs};
 use crate::hash::key_hash;
 use crate::iter::EntryValue;
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
-use crate::table_meta::{FilterRef, TableMeta};
+use crate::table_meta::TableMeta;
 
-use super::filter_block::{FilterConfig, start_filter};
+use super::filter_block::{FilterConfig, describe, start_filter};
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index_builder::{IndexBuilder, WrittenIndex};
 use super::properties::Properties;
@@ -84,7 +83,8 @@ impl TableWriter {
                 config.block_bytes
             )));
         }
-        let filter = start_filter(config.filter, config.hash_seed, config.file_id)?;
+        let start = |plan| start_filter(plan, config.hash_seed, config.file_id);
+        let filter = config.filter.map(start).transpose()?;
         let file = fs.create(path).map_err(|source| Error::io("create", path, source))?;
         let header = FileHeader::new(FileKind::Table, config.store_id, config.file_id).encode();
         let sealer = Sealer::new(config.file_id);
@@ -249,17 +249,10 @@ impl TableWriter {
     fn write_filter(&mut self) -> Result<()> {
         let Some(filter) = self.filter.take() else { return Ok(()) };
         let bytes = filter.finish()?;
-        let header =
-            Header::decode(&bytes).map_err(|error| error.in_file(&self.out.path, self.out.position()))?;
         self.out.pad_to(FILTER_ALIGN)?;
-        self.properties.filters.push(FilterRef {
-            file: None,
-            kind: header.kind as u8,
-            domain: DOMAIN_WHOLE_KEY,
-            offset: self.out.position(),
-            len: bytes.len() as u64,
-            header_checksum: header.checksum,
-        });
+        let offset = self.out.position();
+        let filter = describe(None, offset, &bytes).map_err(|error| error.in_file(&self.out.path, offset))?;
+        self.properties.filters.push(filter);
         self.out.append(&bytes)
     }
 

@@ -267,6 +267,8 @@ def item(text):
         return field(13, 1, v("keyspace") + u(1, int(w["level"])) + v("run") + unhex(w["record"]))
     if start == "table removed keyspace":
         return field(14, 1, v("keyspace", "number"))
+    if start == "filters replaced keyspace":
+        return field(15, 0, v("keyspace", "number") + unhex(w["filters"]))
     raise AssertionError(text)
 
 
@@ -718,7 +720,7 @@ def apply_edits(data, store, file):
         count, digest = c.u(8), c.u(8)
         fields = c.rest()
         for index, (number, critical, p) in enumerate(Cursor(fields).fields()):
-            assert kind == 4 and critical and 1 <= number <= 14 and (number == 1) == (mark is None and index == 0)
+            assert kind == 4 and critical == (number != 15) and 1 <= number <= 15 and (number == 1) == (mark is None and index == 0)
             if number == 1:
                 mark = (p.u(8), p.u(8))
             elif number == 2:
@@ -752,8 +754,11 @@ def apply_edits(data, store, file):
                 record = read_table_record(p.rest())
                 assert record["number"] not in tables and level < 7
                 tables[record["number"]] = (level, run, record)
-            else:
+            elif number == 14:
                 del spaces[p.varint()][3][p.varint()]
+            else:
+                record = spaces[p.varint()][3][p.varint()][2]
+                record["filters"] = read_table_record(p.rest())["filters"]
             assert p.ended()
         assert edit(count, mark[1], fields)[1] == digest and count == mark[0] + 1
         mark = (count, digest)

@@ -72,6 +72,8 @@ pub(crate) enum Op {
     Create(Space, u64),
     Remove(Space),
     SetOptions(Space, u64),
+    /// New filters for the tables of one keyspace, or of all.
+    Refilter(Option<Space>, u64),
     Reopen(Reopen, u64),
     CompareAll,
 }
@@ -216,6 +218,7 @@ impl Arbitrary for Op {
                 let kinds = [Reopen::Close, Reopen::Drop, Reopen::ReadOnlyBetween, Reopen::Kill];
                 Self::Reopen(kinds[rng.below(4) as usize], rng.next())
             }
+            997 => Self::Refilter(some_space(rng), rng.next()),
             _ => Self::CompareAll,
         }
     }

@@ -33,6 +33,8 @@ pub(crate) struct Reached {
     pub(crate) flushes: u64,
     pub(crate) compactions: u64,
     pub(crate) trivial_moves: u64,
+    pub(crate) rebuilt_filters: u64,
+    pub(crate) audited: u64,
     pub(crate) reopenings: u64,
     pub(crate) found: u64,
     pub(crate) absent: u64,
@@ -47,6 +49,8 @@ impl Reached {
         self.flushes += other.flushes;
         self.compactions += other.compactions;
         self.trivial_moves += other.trivial_moves;
+        self.rebuilt_filters += other.rebuilt_filters;
+        self.audited += other.audited;
         self.reopenings += other.reopenings;
         self.found += other.found;
         self.absent += other.absent;
@@ -82,17 +86,22 @@ fn name(space: Space) -> &'static str {
     ["default", "one", "two", "three"][usize::from(space)]
 }
 
+/// A filter policy by `pick`'s choices.
+fn filter_policy(mut pick: impl FnMut(&[u64]) -> u64) -> FilterPolicy {
+    let kinds =
+        [FilterKind::None, FilterKind::Auto, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon];
+    let filter = FilterPolicy::new(kinds[pick(&[0, 1, 2, 3, 4]) as usize]);
+    match pick(&[0, 1, 2]) {
+        0 => filter.false_positive_rate(1.0 / pick(&[2, 20, 200, 10_000]) as f64),
+        _ => filter.bits_per_key(pick(&[4, 15, 37, 99, 250, 640]) as f64 / 10.0),
+    }
+}
+
 /// Options that follow from a seed, so small that a few thousand entries make several levels.
 pub(crate) fn keyspace_options(seed: u64) -> KeyspaceOptions {
     let rng = &mut Rng::new(seed);
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
-    let kinds =
-        [FilterKind::None, FilterKind::Auto, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon];
-    let filter = FilterPolicy::new(kinds[pick(&[0, 1, 2, 3, 4]) as usize]);
-    let filter = match pick(&[0, 1, 2]) {
-        0 => filter.false_positive_rate(1.0 / pick(&[2, 20, 200, 10_000]) as f64),
-        _ => filter.bits_per_key(pick(&[4, 15, 37, 99, 250, 640]) as f64 / 10.0),
-    };
+    let filter = filter_policy(&mut pick);
     let mut options = KeyspaceOptions::new()
         .filter(filter)
         .block_bytes(pick(&[512, 512, 700, 4096, 65536]) as usize)
@@ -113,6 +122,7 @@ fn store_options(seed: u64) -> Options {
     let rng = &mut Rng::new(!seed);
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
     let options = Options::new()
+        .audit_absent(pick(&[1, 2, 3]))
         .memory_budget(pick(&[1 << 20, 2 << 20, 64 << 20]) as usize)
         .log_bytes_max(pick(&[1, 4096, 65536, 1 << 30]))
         .open_files_max(pick(&[8, 20, 256]) as usize);
@@ -287,6 +297,22 @@ impl World {
                 let options = self.options_for(*seed);
                 ok("set_options", keyspace.set_options(options.clone()))?;
                 equal("options", keyspace.options(), options)
+            }
+            Op::Refilter(space, seed) => {
+                let rng = &mut Rng::new(*seed);
+                let policy = filter_policy(|choices| choices[rng.below(choices.len() as u64) as usize]);
+                let refilter = match space {
+                    None => self.db.refilter(policy),
+                    Some(space) => {
+                        self.space(*space).map_or(Ok(()), |(keyspace, _)| keyspace.refilter(policy))
+                    }
+                };
+                ok("refilter", refilter)?;
+                let now = |(keyspace, _): (Keyspace, _)| keyspace.options();
+                let policies = space.map_or(0..SPACES, |space| space..space + 1);
+                policies
+                    .filter_map(|space| self.space(space).map(now))
+                    .try_for_each(|options| equal("the policy", options.clone(), options.filter(policy)))
             }
             Op::Reopen(how, seed) => self.reopen(*how, *seed),
             Op::CompareAll => self.compare_all(),
@@ -503,6 +529,8 @@ impl World {
         self.reached.flushes += stats.flushes;
         self.reached.compactions += stats.compactions;
         self.reached.trivial_moves += stats.trivial_moves;
+        self.reached.rebuilt_filters += stats.rebuilt_filters;
+        self.reached.audited += stats.audited;
         for keyspace in &stats.keyspaces {
             let levels = keyspace.levels.iter().filter(|level| level.tables > 0).count();
             self.reached.levels = self.reached.levels.max(levels as u64);

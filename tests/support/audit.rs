@@ -3,10 +3,10 @@
 //! The audit keeps its own books from the operations alone and does not ask the file system what it thinks is durable.
 //! With one thread working on the store, whenever an operation is about to happen:
 //!
-//! - *append to a manifest*: every table there is has all its bytes synced and its name made durable;
+//! - *append to a manifest*: every table and filter there is has all its bytes synced and its name made durable;
 //! - *append a record to a log*: every older log is durable as a whole, so that no hole can open;
 //! - *rename `CURRENT.new`*: its bytes are synced, and the manifest it names is durable in bytes and name;
-//! - *remove a table, a log or a manifest*: the manifest in force has no unsynced bytes and `CURRENT` is durable;
+//! - *remove a table, a filter, a log or a manifest*: the manifest in force has no unsynced bytes and `CURRENT` is durable;
 //! - *create*: the name was never used before (but for `CURRENT.new`); *rename*: only over `CURRENT`;
 //! - *append*: only to a file that was created since the store was opened, never to one that was found.
 
@@ -101,11 +101,19 @@ impl Audit {
 
     fn append(&mut self, name: &str, bytes: &[u8]) {
         if name.starts_with("MANIFEST") {
-            let tables =
-                self.files.iter().filter(|(other, file)| other.ends_with(".sst") && !file.is_durable());
-            let broken: Vec<_> =
-                tables.map(|(table, _)| format!("{name} is written, {table} is not durable")).collect();
-            self.check("tables are durable before the manifest", broken);
+            for (kind, rule) in [
+                (".sst", "tables are durable before the manifest"),
+                (".filter", "filters are durable before the manifest"),
+            ] {
+                let files: Vec<_> = self.files.iter().filter(|(other, _)| other.ends_with(kind)).collect();
+                let is_checked = !files.is_empty();
+                let loose = files.into_iter().filter(|(_, file)| !file.is_durable());
+                let broken: Vec<_> =
+                    loose.map(|(other, _)| format!("{name} is written, {other} is not durable")).collect();
+                if is_checked {
+                    self.check(rule, broken);
+                }
+            }
         }
         if name.ends_with(".wal") {
             let older = |other: &String| other.ends_with(".wal") && other.as_str() < name;

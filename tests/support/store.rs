@@ -39,6 +39,7 @@ pub(crate) fn options(fs: &MemFs) -> Options {
         .fs(Arc::new(fs.clone()))
         .background_threads(0)
         .memory_budget(1 << 20)
+        .audit_absent(2)
         .default_keyspace(small())
 }
 
@@ -84,6 +85,13 @@ pub(crate) struct Findings {
     pub(crate) unusable_filters: u64,
 }
 
+impl Findings {
+    /// Whether there was nothing to find.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.errors.is_empty() && self.damage.is_empty() && self.unusable_filters == 0
+    }
+}
+
 /// Asks for everything. `Err` is a wrong answer.
 pub(crate) fn examine(db: &Db, expected: &Contents, absent: &[Vec<u8>]) -> Result<Findings, String> {
     let mut findings = Findings::default();
@@ -100,7 +108,11 @@ pub(crate) fn examine(db: &Db, expected: &Contents, absent: &[Vec<u8>]) -> Resul
         scan("reverse", keyspace.iter().rev(), entries.iter().rev(), &mut found)
             .map_err(|wrong| format!("{name}: {wrong}"))?;
     }
-    findings.unusable_filters = db.stats().unusable_filters;
+    let stats = db.stats();
+    findings.unusable_filters = stats.unusable_filters;
+    if stats.audit_failures > 0 {
+        return Err(format!("{} filters denied a key that is there", stats.audit_failures));
+    }
     let verified = db.verify().map_err(|error| format!("verify: {error}"))?;
     findings.damage = verified.damage.into_iter().map(|damage| damage.error).collect();
     for error in findings.errors.iter().chain(&findings.damage) {

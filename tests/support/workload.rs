@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use sievedb::fs::MemFs;
-use sievedb::{Db, Durability, Keyspace, Result, WriteBatch};
+use sievedb::{Db, Durability, FilterKind, FilterPolicy, Keyspace, Result, WriteBatch};
 
 use super::history::{History, Incarnation, Write};
 use super::rng::Rng;
@@ -90,7 +90,8 @@ impl Workload {
             38..56 => self.write(&db, 6, Durability::Buffered),
             56..63 => self.write(&db, 6, Durability::Synced),
             63..67 => self.durable(db.sync()),
-            67..86 => db.step().map(drop),
+            67..84 => db.step().map(drop),
+            84..86 => self.refilter(&db),
             86..90 => self.durable(db.flush()),
             90..92 => self.durable(db.compact()),
             92..95 => self.create(&db),
@@ -110,6 +111,12 @@ impl Workload {
 
     fn settle(&self, db: &Db) -> Result<()> {
         db.settle()
+    }
+
+    fn refilter(&mut self, db: &Db) -> Result<()> {
+        let kinds = [FilterKind::None, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon];
+        let policy = FilterPolicy::new(kinds[self.rng.below(4) as usize]);
+        db.refilter(policy.bits_per_key(4.0 + self.rng.below(12) as f64))
     }
 
     fn write(&mut self, db: &Db, most: u64, durability: Durability) -> Result<()> {

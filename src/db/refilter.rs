@@ -1,0 +1,272 @@
+//! New filters for tables that there are: after damage, and when somebody asks for another kind or size.
+//!
+//! 1. The table's keys are read from its data, block by block, and the filter is built from them;
+//! 2. it is written into a file of its own, which is synced, and the directory;
+//! 3. the table is opened once more with that filter in place of the old ones, so that no filter enters the tree
+//!    that cannot be used;
+//! 4. one edit gives the table the new list of filters, and its handle in the version gives way to the new one;
+//! 5. the files of old filters go when nobody reads through an old handle any more.
+//!
+//! The table itself is not touched, and nobody waits: readers hold the old handle or the new one, and either
+//! filter is true of the table. A job claims its table, so that no compaction takes it away meanwhile.
+//!
+//! If the table cannot be read, nothing is changed, and the background does not try again. A failure to write
+//! disables writing, like any other.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::background::Jobs;
+use super::claims::Job;
+use super::engine::{Engine, random_id};
+use super::publish::{Change, FilterChange};
+use super::tree::Tree;
+use crate::compaction::filters::{Output, plan_output};
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::filter::{FilterPlan, FilterPolicy};
+use crate::manifest::edit::EditItem;
+use crate::table::write_filter_file;
+use crate::table_meta::FilterRef;
+use crate::version::{TableHandle, Version};
+
+/// How an attempt to give a table a new filter ended.
+pub(crate) enum Refiltered {
+    /// It has one, or it has left the tree.
+    Done,
+    /// None can be made, because the table cannot be read: it stays as it is.
+    Impossible(Error),
+}
+
+/// A table that needs a new filter, if there is one that is not `busy`.
+pub(crate) fn find_worn(version: &Version, busy: &HashSet<u64>) -> Option<Arc<TableHandle>> {
+    let mut tables = version.all_tables().map(|(_, table)| table);
+    tables.find(|table| table.wants_filter() && !busy.contains(&table.meta.number)).cloned()
+}
+
+impl Engine {
+    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has claimed it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; anything else was met in
+    /// writing.
+    pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<Refiltered> {
+        let number = old.meta.number;
+        let view = tree.view();
+        let Some(level) = view.version.level_of(number) else { return Ok(Refiltered::Done) };
+        let lookups = tree.lookups();
+        // What a compaction of this table alone, in its place, would be given.
+        let output = Output {
+            level,
+            keys: old.meta.keys,
+            smallest: old.meta.smallest.to_vec(),
+            largest: old.meta.largest.to_vec(),
+            replaces: HashSet::from([number]),
+        };
+        let plan = plan_output(&tree.options.load().filter, &view.version, lookups, &output);
+        drop(view);
+        let block = match self.build_filter(tree, plan, old) {
+            Ok(block) => block,
+            Err(Error::Closed) => return Err(Error::Closed),
+            Err(error) => return Ok(self.no_filter(tree, old, error)),
+        };
+        let bytes = block.as_ref().map_or(0, Vec::len);
+        let filters = block.map(|block| self.write_filter(&block)).transpose()?;
+        let new = old.with_filters(filters.into_iter().collect());
+        new.set_made_at(lookups);
+        let checked =
+            new.open().and_then(|table| table.filter_error().map_or(Ok(()), |error| Err((**error).clone())));
+        if let Err(error) = checked {
+            new.set_filters_obsolete(old);
+            return Ok(self.no_filter(tree, old, error));
+        }
+        let change =
+            FilterChange { tree: Arc::clone(tree), level, old: Arc::clone(old), new: Arc::clone(&new) };
+        let published = self.publish(Vec::new(), Change::Filters(change));
+        if matches!(published, Err(Error::KeyspaceDropped { .. })) {
+            new.set_filters_obsolete(old);
+        }
+        published?;
+        self.counters.rebuilt_filters.fetch_add(1, Ordering::Relaxed);
+        self.counters.rebuilt_filter_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        tracing::info!(keyspace = tree.name, table = number, level, bytes, "rebuilt a filter");
+        Ok(Refiltered::Done)
+    }
+
+    /// The filter block that a table is to have, if it is to have one.
+    fn build_filter(
+        &self,
+        tree: &Tree,
+        plan: Option<FilterPlan>,
+        table: &TableHandle,
+    ) -> Result<Option<Vec<u8>>> {
+        let stop = || self.background.is_stopping() || !tree.is_alive() || self.has_failed();
+        plan.map(|plan| table.open()?.build_filter(plan, &stop)).transpose()
+    }
+
+    /// Writes a filter block into a new file, durable with its name. Nothing is left of it if that fails.
+    fn write_filter(&self, block: &[u8]) -> Result<FilterRef> {
+        let number = self.new_file_number();
+        let ids = [self.store_id, random_id()?];
+        let written = write_filter_file(&*self.fs, &self.dir, number, ids, block).and_then(|filter| {
+            self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))?;
+            Ok(filter)
+        });
+        written.inspect_err(|_| drop(self.fs.remove(&FileName::Filter(number).path(&self.dir))))
+    }
+
+    fn no_filter(&self, tree: &Tree, table: &TableHandle, error: Error) -> Refiltered {
+        table.set_rebuild_failed();
+        self.counters.failed_rebuilds.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(keyspace = tree.name, table = table.meta.number, %error, "a filter cannot be rebuilt");
+        Refiltered::Impossible(error)
+    }
+
+    /// Makes `policy` that of a keyspace and gives all its tables a filter after it, one after the other, in the
+    /// calling thread.
+    pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
+        self.check_writable()?;
+        let options = (**tree.options.load()).clone().filter(policy);
+        let item = EditItem::KeyspaceOptions { id: tree.id, options: options.encode() };
+        self.publish(vec![item], Change::Options(Arc::clone(tree), options))?;
+        // Tables that there are; once the jobs that may still follow the old policy have ended, theirs too.
+        let mut end = self.next_file.load(Ordering::SeqCst);
+        let mut is_last_pass = false;
+        let claims = &self.background.claims;
+        let begun = claims.begun();
+        let mut seen = HashSet::new();
+        let mut result = Ok(());
+        loop {
+            self.check_writable()?;
+            tree.check_alive()?;
+            let epoch = claims.epoch();
+            if !is_last_pass && claims.have_ended(begun) {
+                is_last_pass = true;
+                end = self.next_file.load(Ordering::SeqCst);
+            }
+            let is_pending = |table: &Arc<TableHandle>, seen: &HashSet<u64>| {
+                table.meta.number < end && !seen.contains(&table.meta.number)
+            };
+            let claim = claims.claim_next(|taken| {
+                let busy = taken.tables(tree)?;
+                let version = Arc::clone(&tree.view().version);
+                let mut tables = version.all_tables().map(|(_, table)| table);
+                let table =
+                    tables.find(|table| is_pending(table, &seen) && !busy.contains(&table.meta.number))?;
+                Some(Job::Refilter(Arc::clone(tree), Arc::clone(table)))
+            });
+            if let Some(claim) = claim {
+                let Job::Refilter(_, table) = claim.job() else { continue };
+                seen.insert(table.meta.number);
+                match self.refilter_table(tree, table).map_err(|error| self.fail(error))? {
+                    Refiltered::Done => {}
+                    Refiltered::Impossible(error) => result = result.and(Err(error)),
+                }
+                continue;
+            }
+            if is_last_pass && !tree.view().version.all_tables().any(|(_, table)| is_pending(table, &seen)) {
+                break;
+            }
+            if self.background.threads > 0 || !self.step(Jobs::All)? {
+                // The time limit is for what is not signalled: a store that is closed meanwhile.
+                claims.wait_past(epoch, Some(Duration::from_millis(200)));
+            }
+        }
+        self.remove_buried();
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::db::Db;
+    use crate::filter::FilterBuilder;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    const KEYS: u32 = 500;
+
+    fn key(n: u32) -> String {
+        format!("key {n:04}")
+    }
+
+    fn options(fs: &MemFs) -> Options {
+        Options::new().fs(Arc::new(fs.clone())).background_threads(0)
+    }
+
+    fn table(db: &Db) -> (Arc<Tree>, Arc<TableHandle>) {
+        let tree = db.engine().default_tree();
+        let table = tree.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();
+        (tree, table)
+    }
+
+    /// A store with one table, whose filter is the right one but for its keys: every checksum, owner, seed, salt
+    /// and count is as it must be, and the manifest names it.
+    fn forged(fs: &MemFs) {
+        let db = options(fs).open("/db").unwrap();
+        (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
+        db.compact().unwrap();
+        let (tree, old) = table(&db);
+        let engine = db.engine();
+        let own = old.open().unwrap().build_filter(tree.options.load().filter.resolve(1).unwrap(), &|| false);
+        let own = crate::filter::Header::decode(&own.unwrap()).unwrap();
+        let mut lie = FilterBuilder::new(own.kind, 10.0, own.seed, own.salt, own.owner).unwrap();
+        (0..KEYS).for_each(|n| lie.add_key(format!("other {n}").as_bytes()));
+        let filter = engine.write_filter(&lie.finish().unwrap()).unwrap();
+        let new = old.with_filters(vec![filter]);
+        let change = FilterChange { tree, level: 1, old, new };
+        engine.publish(Vec::new(), Change::Filters(change)).unwrap();
+        db.close().unwrap();
+    }
+
+    #[test]
+    fn a_filter_that_lies_with_every_checksum_right_is_caught_by_the_audit_and_replaced() {
+        for one_in in [1, 3, 50] {
+            let fs = MemFs::new();
+            forged(&fs);
+            let db = options(&fs).audit_absent(one_in).open("/db").unwrap();
+            let (_, lying) = table(&db);
+            assert!(lying.open().unwrap().filter_error().is_none(), "nothing can be seen from outside");
+            let wrong = (0..KEYS).filter(|&n| db.get(key(n)).unwrap().is_none()).count() as u64;
+            assert!(wrong < one_in, "one in {one_in}: {wrong} wrong answers");
+            let stats = db.stats();
+            assert_eq!((stats.audit_failures, stats.unusable_filters), (1, 1));
+            assert!(stats.audited > 0);
+            let error = lying.open().unwrap().filter_error().unwrap();
+            let path = FileName::Table(lying.meta.number).path(Path::new("/db"));
+            assert!(error.is_corruption() && error.file() == Some(&*path));
+            assert!(db.step().unwrap());
+            let stats = db.stats();
+            assert_eq!((stats.rebuilt_filters, stats.keyspaces[0].total().unusable_filters), (1, 0));
+            assert!((0..KEYS).all(|n| db.get(key(n)).unwrap().as_deref() == Some(&n.to_le_bytes()[..])));
+            assert!((0..KEYS).all(|n| !db.contains(format!("other {n}")).unwrap()));
+            assert!(db.verify().unwrap().damage.is_empty());
+            assert_eq!(db.stats().audit_failures, 1);
+        }
+    }
+
+    #[test]
+    fn without_the_audit_that_filter_lies_and_verify_says_so() {
+        let fs = MemFs::new();
+        forged(&fs);
+        let db = options(&fs).open("/db").unwrap();
+        assert!((0..KEYS).any(|n| db.get(key(n)).unwrap().is_none()), "or the test above shows nothing");
+        assert!(!db.verify().unwrap().damage.is_empty());
+    }
+
+    #[test]
+    fn a_strict_store_gives_what_the_audit_finds_to_the_reader_as_an_error() {
+        let fs = MemFs::new();
+        forged(&fs);
+        let db = options(&fs).audit_absent(1).strict_filters(true).open("/db").unwrap();
+        assert!(db.get(key(7)).unwrap_err().is_corruption());
+        while db.step().unwrap() {}
+        assert!(db.get(key(7)).unwrap().is_some());
+    }
+}

@@ -1,0 +1,125 @@
+//! A filter beside its table: how one is made from the table's keys, and the file it lies in.
+//!
+//! ```text
+//! file header · zeros · filter block
+//! 64 bytes      to 4096 own format, to the end of the file
+//! ```
+//!
+//! The block is that of the table, with the table's file id for its owner and the same seed, salt and key count,
+//! as if it stood in the table itself. What makes it the current one is the manifest, which has the number of
+//! the file and the checksum of the filter's header. The file id in the file header binds nothing else.
+//!
+//! A table never changes, so a filter of it never goes stale: an older one is as right as the newest.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::filename::FileName;
+use crate::filter::FilterPlan;
+use crate::fs::Fs;
+use crate::hash::key_hash;
+use crate::iter::InternalIterator;
+use crate::table_meta::FilterRef;
+
+use super::context::TableContext;
+use super::file::read_exact;
+use super::filter_block::{describe, start_filter};
+use super::open::read_header;
+use super::reader::Table;
+
+/// Where the filter block starts.
+pub(crate) const FILTER_OFFSET: u64 = 4096;
+
+/// How many entries are read between two questions whether to stop.
+const STOP_INTERVAL: u64 = 1024;
+
+impl Table {
+    /// The filter block over the keys that the table holds, read from its data. Memory: eight bytes per key,
+    /// and what the kind of filter takes to build.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] or [`Error::Io`] if not all of the table can be read; [`Error::Closed`] if `stop`,
+    /// which is asked now and then, says so.
+    pub(crate) fn build_filter(
+        self: &Arc<Self>,
+        plan: FilterPlan,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>> {
+        let (file_id, seed) = (self.file.file_id, self.file.ctx.hash_seed);
+        let mut filter = start_filter(plan, seed, file_id)?;
+        let mut entries = self.iter(false);
+        let (mut read, mut last) = (0, Vec::new());
+        entries.seek_first()?;
+        while let Some(key) = entries.key() {
+            if read == 0 || key.user != last {
+                filter.add_hash(key_hash(seed, key.user));
+                last.clear();
+                last.extend_from_slice(key.user);
+            }
+            read += 1;
+            if read % STOP_INTERVAL == 0 && stop() {
+                return Err(Error::Closed);
+            }
+            entries.next()?;
+        }
+        if filter.len() as u64 != self.properties.keys {
+            let detail = format!("the table says {}, its blocks hold {}", self.properties.keys, filter.len());
+            return Err(self.file.corrupt(self.footer.properties.offset, "key count", detail));
+        }
+        filter.finish()
+    }
+}
+
+/// Writes a filter block into a new file and syncs it; the caller syncs the directory.
+pub(crate) fn write_filter_file(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    [store_id, file_id]: [FileId; 2],
+    block: &[u8],
+) -> Result<FilterRef> {
+    let path = FileName::Filter(number).path(dir);
+    let filter =
+        describe(Some(number), FILTER_OFFSET, block).map_err(|error| error.in_file(&path, FILTER_OFFSET))?;
+    let mut head = FileHeader::new(FileKind::Filter, store_id, file_id).encode().to_vec();
+    head.resize(FILTER_OFFSET as usize, 0);
+    let file = fs.create(&path).map_err(|source| Error::io("create", &path, source))?;
+    let append = |bytes: &[u8]| file.append(bytes).map_err(|source| Error::io("append", &path, source));
+    append(&head)?;
+    append(block)?;
+    file.sync().map_err(|source| Error::io("sync", &path, source))?;
+    Ok(filter)
+}
+
+/// The filter block in the file of this number, which holds nothing else, and the file's path.
+pub(super) fn read_filter_file(
+    ctx: &TableContext,
+    number: u64,
+    filter: &FilterRef,
+) -> Result<(Vec<u8>, PathBuf)> {
+    let path = FileName::Filter(number).path(&ctx.dir);
+    let corrupt = |offset, what, detail: String| Err(Error::corruption(&path, offset, what, detail));
+    let file = match ctx.fs.open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return corrupt(0, "filter file", "the manifest names it, but it is missing".into());
+        }
+        Err(error) => return Err(Error::io("open", &path, error)),
+    };
+    let (len, _) = read_header(&*file, &path, FileKind::Filter, &ctx.store_id)?;
+    if filter.offset != FILTER_OFFSET || filter.offset.checked_add(filter.len) != Some(len) {
+        let detail = format!("{} bytes at {} are not what a file of {len} holds", filter.len, filter.offset);
+        return corrupt(filter.offset, "filter handle", detail);
+    }
+    let padding = read_exact(&*file, &path, HEADER_BYTES as u64, FILTER_OFFSET - HEADER_BYTES as u64)?;
+    if let Some(at) = padding.iter().position(|&byte| byte != 0) {
+        return corrupt((HEADER_BYTES + at) as u64, "filter file padding", "is not zero".into());
+    }
+    let block = read_exact(&*file, &path, filter.offset, filter.len)?;
+    Ok((block, path))
+}
