@@ -12,18 +12,18 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use sievedb::{Db, Options, WriteBatch};
 
+use crate::clock::{self, Took};
 use crate::random::{below, number, shuffle};
 use crate::report::{Report, Table, count};
-use crate::{Result, clock, machine, store};
+use crate::{Result, machine, store};
 
 /// Directories that are scanned.
-const SCANS: u64 = 20_000;
+const SCANS: u64 = 2_000;
 /// Most keys of one that are compared.
-const SCAN_KEYS: usize = 10_000;
+const SCAN_KEYS: usize = 2_000;
 /// Entries in a batch.
 const BATCH_ENTRIES: usize = 1000;
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 struct Phase {
     name: &'static str,
     keys: u64,
-    time: Duration,
+    took: Took,
     blocks: u64,
 }
 
@@ -82,14 +82,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         count(keys.len() as u64),
         bytes as f64 / keys.len() as f64
     ));
-    let mut table = Table::new(["phase", "keys", "seconds", "keys per second", "data blocks per key"]);
+    let [seconds, rate, processor] = Took::CELLS;
+    let mut table = Table::new(["phase", "keys", seconds, rate, processor, "data blocks per key"]);
     for phase in &phases {
-        let seconds = phase.time.as_secs_f64();
+        let [seconds, rate, processor] = phase.took.cells(phase.keys);
         table.row([
             phase.name.into(),
             count(phase.keys),
-            format!("{seconds:.1}"),
-            count((phase.keys as f64 / seconds) as u64),
+            seconds,
+            rate,
+            processor,
             format!("{:.5}", phase.blocks as f64 / phase.keys as f64),
         ]);
     }
@@ -130,8 +132,8 @@ fn read(file: &Path) -> Result<Vec<Key>> {
 fn phase(name: &'static str, db: &Db, work: impl FnOnce() -> Result<u64>) -> Result<Phase> {
     eprintln!("{name} …");
     let before = store::data_blocks(&db.stats());
-    let (time, keys) = clock::elapsed(work);
-    Ok(Phase { name, keys: keys?, time, blocks: store::data_blocks(&db.stats()) - before })
+    let (took, keys) = clock::took(work);
+    Ok(Phase { name, keys: keys?, took, blocks: store::data_blocks(&db.stats()) - before })
 }
 
 fn load(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {

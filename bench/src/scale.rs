@@ -2,13 +2,13 @@
 //! it again after closing and opening. A wrong answer ends the run with an error.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use sievedb::{Db, Options, Stats, WriteBatch};
 
+use crate::clock::{self, Took};
 use crate::report::{Report, Table, count, mib};
 use crate::store::{self, KEY_BYTES};
-use crate::{Result, clock, machine};
+use crate::{Result, machine};
 
 /// Entries in a batch.
 const BATCH_ENTRIES: u64 = 1000;
@@ -42,7 +42,7 @@ fn mebibytes(text: &str) -> Result<usize, String> {
 struct Phase {
     name: &'static str,
     keys: u64,
-    time: Duration,
+    took: Took,
     /// Data blocks fetched.
     blocks: u64,
     peak_bytes: Option<u64>,
@@ -116,10 +116,10 @@ impl Run<'_> {
         self.peaks_apart &= machine::forget_peak();
         let blocks = || db.map_or(0, |db| store::data_blocks(&db.stats()));
         let before = blocks();
-        let (time, result) = clock::elapsed(work);
+        let (took, result) = clock::took(work);
         result?;
         let (blocks, peak_bytes) = (blocks() - before, machine::peak_bytes());
-        self.phases.push(Phase { name, keys: self.args.keys, time, blocks, peak_bytes });
+        self.phases.push(Phase { name, keys: self.args.keys, took, blocks, peak_bytes });
         Ok(())
     }
 
@@ -166,20 +166,17 @@ impl Run<'_> {
             mib(user_bytes),
             mib(budget as u64)
         ));
-        let mut table = Table::new([
-            "phase",
-            "seconds",
-            "keys per second",
-            "data blocks per key",
-            if self.peaks_apart { "peak memory of the process" } else { "peak memory so far" },
-            "peak ÷ budget",
-        ]);
+        let [seconds, rate, processor] = Took::CELLS;
+        let peak = if self.peaks_apart { "peak memory of the process" } else { "peak memory so far" };
+        let mut table =
+            Table::new(["phase", seconds, rate, processor, "data blocks per key", peak, "peak ÷ budget"]);
         for phase in &self.phases {
-            let seconds = phase.time.as_secs_f64();
+            let [seconds, rate, processor] = phase.took.cells(phase.keys);
             table.row([
                 phase.name.into(),
-                format!("{seconds:.1}"),
-                count((phase.keys as f64 / seconds) as u64),
+                seconds,
+                rate,
+                processor,
                 format!("{:.5}", phase.blocks as f64 / phase.keys as f64),
                 phase.peak_bytes.map_or("unknown".into(), mib),
                 phase
