@@ -106,16 +106,26 @@ impl Band {
 
     /// Solves the system: for each block from the last to the first, its number in the shard and its words.
     #[inline(always)]
-    fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
-        let mut words = [0u64; 32];
-        let words = &mut words[..columns];
+    fn solve(&self, columns: usize, put: impl FnMut(u64, &[u64])) {
+        match columns {
+            0..=8 => self.solve_columns::<8>(columns, put),
+            9..=16 => self.solve_columns::<16>(columns, put),
+            _ => self.solve_columns::<32>(columns, put),
+        }
+    }
+
+    /// The same with as many columns as the words of a whole number of vectors, of which those over `columns` are
+    /// solved for nothing: so all of them stay in registers.
+    #[inline(always)]
+    fn solve_columns<const N: usize>(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
+        let mut words = [0u64; N];
         for (slot, (&coefficients, &mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
             for (column, word) in words.iter_mut().enumerate() {
                 let later = *word << 1;
                 *word = later | u64::from(((later & coefficients).count_ones() ^ mark >> column) & 1);
             }
             if slot % BLOCK_SLOTS as usize == 0 {
-                put(slot as u64 / BLOCK_SLOTS, words);
+                put(slot as u64 / BLOCK_SLOTS, &words[..columns]);
             }
         }
     }
