@@ -25,7 +25,7 @@ pub enum Error {
     /// The operating system refused an operation.
     #[non_exhaustive]
     Io {
-        /// What was being done: `"read"`, `"append"`, `"sync"`, …
+        /// What was being done: `"read"`, `"append to"`, `"sync"`, …
         op: &'static str,
         /// The file or directory it was done to.
         path: PathBuf,

@@ -162,7 +162,12 @@ fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
 fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
     let fs = &*options.fs;
     if options.create {
-        fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
+        fs.create_dir(dir).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" }
+            }
+            _ => Error::io("create", dir, error),
+        })?;
     } else {
         check_directory(fs, dir)?;
         // A directory without a store is left exactly as it is.

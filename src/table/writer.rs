@@ -317,7 +317,7 @@ impl Output {
             return self.flush_if(APPEND_BYTES);
         }
         self.flush_if(1)?;
-        self.file.append(bytes).map_err(|source| Error::io("append", &self.path, source))?;
+        self.file.append(bytes).map_err(|source| Error::io("append to", &self.path, source))?;
         self.appended += bytes.len() as u64;
         Ok(())
     }
@@ -338,7 +338,7 @@ impl Output {
         if self.buffer.len() < least {
             return Ok(());
         }
-        self.file.append(&self.buffer).map_err(|source| Error::io("append", &self.path, source))?;
+        self.file.append(&self.buffer).map_err(|source| Error::io("append to", &self.path, source))?;
         self.appended += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

@@ -47,7 +47,7 @@ impl FramedWriter {
     /// [`Error::Io`]; the file may exist then.
     pub(crate) fn create(fs: &dyn Fs, path: &Path, header: FileHeader) -> Result<Self> {
         let file = fs.create(path).map_err(|error| Error::io("create", path, error))?;
-        file.append(&header.encode()).map_err(|error| Error::io("append", path, error))?;
+        file.append(&header.encode()).map_err(|error| Error::io("append to", path, error))?;
         Ok(Self {
             file,
             path: path.to_path_buf(),
@@ -95,7 +95,7 @@ impl FramedWriter {
         if self.frames.is_empty() {
             return Ok(());
         }
-        let appended = self.file.append(&self.frames).map_err(|error| Error::io("append", &self.path, error));
+        let appended = self.file.append(&self.frames).map_err(|error| Error::io("append to", &self.path, error));
         self.remember(appended)?;
         self.flushed += self.frames.len() as u64;
         self.frames.clear();

@@ -6,6 +6,8 @@ mod demo;
 mod dump;
 mod entries;
 mod opening;
+#[cfg(target_os = "linux")]
+mod situations;
 mod tool;
 #[cfg(unix)]
 mod unix;

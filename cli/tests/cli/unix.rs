@@ -36,7 +36,9 @@ fn lines(count: u64) -> String {
 #[test]
 fn an_interrupted_load_says_how_far_it_came_and_keeps_that() {
     let place = place();
-    let child = loading(&place, &lines(1000));
+    let mut child = loading(&place, &lines(1000));
+    // Kept open: the end of the input would end the command as well.
+    let _stdin = child.stdin.take();
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
@@ -49,7 +51,8 @@ fn an_interrupted_load_says_how_far_it_came_and_keeps_that() {
 fn a_load_that_is_killed_keeps_what_it_had_written() {
     for name in ["-TERM", "-KILL"] {
         let place = place();
-        let child = loading(&place, &lines(1000));
+        let mut child = loading(&place, &lines(1000));
+        let _stdin = child.stdin.take();
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.len()), (None, 0));
