@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
+use std::time::Duration;
 
 use sievedb::{Db, Keyspace, KeyspaceOptions, Result};
 
@@ -40,6 +41,8 @@ impl Names {
         if self.taken.contains(name)? {
             return Ok(false);
         }
+        // What else a program does here, others do meanwhile.
+        std::thread::sleep(Duration::from_micros(100));
         self.taken.put(name, owner)?;
         Ok(true)
     }

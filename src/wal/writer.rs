@@ -95,7 +95,8 @@ impl FramedWriter {
         if self.frames.is_empty() {
             return Ok(());
         }
-        let appended = self.file.append(&self.frames).map_err(|error| Error::io("append to", &self.path, error));
+        let appended =
+            self.file.append(&self.frames).map_err(|error| Error::io("append to", &self.path, error));
         self.remember(appended)?;
         self.flushed += self.frames.len() as u64;
         self.frames.clear();
