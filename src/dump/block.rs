@@ -3,10 +3,11 @@
 //! Entries are walked here by themselves, not by the cursor that lookups use: the inspector shows the numbers in
 //! front of a key, and compares the restarts with the entries that they point to.
 
+use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
 use super::fields;
 use super::items::say_property;
-use super::out::{Fields, Halt, Out, Payload, Result};
+use super::out::{Out, Result};
 use super::view::Entries;
 use super::words::{bytes, counted};
 use crate::block::{BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Envelope, RawEntry, decode_entry};

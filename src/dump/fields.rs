@@ -1,7 +1,8 @@
 //! Tells extensible records: fields with a tag and a length, whose payloads are known by their numbers.
 
+use super::annotate::Payload;
 use super::event::{Place, Value};
-use super::out::{Out, Payload, Result};
+use super::out::{Out, Result};
 use crate::codec::{Field, Reader, varint_len};
 
 /// What is said of a field.

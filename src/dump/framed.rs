@@ -9,8 +9,9 @@
 //! Memory: a page, and a record of up to [`RECORD_SHOWN_MAX`] bytes. Of a longer one the fragments are checked, and
 //! what it holds is not decoded.
 
+use super::annotate::{Fields, Halt, Payload};
 use super::event::Place;
-use super::out::{Fields, Halt, Out, Payload, Result};
+use super::out::{Out, Result};
 use super::window::Window;
 use crate::checksum::FileId;
 use crate::file_header::{FileKind, HEADER_BYTES};

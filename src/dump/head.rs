@@ -1,7 +1,8 @@
 //! The header that every file begins with, and `CURRENT`, which is not much more than that.
 
+use super::annotate::{Fields, Halt, Payload};
 use super::event::{Kind, Place};
-use super::out::{Fields, Halt, Out, Payload, Result};
+use super::out::{Out, Result};
 use super::view::Detail;
 use super::window::Window;
 use crate::checksum::{FileId, checksum32};

@@ -1,10 +1,11 @@
 //! Describes a write-ahead log: batches, promises, the close record.
 
+use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
 use super::framed::{self, Damaged, Ending, Found, Record};
 use super::head::Head;
 use super::lines::Lines;
-use super::out::{Fields, Halt, Out, Payload, Result};
+use super::out::{Out, Result};
 use super::view::{Detail, Entries};
 use super::window::Window;
 use super::words::{bytes, count, counted};

@@ -1,5 +1,6 @@
 //! Describes a manifest: its edits, item by item, and the store that they amount to.
 
+use super::annotate::{Fields, Halt, Payload};
 use super::event::{Place, Value};
 use super::fields;
 use super::framed::{self, Ending, Found, Record};
@@ -7,7 +8,7 @@ use super::head::Head;
 use super::items::say_item;
 use super::lines::Lines;
 use super::log::{damaged, ending_fact};
-use super::out::{Fields, Halt, Out, Payload, Result};
+use super::out::{Out, Result};
 use super::text::escape;
 use super::view::Detail;
 use super::window::Window;

@@ -24,12 +24,12 @@
 //! | `describe` | what is this file? |
 //! | `head` | the header of every file; `CURRENT` |
 //! | `framed`, `log`, `manifest`, `items` | records and what they hold |
-//! | `table`, `block`, `sums` | tables, their blocks, what these add up to |
-//! | `filter` | filter blocks |
+//! | `table`, `ends`, `block`, `sums` | tables, their two ends, their blocks, what these add up to |
+//! | `filter`, `survey` | filter blocks, and what is found in them |
 //! | `fields` | extensible records |
 //! | `tree` | the shape of a whole store |
 //! | `probe` | filters asked for keys: proved, measured |
-//! | `out`, `window`, `lines` | the pen, the eye, and where the pen is lifted |
+//! | `out`, `annotate`, `window`, `lines` | the pen, fields told as they are read, the eye, where the pen is lifted |
 //! | `text`, `words` | events as text |
 //!
 //! # What holds for every file
@@ -42,8 +42,10 @@
 //! - The hash seed of a store is a secret, and is not shown unless [`View::secrets`] asks for it. Keys and
 //!   values are shown.
 
+mod annotate;
 mod block;
 mod describe;
+mod ends;
 mod event;
 mod fields;
 mod filter;
@@ -56,6 +58,7 @@ mod manifest;
 mod out;
 mod probe;
 mod sums;
+mod survey;
 mod table;
 mod text;
 pub mod tree;

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::io;
 
+use super::annotate::Payload;
 use super::event::{Damage, Entry, Event, Kind, Place, Report, Sink, Span, Value};
 use super::view::{Detail, View};
-use crate::codec::{DecodeError, DecodeErrorKind, Reader};
+use crate::codec::{DecodeError, DecodeErrorKind};
 
 /// Most damages that are told one by one; the others are counted.
 const DAMAGE_TOLD_MAX: u64 = 1000;
@@ -280,142 +281,5 @@ impl<'s> Out<'s> {
             return Ok(());
         }
         self.event(&Event::Damage(damage))
-    }
-}
-
-/// Where the bytes of a payload stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Payload {
-    /// As they are in the file, from this offset on.
-    Plain(u64),
-    /// Nowhere: they were made from what starts at this offset.
-    Made(u64),
-}
-
-impl Payload {
-    pub(super) fn place(self, at: u64) -> Place {
-        match self {
-            Self::Plain(base) => Place::File(base.saturating_add(at)),
-            Self::Made(of) => Place::Payload { of, at },
-        }
-    }
-}
-
-/// Reads fields and tells each.
-pub(super) struct Fields<'o, 's, 'b> {
-    pub(super) out: &'o mut Out<'s>,
-    payload: Payload,
-    bytes: &'b [u8],
-    reader: Reader<'b>,
-}
-
-/// A field could not be read, or the description ended.
-pub(super) enum Halt {
-    Decode(DecodeError),
-    Stop(Stop),
-}
-
-impl From<DecodeError> for Halt {
-    fn from(error: DecodeError) -> Self {
-        Self::Decode(error)
-    }
-}
-
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop)
-    }
-}
-
-impl<'o, 's, 'b> Fields<'o, 's, 'b> {
-    pub(super) fn new(out: &'o mut Out<'s>, payload: Payload, bytes: &'b [u8]) -> Self {
-        Self { out, payload, bytes, reader: Reader::new(bytes) }
-    }
-
-    /// An error about what stands next.
-    pub(super) fn wrong(&self, what: &'static str, detail: String) -> DecodeError {
-        self.reader.corrupt(what, detail)
-    }
-
-    pub(super) fn remaining(&self) -> usize {
-        self.reader.remaining()
-    }
-
-    /// Moves on by what `read` reads, and tells it.
-    fn tell<T>(
-        &mut self,
-        label: &'static str,
-        read: impl FnOnce(&mut Reader<'b>) -> Result<T, DecodeError>,
-        say: impl FnOnce(&T) -> (Value<'b>, Cow<'b, str>),
-    ) -> Result<T, Halt> {
-        let start = self.reader.position();
-        let value = read(&mut self.reader)?;
-        let (said, note) = say(&value);
-        let bytes = &self.bytes[start..self.reader.position()];
-        let place = self.payload.place(start as u64);
-        let shown = if said == Value::Secret { &[] } else { bytes };
-        self.out.span(place, bytes.len() as u64, shown, label, said, note, None)?;
-        Ok(value)
-    }
-
-    pub(super) fn u8(&mut self, label: &'static str, note: impl FnOnce(u8) -> String) -> Result<u8, Halt> {
-        self.tell(label, |r| r.u8(label), |&v| (Value::Number(v.into()), note(v).into()))
-    }
-
-    pub(super) fn u16(&mut self, label: &'static str, note: impl FnOnce(u16) -> String) -> Result<u16, Halt> {
-        self.tell(label, |r| r.u16(label), |&v| (Value::Number(v.into()), note(v).into()))
-    }
-
-    pub(super) fn u32(&mut self, label: &'static str) -> Result<u32, Halt> {
-        self.tell(label, |r| r.u32(label), |&v| (Value::Number(v.into()), "".into()))
-    }
-
-    pub(super) fn u64(&mut self, label: &'static str) -> Result<u64, Halt> {
-        self.tell(label, |r| r.u64(label), |&v| (Value::Number(v), "".into()))
-    }
-
-    pub(super) fn hex32(&mut self, label: &'static str) -> Result<u32, Halt> {
-        self.tell(label, |r| r.u32(label), |&v| (Value::Hex(v.into(), 4), "".into()))
-    }
-
-    pub(super) fn hex64(&mut self, label: &'static str) -> Result<u64, Halt> {
-        self.tell(label, |r| r.u64(label), |&v| (Value::Hex(v, 8), "".into()))
-    }
-
-    /// A number that only the store should know.
-    pub(super) fn secret(&mut self, label: &'static str) -> Result<u64, Halt> {
-        let open = self.out.view.secrets;
-        self.tell(
-            label,
-            |r| r.u64(label),
-            |&v| match open {
-                true => (Value::Hex(v, 8), "".into()),
-                false => (Value::Secret, "".into()),
-            },
-        )
-    }
-
-    pub(super) fn id(&mut self, label: &'static str) -> Result<[u8; 16], Halt> {
-        self.tell(label, |r| r.array(label), |&v| (Value::Id(v), "".into()))
-    }
-
-    /// Bytes that mean what they are.
-    pub(super) fn bytes(
-        &mut self,
-        len: usize,
-        label: &'static str,
-        note: &'static str,
-    ) -> Result<&'b [u8], Halt> {
-        self.tell(label, |r| r.bytes(len, label), |_| (Value::None, note.into()))
-    }
-
-    /// A checksum of 4 bytes; what it must be is computed from all bytes.
-    pub(super) fn checksum32(&mut self, label: &'static str, computed: u32) -> Result<bool, Halt> {
-        let start = self.reader.position();
-        let stored = self.reader.u32(label)?;
-        let bytes = &self.bytes[start..start + 4];
-        self.out.report.checksums += u64::from(stored == computed);
-        self.out.checksum(self.payload.place(start as u64), bytes, label, stored.into(), computed.into())?;
-        Ok(stored == computed)
     }
 }

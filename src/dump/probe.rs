@@ -8,10 +8,10 @@
 use std::io;
 
 use super::describe::describe;
+use super::ends::Ends;
 use super::event::{Damage, Event, Sink};
 use super::head::Head;
 use super::out::{Result as Walked, Stop};
-use super::table::Ends;
 use super::view::{Entries, View};
 use super::window::Window;
 use crate::codec::DecodeErrorKind;

@@ -10,100 +10,24 @@
 //! Memory: two blocks of up to 4 MiB, the buffer of the file, and a key.
 
 use super::block::{self, Broken, Found, Opened};
-use super::event::{Place, Value};
+use super::ends::Ends;
+use super::event::Place;
 use super::filter;
 use super::head::Head;
 use super::lines::Lines;
-use super::out::{Fields, Halt, Out, Payload, Result};
+use super::out::{Out, Result};
 use super::sums::Sums;
 use super::text::short;
 use super::view::Detail;
 use super::window::Window;
-use super::words::{bytes, count, counted};
+use super::words::counted;
 use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope};
-use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES;
-use crate::table::{FOOTER_BYTES, Footer, Properties};
+use crate::table::Properties;
 
 /// Bytes whose checksums are computed, at most, to find intact blocks behind damage: what a hostile file can cost.
 const SEARCH_BUDGET_BYTES: u64 = 256 << 20;
-
-/// What the ends of a table say.
-pub(super) struct Ends {
-    /// The id that its checksums are bound to.
-    pub(super) file_id: FileId,
-    /// Where the blocks end: at the footer, or at the end of a file without one.
-    pub(super) blocks_end: u64,
-    pub(super) footer: Result<(Footer, u32), DecodeError>,
-    footer_bytes: Vec<u8>,
-    pub(super) properties: Result<Properties, DecodeError>,
-}
-
-impl Ends {
-    pub(super) fn read(window: &mut Window<'_>, head: &Head) -> Result<Self> {
-        let len = window.len();
-        let offset = len.saturating_sub(FOOTER_BYTES as u64).max(HEADER_BYTES as u64);
-        let footer_bytes = window.get(offset, FOOTER_BYTES as u64)?.to_vec();
-        let mut file_id = head.file_id;
-        let mut footer = Footer::decode(&footer_bytes, &file_id, len);
-        // The id in the file header may be what is damaged.
-        if let (Err(_), Some(own)) = (&footer, footer_bytes.get(80..96).and_then(|id| id.first_chunk::<16>()))
-            && let Ok(found) = Footer::decode(&footer_bytes, own, len)
-        {
-            file_id = *own;
-            footer = Ok(found);
-        }
-        let has_magic = footer_bytes.len() == FOOTER_BYTES && footer_bytes.ends_with(b"\x89SVTBL\r\n");
-        let blocks_end = if has_magic || footer.is_ok() { offset } else { len };
-        let properties = match &footer {
-            Ok((footer, _)) => read_properties(window, &file_id, footer.properties)?,
-            Err(error) => Err(error.clone()),
-        };
-        Ok(Self { file_id, blocks_end, footer, footer_bytes, properties })
-    }
-
-    fn facts(&self, out: &mut Out<'_>) -> Result {
-        let p = match (&self.footer, &self.properties) {
-            (_, Ok(properties)) => properties,
-            (Ok(_), Err(error)) => return out.fact("properties", "damaged", error.to_string()),
-            (Err(error), _) => return out.fact("footer", "damaged", error.to_string()),
-        };
-        let keys = counted(p.keys, "key", "keys");
-        let of_data = format!("{keys}, {}", counted(p.tombstones, "tombstone", "tombstones"));
-        out.fact("entries", count(p.entries), of_data)?;
-        let sizes = format!("{} of keys, {} of values", bytes(p.key_bytes), bytes(p.value_bytes));
-        out.fact("data", bytes(p.key_bytes.saturating_add(p.value_bytes)), sizes)?;
-        out.fact("smallest key", Value::Bytes(p.smallest.to_vec().into()), "")?;
-        out.fact("largest key", Value::Bytes(p.largest.to_vec().into()), "")?;
-        out.fact("sequence", format!("{}..={}", p.seqno_min, p.seqno_max), "")?;
-        let aimed = match p.compression {
-            Some(crate::block::Compression::None) => "not compressed",
-            Some(crate::block::Compression::Lz4) => "LZ4",
-            None => "unknown compression",
-        };
-        let blocks = counted(p.data_blocks, "data block", "data blocks");
-        let chunks = counted(p.chunk_blocks, "value chunk", "value chunks");
-        out.fact(
-            "blocks",
-            format!("{blocks}, {chunks}"),
-            format!("of about {}, {aimed}", bytes(p.block_bytes)),
-        )?;
-        let levels = counted(p.index_depth.into(), "level", "levels");
-        out.fact("index", counted(p.index_blocks, "block", "blocks"), levels)
-    }
-}
-
-fn read_properties(
-    window: &mut Window<'_>,
-    file_id: &FileId,
-    handle: BlockHandle,
-) -> Result<Result<Properties, DecodeError>> {
-    // The footer has checked the handle against the file and the limits.
-    let sealed = window.get(handle.offset, handle.len)?.to_vec();
-    let payload = crate::block::open(file_id, handle.offset, sealed, BlockKind::Properties);
-    Ok(payload.and_then(|payload| Properties::decode(&payload)).map_err(|error| error.at(handle.offset)))
-}
 
 /// Tells of a table.
 pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
@@ -127,56 +51,13 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     };
     let before = out.report.damage_count;
     let sums = walk.run(out, whole)?;
-    out.showing(whole, |out| tell_footer(out, &ends))?;
+    out.showing(whole, |out| ends.tell_footer(out))?;
     match &ends.properties {
         Ok(properties) if out.report.damage_count == before && !out.report.partial => {
             out.showing(whole, |out| sums.compare(out, properties))
         }
         _ => Ok(()),
     }
-}
-
-fn tell_footer(out: &mut Out<'_>, ends: &Ends) -> Result {
-    let offset = ends.blocks_end;
-    if ends.footer_bytes.len() == FOOTER_BYTES && offset + FOOTER_BYTES as u64 == out.report.len {
-        out.report.accounted += FOOTER_BYTES as u64;
-        let shown = out.detail == Detail::Bytes || ends.footer.is_err();
-        let told = out.group(Place::File(offset), FOOTER_BYTES as u64, "footer", "", |out| {
-            out.showing(shown, |out| {
-                let mut fields = Fields::new(out, Payload::Plain(offset), &ends.footer_bytes);
-                Ok(tell_footer_fields(&mut fields, ends))
-            })
-        })?;
-        if let Err(Halt::Stop(stop)) = told {
-            return Err(stop);
-        }
-    }
-    match &ends.footer {
-        Ok(_) => Ok(()),
-        Err(_) if offset == out.report.len => out.damage(offset, "footer", "the file ends without one"),
-        Err(error) => out.refused(offset, error),
-    }
-}
-
-fn tell_footer_fields(fields: &mut Fields<'_, '_, '_>, ends: &Ends) -> Result<(), Halt> {
-    for label in ["root index offset", "root index length", "properties offset", "properties length"] {
-        fields.u64(label)?;
-    }
-    for label in ["filter offset", "filter length", "entries", "file length"] {
-        fields.u64(label)?;
-    }
-    fields.u32("filter count")?;
-    fields.u8("index depth", |_| String::new())?;
-    fields.bytes(3, "reserved", "")?;
-    fields.hex32("required features")?;
-    fields.hex32("optional features")?;
-    fields.id("file id")?;
-    fields.bytes(18, "reserved", "")?;
-    fields.u16("format version", |_| String::new())?;
-    let computed = checksum32(&ends.file_id, ends.blocks_end, &[&ends.footer_bytes[..116]]);
-    fields.checksum32("checksum", computed)?;
-    fields.bytes(8, "magic", "")?;
-    Ok(())
 }
 
 struct Walk<'w, 'f> {

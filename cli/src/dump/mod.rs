@@ -58,7 +58,8 @@ and is not shown unless --secrets is given. A file called tree or filter is ./tr
 Exit codes:
   0  everything that was read is intact
   2  the command makes no sense
-  3  something is damaged, or is newer than this program, or cannot be read";
+  3  something is damaged, or is newer than this program, or cannot be read;
+     so is the torn end of a log, which nobody was promised and which opening the store drops";
 
 /// The arguments of the program, for its manual pages and completions.
 pub(crate) fn command() -> clap::Command {
