@@ -1,7 +1,9 @@
 //! From hashes to sections, layer by layer.
 //!
 //! Memory: the hashes, eight bytes each, exist twice while they are dealt out to shards (chunk by chunk, each
-//! freed when it is dealt); after that there are the hashes, two shards, and the sections as they grow.
+//! freed when it is dealt); after that there are the hashes, two shards, and the sections as they grow. That is 17
+//! bytes per key with the hashes; up to 1.6 MB for the shards, of whatever size the filter is; and another eight bytes per
+//! key as long as it may be built again with another salt.
 
 use super::band::{Band, Eliminate, Solve, Span};
 use super::geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
