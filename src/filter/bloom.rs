@@ -14,7 +14,8 @@
 //! `y` near a fraction of small denominator (0, 1/2, 1/3 ..) probes a few places over and over, which is
 //! what sets the floor of plain double hashing when the rate is low and the filter small.
 //!
-//! Bit `i` is bit `i % 8` of byte `i / 8`: the bytes are the same whatever the machine's word.
+//! Bit `i` is bit `i % 8` of byte `i / 8`: the bytes are the same whatever the machine's word. Bits of the last byte
+//! from `bits` on are 0.
 
 use crate::hash::reduce;
 
@@ -27,7 +28,7 @@ const REMIX: u64 = 0xd6e8_feb8_6659_fd93;
 /// Bits that a query reads before it looks at the first of them.
 const GROUP: u8 = 3;
 
-/// The number of bits is a multiple of this.
+/// A filter that is sized by its keys has a multiple of so many bits.
 pub(super) const GRANULE_BITS: u64 = 64;
 
 /// Most probes of any kind: the bound on the time of a query.
@@ -104,6 +105,11 @@ impl Bloom {
         (reduce(x, self.bits) >> 3) as usize
     }
 
+    /// Whether the bits of the last byte that are none of the filter's are 0.
+    pub(super) fn ends_with_zeros(self, body: &[u8]) -> bool {
+        body.last().is_none_or(|&last| self.bits.is_multiple_of(8) || last >> (self.bits % 8) == 0)
+    }
+
     #[inline]
     fn positions(self, (mut x, mut y): (u64, u64)) -> impl Iterator<Item = u64> {
         let mut z = STEP;
@@ -118,9 +124,13 @@ impl Bloom {
 
     /// The false-positive rate of these very bits in units of 2^-64: `(ones / bits)^probes`.
     pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
-        let ones: u64 = body.chunks(8).map(|word| u64::from(ones(word))).sum();
-        power(fraction(ones, self.bits), self.probes)
+        power(fraction(all_ones(body), self.bits), self.probes)
     }
+}
+
+/// How many bits are set.
+pub(super) fn all_ones(body: &[u8]) -> u64 {
+    body.chunks(8).map(|word| u64::from(ones(word))).sum()
 }
 
 /// How many bits of at most eight bytes are set.

@@ -17,7 +17,7 @@
 //!  56  salt              u64  of the table hash
 //!  64  key count         u64  distinct user keys
 //!  72  rate              u64  predicted false-positive rate in units of 2^-64
-//!  80  size              u64  Bloom: bits, a multiple of 64; blocked Bloom: lines of 64 bytes;
+//!  80  size              u64  Bloom: bits, any number; blocked Bloom: lines of 64 bytes;
 //!                             ribbon: slots of the last layer
 //!  88  probes            u8   1 to 30; ribbon: 0
 //!  89  column groups     3    ribbon: columns of each group, see `ribbon`; others: 0
@@ -34,7 +34,7 @@
 //! What follows the header is computed from the lengths of its sections, see `layout`.
 
 use super::blocked::{Blocked, LINE_BITS};
-use super::bloom::{Bloom, GRANULE_BITS, PROBES_MAX};
+use super::bloom::{Bloom, PROBES_MAX};
 use super::frozen::{self, FROZEN_BYTES, Frozen};
 pub use super::frozen::{HEADER_BYTES_MAX, MAGIC, block_len, checksum};
 pub use super::layout::Section;
@@ -257,10 +257,8 @@ impl Header {
             let detail = format!("expected 1 to {PROBES_MAX}, found {probes}");
             return Err(DecodeError::corrupt(88, "filter probes", detail));
         }
-        let granule = if self.kind == Kind::Bloom { GRANULE_BITS } else { 1 };
-        if size == 0 || size % granule != 0 {
-            let detail = format!("{size} is not a positive multiple of {granule}");
-            return Err(DecodeError::corrupt(80, "filter size", detail));
+        if size == 0 {
+            return Err(DecodeError::corrupt(80, "filter size", "is 0, but there are keys"));
         }
         Ok(match self.kind {
             Kind::Bloom => Shape::Bloom(Bloom { bits: size, probes }),

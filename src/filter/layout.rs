@@ -51,7 +51,7 @@ impl Shape {
     pub(super) fn section_lens(self) -> Option<Vec<u64>> {
         match self {
             Self::Empty => Some(Vec::new()),
-            Self::Bloom(bloom) => Some(vec![bloom.bits / 8]),
+            Self::Bloom(bloom) => Some(vec![bloom.bits.div_ceil(8)]),
             Self::Blocked(blocked) => Some(vec![blocked.lines.checked_mul(LINE_BYTES as u64)?]),
             Self::Ribbon(ribbon) => Some(ribbon.section_lens()),
         }

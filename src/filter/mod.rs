@@ -21,6 +21,29 @@
 //! # }
 //! ```
 //!
+//! # How to choose
+//!
+//! | kind | rate at 10 bits | bits for 1 % | over the least possible | a query reads | to build | what else |
+//! |---|---|---|---|---|---|---|
+//! | [`Kind::Bloom`] | 0.82 % | 9.59 | 44 % | a line for each bit tested, two for most absent keys | a line for each bit | any number of bits; union, intersection, estimate |
+//! | [`Kind::BlockedBloom`] | 0.97 % | 9.90 | 49 % | one line | one line: the fastest | |
+//! | [`Kind::Ribbon`] | 0.10 % | 6.74 | under 1 % | two lines and a byte | a linear system: the slowest | columns can be left out of memory |
+//!
+//! A *line* is one of 64 bytes, as processors fetch them. Rates are formulas that `docs/filter-rates.md` has beside what was
+//! measured, for all sizes; times are in the benchmarks' tables, for they are those of a machine. In short:
+//!
+//! - memory is dear, or absent keys are: ribbon;
+//! - the filter is built often and lives for minutes: blocked Bloom;
+//! - sets are to be united: Bloom;
+//! - in a store: [`FilterKind::Auto`], which decides between the first two by level, and says why.
+//!
+//! Ask one key with [`Filter::may_contain`], many with [`Filter::may_contain_many`], in or out of the caches, and many filters
+//! for one key with [`Filter::locate`], [`Filter::prefetch`] and [`Filter::test`].
+//!
+//! The filters are those of Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004, section 5);
+//! of Putze, Sanders and Singler (2007, section 3); and of Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
+//! Keys are hashed by XXH3 with a secret seed, and once more by a salt of each filter: [`table_hash`] has the reason.
+//!
 //! # Who does what
 //!
 //! | file | noun |
@@ -36,6 +59,8 @@
 //! | `ribbon` | the third kind: a folder of its own |
 //! | `arch` | the inner loops of a query, one file per instruction set |
 //! | `reader` | verified bytes to answers |
+//! | `combine` | union and intersection of standard Bloom filters |
+//! | `sizes` | what the parts of a block take, and the least that is possible |
 //! | `aligned` | bytes in memory that start on a cache line |
 //!
 //! # Invariants
@@ -51,18 +76,25 @@ mod arch;
 mod blocked;
 mod bloom;
 mod builder;
+mod combine;
 mod frozen;
 pub mod header;
+#[cfg(test)]
+mod hostile;
 mod layout;
 mod pages;
 mod policy;
 mod reader;
 mod ribbon;
+mod sizes;
 #[cfg(test)]
 pub(crate) mod vectors;
 
+pub use crate::hash::{key_hash, table_hash};
 pub use aligned::AlignedBytes;
 pub use builder::FilterBuilder;
+pub use combine::CombineError;
 pub use header::{Header, Kind};
 pub use policy::{BITS_PER_KEY_MAX, FilterAllocation, FilterKind, FilterPlan, FilterPolicy, FilterSize};
 pub use reader::{Expect, Filter, Probe};
+pub use sizes::Sizes;

@@ -3,6 +3,8 @@
 //! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`],
 //! a kind that can be built and its bits per key, or into no filter at all. Floating point ends there: what
 //! is written to disk are whole bits and whole probes.
+//!
+//! Which kind pays where is a question of how long a table lives: the rule and its reasons are at [`FilterKind::Auto`].
 
 use super::header::Kind;
 use super::{blocked, bloom, ribbon};
@@ -22,11 +24,27 @@ pub enum FilterKind {
     None,
     /// Blocked Bloom on levels 0 and 1, where tables live for minutes; ribbon below.
     ///
-    /// The rule behind it: a ribbon filter costs some 50 to 100 ns more per key to build and, where a query has to
-    /// wait for memory, up to 50 ns more per query; it saves about 3.3 bits per key at the same rate, or at the same
-    /// size nine wasted reads in ten. At the prices of memory and processors that RocksDB's model assumes, that
-    /// pays for a filter which lives longer than 12 to 25 minutes. Tables of levels 0 and 1 are compacted
-    /// away sooner under any steady load of writes, deeper ones are not.
+    /// The rule behind it is a price. A ribbon filter costs more time, once to build (some 50 to 100 ns per key) and a
+    /// little with every query (up to 50 ns where it waits for memory); it saves memory (3.3 bits per key at the
+    /// rate that 10 bits have in a blocked filter) for as long as the table lives, or at the same size nine wasted
+    /// reads in ten. So it pays for a table that lives longer than
+    ///
+    /// ```text
+    /// (time to build + queries in its life · time per query) · price of a processor's second
+    /// ──────────────────────────────────────────────────────────────────────────────────────
+    ///                   bits saved · price of a bit of memory per second
+    /// ```
+    ///
+    /// With the prices that RocksDB assumes for its own ribbon filter, for which it says one hour, and with our costs
+    /// that is some 12 to 25 minutes, by how often a query has to wait for memory.
+    /// Tables of levels 0 and 1 are compacted away sooner than that under any steady load of writes: a table of level 0
+    /// is gone after a few flushes, all of level 1 is written anew with each of its compactions. A table of level 2
+    /// lives ten times as long (the ratio of the levels) as one of level 1, and the levels from there on hold
+    /// nearly all keys of a large tree, and so nearly all memory that can be saved.
+    ///
+    /// The level stands for the lifetime because it is known when the table is written; a lifetime measured is that of
+    /// the load before. Who writes once and then reads only is served better by [`FilterKind::Ribbon`] on all
+    /// levels, and who has processors to spare too.
     #[default]
     Auto,
     /// Standard Bloom: a lower rate for its size than the blocked one, one cache line per bit tested.
@@ -194,9 +212,30 @@ impl FilterPolicy {
 
 impl FilterPlan {
     /// The false-positive rate that theory expects of a large filter like this.
+    ///
+    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: a sum of that over the
+    /// Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3). Ribbon: `2^-r` with as
+    /// many columns `r` as the bits suffice for, mixed of two whole numbers where they do not come out even
+    /// (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022). `docs/filter-rates.md` has it beside what was measured.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate(self.kind, millibits(self.bits_per_key))
+    }
+
+    /// The same with so many probes, at least 1, instead of the best number. A ribbon filter has none.
+    ///
+    /// ```
+    /// # use sievedb::filter::{FilterPlan, Kind};
+    /// let plan = FilterPlan { kind: Kind::Bloom, bits_per_key: 10.0 };
+    /// assert!((plan.expected_rate_with(3) - 0.0174).abs() < 0.00005);
+    /// ```
+    #[must_use]
+    pub fn expected_rate_with(&self, probes: u8) -> f64 {
+        match self.kind {
+            Kind::Bloom => bloom::rate(self.bits_per_key, probes.max(1)),
+            Kind::BlockedBloom => blocked::rate(self.bits_per_key, probes.max(1)),
+            Kind::Ribbon => self.expected_rate(),
+        }
     }
 }
 
@@ -266,6 +305,50 @@ mod tests {
         assert_eq!(FilterPolicy::new(FilterKind::None).resolve(0), None);
         let optimal = FilterPolicy::default().allocation(FilterAllocation::Optimal);
         assert_eq!(optimal.resolve(4), FilterPolicy::default().resolve(4));
+    }
+
+    /// The cells of the rows of one part of the document of measured rates.
+    fn documented(part: &str) -> Vec<Vec<String>> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/filter-rates.md");
+        let document = std::fs::read_to_string(path).unwrap();
+        let part = document.split("## ").find(|text| text.starts_with(part)).expect("a part");
+        let rows = part.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
+        rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn the_document_of_rates_has_the_formula_and_measurements_that_agree_with_it() {
+        for kind in [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon] {
+            let rows = documented(&format!("{kind:?}\n"));
+            assert!(rows.len() > 10);
+            for row in rows {
+                let plan = FilterPlan { kind, bits_per_key: row[0].parse().unwrap() };
+                assert_eq!(format!("{:.2e}", plan.expected_rate()), row[2], "{kind:?} {row:?}");
+                let [formula, predicted, measured] = [2, 3, 4].map(|cell| row[cell].parse::<f64>().unwrap());
+                assert!((predicted / formula - 1.0).abs() < 0.03, "{kind:?} {row:?}");
+                // Some 4000 counts, of which one standard deviation is 1.6 %; fewer if the rate is very low.
+                let counts = (predicted * 1e8).min(4000.0);
+                assert!((measured / predicted - 1.0).abs() < 0.01 + 4.0 / counts.sqrt(), "{kind:?} {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_summary_cache_table_of_the_document_is_the_formula_and_was_measured() {
+        let rows = documented("The table of the Summary Cache");
+        assert_eq!(rows.len(), 16);
+        for row in rows {
+            let plan = FilterPlan { kind: Kind::Bloom, bits_per_key: row[0].parse().unwrap() };
+            for (probes, cell) in (1..=8).zip(&row[1..]) {
+                let (formula, measured) = cell.split_once(" / ").unwrap();
+                let exact = plan.expected_rate_with(probes);
+                assert_eq!(format!("{exact:.2e}"), formula, "{row:?}");
+                let measured: f64 = measured.parse().unwrap();
+                let counts = (exact * 1e8).min(4000.0);
+                assert!((measured / exact - 1.0).abs() < 0.02 + 4.0 / counts.sqrt(), "{row:?} {probes}");
+            }
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::header::{Header, Kind};
 use super::layout::Shape;
 use super::pages;
 use super::ribbon::{MayContain, Reading, Test, TestMany};
+use super::sizes::Sizes;
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::hash::{key_hash, table_hash};
@@ -144,6 +145,12 @@ impl<B: AsRef<[u8]>> Filter<B> {
         // Both fit: they lie within bytes that are in memory.
         let body =
             header.sections.first().map_or((0, 0), |section| (section.offset, section.offset + section.len));
+        if let Shape::Bloom(bloom) = &shape {
+            let section = block.get(body.0 as usize..body.1 as usize).unwrap_or_default();
+            if !bloom.ends_with_zeros(section) {
+                return Err(DecodeError::corrupt(body.1 - 1, "filter padding", "is not zero"));
+            }
+        }
         let reading = match &shape {
             Shape::Ribbon(ribbon) => Reading::new(ribbon, block, &header.sections, count.saturating_sub(1))?,
             _ => Reading::default(),
@@ -326,6 +333,11 @@ impl<B: AsRef<[u8]>> Filter<B> {
         }
     }
 
+    /// Its shape, the bytes of its first section.
+    pub(super) fn shape_and_section(&self) -> (Shape, &[u8]) {
+        (self.shape, self.bytes.as_ref().get(self.start..self.end).unwrap_or_default())
+    }
+
     /// From the first section on: where that ends is for its shape to know.
     #[inline(always)]
     fn body(&self) -> &[u8] {
@@ -368,6 +380,13 @@ impl<B> Filter<B> {
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.header.key_count
+    }
+
+    /// The sizes of the parts of its block, and what they come to beside the least that any filter can have. Of the
+    /// whole block, also of the column groups that are not in memory.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        Sizes::of(&self.header)
     }
 
     /// Number of bits that keys are hashed to.
@@ -532,166 +551,6 @@ mod tests {
         renamed[16..32].fill(9);
         reseal(&mut renamed);
         assert_eq!(open(&renamed).unwrap_err().what, "filter page checksums");
-    }
-
-    type Patch = (usize, &'static [u8]);
-    const ONES: &[u8] = &[0xff; 8];
-
-    /// Field changes in the header of an otherwise intact block of 100 keys, and what is said of them.
-    const CORRUPT: &[(Kind, Patch, &str)] = &[
-        (Kind::Bloom, (0, b"X"), "filter magic"),
-        (Kind::Bloom, (10, &[0, 0]), "filter header length"),
-        (Kind::Bloom, (10, &[63, 0]), "filter header length"),
-        (Kind::Bloom, (10, &[64, 0]), "filter header length"),
-        (Kind::Bloom, (10, &[128, 0]), "filter header length"),
-        (Kind::Bloom, (10, &[64, 1]), "filter header length"),
-        (Kind::Bloom, (10, &[0x40, 0x10]), "filter header length"),
-        (Kind::Bloom, (10, &[0xff, 0xff]), "filter header length"),
-        (Kind::Bloom, (32, &[0; 8]), "filter block length"),
-        (Kind::Bloom, (32, &[1]), "filter block length"),
-        (Kind::Bloom, (36, &[1]), "filter block length"),
-        (Kind::Bloom, (32, ONES), "filter block length"),
-        (Kind::Bloom, (32, &[0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), "filter block length"),
-        (Kind::Bloom, (43, &[0]), "unused filter sections"),
-        (Kind::Bloom, (43, &[2]), "filter section count"),
-        (Kind::Bloom, (43, &[5]), "filter section count"),
-        (Kind::Bloom, (43, &[6]), "filter section count"),
-        (Kind::Bloom, (43, &[255]), "filter section count"),
-        (Kind::Bloom, (64, &[0; 8]), "filter key count"),
-        (Kind::Bloom, (80, &[0; 8]), "filter size"),
-        (Kind::Bloom, (80, &[1]), "filter size"),
-        (Kind::Bloom, (80, &[32, 4]), "filter size"),
-        (Kind::Bloom, (80, &[64, 4]), "filter section length"),
-        (Kind::Bloom, (80, &[64, 0]), "filter section length"),
-        (Kind::Bloom, (84, &[1]), "filter section length"),
-        (Kind::Bloom, (80, &[0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), "filter section length"),
-        (Kind::Bloom, (80, ONES), "filter size"),
-        (Kind::BlockedBloom, (80, &[0; 8]), "filter size"),
-        (Kind::BlockedBloom, (80, &[1]), "filter section length"),
-        (Kind::BlockedBloom, (80, &[3]), "filter section length"),
-        (Kind::BlockedBloom, (87, &[4]), "filter section length"),
-        (Kind::BlockedBloom, (80, ONES), "filter section length"),
-        (Kind::Bloom, (88, &[0]), "filter probes"),
-        (Kind::Bloom, (88, &[31]), "filter probes"),
-        (Kind::Bloom, (88, &[255]), "filter probes"),
-        (Kind::BlockedBloom, (88, &[0]), "filter probes"),
-        (Kind::BlockedBloom, (88, &[31]), "filter probes"),
-        (Kind::Bloom, (89, &[1]), "filter header reserved bytes"),
-        (Kind::BlockedBloom, (91, &[1]), "filter header reserved bytes"),
-        (Kind::Bloom, (92, &[1]), "filter header reserved bytes"),
-        (Kind::Bloom, (94, &[1]), "filter header reserved bytes"),
-        (Kind::Bloom, (96, &[1]), "filter header reserved bytes"),
-        (Kind::Bloom, (127, &[128]), "filter header reserved bytes"),
-        (Kind::Ribbon, (43, &[1]), "unused filter sections"),
-        (Kind::Ribbon, (43, &[3]), "filter section count"),
-        (Kind::Ribbon, (64, &[0; 8]), "filter key count"),
-        (Kind::Ribbon, (80, &[0; 8]), "ribbon parameters"),
-        (Kind::Ribbon, (80, &[127]), "ribbon parameters"),
-        (Kind::Ribbon, (80, &[129]), "filter section length"),
-        (Kind::Ribbon, (85, &[1]), "filter section length"),
-        (Kind::Ribbon, (80, ONES), "ribbon parameters"),
-        (Kind::Ribbon, (88, &[1]), "filter probes"),
-        (Kind::Ribbon, (89, &[0]), "ribbon parameters"),
-        (Kind::Ribbon, (89, &[9]), "filter section length"),
-        (Kind::Ribbon, (89, &[33]), "ribbon parameters"),
-        (Kind::Ribbon, (89, &[255]), "ribbon parameters"),
-        (Kind::Ribbon, (90, &[1]), "filter section count"),
-        (Kind::Ribbon, (91, &[1]), "ribbon parameters"),
-        (Kind::Ribbon, (94, &[1]), "filter header reserved bytes"),
-        (Kind::Ribbon, (95, &[1]), "filter header reserved bytes"),
-        (Kind::Ribbon, (96, &[1]), "filter section length"),
-        (Kind::Ribbon, (96, ONES), "ribbon parameters"),
-        (Kind::Ribbon, (104, &[1]), "ribbon parameters"),
-        (Kind::Ribbon, (127, &[128]), "ribbon parameters"),
-        (Kind::Ribbon, (128, &[0; 8]), "filter section offset"),
-        (Kind::Ribbon, (136, &[1]), "filter section length"),
-        (Kind::Ribbon, (152, &[1]), "filter section offset"),
-        (Kind::Ribbon, (160, ONES), "filter section length"),
-        (Kind::Ribbon, (168, &[0; 4]), "filter page checksums"),
-        (Kind::Ribbon, (176, &[1]), "unused filter sections"),
-        (Kind::Ribbon, (248, &[1]), "filter section length"),
-        (Kind::Ribbon, (248, &[200]), "ribbon parameters"),
-        (Kind::Ribbon, (248, ONES), "ribbon parameters"),
-        (Kind::Ribbon, (256, &[0; 4]), "filter page checksums"),
-        (Kind::Ribbon, (319, &[1]), "filter padding"),
-        (Kind::Ribbon, (320, &[0; 64]), "filter page"),
-        (Kind::Bloom, (128, &[0; 8]), "filter section offset"),
-        (Kind::Bloom, (128, &[0, 1]), "filter section offset"),
-        (Kind::Bloom, (128, &[65]), "filter section offset"),
-        (Kind::Bloom, (128, ONES), "filter section offset"),
-        (Kind::Bloom, (132, &[1]), "filter section offset"),
-        (Kind::Bloom, (136, &[0; 8]), "filter section length"),
-        (Kind::Bloom, (136, &[127]), "filter section length"),
-        (Kind::Bloom, (136, ONES), "filter section length"),
-        (Kind::Bloom, (140, &[1]), "filter section length"),
-        (Kind::Bloom, (144, &[0; 4]), "filter page checksums"),
-        (Kind::Bloom, (148, &[1]), "filter section reserved bytes"),
-        (Kind::Bloom, (152, &[1]), "unused filter sections"),
-        (Kind::Bloom, (247, &[1]), "unused filter sections"),
-        (Kind::Bloom, (248, &[1]), "filter header reserved bytes"),
-        (Kind::Bloom, (255, &[1]), "filter header reserved bytes"),
-        (Kind::Bloom, (256, &[0; 4]), "filter page checksums"),
-        (Kind::Bloom, (260, &[1]), "filter padding"),
-        (Kind::Bloom, (319, &[1]), "filter padding"),
-        (Kind::Bloom, (320, &[0; 64]), "filter page"),
-    ];
-
-    const UNSUPPORTED: &[(Patch, &str)] = &[
-        ((8, &[0, 0]), "filter format version"),
-        ((8, &[2, 0]), "filter format version"),
-        ((8, &[0xff, 0xff]), "filter format version"),
-        ((44, &[1, 0]), "filter required flags"),
-        ((44, &[0, 128]), "filter required flags"),
-        ((40, &[0]), "filter kind"),
-        ((40, &[4]), "filter kind"),
-        ((40, &[255]), "filter kind"),
-        ((41, &[1]), "filter domain"),
-        ((41, &[2]), "filter domain"),
-        ((41, &[255]), "filter domain"),
-        ((42, &[0]), "filter hash id"),
-        ((42, &[2]), "filter hash id"),
-    ];
-
-    #[test]
-    fn a_forged_header_is_an_error_that_names_the_field() {
-        for &(kind, (offset, patch), what) in CORRUPT {
-            let bytes = forged(kind, 100, |bytes| bytes[offset..offset + patch.len()].copy_from_slice(patch));
-            let error = open(&bytes).unwrap_err();
-            assert!(matches!(error.kind, DecodeErrorKind::Corrupt(_)), "{offset} {patch:?}: {error}");
-            assert_eq!(error.what, what, "{offset} {patch:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn an_intact_block_that_asks_for_more_is_unsupported_not_corrupt() {
-        for &((offset, patch), what) in UNSUPPORTED {
-            let bytes =
-                forged(Kind::Bloom, 100, |bytes| bytes[offset..offset + patch.len()].copy_from_slice(patch));
-            let error = open(&bytes).unwrap_err();
-            assert!(matches!(error.kind, DecodeErrorKind::Unsupported { .. }), "{offset} {patch:?}: {error}");
-            assert_eq!(error.what, what);
-        }
-        let optional = forged(Kind::Bloom, 100, |bytes| bytes[46] = 1);
-        assert_eq!(open(&optional).unwrap().header().optional_flags, 1);
-    }
-
-    #[test]
-    fn a_filter_of_no_keys_has_no_parameters_and_no_sections() {
-        for (offset, what) in [
-            (43, "filter section count"),
-            (64, "filter probes"),
-            (72, "filter key count"),
-            (80, "filter key count"),
-            (88, "filter key count"),
-            (128, "unused filter sections"),
-        ] {
-            let error = open(&forged(Kind::Bloom, 0, |bytes| bytes[offset] = 1)).unwrap_err();
-            assert_eq!(error.what, what, "{offset}");
-        }
-        let no_section = forged(Kind::Bloom, 0, |bytes| {
-            (bytes[64], bytes[80], bytes[88]) = (1, 64, 1);
-        });
-        assert_eq!(open(&no_section).unwrap_err().what, "filter section count");
     }
 
     #[test]

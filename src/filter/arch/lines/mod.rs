@@ -152,4 +152,33 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn many_answers_are_those_of_each_near_and_far_on_every_instruction_set() {
+        let mut random = random();
+        let body: Vec<u8> = (0..100 * LINE_BYTES).map(|_| (random() | random()) as u8).collect();
+        let hashes: Vec<u64> = (0..1000).map(|_| random().wrapping_mul(random() | 1)).collect();
+        for probes in [1, 6, 8, 9, 17, 30] {
+            // More lines than there are: those outside count as full.
+            let shape = Blocked::new(120, probes);
+            let expected = hashes.iter().map(|&hash| {
+                let (line, word) = shape.locate(table_hash(hash, 5));
+                let line = line as usize * LINE_BYTES;
+                body.get(line..line + LINE_BYTES).is_none_or(|line| expected(line, word, probes))
+            });
+            let expected: Vec<bool> = expected.collect();
+            assert!(expected.contains(&true) && expected.contains(&false));
+            for simd in Simd::all() {
+                let each = hashes.iter().map(|&hash| simd.lines_have(&body, &shape, table_hash(hash, 5)));
+                assert!(each.eq(expected.iter().copied()), "{simd:?} {probes}");
+                for far in [false, true] {
+                    for len in [0, 1, 31, 32, 33, 1000] {
+                        let mut answers = [false; 1000];
+                        simd.lines_have_many(&body, &shape, 5, far, (&hashes[..len], &mut answers));
+                        assert_eq!(answers[..len], expected[..len], "{simd:?} {probes} {far} {len}");
+                    }
+                }
+            }
+        }
+    }
 }
