@@ -72,6 +72,16 @@ impl BlockCache {
         self.blocks.get_or_insert_with(&(table, offset), read)
     }
 
+    /// Changes the capacity; what is too much is evicted before this returns.
+    pub(crate) fn set_capacity(&self, capacity: u64) {
+        self.blocks.set_capacity(capacity);
+        // Each shard gets its part rounded up.
+        let more = self.blocks.capacity().saturating_sub(capacity);
+        if more > 0 {
+            self.blocks.set_capacity(capacity.saturating_sub(more));
+        }
+    }
+
     /// Bytes held, overhead included.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.weight()

@@ -36,6 +36,7 @@ mod cache;
 mod filename;
 pub mod fs;
 mod manifest;
+mod memory;
 mod table;
 mod wal;
 // Layer 4: the tree. Pure decisions, one executor.
@@ -67,5 +68,6 @@ pub use db::{
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};
+pub use memory::MemoryStats;
 pub use options::{KeyspaceOptions, Options};
 pub use table::Compression;

@@ -89,9 +89,20 @@ impl Options {
         Db::open_with(path.as_ref(), self)
     }
 
-    /// Memory for memtables and cached blocks, in bytes; 512 MiB by default. A quarter goes to memtables,
-    /// half to the block cache. Filters and root indexes, about two bytes a key, are not yet counted
-    /// against it: the remaining quarter is meant for them.
+    /// Memory for everything that grows with data, in bytes; 512 MiB by default, 1 MiB at least.
+    ///
+    /// - A quarter for memtables, those that wait to be flushed included. A writer waits before they would hold more;
+    ///   only a batch that is larger than the whole quarter passes it, alone.
+    /// - An eighth for flushes and compactions: what a table takes while it is written, its filter included. Each
+    ///   thread has an equal part, and begins another table when that is full.
+    /// - The rest for open tables, filters and blocks. Tables and filters come first, and blocks have what these
+    ///   leave, an eighth of it at least. Filters that do not fit when their table is opened are left on disk, and
+    ///   lookups in their tables read a block; as room is made, those come in first that would answer most for their size.
+    ///
+    /// What a caller holds on to (values, iterators and snapshots with the blocks and memtables that these keep alive,
+    /// batches) is the caller's, and not counted. Nor is a block or a chunk of a long value for each
+    /// table that a lookup or a job is just reading. [`Stats::memory`](crate::Stats) has the parts and their sum. A store that is opened for reading
+    /// cannot flush: what its logs hold is in memory, whatever the budget.
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
@@ -184,17 +195,8 @@ impl Options {
         self.default_keyspace.as_ref().map_or(Ok(()), KeyspaceOptions::validate)
     }
 
-    /// What all memtables together may hold.
-    pub(crate) fn memtables_bytes(&self) -> usize {
-        self.memory_budget / 4
-    }
-
     pub(crate) fn logs_bytes(&self) -> u64 {
         if self.log_bytes_max > 0 { self.log_bytes_max } else { self.memory_budget as u64 / 2 }
-    }
-
-    pub(crate) fn block_cache_bytes(&self) -> usize {
-        self.memory_budget / 2
     }
 }
 

@@ -331,16 +331,17 @@ impl Version {
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {
-            let mut wave: [Option<(&TableHandle, &Table, Probe)>; WAVE] = [None; WAVE];
+            let mut wave: [Option<(&TableHandle, &Table, &FilterState, Probe)>; WAVE] = [None; WAVE];
             for (slot, handle) in wave.iter_mut().zip(candidates.by_ref().take(WAVE)) {
                 let table = handle.open()?;
-                *slot = Some((handle, table, table.filter().prefetch(lookup.hash)));
+                let filter = table.filter();
+                *slot = Some((handle, table, filter, filter.prefetch(lookup.hash)));
             }
             let mut verdicts = [Verdict::Unknown; WAVE];
-            for (verdict, (_, table, probe)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
-                *verdict = table.filter().test(*probe);
+            for (verdict, (_, _, filter, probe)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
+                *verdict = filter.test(*probe);
             }
-            for ((handle, table, _), verdict) in wave.iter().flatten().zip(verdicts) {
+            for ((handle, table, _, _), verdict) in wave.iter().flatten().zip(verdicts) {
                 if verdict == Verdict::Absent && handle.is_absent(table, lookup.user_key)? {
                     continue;
                 }

@@ -3,6 +3,7 @@
 mod allocation;
 mod bank;
 mod basics;
+mod budget;
 mod concurrency;
 mod crash;
 mod damage;

@@ -4,7 +4,7 @@
 //! input (a merge, or one memtable) -> retain -> table writers, one after the other -> metadata
 //! ```
 //!
-//! A table is cut when it is long enough, or when it overlaps too much of the level below its own (or it
+//! A table is cut when it is long enough, or when what is held in memory for it is as much as the job may use, or when it overlaps too much of the level below its own (or it
 //! would be expensive to compact later), but never inside a user key. On any error, and when told to stop,
 //! the outputs are removed and the tree is left as it was: nothing here publishes anything.
 
@@ -36,6 +36,10 @@ pub(crate) struct Merge<'a> {
     pub(crate) new_number: &'a dyn Fn() -> u64,
     /// Starts the output table of this number.
     pub(crate) create: &'a dyn Fn(u64) -> Result<TableWriter>,
+    /// What a table may use while it is written: it is cut when it uses more.
+    pub(crate) memory_max: usize,
+    /// Told now and then what it uses.
+    pub(crate) memory: &'a dyn Fn(usize),
     /// Asked now and then; `true` ends the work with [`Error::Closed`].
     pub(crate) stop: &'a dyn Fn() -> bool,
 }
@@ -76,8 +80,11 @@ impl Merge<'_> {
             }
             if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
-                let is_full =
-                    |writer: &TableWriter| overlaps_too_much || writer.file_bytes() >= self.shape.table_bytes;
+                let is_full = |writer: &TableWriter| {
+                    overlaps_too_much
+                        || writer.file_bytes() >= self.shape.table_bytes
+                        || self.uses_too_much(writer)
+                };
                 if last_user_key != key.user && outputs.current.as_ref().is_some_and(is_full) {
                     outputs.finish_current()?;
                 }
@@ -91,6 +98,12 @@ impl Merge<'_> {
             input.next()?;
         }
         Ok(())
+    }
+
+    fn uses_too_much(&self, writer: &TableWriter) -> bool {
+        let bytes = writer.memory_bytes();
+        (self.memory)(bytes);
+        bytes >= self.memory_max
     }
 
     /// The table being written, started if there is none.
@@ -244,6 +257,7 @@ mod tests {
                 block_bytes: 512,
                 compression: Compression::None,
                 filter: None,
+                append_bytes: crate::table::APPEND_BYTES,
             };
             TableWriter::create(&fs, &FileName::Table(number).path(dir), config)
         };
@@ -257,6 +271,8 @@ mod tests {
             shape,
             new_number: &new_number,
             create: &create,
+            memory_max: 1 << 30,
+            memory: &|_| {},
             stop,
         };
         let outputs = merge.run(&mut input, Retain::new(snapshots));

@@ -105,7 +105,9 @@ impl Engine {
         // Asked before the claims are locked: the log's own lock may be held for as long as a sync takes.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |taken: &Taken<'_>| self.next_job(jobs, log_is_long, taken);
-        let Some(claim) = self.background.claims.claim_next(next) else { return Ok(buried) };
+        let Some(claim) = self.background.claims.claim_next(next) else {
+            return Ok(buried || self.load_a_filter());
+        };
         match self.carry_out_job(claim.job()) {
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
             Err(Error::KeyspaceDropped { .. } | Error::Closed) | Ok(()) => Ok(true),

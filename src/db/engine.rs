@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -51,8 +51,6 @@ pub(crate) struct Engine {
     pub(crate) snapshots: SnapshotList,
 
     pub(crate) commit: CommitQueue,
-    /// Memory of all active memtables together, in bytes.
-    pub(crate) active_bytes: AtomicUsize,
     /// `None` if read-only.
     pub(crate) log: Option<Log>,
     /// `None` if read-only.
@@ -124,7 +122,6 @@ impl Engine {
             next_file: AtomicU64::new(parts.next_file),
             snapshots: SnapshotList::default(),
             commit: CommitQueue::default(),
-            active_bytes: AtomicUsize::new(0),
             log: parts.log,
             manifest: Mutex::new(parts.manifest),
             mark: Mutex::new(mark),

@@ -19,10 +19,11 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::FilterPlan;
 use crate::iter::InternalIterator;
+use crate::memory::Building;
 use crate::memtable::{Memtable, MemtableIter};
 use crate::merge::{MergeIter, RunIter};
 use crate::options::KeyspaceOptions;
-use crate::table::{TableConfig, TableWriter};
+use crate::table::{APPEND_BYTES, TableConfig, TableWriter};
 use crate::version::{TableHandle, Version};
 
 /// How a compaction ended.
@@ -113,6 +114,10 @@ impl Engine {
         let options = tree.options.load_full();
         let (level, lookups) = (output.level, tree.lookups());
         let filter = plan_output(&options.filter, version, lookups, output);
+        let memory = &self.context.memory;
+        // The threads, and a caller who compacts.
+        let memory_max = memory.builder_max(self.options.background_threads + 1);
+        let building = Building::new(memory);
         let merge = Merge {
             fs: &*self.fs,
             dir: &self.dir,
@@ -120,7 +125,11 @@ impl Engine {
             output_level: level,
             shape: tree.shape(),
             new_number: &|| self.new_file_number(),
-            create: &|number| self.create_table(&options, level, filter, number),
+            create: &|number| {
+                self.create_table(&options, level, filter, (memory_max / 8).min(APPEND_BYTES), number)
+            },
+            memory_max,
+            memory: &|bytes| building.set(bytes),
             stop,
         };
         let metas = merge.run(input, Retain::new(self.snapshots.numbers()))?;
@@ -148,6 +157,7 @@ impl Engine {
         options: &KeyspaceOptions,
         level: usize,
         filter: Option<FilterPlan>,
+        append_bytes: usize,
         number: u64,
     ) -> Result<TableWriter> {
         let config = TableConfig {
@@ -158,6 +168,7 @@ impl Engine {
             block_bytes: options.block_bytes,
             compression: options.compression[level],
             filter,
+            append_bytes,
         };
         TableWriter::create(&*self.fs, &FileName::Table(number).path(&self.dir), config)
     }

@@ -265,7 +265,8 @@ impl Engine {
         let budget = self.options.memory_budget;
         let active = LoggedMemtable::empty(options.memtable_bytes_in(budget), self.hash_seed);
         let view = View { active, immutables: Vec::new(), version: Arc::default() };
-        let tree = Tree::new(id, name.to_owned(), options.clone(), budget, view);
+        let tree = Tree::new(id, name.to_owned(), options.clone(), Arc::clone(&self.context.memory), view);
+        tree.count_active_bytes();
         let mut trees = (*trees).clone();
         trees.insert(id, Arc::clone(&tree));
         self.trees.store(Arc::new(trees));
@@ -288,7 +289,7 @@ impl Engine {
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
         // A handle that somebody keeps must not keep the data, and what it took counts for nobody any more.
         tree.clear();
-        tree.uncount_active_bytes(&self.active_bytes);
+        tree.uncount_active_bytes();
         self.background.notify();
         Ok(())
     }

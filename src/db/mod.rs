@@ -27,6 +27,7 @@ mod publish;
 mod read;
 mod recover;
 mod refilter;
+mod residency;
 mod snapshot;
 mod stats;
 mod store;

@@ -27,7 +27,7 @@ pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
 use super::tree::{LoggedMemtable, Tree, View};
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
-use crate::cache::{BlockCache, FileCache};
+use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
@@ -37,6 +37,7 @@ use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::{KeyspaceState, ManifestState};
+use crate::memory::Memory;
 use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
@@ -72,8 +73,7 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
     let (context, graveyard) = shared(dir, &options, recovered.store_id, recovered.state.hash_seed);
-    let budget = options.memory_budget;
-    let trees = build_trees(dir, &recovered.state, recovered.memtables, 0, budget, &context, &graveyard)?;
+    let trees = build_trees(dir, &recovered.state, recovered.memtables, 0, &context, &graveyard)?;
     Ok(Engine::new(Parts {
         dir: dir.to_path_buf(),
         store_id: recovered.store_id,
@@ -118,8 +118,7 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     remove_strays(&*fs, dir, &recovered.strays)?;
     let (context, graveyard) = shared(dir, &options, store_id, state.hash_seed);
     let log_number = take_number(&mut state);
-    let budget = options.memory_budget;
-    let trees = build_trees(dir, &state, memtables, log_number, budget, &context, &graveyard)?;
+    let trees = build_trees(dir, &state, memtables, log_number, &context, &graveyard)?;
     let mut engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
         store_id,
@@ -253,12 +252,12 @@ pub(super) fn shared(
     store_id: FileId,
     hash_seed: u64,
 ) -> (Arc<TableContext>, Arc<Graveyard>) {
-    let blocks = Arc::new(BlockCache::new(options.block_cache_bytes() as u64));
+    let memory = Memory::new(options.memory_budget);
     let files = Arc::new(FileCache::new(options.open_files_max));
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
     let trust = FilterTrust { strict: options.strict_filters, audit_one_in: options.audit_absent };
     let io = TableIo::default();
-    let context = TableContext { fs, dir, store_id, hash_seed, blocks, files, trust, io };
+    let context = TableContext { fs, dir, store_id, hash_seed, memory, files, trust, io };
     (Arc::new(context), Arc::default())
 }
 
@@ -269,7 +268,6 @@ fn build_trees(
     state: &ManifestState,
     mut memtables: BTreeMap<KeyspaceId, Memtable>,
     log: u64,
-    memory_budget: usize,
     context: &Arc<TableContext>,
     graveyard: &Arc<Graveyard>,
 ) -> Result<Trees> {
@@ -278,11 +276,15 @@ fn build_trees(
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
         let active = match memtables.remove(&id) {
             Some(memtable) => LoggedMemtable::new(memtable, log),
-            None => LoggedMemtable::empty(options.memtable_bytes_in(memory_budget), state.hash_seed),
+            None => {
+                LoggedMemtable::empty(options.memtable_bytes_in(context.memory.budget()), state.hash_seed)
+            }
         };
         let version = build_version(dir, keyspace, context, graveyard)?;
         let view = View { active, immutables: Vec::new(), version };
-        trees.insert(id, Tree::new(id, keyspace.name.clone(), options, memory_budget, view));
+        let tree = Tree::new(id, keyspace.name.clone(), options, Arc::clone(&context.memory), view);
+        tree.count_active_bytes();
+        trees.insert(id, tree);
     }
     match trees.get(&DEFAULT_KEYSPACE) {
         Some(tree) if tree.name == DEFAULT_NAME => Ok(trees),
@@ -402,6 +404,7 @@ impl Engine {
             let version = Arc::new(view.version.apply(&HashSet::new(), added));
             let active = LoggedMemtable::empty(tree.memtable_bytes(), self.hash_seed);
             tree.replace(|_| View { active, immutables: Vec::new(), version });
+            tree.count_active_bytes();
         }
         Ok(())
     }

@@ -13,8 +13,10 @@ use super::background::Jobs;
 use super::engine::Engine;
 use super::tree::Tree;
 use super::write::Admitted;
+use crate::batch::BatchReader;
 use crate::compaction::pick;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::memtable::{BATCH_FRAMING_BYTES, ENTRY_BYTES_MAX};
 use crate::options::IMMUTABLES_MAX;
 
 /// Rate of writing when pressure has just begun, in bytes per second.
@@ -69,6 +71,38 @@ impl Engine {
         self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
     }
 
+    /// Waits until the memtables have room for a group, and makes the largest ones immutable if they have not.
+    /// A group that has no room even when all that was written before is in tables goes on alone. Only the commit leader
+    /// calls this.
+    pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
+        let memory = &self.context.memory;
+        let claims = &self.background.claims;
+        loop {
+            let epoch = claims.epoch();
+            let fits = memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max();
+            if fits || self.has_failed() || self.background.is_stopping() {
+                return Ok(());
+            }
+            let trees = self.trees.load_full();
+            let waiting = trees.values().any(|tree| !tree.view_ref().immutables.is_empty());
+            if !waiting {
+                let filled = trees.values().filter(|tree| !tree.view_ref().active.memtable.is_empty());
+                let Some(largest) = filled.max_by_key(|tree| tree.active_bytes()) else { return Ok(()) };
+                self.seal_now(std::slice::from_ref(largest))?;
+                continue;
+            }
+            if self.background.threads == 0 {
+                if matches!(self.step(Jobs::Urgent), Ok(true)) {
+                    continue;
+                }
+                if !claims.is_working() {
+                    return Ok(());
+                }
+            }
+            claims.wait_past(epoch, Some(DELAY_MAX));
+        }
+    }
+
     /// Waits until the pressure is below 1, doing the work itself if there are no threads.
     fn wait_for_relief(&self, group: &[Admitted]) {
         let claims = &self.background.claims;
@@ -104,6 +138,19 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let is_full = pressure(0, runs, tree.options.load().l0_runs) >= 1.0 && tree.is_alive();
     let stuck = || pick::pick(&view.version, &view.version.set_aside().collect(), &tree.shape()).is_none();
     (is_full && stuck()).then(|| Arc::clone(error))
+}
+
+/// The most that the memtables can grow by when a group is written into them.
+fn memory_of(group: &[Admitted]) -> usize {
+    let batches = group.iter().map(|admitted| {
+        let entries = BatchReader::open(&admitted.bytes).map_or(0, |batch| batch.count as usize);
+        admitted.bytes.len() + entries * ENTRY_BYTES_MAX + admitted.trees.len() * BATCH_FRAMING_BYTES
+    });
+    let mut trees: Vec<&Arc<Tree>> = group.iter().flat_map(|admitted| &admitted.trees).collect();
+    trees.sort_by_key(|tree| tree.id);
+    trees.dedup_by_key(|tree| tree.id);
+    let jumps = trees.iter().map(|tree| tree.view_ref().active.memtable.growth_max());
+    batches.sum::<usize>() + jumps.sum::<usize>()
 }
 
 /// The pressure of the keyspace that is furthest behind. One that was dropped meanwhile is not flushed any

@@ -10,6 +10,7 @@ use super::tree::Tree;
 use crate::counters::FilterCounts;
 use crate::error::Error;
 use crate::manifest::edit::LEVELS;
+use crate::memory::MemoryStats;
 use crate::table::FilterState;
 use crate::version::TableHandle;
 
@@ -41,6 +42,8 @@ pub struct LevelStats {
     pub unusable_filters: u64,
     /// Tables that a compaction could not read: set aside until the store is opened again.
     pub set_aside_tables: u64,
+    /// Open tables whose filter is not in memory, because there is no room for it.
+    pub unloaded_filters: u64,
     /// What the filters answered since the store was opened, tables that are gone included.
     pub filter: FilterCounts,
     /// How many false positives the filters predicted for the absent keys that they were asked for: to compare
@@ -94,6 +97,7 @@ impl KeyspaceStats {
             total.open_tables += level.open_tables;
             total.unusable_filters += level.unusable_filters;
             total.set_aside_tables += level.set_aside_tables;
+            total.unloaded_filters += level.unloaded_filters;
             total.filter.add(level.filter);
             total.expected_false_positives += level.expected_false_positives;
             if let Some(predicted) = level.predicted_rate {
@@ -163,6 +167,8 @@ pub struct Stats {
     pub audited: u64,
     /// Filters that were found wrong by that.
     pub audit_failures: u64,
+    /// What the memory budget is used for.
+    pub memory: MemoryStats,
     /// Blocks in the cache, in bytes.
     pub block_cache_bytes: u64,
     /// Filters in memory, in bytes.
@@ -231,7 +237,8 @@ impl Engine {
             unusable_filters: get(&io.unusable_filters),
             audited: get(&io.audited),
             audit_failures: get(&io.audit_failures),
-            block_cache_bytes: self.context.blocks.bytes(),
+            block_cache_bytes: self.context.memory.blocks().bytes(),
+            memory: self.context.memory.stats(),
             filter_memory_bytes: filter_memory.sum(),
             open_files: self.context.files.len() as u64,
             disabled: self.failure().map(Error::to_string),
@@ -288,6 +295,7 @@ impl LevelStats {
             let Some(table) = table.if_open() else { continue };
             self.open_tables += 1;
             self.unusable_filters += u64::from(table.filter_error().is_some());
+            self.unloaded_filters += u64::from(matches!(table.filter(), FilterState::Unloaded));
             if let FilterState::Ready(filter) = table.filter() {
                 rate += filter.predicted_rate() * meta.keys as f64;
                 weight += meta.keys as f64;

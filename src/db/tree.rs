@@ -14,6 +14,7 @@ use crate::compaction::pick::Shape;
 use crate::counters::{FilterCounts, Striped};
 use crate::error::{Error, Result};
 use crate::manifest::edit::LEVELS;
+use crate::memory::Memory;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
 use crate::version::{TableHandle, Version};
@@ -61,6 +62,11 @@ impl View {
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
         std::iter::once(&self.active).chain(&self.immutables)
     }
+
+    /// Memory of those that wait to be flushed: they do not grow any more.
+    fn immutable_bytes(&self) -> usize {
+        self.immutables.iter().map(|memtable| memtable.memtable.size_bytes()).sum()
+    }
 }
 
 /// One keyspace.
@@ -68,7 +74,7 @@ pub(crate) struct Tree {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
     pub(crate) options: ArcSwap<KeyspaceOptions>,
-    memory_budget: usize,
+    memory: Arc<Memory>,
     view: ArcSwap<View>,
     replacing: Mutex<()>,
     dropped: AtomicBool,
@@ -92,14 +98,14 @@ impl Tree {
         id: KeyspaceId,
         name: String,
         options: KeyspaceOptions,
-        memory_budget: usize,
+        memory: Arc<Memory>,
         view: View,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             name,
             options: ArcSwap::from_pointee(options),
-            memory_budget,
+            memory,
             view: ArcSwap::from_pointee(view),
             replacing: Mutex::new(()),
             dropped: AtomicBool::new(false),
@@ -122,8 +128,12 @@ impl Tree {
     /// Replaces the view by what `next` makes of it.
     pub(crate) fn replace(&self, next: impl FnOnce(&View) -> View) {
         let _one = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = Arc::new(next(&self.view.load()));
-        self.view.store(view);
+        let old = self.view.load_full();
+        let new = Arc::new(next(&old));
+        // Wraps where it must: the sum over all views is what remains.
+        let more = new.immutable_bytes().wrapping_sub(old.immutable_bytes());
+        self.memory.immutables.fetch_add(more, Ordering::Relaxed);
+        self.view.store(new);
     }
 
     /// Makes the active memtable immutable and starts an empty one.
@@ -147,12 +157,12 @@ impl Tree {
 
     /// Size at which the memtable is flushed.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.options.load().memtable_bytes_in(self.memory_budget)
+        self.options.load().memtable_bytes_in(self.memory.budget())
     }
 
     /// The shape that compaction keeps the tree in.
     pub(crate) fn shape(&self) -> Shape {
-        self.options.load().shape(self.memory_budget)
+        self.options.load().shape(self.memory.budget())
     }
 
     /// Memory of the active memtable, in bytes.
@@ -160,18 +170,18 @@ impl Tree {
         self.view_ref().active.memtable.size_bytes()
     }
 
-    /// Brings `sum`, the memory of the active memtables of all trees, up to date with this one. Only the
-    /// commit leader calls this.
-    pub(crate) fn count_active_bytes(&self, sum: &AtomicUsize) {
+    /// Brings the memory of the active memtables of all trees up to date with this one. Only the commit leader
+    /// calls this.
+    pub(crate) fn count_active_bytes(&self) {
         let now = self.active_bytes();
         let before = self.counted_bytes.swap(now, Ordering::Relaxed);
         // Wraps where it must: the sum of all counted sizes is what remains.
-        sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.memory.active.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Takes the tree, which is dropped, out of that sum.
-    pub(crate) fn uncount_active_bytes(&self, sum: &AtomicUsize) {
-        sum.fetch_sub(self.counted_bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    pub(crate) fn uncount_active_bytes(&self) {
+        self.memory.active.fetch_sub(self.counted_bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.

@@ -306,6 +306,7 @@ impl Engine {
         let mut full = Vec::new();
         if !group.is_empty() {
             self.throttle(&group);
+            self.make_room(&group)?;
             self.check_not_failed()?;
             full = self.log_and_apply(group)?;
         }
@@ -354,15 +355,17 @@ impl Engine {
         touched.dedup_by_key(|tree| tree.id);
         touched.retain(|tree| tree.is_alive());
         for tree in &touched {
-            tree.count_active_bytes(&self.active_bytes);
+            tree.count_active_bytes();
         }
         touched.retain(|tree| tree.active_bytes() >= tree.memtable_bytes());
-        if touched.is_empty() && self.active_bytes.load(Ordering::Relaxed) > self.options.memtables_bytes() {
+        if touched.is_empty()
+            && self.context.memory.active.load(Ordering::Relaxed) > self.context.memory.memtables_max()
+        {
             let trees = self.trees.load();
             // Counted anew: what keyspaces that were dropped meanwhile had added is forgotten.
             let sum = trees.values().map(|tree| tree.active_bytes()).sum();
-            self.active_bytes.store(sum, Ordering::Relaxed);
-            if sum > self.options.memtables_bytes() {
+            self.context.memory.active.store(sum, Ordering::Relaxed);
+            if sum > self.context.memory.memtables_max() {
                 touched.extend(trees.values().max_by_key(|tree| tree.active_bytes()).cloned());
             }
         }
@@ -370,11 +373,11 @@ impl Engine {
     }
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
-    fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
+    pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
         self.rotate_log()?;
         for tree in trees {
             tree.seal();
-            tree.count_active_bytes(&self.active_bytes);
+            tree.count_active_bytes();
         }
         self.seal_behind_old_logs();
         self.background.notify();
@@ -391,7 +394,7 @@ impl Engine {
         for tree in self.trees.load().values() {
             if tree.view_ref().active.first_log().is_some_and(|first| first <= oldest) {
                 tree.seal();
-                tree.count_active_bytes(&self.active_bytes);
+                tree.count_active_bytes();
             }
         }
     }

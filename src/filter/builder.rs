@@ -32,6 +32,9 @@ use crate::hash::{key_hash, table_hash};
 /// Hashes per chunk: 64 KiB.
 const CHUNK: usize = 8192;
 
+/// What building a ribbon filter takes per key, hashes included.
+const RIBBON_BYTES_PER_KEY: usize = 20;
+
 /// Collects the hashes of the distinct user keys of a table and makes its filter block.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
@@ -148,6 +151,13 @@ impl FilterBuilder {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<u64>()).sum()
+    }
+
+    /// What `finish` takes at its peak, hashes included; about.
+    #[must_use]
+    pub fn finish_bytes(&self) -> usize {
+        let per_key = if self.kind == Kind::Ribbon { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
+        self.len() * per_key + 2 * self.len() * self.bits_per_key as usize / 8 + HEADER_BYTES
     }
 
     /// Length of the block that `finish` would make now; for a ribbon filter, about.

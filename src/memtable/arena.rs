@@ -41,6 +41,11 @@ const FIRST_SLOTS: usize = 1 << FIRST_BITS;
 /// Slots of the largest chunks.
 const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;
 
+/// The most that one slot takes with its tower, and a whole chunk without any.
+pub(super) const SLOT_BYTES_MAX: usize =
+    size_of::<Links>() + size_of::<OnceLock<Entry>>() + size_of::<Tower>();
+pub(super) const CHUNK_BYTES_MAX: usize = CHUNK_SLOTS * (size_of::<Links>() + size_of::<OnceLock<Entry>>());
+
 /// Regions that all numbers of 32 bits need.
 const REGIONS: usize = 1 + (u32::BITS - FIRST_BITS) as usize;
 

@@ -49,6 +49,11 @@ impl MemtableFilter {
         Self { lines: keys.saturating_mul(BITS_PER_KEY).div_ceil(LINE_BITS).max(1), filled: OnceLock::new() }
     }
 
+    /// What it takes once it is made.
+    pub(super) fn bytes(&self) -> usize {
+        self.lines * size_of::<Line>()
+    }
+
     /// Whether it has been made.
     pub(super) fn is_made(&self) -> bool {
         self.filled.get().is_some()
@@ -59,7 +64,7 @@ impl MemtableFilter {
         let lines: Box<[Line]> = (0..self.lines).map(|_| Line::default()).collect();
         hashes.for_each(|hash| add(&lines, hash));
         let _ = self.filled.set(lines);
-        self.lines * size_of::<Line>()
+        self.bytes()
     }
 
     /// Adds a key, if the filter has been made. One caller at a time.

@@ -44,6 +44,10 @@ const ENTRY_FRAMING_BYTES: usize = 12;
 /// owners, and the allocator's part of both. For [`Memtable::charge`].
 pub(crate) const BATCH_FRAMING_BYTES: usize = 64;
 
+/// The most that an entry takes beside its key and value, unless room for many is made at once
+/// ([`Memtable::growth_max`]).
+pub(crate) const ENTRY_BYTES_MAX: usize = arena::SLOT_BYTES_MAX + ENTRY_FRAMING_BYTES;
+
 /// An ordered map of internal keys to values that only grows.
 pub(crate) struct Memtable {
     list: SkipList,
@@ -126,6 +130,12 @@ impl Memtable {
     /// Memory that the memtable occupies.
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most that it grows by at once, when it makes room for further entries: slots come in chunks that are
+    /// at most as large as all before, and the filter is made once.
+    pub(crate) fn growth_max(&self) -> usize {
+        self.size_bytes().min(arena::CHUNK_BYTES_MAX) + self.filter.bytes()
     }
 
     /// Largest sequence number, `None` if there are no entries.

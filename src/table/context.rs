@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache::{BlockCache, FileCache};
+use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::error::Error;
 use crate::filename::FileName;
 use crate::fs::Fs;
+use crate::memory::Memory;
 
 /// Shared by the tables of a store.
 #[derive(Debug)]
@@ -20,7 +21,8 @@ pub(crate) struct TableContext {
     pub(crate) store_id: FileId,
     /// The store's secret seed of the key hash.
     pub(crate) hash_seed: u64,
-    pub(crate) blocks: Arc<BlockCache>,
+    /// The budget, and the cached blocks that are a part of it.
+    pub(crate) memory: Arc<Memory>,
     pub(crate) files: Arc<FileCache>,
     pub(crate) trust: FilterTrust,
     pub(crate) io: TableIo,
@@ -51,7 +53,7 @@ impl TableContext {
             dir: PathBuf::from("/db"),
             store_id: [0; 16],
             hash_seed: 0,
-            blocks: Arc::new(BlockCache::new(1 << 20)),
+            memory: Memory::new(2 << 20),
             files: Arc::new(FileCache::new(8)),
             trust: FilterTrust::default(),
             io: TableIo::default(),

@@ -43,7 +43,7 @@ impl TableFile {
             was_read = true;
             self.read_block(handle, kind)
         };
-        let blocks = &self.ctx.blocks;
+        let blocks = self.ctx.memory.blocks();
         let payload = match fill_cache {
             true => blocks.get_or_read(self.number, handle.offset, read)?,
             false => blocks.get(self.number, handle.offset).map_or_else(read, Ok)?,

@@ -63,6 +63,8 @@ pub(crate) enum FilterState {
     None,
     /// It is in memory and every check of it passed.
     Ready(Filter<AlignedBytes>),
+    /// There was no memory for it.
+    Unloaded,
     /// It has one that cannot be used, and why.
     Unusable(
         /// The error, for whoever looks at the table with a debugger or prints it.
@@ -77,7 +79,7 @@ impl FilterState {
     pub(crate) fn ask(&self, hash: u64) -> Verdict {
         match self {
             Self::Ready(filter) => self.test(filter.locate(hash)),
-            Self::None | Self::Unusable(_) => Verdict::Unknown,
+            Self::None | Self::Unloaded | Self::Unusable(_) => Verdict::Unknown,
         }
     }
 
@@ -98,7 +100,7 @@ impl FilterState {
         match self {
             Self::Ready(filter) if filter.test(probe) => Verdict::Maybe,
             Self::Ready(_) => Verdict::Absent,
-            Self::None | Self::Unusable(_) => Verdict::Unknown,
+            Self::None | Self::Unloaded | Self::Unusable(_) => Verdict::Unknown,
         }
     }
 }

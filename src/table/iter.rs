@@ -81,7 +81,7 @@ impl TableIter {
         let block = self.table.footer.root.offset;
         self.levels.truncate(1);
         if self.levels.is_empty() {
-            let entries = BlockIter::new(self.table.root.clone(), Entries::Index)
+            let entries = BlockIter::new(self.table.root()?, Entries::Index)
                 .map_err(|error| self.table.file.error_in_block(error, block))?;
             self.levels.push(Level { block, entries });
         }

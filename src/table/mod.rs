@@ -47,4 +47,4 @@ pub(crate) use open::with_full_bounds;
 pub(crate) use properties::Properties;
 pub(crate) use reader::Table;
 pub(crate) use verify::verify;
-pub(crate) use writer::{TableConfig, TableWriter};
+pub(crate) use writer::{APPEND_BYTES, TableConfig, TableWriter};

@@ -19,6 +19,7 @@ use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::filter::{AlignedBytes, Expect, Filter};
 use crate::fs::ReadFile;
+use crate::memory::{Lease, Part};
 use crate::table_meta::{FilterRef, TableMeta};
 
 use super::context::TableContext;
@@ -58,9 +59,22 @@ impl Table {
         let root = file.read_block(footer.root, BlockKind::Index)?;
         BlockIter::new(root.clone(), Entries::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
-        let filter = read_filters(&file, &meta);
-        let distrusted = OnceLock::new();
-        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, filter, distrusted }))
+        let bounds = meta.smallest.len() + meta.largest.len();
+        let table = ctx.memory.lease(Part::Tables, TABLE_BYTES + 2 * bounds);
+        let root_lease = ctx.memory.try_lease(Part::Tables, root.len() as u64);
+        let root = root_lease.is_some().then_some(root);
+        let (filter, lease) = read_filters(&file, &meta);
+        let leases = [Some(table), root_lease, lease];
+        Ok(Arc::new(Self {
+            file: Arc::new(file),
+            properties,
+            footer,
+            root,
+            filter,
+            distrusted: OnceLock::new(),
+            late: OnceLock::new(),
+            _leases: leases,
+        }))
     }
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
@@ -139,19 +153,29 @@ fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
     Ok(properties)
 }
 
-/// The first filter that can be used, or why none can.
-fn read_filters(file: &TableFile, meta: &TableMeta) -> FilterState {
+/// What an open table takes beside its bounds and the root of its index, with all that refers to it; about.
+const TABLE_BYTES: usize = 2048;
+
+/// The first filter that can be used, or why none can; and the memory that it has.
+pub(super) fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, Option<Lease>) {
     let mut state = FilterState::None;
     for filter in meta.filters.iter().filter(|filter| filter.domain == 0) {
+        // Twice while it is read: the bytes of the file and the aligned ones.
+        let Some(mut lease) = file.ctx.memory.try_lease(Part::Filters, filter.len.saturating_mul(2)) else {
+            return (FilterState::Unloaded, None);
+        };
         match read_filter(file, meta, filter) {
-            Ok(filter) => return FilterState::Ready(filter),
+            Ok(filter) => {
+                lease.shrink_to(filter.as_bytes().len() as u64);
+                return (FilterState::Ready(filter), Some(lease));
+            }
             Err(error) => {
                 file.ctx.io.note_unusable_filter(meta.number, &error);
                 state = FilterState::Unusable(Arc::new(error));
             }
         }
     }
-    state
+    (state, None)
 }
 
 pub(super) fn read_filter(

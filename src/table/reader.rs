@@ -13,12 +13,16 @@ use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
+use crate::memory::Lease;
+
+use crate::table_meta::TableMeta;
 
 use super::context::TableIo;
 use super::file::TableFile;
 use super::filter_block::{FilterState, Verdict};
 use super::footer::Footer;
 use super::iter::TableIter;
+use super::open::read_filters;
 use super::properties::Properties;
 use super::value::TableChunks;
 
@@ -28,30 +32,47 @@ pub(crate) struct Table {
     pub(super) file: Arc<TableFile>,
     pub(crate) properties: Properties,
     pub(super) footer: Footer,
-    /// The payload of the root of the index.
-    pub(super) root: Bytes,
+    /// The payload of the root of the index, if there was memory to keep it.
+    pub(super) root: Option<Bytes>,
     pub(super) filter: FilterState,
     /// Why the filter is not believed any more, although its bytes are as they were written.
     pub(super) distrusted: OnceLock<Arc<Error>>,
+    /// The filter that was loaded since, with its memory.
+    pub(super) late: OnceLock<(FilterState, Option<Lease>)>,
+    /// For the table, for the root, and for the filter.
+    pub(super) _leases: [Option<Lease>; 3],
 }
 
 impl Table {
-    /// The filter, or why there is none.
+    /// The filter, or why there is none. It may be loaded at any moment: a lookup asks here once, for what it
+    /// prefetches and tests must be the same.
+    #[inline]
     pub(crate) fn filter(&self) -> &FilterState {
-        &self.filter
+        match &self.filter {
+            FilterState::Unloaded => self.late.get().map_or(&self.filter, |(filter, _)| filter),
+            filter => filter,
+        }
+    }
+
+    /// Loads a filter for which there was no room before. `false` if there still is none.
+    pub(crate) fn load_filter(&self, meta: &TableMeta) -> bool {
+        match read_filters(&self.file, meta) {
+            (FilterState::Unloaded, _) => false,
+            loaded => self.late.set(loaded).is_ok(),
+        }
     }
 
     /// What the filter says about the key with this hash. Touches memory only.
     #[inline]
     pub(crate) fn ask_filter(&self, hash: u64) -> Verdict {
-        if self.is_distrusted() { Verdict::Unknown } else { self.filter.ask(hash) }
+        if self.is_distrusted() { Verdict::Unknown } else { self.filter().ask(hash) }
     }
 
     /// Why the filter cannot be used, if there is one that cannot.
     pub(crate) fn filter_error(&self) -> Option<&Arc<Error>> {
-        match &self.filter {
+        match self.filter() {
             FilterState::Unusable(error) => Some(error),
-            FilterState::None | FilterState::Ready(_) => self.distrusted.get(),
+            FilterState::None | FilterState::Unloaded | FilterState::Ready(_) => self.distrusted.get(),
         }
     }
 
@@ -103,9 +124,17 @@ impl Table {
         TableIter::new(Arc::clone(self), fill_cache)
     }
 
+    /// The payload of the root of the index.
+    pub(super) fn root(&self) -> Result<Bytes> {
+        match &self.root {
+            Some(root) => Ok(root.clone()),
+            None => self.file.block(self.footer.root, BlockKind::Index, true),
+        }
+    }
+
     /// The data block in which `target` or its successor is, if it is in the table.
     fn find_data_block(&self, target: InternalKey<'_>) -> Result<Option<BlockHandle>> {
-        let mut payload = self.root.clone();
+        let mut payload = self.root()?;
         let mut at = self.footer.root.offset;
         for level in 1..=self.footer.index_depth {
             let in_block = |error| self.file.error_in_block(error, at);

@@ -11,7 +11,7 @@ use super::filter_block::FilterConfig;
 use super::iter::TableIter;
 use super::*;
 use crate::block::Compression;
-use crate::cache::{BlockCache, FileCache};
+use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
@@ -20,6 +20,7 @@ use crate::fs::{Fs, MemFs};
 use crate::hash::key_hash;
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use crate::memory::Memory;
 use crate::table_meta::{FilterRef, TableMeta};
 
 const STORE: FileId = [7; 16];
@@ -72,7 +73,7 @@ impl Fixture {
             dir: PathBuf::from("/db"),
             store_id: STORE,
             hash_seed: SEED,
-            blocks: Arc::new(BlockCache::new(cache_bytes)),
+            memory: Memory::with_blocks(64 << 20, cache_bytes),
             files: Arc::new(FileCache::new(4)),
             trust: FilterTrust::default(),
             io: TableIo::default(),
@@ -89,6 +90,7 @@ impl Fixture {
             block_bytes,
             compression,
             filter,
+            append_bytes: crate::table::APPEND_BYTES,
         };
         TableWriter::create(&self.fs, &self.path, config).unwrap()
     }
@@ -491,6 +493,7 @@ fn swapped_blocks_and_blocks_of_another_table_are_noticed() {
         block_bytes: 256,
         compression: Compression::None,
         filter: BLOOM,
+        append_bytes: crate::table::APPEND_BYTES,
     };
     let mut writer = TableWriter::create(&fixture.fs, Path::new("/db/000013.sst"), config).unwrap();
     for (key, value) in &model {
@@ -542,7 +545,7 @@ fn a_block_is_read_once_and_then_comes_from_the_cache_unless_told_not_to() {
     assert_eq!(count(&io.data_block_reads), 0);
     scan(&table).unwrap();
     let blocks = table.properties.data_blocks;
-    assert_eq!((count(&io.data_block_reads), fixture.ctx.blocks.bytes()), (blocks, 0));
+    assert_eq!((count(&io.data_block_reads), fixture.ctx.memory.blocks().bytes()), (blocks, 0));
     get(&table, b"00500", 9).unwrap().unwrap();
     get(&table, b"00500", 9).unwrap().unwrap();
     assert_eq!((count(&io.data_block_reads), count(&io.data_block_cache_hits)), (blocks + 1, 1));

@@ -83,6 +83,7 @@ pub(crate) fn table(document: &Vector) {
         block_bytes: 4096,
         compression: Compression::None,
         filter: None,
+        append_bytes: crate::table::APPEND_BYTES,
     };
     let mut writer = TableWriter::create(&fs, &path, config).unwrap();
     for (user, tag, value) in entries() {
@@ -111,7 +112,7 @@ pub(crate) fn table(document: &Vector) {
         dir: dir.to_path_buf(),
         store_id: [0x55; 16],
         hash_seed: 0,
-        blocks: Arc::new(crate::cache::BlockCache::new(0)),
+        memory: crate::memory::Memory::with_blocks(1 << 20, 0),
         files: Arc::new(crate::cache::FileCache::new(1)),
         trust: FilterTrust::default(),
         io: TableIo::default(),

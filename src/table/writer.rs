@@ -8,7 +8,7 @@
 //! 4. `finish` writes padding and filter, index, properties and footer, and syncs the file. The caller syncs
 //!    the directory.
 //!
-//! Bytes go to the file in appends of about [`APPEND_BYTES`]. Memory: that buffer, a block, the index (a few
+//! Bytes go to the file in appends of about [`APPEND_BYTES`], or less where memory is short. Memory: that buffer, a block, the index (a few
 //! tens of bytes per block) and eight bytes per key for the filter. After an error of the file every later
 //! call returns the same error; what was written is rubbish for the caller to remove. A writer that is dropped
 //! unfinished leaves such a file too.
@@ -38,8 +38,8 @@ use super::footer::{FOOTER_BYTES, Footer};
 use super::index_builder::{IndexBuilder, WrittenIndex};
 use super::properties::Properties;
 
-/// Bytes that are gathered before they are appended to the file.
-const APPEND_BYTES: usize = 256 << 10;
+/// Bytes that are gathered before they are appended to the file, if there is memory enough.
+pub(crate) const APPEND_BYTES: usize = 256 << 10;
 
 /// Boundary on which a filter block starts.
 const FILTER_ALIGN: u64 = 4096;
@@ -58,6 +58,8 @@ pub(crate) struct TableConfig {
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) filter: FilterConfig,
+    /// Bytes that are gathered before they are appended to the file.
+    pub(crate) append_bytes: usize,
 }
 
 /// A table that is being written.
@@ -88,7 +90,8 @@ impl TableWriter {
         let file = fs.create(path).map_err(|source| Error::io("create", path, source))?;
         let header = FileHeader::new(FileKind::Table, config.store_id, config.file_id).encode();
         let sealer = Sealer::new(config.file_id);
-        let out = Output { file, path: path.to_path_buf(), buffer: header.to_vec(), appended: 0, sealer };
+        let (path, append_bytes) = (path.to_path_buf(), config.append_bytes);
+        let out = Output { file, path, buffer: header.to_vec(), append_bytes, appended: 0, sealer };
         let properties = Properties {
             seqno_min: u64::MAX,
             compression: Some(config.compression),
@@ -227,6 +230,13 @@ impl TableWriter {
         self.out.position() + (self.data.size() + self.index.size()) as u64
     }
 
+    /// What the writer holds in memory, and what it will take to finish; about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, FilterBuilder::finish_bytes);
+        // Twice, since a block is held before and after it is sealed.
+        filter + self.index.size() + self.out.buffer.capacity() + 2 * self.config.block_bytes
+    }
+
     /// Completes and syncs the file. A table has at least one entry.
     pub(crate) fn finish(mut self) -> Result<TableMeta> {
         if let Some(error) = self.failed.take() {
@@ -290,6 +300,7 @@ struct Output {
     file: Arc<dyn AppendFile>,
     path: PathBuf,
     buffer: Vec<u8>,
+    append_bytes: usize,
     /// Bytes in the file.
     appended: u64,
     sealer: Sealer,
@@ -307,14 +318,14 @@ impl Output {
         }
         let offset = self.position();
         let len = self.sealer.seal(&mut self.buffer, offset, kind, compression, payload);
-        self.flush_if(APPEND_BYTES)?;
+        self.flush_if(self.append_bytes)?;
         Ok(BlockHandle { offset, len })
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if bytes.len() < APPEND_BYTES {
+        if bytes.len() < self.append_bytes {
             self.buffer.extend_from_slice(bytes);
-            return self.flush_if(APPEND_BYTES);
+            return self.flush_if(self.append_bytes);
         }
         self.flush_if(1)?;
         self.file.append(bytes).map_err(|source| Error::io("append to", &self.path, source))?;

@@ -1,0 +1,266 @@
+//! The one memory budget: who may have how much of it, and who has how much.
+//!
+//! ```text
+//! 1/4   memtables     active and waiting; a writer waits before they would hold more (`db/pressure`)
+//! 1/8   builders      tables that are being written: hashes, index, buffers. Each job has an equal part of it,
+//!                     and cuts its table when that is full (`compaction/run`)
+//! 5/8   the rest      open tables (what is known of them, roots of their indexes), filters, and blocks
+//! ```
+//!
+//! Of the rest, whatever tables and filters do not take is the block cache: it shrinks before they are given memory
+//! and grows when they give it back. An eighth of the rest is always left to it. Beyond that nothing is loaded:
+//! the root of an index then comes through the cache like its other blocks, and a filter is left on disk and its table
+//! asked without it, until there is room (`db/residency`).
+//!
+//! Memory is taken by a [`Lease`] and comes back when that is dropped. What a caller holds (values, iterators and
+//! what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and not
+//! counted; nor is what does not grow with data: threads, the names of keyspaces, and what a lookup or a job is just
+//! reading: a block, or a chunk of a long value, for each table that it reads from.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cache::BlockCache;
+
+/// What memory was leased for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Open tables and the roots of their indexes.
+    Tables,
+    Filters,
+}
+
+/// Bytes leased, by part.
+#[derive(Debug, Clone, Copy, Default)]
+struct Leased {
+    tables: u64,
+    filters: u64,
+}
+
+/// The budget of a store and its ledger.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    budget: u64,
+    /// The most that the blocks may have.
+    blocks_max: u64,
+    blocks: BlockCache,
+    leased: Mutex<Leased>,
+    builders: AtomicU64,
+    /// All active memtables together. Kept by the commit leader.
+    pub(crate) active: AtomicUsize,
+    /// All memtables that wait to be flushed together.
+    pub(crate) immutables: AtomicUsize,
+}
+
+/// Memory in use, in bytes, by what it is used for; see [`Options::memory_budget`](crate::Options::memory_budget).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// What there is.
+    pub budget: u64,
+    /// Memtables, active ones and those that wait to be flushed.
+    pub memtables: u64,
+    /// Tables that are being written by flushes and compactions.
+    pub builders: u64,
+    /// Open tables and the roots of their indexes.
+    pub tables: u64,
+    /// Filters.
+    pub filters: u64,
+    /// Blocks in the cache.
+    pub blocks: u64,
+}
+
+impl MemoryStats {
+    /// The sum of all parts.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.memtables + self.builders + self.tables + self.filters + self.blocks
+    }
+}
+
+impl Memory {
+    pub(crate) fn new(budget: usize) -> Arc<Self> {
+        Self::with_blocks(budget as u64, rest(budget as u64))
+    }
+
+    /// With a block cache that never grows beyond this.
+    pub(crate) fn with_blocks(budget: u64, blocks_max: u64) -> Arc<Self> {
+        Arc::new(Self {
+            budget,
+            blocks_max,
+            blocks: BlockCache::new(blocks_max),
+            leased: Mutex::default(),
+            builders: AtomicU64::new(0),
+            active: AtomicUsize::new(0),
+            immutables: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn budget(&self) -> usize {
+        self.budget as usize
+    }
+
+    /// The cached blocks.
+    pub(crate) fn blocks(&self) -> &BlockCache {
+        &self.blocks
+    }
+
+    /// What all memtables together may hold.
+    pub(crate) fn memtables_max(&self) -> usize {
+        self.budget() / 4
+    }
+
+    /// What they hold.
+    pub(crate) fn memtables(&self) -> usize {
+        self.active.load(Ordering::Relaxed) + self.immutables.load(Ordering::Relaxed)
+    }
+
+    /// What each of so many jobs may use for the table that it writes.
+    pub(crate) fn builder_max(&self, jobs: usize) -> usize {
+        self.budget() / 8 / jobs.max(1)
+    }
+
+    /// Memory that cannot be done without.
+    pub(crate) fn lease(self: &Arc<Self>, part: Part, bytes: usize) -> Lease {
+        self.change(part, 0, bytes as u64, u64::MAX);
+        Lease { memory: Arc::clone(self), part, bytes: bytes as u64 }
+    }
+
+    /// Memory, if tables and filters may take so much more.
+    pub(crate) fn try_lease(self: &Arc<Self>, part: Part, bytes: u64) -> Option<Lease> {
+        let most = rest(self.budget) - rest(self.budget) / 8;
+        self.change(part, 0, bytes, most).then(|| Lease { memory: Arc::clone(self), part, bytes })
+    }
+
+    /// How much more tables and filters may take.
+    pub(crate) fn room(&self) -> u64 {
+        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        (rest(self.budget) - rest(self.budget) / 8).saturating_sub(leased.tables + leased.filters)
+    }
+
+    /// Replaces `before` bytes by `after`, unless that makes more than `most`. The cache gives way first.
+    fn change(&self, part: Part, before: u64, after: u64, most: u64) -> bool {
+        let mut leased = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = *leased;
+        let bytes = if part == Part::Tables { &mut next.tables } else { &mut next.filters };
+        *bytes = (*bytes - before).saturating_add(after);
+        let sum = next.tables.saturating_add(next.filters);
+        if after > before && sum > most {
+            return false;
+        }
+        self.blocks.set_capacity(rest(self.budget).saturating_sub(sum).min(self.blocks_max));
+        *leased = next;
+        true
+    }
+
+    /// The ledger.
+    pub(crate) fn stats(&self) -> MemoryStats {
+        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        MemoryStats {
+            budget: self.budget,
+            memtables: self.memtables() as u64,
+            builders: self.builders.load(Ordering::Relaxed),
+            tables: leased.tables,
+            filters: leased.filters,
+            blocks: self.blocks.bytes(),
+        }
+    }
+}
+
+/// What is left for tables, filters and blocks.
+fn rest(budget: u64) -> u64 {
+    budget - budget / 4 - budget / 8
+}
+
+/// Memory that is in use until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    memory: Arc<Memory>,
+    part: Part,
+    bytes: u64,
+}
+
+impl Lease {
+    /// Gives back all but so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: u64) {
+        if bytes < self.bytes {
+            self.memory.change(self.part, self.bytes, bytes, u64::MAX);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.memory.change(self.part, self.bytes, 0, u64::MAX);
+    }
+}
+
+/// What a job that writes tables uses.
+#[derive(Debug)]
+pub(crate) struct Building {
+    memory: Arc<Memory>,
+    bytes: AtomicU64,
+}
+
+impl Building {
+    pub(crate) fn new(memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), bytes: AtomicU64::new(0) }
+    }
+
+    /// Notes that it is so many bytes now.
+    pub(crate) fn set(&self, bytes: usize) {
+        let before = self.bytes.swap(bytes as u64, Ordering::Relaxed);
+        // Wraps where it must: the sum over all jobs is what remains.
+        self.memory.builders.fetch_add((bytes as u64).wrapping_sub(before), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn blocks_give_way_to_tables_and_filters_and_come_back() {
+        let memory = Memory::new(8 << 20);
+        let fill = |table| {
+            for offset in 0..4000 {
+                memory.blocks().get_or_read(table, offset, || Ok(Bytes::from(vec![1; 4000]))).unwrap();
+            }
+        };
+        fill(1);
+        let full = memory.blocks().bytes();
+        assert!(full > 4 << 20 && full <= 5 << 20, "{full}");
+        let mut filter = memory.try_lease(Part::Filters, 3 << 20).unwrap();
+        assert!(memory.blocks().bytes() <= 2 << 20 && memory.stats().total() <= 5 << 20);
+        assert!(memory.try_lease(Part::Filters, 3 << 20).is_none(), "an eighth is left to blocks");
+        let table = memory.lease(Part::Tables, 1 << 20);
+        fill(2);
+        assert!(memory.stats().total() <= 5 << 20, "{:?}", memory.stats());
+        filter.shrink_to(1 << 20);
+        assert_eq!((memory.stats().filters, memory.stats().tables), (1 << 20, 1 << 20));
+        drop((filter, table));
+        fill(3);
+        assert_eq!(memory.stats().total(), memory.blocks().bytes());
+        assert!(memory.blocks().bytes() > 4 << 20);
+    }
+
+    #[test]
+    fn jobs_are_counted_while_they_last() {
+        let memory = Memory::new(1 << 20);
+        let (one, two) = (Building::new(&memory), Building::new(&memory));
+        one.set(100);
+        two.set(50);
+        one.set(20);
+        assert_eq!(memory.stats().builders, 70);
+        drop(one);
+        assert_eq!((memory.stats().builders, memory.builder_max(2)), (50, 1 << 16));
+    }
+}

@@ -1,0 +1,83 @@
+//! The memory budget holds at every step of a store's life.
+
+use std::sync::Arc;
+
+use sievedb::fs::MemFs;
+use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
+
+fn key(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn open(fs: &MemFs, budget: usize, threads: usize) -> Db {
+    let filter = FilterPolicy::new(FilterKind::Bloom).bits_per_key(64.0);
+    let options = Options::new().fs(Arc::new(fs.clone())).memory_budget(budget).background_threads(threads);
+    options.default_keyspace(KeyspaceOptions::new().filter(filter)).open("/db").unwrap()
+}
+
+/// Asserts that the sum is within the budget, and gives the share of it that is used.
+fn check(db: &Db, at: &str) -> f64 {
+    let memory = db.stats().memory;
+    assert!(memory.total() <= memory.budget, "{at}: {memory:?}");
+    assert!(memory.memtables <= memory.budget / 4, "{at}: {memory:?}");
+    memory.total() as f64 / memory.budget as f64
+}
+
+#[test]
+fn no_part_and_no_sum_of_memory_ever_passes_a_budget_that_is_much_too_small() {
+    for (budget, threads, keys) in [(1 << 20, 0, 90_000u64), (2 << 20, 2, 30_000)] {
+        let fs = MemFs::new();
+        let db = open(&fs, budget, threads);
+        let other = db.keyspace("other", KeyspaceOptions::new()).unwrap();
+        for number in 0..keys {
+            let value = [7; 40];
+            if number % 3 == 0 { other.put(key(number), value) } else { db.put(key(number), value) }.unwrap();
+            if number % 32 == 0 {
+                check(&db, "while writing");
+            }
+        }
+        db.flush().unwrap();
+        check(&db, "after flushing");
+        let mut most: f64 = 0.0;
+        for number in (0..keys).step_by(5) {
+            assert_eq!(db.contains(key(number)).unwrap(), number % 3 != 0);
+            assert_eq!(other.contains(key(number)).unwrap(), number % 3 == 0);
+            most = most.max(check(&db, "while reading"));
+        }
+        assert!(most > 0.4, "the rest is used for blocks: {most}");
+        let total = db.stats().keyspaces[0].total();
+        assert_eq!(
+            total.unloaded_filters > 0,
+            keys > 50_000,
+            "half a megabyte of filters has no room: {total:?}"
+        );
+        assert_eq!(db.iter().filter(|item| item.is_ok()).count() as u64, keys - keys.div_ceil(3));
+        check(&db, "after a scan");
+        db.compact().unwrap();
+        check(&db, "after compacting");
+        // What was not flushed is replayed.
+        (0..3000u64).for_each(|number| db.put(key(keys + number), [8; 40]).unwrap());
+        drop((db, other));
+        let db = open(&fs, budget, threads);
+        check(&db, "after opening");
+        db.open_tables().unwrap();
+        check(&db, "after opening all tables");
+        assert!((0..3000).all(|number| db.contains(key(keys + number)).unwrap()));
+    }
+}
+
+#[test]
+fn a_batch_that_is_larger_than_all_memtables_may_be_is_written_alone() {
+    let db = open(&MemFs::new(), 1 << 20, 0);
+    let mut batch = sievedb::WriteBatch::new();
+    for number in 0..2000 {
+        batch.put(key(number), [1; 500]);
+    }
+    db.put("before", "1").unwrap();
+    db.write(batch).unwrap();
+    assert!(db.stats().memory.memtables > 1 << 18);
+    db.put("after", "2").unwrap();
+    check(&db, "after the next write");
+    assert!((0..2000).all(|number| db.contains(key(number)).unwrap()));
+    assert!(db.contains("before").unwrap() && db.contains("after").unwrap());
+}
