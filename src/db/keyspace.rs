@@ -121,7 +121,8 @@ impl Keyspace {
     /// # Errors
     ///
     /// [`Error::Corruption`] or [`Error::Io`] if it cannot be read, [`Error::KeyspaceDropped`],
-    /// [`Error::Closed`]. Never because of a damaged filter.
+    /// [`Error::Closed`]. Because of a damaged filter only with
+    /// [`Options::strict_filters`](crate::Options::strict_filters).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.owner.get(&self.tree, key.as_ref(), None, Value::read)
     }
