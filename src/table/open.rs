@@ -160,8 +160,11 @@ const TABLE_BYTES: usize = 2048;
 pub(super) fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, Option<Lease>) {
     let mut state = FilterState::None;
     for filter in meta.filters.iter().filter(|filter| filter.domain == 0) {
-        // Twice while it is read: the bytes of the file and the aligned ones.
-        let Some(mut lease) = file.ctx.memory.try_lease(Part::Filters, filter.len.saturating_mul(2)) else {
+        // Twice while it is read: the bytes of the file and the aligned ones. What is not in the file is not read.
+        let end = filter.offset.checked_add(filter.len);
+        let is_read = filter.file.is_some() || end.is_some_and(|end| end <= file.blocks_end);
+        let bytes = if is_read { filter.len.saturating_mul(2) } else { 0 };
+        let Some(mut lease) = file.ctx.memory.try_lease(Part::Filters, bytes) else {
             return (FilterState::Unloaded, None);
         };
         match read_filter(file, meta, filter) {
