@@ -56,6 +56,9 @@ pub mod guide;
 // Tests of the whole.
 #[cfg(test)]
 mod format_tests;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(test)]
 mod testing;
 

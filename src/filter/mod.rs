@@ -77,6 +77,8 @@ mod blocked;
 mod bloom;
 mod builder;
 mod combine;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod forge;
 mod frozen;
 pub mod header;
 #[cfg(test)]

@@ -170,7 +170,7 @@ impl VersionEdit {
 }
 
 impl EditMark {
-    fn after(self, fields: &[u8]) -> Self {
+    pub(crate) fn after(self, fields: &[u8]) -> Self {
         let count = self.count.wrapping_add(1);
         let mut input = Vec::with_capacity(16 + fields.len());
         put_u64(&mut input, self.hash);

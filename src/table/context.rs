@@ -46,7 +46,7 @@ impl TableContext {
     }
 
     /// A context over an empty file system.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn for_tests() -> Self {
         Self {
             fs: Arc::new(crate::fs::MemFs::new()),

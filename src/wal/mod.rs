@@ -27,6 +27,7 @@
 mod damage;
 pub(crate) mod reader;
 pub(crate) mod record;
+mod sums;
 #[cfg(test)]
 pub(crate) mod vectors;
 pub(crate) mod writer;

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use super::record::{
     Damage, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind,
-    find_fragment, open_fragment, page_left,
+    Search, open_fragment, page_left,
 };
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -243,7 +243,8 @@ impl<'f> FramedReader<'f> {
             let rest = self.window.rest_of_page(next)?;
             zeros = zeros && rest.iter().all(|&byte| byte == 0);
             // What stands at `at` itself promises nothing beyond itself: the search could as well start after.
-            if let Some(witness) = find_fragment(&self.header.file_id, next, rest, at + 1) {
+            let mut search = Search::new(&self.header.file_id, next, rest);
+            if let Some(witness) = search.first_from(next, at + 1) {
                 let (from, synced) = (witness.offset, witness.synced);
                 let detail =
                     format!("{damage}; the intact fragment at {from} says it was durable to {synced}");

@@ -25,6 +25,8 @@ use crate::codec::{put_u16, put_u32, put_u64};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
+use super::sums::Sums;
+
 /// Length of a page; pages are counted from the start of the file.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
@@ -36,6 +38,9 @@ pub(crate) const FRAGMENT_ALIGN: usize = 8;
 
 /// Longest record: the longest batch and some slack. A reader treats a longer one as damage.
 pub(crate) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
+
+/// What one search may spend on checksums one by one: about what [`Sums`] of a page cost.
+const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
 
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -143,7 +148,7 @@ pub(crate) fn page_left(offset: u64) -> usize {
 }
 
 /// Bytes from a fragment's start to the next one, or `None` if it would cross the end of the page.
-fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
+pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     let left = page_left(offset);
     let aligned = (FRAGMENT_HEADER_BYTES + payload_bytes).next_multiple_of(FRAGMENT_ALIGN);
     let rest = left.checked_sub(aligned)?;
@@ -178,10 +183,15 @@ pub(crate) fn put_fragment(
 /// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
 /// (or of the file). Kind and reserved byte are returned as they are, for the caller to know or not.
 pub(crate) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, Damage> {
+    open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
+}
+
+/// [`open_fragment`] with the checksum of a whole fragment computed by `sum`.
+fn open_with(offset: u64, rest: &[u8], sum: impl FnOnce(&[u8]) -> u32) -> Result<Fragment, Damage> {
     let header = rest.first_chunk().ok_or(Damage::Unfinished)?;
     let (stored, fragment) = decode_header(offset, header)?;
     let bytes = rest.get(..fragment.extent_bytes).ok_or(Damage::Unfinished)?;
-    let computed = checksum32(file_id, offset, &[&bytes[4..]]);
+    let computed = sum(bytes);
     if stored != computed {
         return Err(Damage::Checksum { stored, computed });
     }
@@ -215,21 +225,55 @@ fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u
     Ok((u32::from_le_bytes([c0, c1, c2, c3]), fragment))
 }
 
-/// The first intact fragment in `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of
-/// the file) that knew the file to be durable up to `synced_min` or further.
+/// Looks for intact fragments in bytes of which nothing is known: `rest` are those from `offset`, a multiple of 8, to
+/// the end of the page or of the file.
 ///
 /// Tries every multiple of 8. `synced` is looked at first: in bytes that are no header it is seldom possible,
-/// so that few checksums are computed.
-pub(crate) fn find_fragment(file_id: &FileId, offset: u64, rest: &[u8], synced_min: u64) -> Option<Fragment> {
-    let places = (0..rest.len()).step_by(FRAGMENT_ALIGN);
-    places.map_while(|place| Some((place, rest.get(place..place + FRAGMENT_HEADER_BYTES)?))).find_map(
-        |(place, header)| {
-            let at = offset + place as u64;
+/// so that few checksums are computed. In bytes that were made to look like headers, many are: whatever they
+/// say, a page costs no more than some thousand multiplications, see `sums`.
+#[derive(Debug)]
+pub(crate) struct Search<'a> {
+    file_id: &'a FileId,
+    offset: u64,
+    rest: &'a [u8],
+    /// Bytes whose checksums may still be computed one by one.
+    budget: usize,
+    sums: Option<Sums>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(file_id: &'a FileId, offset: u64, rest: &'a [u8]) -> Self {
+        Self { file_id, offset, rest, budget: BUDGET_BYTES, sums: None }
+    }
+
+    /// The first intact fragment at `from` (a multiple of 8) or later that knew the file to be durable up to
+    /// `synced_min` or further.
+    pub(crate) fn first_from(&mut self, from: u64, synced_min: u64) -> Option<Fragment> {
+        let mut place = (from - self.offset) as usize;
+        while let Some(header) = self.rest.get(place..place + FRAGMENT_HEADER_BYTES) {
+            let at = self.offset + place as u64;
             let synced = u64::from_le_bytes(*header.last_chunk()?);
-            let possible = synced_min <= synced && synced <= at;
-            if possible { open_fragment(file_id, at, &rest[place..]).ok() } else { None }
-        },
-    )
+            if synced_min <= synced
+                && synced <= at
+                && let Ok(fragment) = open_with(at, &self.rest[place..], |bytes| self.sum(place, bytes))
+            {
+                return Some(fragment);
+            }
+            place += FRAGMENT_ALIGN;
+        }
+        None
+    }
+
+    fn sum(&mut self, place: usize, fragment: &[u8]) -> u32 {
+        let (file_id, at) = (self.file_id, self.offset + place as u64);
+        let one_by_one = || checksum32(file_id, at, &[&fragment[4..]]);
+        if let Some(left) = self.budget.checked_sub(fragment.len()) {
+            self.budget = left;
+            return one_by_one();
+        }
+        let sums = self.sums.get_or_insert_with(|| Sums::of(file_id, self.rest));
+        sums.of_fragment(at, place, fragment.len()).unwrap_or_else(one_by_one)
+    }
 }
 
 /// A stretch of a page, for people to look at.
@@ -261,7 +305,7 @@ pub(crate) fn spans<'a>(
     offset: u64,
     rest: &'a [u8],
 ) -> impl Iterator<Item = Span> + use<'a> {
-    let mut done = 0;
+    let (mut search, mut done) = (Search::new(file_id, offset, rest), 0);
     std::iter::from_fn(move || {
         let (at, left) = (offset + done as u64, &rest[done..]);
         if left.is_empty() {
@@ -270,7 +314,7 @@ pub(crate) fn spans<'a>(
         let (bytes, status) = match open_fragment(file_id, at, left) {
             Ok(fragment) => (fragment.extent_bytes, SpanStatus::Intact(fragment)),
             Err(damage) => {
-                let next = find_fragment(file_id, at, left, 0);
+                let next = search.first_from(at, 0);
                 let bytes = next.map_or(left.len(), |next| (next.offset - at) as usize);
                 let zeros = left[..bytes].iter().all(|&byte| byte == 0);
                 (bytes, if zeros { SpanStatus::Padding } else { SpanStatus::Damaged(damage) })
@@ -377,6 +421,33 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(spans(&ID, 64, &bad).map(|span| span.bytes).sum::<usize>(), bad.len());
         }
+    }
+
+    #[test]
+    fn a_search_finds_the_same_by_sums_as_one_by_one() {
+        // Every place looks like a header that reaches far; a few are intact.
+        let mut page =
+            [0xff, 0xff, 0xff, 0xff, 0x00, 0x60, 0x07, 0, 64, 0, 0, 0, 0, 0, 0, 0].repeat(PAGE_BYTES / 16);
+        let last = (1 << 20) + 32_000;
+        let good = fragment(last, b"payload", 70);
+        page[32_000..32_000 + good.len()].copy_from_slice(&good);
+        // The one at 8000 holds the other.
+        let first = (1 << 20) + 8000;
+        let whole = &page[8000..][..extent(first, 0x6000).unwrap()];
+        let crc = checksum32(&ID, first, &[&whole[4..]]);
+        page[8000..8004].copy_from_slice(&crc.to_le_bytes());
+        let mut search = Search::new(&ID, 1 << 20, &page);
+        let (mut found, mut from) = (Vec::new(), 1 << 20);
+        while let Some(fragment) = search.first_from(from, 1) {
+            assert_eq!(
+                open_fragment(&ID, fragment.offset, &page[fragment.offset as usize % PAGE_BYTES..]),
+                Ok(fragment)
+            );
+            found.push(fragment.offset);
+            from = fragment.offset + 8;
+        }
+        assert!(search.sums.is_some(), "the budget was spent");
+        assert_eq!(found, [first, last]);
     }
 
     #[test]

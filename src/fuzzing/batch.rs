@@ -1,0 +1,128 @@
+//! Batches, and the two other records of a log: promise and close.
+//!
+//! # Strategy
+//!
+//! The first byte chooses: 0 *raw*, the rest is a batch; 1 *header prepended*, the rest are entries, and the count
+//! before them is theirs; 2 a promise; 3 a close record; 4 *built*, the rest describes entries.
+//!
+//! # Invariants
+//!
+//! - A batch that decodes to its end is the only encoding of its entries: encoding them gives its bytes.
+//! - Sequence numbers ascend one by one from the stated first one; none is beyond the limit.
+//! - The number of entries is bounded by the bytes that are there, whatever the header claims.
+//! - Applied to a memtable, the entries are found: the last one of each key, and all of them in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::input::Input;
+use crate::batch::{self, BatchEntry, BatchReader, HEADER_BYTES, WriteBatch};
+use crate::db::log::{decode_close, decode_promise, encode_close, encode_promise};
+use crate::hash::key_hash;
+use crate::iter::InternalIterator;
+use crate::key::{EntryKind, Tag};
+use crate::limits::SEQNO_MAX;
+use crate::memtable::Memtable;
+
+const SEED: u64 = 5;
+
+/// Runs an input of the target `batch`.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    match input.below(5) {
+        0 => check(input.rest()),
+        1 => {
+            let first = u64::from(input.u32());
+            let mut batch = [&first.to_le_bytes()[..], &[0; 4], input.rest()].concat();
+            let count = count_entries(&batch);
+            batch[8..12].copy_from_slice(&count.to_le_bytes());
+            check(&batch);
+        }
+        2 => {
+            if let Ok(mark) = decode_promise(input.rest()) {
+                assert_eq!(encode_promise(mark), &bytes[1..]);
+            }
+        }
+        3 => {
+            if let Ok((last_seqno, mark)) = decode_close(input.rest()) {
+                assert_eq!(encode_close(last_seqno, mark), &bytes[1..]);
+            }
+        }
+        _ => check(&built(&mut input)),
+    }
+}
+
+/// How many entries can be read from a batch whose count is not yet right.
+fn count_entries(batch: &[u8]) -> u32 {
+    let mut claimed = batch.to_vec();
+    let most = (batch.len() - HEADER_BYTES) / 3;
+    claimed[8..12].copy_from_slice(&(most as u32).to_le_bytes());
+    let reader = BatchReader::open(&claimed).expect("the count is possible");
+    reader.take_while(Result::is_ok).count() as u32
+}
+
+fn built(input: &mut Input<'_>) -> Vec<u8> {
+    let first = u64::from(input.u32()) << input.below(24);
+    let mut batch = WriteBatch::new();
+    while !input.is_empty() {
+        let keyspace = u32::from(input.u8()) << input.below(25);
+        match input.flag() {
+            true => batch.push_put(keyspace, input.short(), input.short()),
+            false => batch.push_delete(keyspace, input.short()),
+        };
+    }
+    let (mut bytes, ..) = batch.into_parts().expect("short keys and values are accepted");
+    batch::stamp(&mut bytes, first);
+    bytes
+}
+
+fn check(bytes: &[u8]) {
+    let Ok(reader) = BatchReader::open(bytes) else { return };
+    let (first, last) = (reader.first, reader.last_seqno());
+    assert!(reader.count as usize <= bytes.len() && last <= SEQNO_MAX);
+    let count = reader.count;
+    let Ok(entries) = reader.collect::<Result<Vec<BatchEntry>, _>>() else { return };
+    assert_eq!(entries.len(), count as usize);
+    let mut again = WriteBatch::new();
+    for (index, entry) in entries.iter().enumerate() {
+        assert_eq!(entry.seqno, first + index as u64);
+        let key = &bytes[entry.key.clone()];
+        match entry.kind {
+            EntryKind::Put => again.push_put(entry.keyspace, key, &bytes[entry.value.clone()]),
+            EntryKind::Delete => again.push_delete(entry.keyspace, key),
+        };
+    }
+    assert_eq!(again.len(), entries.len());
+    let (mut encoded, ..) = again.into_parts().expect("what was decoded is within the limits");
+    batch::stamp(&mut encoded, first);
+    assert_eq!(encoded, bytes, "a batch has one encoding");
+    apply(&Bytes::copy_from_slice(bytes), &entries);
+}
+
+/// Applies the entries to a memtable, as recovery does, and looks for them.
+fn apply(batch: &Bytes, entries: &[BatchEntry]) {
+    let memtable = Arc::new(Memtable::new(64 << 10, SEED));
+    let mut newest: BTreeMap<Bytes, (Tag, Bytes)> = BTreeMap::new();
+    for entry in entries {
+        let (key, value) = (batch.slice(entry.key.clone()), batch.slice(entry.value.clone()));
+        let tag = Tag::new(entry.seqno, entry.kind);
+        memtable.insert(key.clone(), tag, value.clone());
+        newest.insert(key, (tag, value));
+    }
+    for (key, found) in &newest {
+        let seqno = found.0.seqno();
+        assert_eq!(memtable.get(key_hash(SEED, key), key, seqno).as_ref(), Some(found));
+        let older = seqno.checked_sub(1).and_then(|seqno| memtable.get(key_hash(SEED, key), key, seqno));
+        assert!(older.is_none_or(|(tag, _)| tag < found.0));
+    }
+    let mut iter = memtable.iter();
+    let mut walked = 0;
+    iter.seek_first().expect("a memtable has no errors");
+    while iter.key().is_some() {
+        walked += 1;
+        iter.next().expect("a memtable has no errors");
+    }
+    assert_eq!(walked, entries.len());
+}

@@ -1,0 +1,185 @@
+//! Data and index blocks.
+//!
+//! # Strategy
+//!
+//! The first byte chooses the way to a block:
+//!
+//! 0. *raw*: the rest is a sealed block; its checksum is almost always wrong, so this is the way for the envelope.
+//! 1. *resealed*: the same, with the checksum made right: lengths, kinds and LZ4 are reached.
+//! 2. *payload*: the rest is a payload, sealed here, compressed or not.
+//! 3. *built*: the rest describes entries; they are put in order and built into a block, of which some bytes are then
+//!    changed: a block that is almost right.
+//!
+//! # Invariants
+//!
+//! - Whatever was sealed opens again to the same payload and kind.
+//! - No cursor panics or stays where it is; every entry of a walk costs at least one byte of the payload.
+//! - A block that passes `verify` is the same from both ends, a search finds in it what a walk from the start
+//!   finds, and building its entries again gives a block with the same entries.
+
+use bytes::Bytes;
+
+use super::input::Input;
+use super::seal;
+use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockKind, Compression, Entries, Sealer, unseal};
+use crate::codec::DecodeError;
+use crate::key::{EntryKind, InternalKey, Tag};
+
+const OWNER: [u8; 16] = [7; 16];
+const OFFSET: u64 = 64;
+
+/// An entry: user key, tag, stored value, and whether that refers to chunks.
+type Entry = (Vec<u8>, Tag, Vec<u8>, bool);
+
+/// Searches that one input makes.
+const SEEKS_MAX: usize = 64;
+
+/// Runs an input of the target `data_block`.
+pub fn data(bytes: &[u8]) {
+    run(bytes, Entries::Data, BlockKind::Data);
+}
+
+/// Runs an input of the target `index_block`.
+pub fn index(bytes: &[u8]) {
+    run(bytes, Entries::Index, BlockKind::Index);
+}
+
+fn run(bytes: &[u8], rule: Entries, kind: BlockKind) {
+    let mut input = Input::new(bytes);
+    let mode = input.below(4);
+    let payload = match mode {
+        0 | 1 => {
+            let mut sealed = input.rest().to_vec();
+            if mode == 1 {
+                seal::block(&mut sealed, &OWNER, OFFSET);
+            }
+            match unseal(&OWNER, OFFSET, sealed) {
+                Ok((kind, payload)) => {
+                    assert_opens_again(kind, &payload);
+                    payload
+                }
+                Err(_) => return,
+            }
+        }
+        2 => Bytes::copy_from_slice(input.rest()),
+        _ => built(&mut input, rule),
+    };
+    assert_opens_again(kind, &payload);
+    check(payload, rule);
+}
+
+fn assert_opens_again(kind: BlockKind, payload: &Bytes) {
+    for compression in [Compression::None, Compression::Lz4] {
+        let mut sealed = Vec::new();
+        let len = Sealer::new(OWNER).seal(&mut sealed, OFFSET, kind, compression, payload);
+        assert_eq!(len, sealed.len() as u64);
+        assert_eq!(unseal(&OWNER, OFFSET, sealed), Ok((kind, payload.clone())));
+    }
+}
+
+/// The payload of a block of entries in order, with a few bytes changed.
+fn built(input: &mut Input<'_>, rule: Entries) -> Bytes {
+    let interval = 1 + input.below(16);
+    let mut changes = Vec::new();
+    for _ in 0..input.below(4) {
+        changes.push((input.u16(), input.u8()));
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    while !input.is_empty() {
+        let before = entries.last().map_or(&[][..], |entry| &entry.0[..]);
+        let mut key = before[..input.below(256).min(before.len())].to_vec();
+        key.extend_from_slice(input.short());
+        let kind = if input.flag() { EntryKind::Put } else { EntryKind::Delete };
+        let tag = Tag::new(input.u16().into(), kind);
+        let value = match rule {
+            Entries::Index => handle(input),
+            Entries::Data if kind == EntryKind::Put => input.short().to_vec(),
+            Entries::Data => Vec::new(),
+        };
+        entries.push((key, tag, value, false));
+    }
+    entries.sort_by(|a, b| InternalKey::new(&a.0, a.1).cmp(&InternalKey::new(&b.0, b.1)));
+    entries.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
+    let mut payload = rebuilt(&entries, interval).to_vec();
+    for (at, xor) in changes {
+        let at = usize::from(at) % payload.len();
+        payload[at] ^= xor;
+    }
+    payload.into()
+}
+
+fn handle(input: &mut Input<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    BlockHandle { offset: input.u32().into(), len: input.u16().into() }.encode(&mut out);
+    out
+}
+
+fn rebuilt(entries: &[Entry], interval: usize) -> Bytes {
+    let mut builder = BlockBuilder::new(interval);
+    for (user, tag, value, chunked) in entries {
+        builder.add(InternalKey::new(user, *tag), value, *chunked);
+    }
+    Bytes::copy_from_slice(builder.finish())
+}
+
+fn check(payload: Bytes, rule: Entries) {
+    let Ok(mut iter) = BlockIter::new(payload.clone(), rule) else { return };
+    let verified = iter.verify().is_ok();
+    let forward = walk(&mut iter, payload.len(), BlockIter::seek_first, BlockIter::next);
+    let backward = walk(&mut iter, payload.len(), BlockIter::seek_last, BlockIter::prev);
+    let (Ok(entries), true) = (&forward, verified) else {
+        return seek_anywhere(&mut iter, &payload);
+    };
+    let mut backward = backward.expect("a block that is verified has no error from the end");
+    backward.reverse();
+    assert_eq!(*entries, backward, "a verified block is the same from both ends");
+    for at in (0..entries.len()).step_by(1 + entries.len() / SEEKS_MAX) {
+        assert_seek(&mut iter, entries, InternalKey::new(&entries[at].0, entries[at].1));
+        assert_seek(&mut iter, entries, InternalKey::new(&entries[at].0, Tag::newest_at(u64::MAX)));
+        let longer = [&entries[at].0[..], &[0]].concat();
+        assert_seek(&mut iter, entries, InternalKey::new(&longer, entries[at].1));
+    }
+    for interval in [1, 16] {
+        let mut again = BlockIter::new(rebuilt(entries, interval), rule).expect("a built block opens");
+        again.verify().expect("a built block is verified");
+        let found = walk(&mut again, usize::MAX, BlockIter::seek_first, BlockIter::next);
+        assert_eq!(found.as_ref(), Ok(entries), "what was built holds what was added");
+    }
+}
+
+/// Searches of which only the end is certain: no panic, and the cursor stands or not.
+fn seek_anywhere(iter: &mut BlockIter, payload: &[u8]) {
+    for at in (0..payload.len()).step_by(1 + payload.len() / SEEKS_MAX) {
+        let key = &payload[at..payload.len().min(at + 5)];
+        if iter.seek(InternalKey::new(key, Tag::newest_at(at as u64))).is_ok() && iter.is_standing() {
+            let _ = iter.prev();
+            let _ = iter.next();
+        }
+    }
+}
+
+/// All entries by one way of walking, or the error at which it ended.
+fn walk(
+    iter: &mut BlockIter,
+    steps_max: usize,
+    start: fn(&mut BlockIter) -> Result<(), DecodeError>,
+    step: fn(&mut BlockIter) -> Result<(), DecodeError>,
+) -> Result<Vec<Entry>, DecodeError> {
+    let mut found = Vec::new();
+    start(iter)?;
+    while let Some(key) = iter.key() {
+        assert!(found.len() < steps_max, "a walk visits more entries than there are bytes");
+        if let Ok(handle) = BlockHandle::decode(iter.value()) {
+            let _ = handle.check(1 << 40);
+        }
+        found.push((key.user.to_vec(), key.tag, iter.value().to_vec(), iter.chunks().is_some()));
+        step(iter)?;
+    }
+    Ok(found)
+}
+
+fn assert_seek(iter: &mut BlockIter, entries: &[Entry], target: InternalKey<'_>) {
+    iter.seek(target).expect("a verified block can be searched");
+    let expected = entries.iter().map(|entry| InternalKey::new(&entry.0, entry.1)).find(|key| *key >= target);
+    assert_eq!(iter.key(), expected, "a search finds what a walk finds");
+}

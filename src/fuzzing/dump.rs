@@ -1,0 +1,99 @@
+//! The printer of files.
+//!
+//! # Strategy
+//!
+//! The first bytes choose the view: how far it goes, one block or all, keys, values, secrets, a name. The next one chooses
+//! 0 *raw*, the rest is a file, or 1 *resealed*, the rest is a file whose checksums are made right, as the kind in its
+//! header asks. It is then described by that view and, to compare, to the last byte.
+//!
+//! # Invariants
+//!
+//! - Describing never fails, and ends; what a file is does not depend on the view.
+//! - Where nothing is damaged every byte is accounted for, and never more than there are.
+//! - The description says "intact" only of what the readers of the store accept.
+
+use std::io::{self, Write};
+
+use super::input::Input;
+use super::seal::{self, Mended};
+use super::{log, table};
+use crate::dump::{self, Detail, Entries, Kind, Report, Text, View};
+use crate::file_header::FileKind;
+
+/// Runs an input of the target `dump`.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let view = view(&mut input);
+    let resealed = input.flag();
+    let mut file = input.rest().to_vec();
+    if resealed {
+        reseal(&mut file);
+    }
+    let seen = describe(&file, &view);
+    let whole = describe(&file, &View::new().detail(Detail::Bytes));
+    assert_eq!((seen.kind, seen.len), (whole.kind, file.len() as u64));
+    assert!(whole.accounted <= whole.len && seen.accounted <= seen.len);
+    assert_eq!(whole.is_intact(), whole.first_damage.is_none());
+    if !whole.is_intact() {
+        return;
+    }
+    assert!(whole.accounted == whole.len || matches!(whole.kind, Kind::Unknown), "{whole:?}");
+    assert!(seen.is_intact() || view.block.is_some(), "a view finds no more damage than there is");
+    match whole.kind {
+        Kind::Table => assert!(table::is_sound(&file), "the reader finds damage where the printer does not"),
+        Kind::Log => assert!(log::is_complete(&file, FileKind::Log)),
+        Kind::Manifest => assert!(log::is_complete(&file, FileKind::Manifest)),
+        _ => {}
+    }
+}
+
+fn view(input: &mut Input<'_>) -> View {
+    let details = [Detail::Auto, Detail::Summary, Detail::Shape, Detail::Blocks, Detail::Bytes];
+    let mut view = View::new().detail(details[input.below(5)]);
+    match input.below(16) {
+        0 => view = view.block(input.u8().into()),
+        1 => view = view.entries(Entries::Keys),
+        2 => view = view.entries(Entries::Values),
+        3 => view = view.block(input.u8().into()).entries(Entries::Values),
+        4 => view = view.secrets(true),
+        5 => view = view.name(["LOCK", "CURRENT", "000001.sst", ""][input.below(4)]),
+        _ => {}
+    }
+    view
+}
+
+fn reseal(file: &mut [u8]) {
+    let mended = &mut Mended::default();
+    match file.get(8) {
+        Some(&kind) if kind == FileKind::Table as u8 => seal::table(file, mended),
+        Some(&kind) if kind == FileKind::Log as u8 => seal::framed(file),
+        Some(&kind) if kind == FileKind::Manifest as u8 => seal::manifest(file, mended),
+        Some(&kind) if kind == FileKind::Current as u8 => seal::current(file),
+        _ => {}
+    }
+    if file.starts_with(&crate::filter::header::MAGIC) {
+        seal::filter_block(file, mended);
+    }
+}
+
+fn describe(file: &[u8], view: &View) -> Report {
+    let mut text = Text::new(Counting(0));
+    let report = dump::describe_bytes(file, view, &mut text).expect("nothing that a file holds is an error");
+    assert!(text.into_inner().0 > 0, "something is said of every file");
+    let _ = dump::verdict(&report);
+    report
+}
+
+/// Counts what is printed, which may be much more than the file.
+struct Counting(u64);
+
+impl Write for Counting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

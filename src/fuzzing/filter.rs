@@ -1,0 +1,215 @@
+//! Filter blocks.
+//!
+//! # Strategy
+//!
+//! The first byte chooses the way to a block:
+//!
+//! 0. *raw*: the rest is a block.
+//! 1. *resealed*: the rest is a block whose pages, sections and header are sealed here.
+//! 2. *forged*: the rest gives the parameters of a header and then the bits; lengths follow from the parameters. So
+//!    any geometry that a header can state is asked, with any bits.
+//! 3. *built*: the rest describes keys; a filter of them is built, and then damaged in one place.
+//!
+//! # Invariants
+//!
+//! - A header that decodes, encodes to the same bytes.
+//! - Every way of asking gives the same answer: at once, in two steps, many at a time, without vector
+//!   instructions; and with fewer column groups a "maybe" stays one.
+//! - A filter is refused where it is not what is expected: another table's, seed, key count, or header.
+//! - A built filter has every key that was added. Damaged, it is refused, or every answer is as it was.
+//! - A filter opens in memory of the length that it has, whatever its header claims.
+
+use super::input::Input;
+use super::seal::{self, Mended};
+use crate::filter::forge::forge;
+use crate::filter::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES};
+use crate::filter::{Expect, Filter, FilterBuilder, Header, Kind, header};
+use crate::hash::key_hash;
+
+/// Longest block that is forged.
+const FORGED_BYTES_MAX: usize = 256 << 10;
+
+const OWNER: [u8; 16] = [3; 16];
+
+/// Runs an input of the target `filter`.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    match input.below(4) {
+        0 => check(input.rest()),
+        1 => {
+            let mut block = input.rest().to_vec();
+            seal::filter_block(&mut block, &mut Mended::default());
+            check(&block);
+        }
+        2 => {
+            if let Some(block) = forged(&mut input) {
+                assert!(Header::decode(&block).is_ok(), "a forged header is one that can be");
+                check(&block);
+            }
+        }
+        _ => built(&mut input),
+    }
+}
+
+fn kind(input: &mut Input<'_>) -> Kind {
+    [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon][input.below(3)]
+}
+
+/// A number with any number of significant bits: small ones and enormous ones are equally likely.
+fn scaled(input: &mut Input<'_>) -> u64 {
+    let bits = u32::from(input.u8()) % 65;
+    if bits == 0 { 0 } else { input.u64() >> (64 - bits) }
+}
+
+fn forged(input: &mut Input<'_>) -> Option<Vec<u8>> {
+    let kind = kind(input);
+    let mut header = Header {
+        kind,
+        domain: DOMAIN_WHOLE_KEY,
+        optional_flags: input.u8().into(),
+        owner: OWNER,
+        block_len: 0,
+        seed: input.u8().into(),
+        salt: input.u8().into(),
+        key_count: scaled(input),
+        rate: scaled(input),
+        size: scaled(input),
+        probes: input.u8(),
+        column_groups: [0; 3],
+        attempt: 0,
+        buckets: [0; 4],
+        plain_blocks: 0,
+        sections: Vec::new(),
+        checksum: 0,
+    };
+    match kind {
+        // Bits behind the last one would have to be zero.
+        Kind::Bloom => header.size &= !63,
+        Kind::Ribbon => {
+            header.probes = 0;
+            header.attempt = input.u16();
+            header.plain_blocks = scaled(input);
+            for columns in header.column_groups.iter_mut().take(input.below(4)) {
+                *columns = input.u8() % 34;
+            }
+            for buckets in header.buckets.iter_mut().take(input.below(5)) {
+                *buckets = scaled(input);
+            }
+        }
+        Kind::BlockedBloom => {}
+    }
+    forge(header, input.rest(), FORGED_BYTES_MAX)
+}
+
+/// Hashes to ask: spread, at the ends, and close to each other.
+fn hashes(salt: u64) -> impl Iterator<Item = u64> {
+    let ends = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32, u64::from(u32::MAX)];
+    let spread = (1..40u64).map(move |n| n.wrapping_add(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    ends.into_iter().chain(spread)
+}
+
+fn check(block: &[u8]) {
+    let _ = (header::block_len(block), header::checksum(block));
+    let Ok(found) = Header::decode(block) else {
+        assert!(Filter::open(block, Expect::anything()).is_err());
+        return;
+    };
+    assert_eq!(found.encode(), block[..HEADER_BYTES], "a header has one encoding");
+    assert_eq!(header::block_len(block), Ok(found.block_len));
+    let _ = (found.bits(), found.answers_only_maybe());
+    for groups in 0..4 {
+        // The beginning of a block, as far as it is there.
+        let len = usize::try_from(found.prefix_len(1 + groups)).unwrap_or(usize::MAX);
+        if let Some(prefix) = block.get(..len)
+            && let Ok(filter) = Filter::open_groups(prefix, Expect::anything(), groups)
+        {
+            ask(&filter);
+        }
+    }
+    let Ok(filter) = Filter::open(block, Expect::anything()) else { return };
+    let _ = (filter.verify(), filter.predicted_rate());
+    ask(&filter);
+    expect_only_what_is_known(block, &found);
+    for groups in 1..=filter.column_groups() {
+        let fewer = filter.keep_groups(groups);
+        let len = usize::try_from(found.prefix_len(1 + groups)).expect("it is in memory");
+        let opened =
+            Filter::open_groups(&block[..len], Expect::anything(), groups).expect("its beginning opens");
+        for hash in hashes(found.salt) {
+            assert_eq!(fewer.may_contain(hash), opened.may_contain(hash));
+            assert!(
+                fewer.may_contain(hash) || !filter.may_contain(hash),
+                "fewer columns rule out fewer keys"
+            );
+        }
+    }
+}
+
+/// Asks in every way there is.
+fn ask(filter: &Filter<&[u8]>) {
+    let asked: Vec<u64> = hashes(filter.header().salt).collect();
+    let portable = filter.clone().portable();
+    let mut many = vec![false; asked.len()];
+    filter.may_contain_many(&asked, &mut many);
+    for (&hash, many) in asked.iter().zip(many) {
+        let probe = filter.locate(hash);
+        filter.prefetch(probe);
+        let answer = filter.may_contain(hash);
+        assert_eq!((answer, answer, answer), (filter.test(probe), portable.may_contain(hash), many));
+    }
+    if filter.key_count() == 0 {
+        assert!(filter.may_contain(7), "nobody confirmed that there are no keys");
+    }
+}
+
+fn expect_only_what_is_known(block: &[u8], header: &Header) {
+    let (owner, seed, keys) = (header.owner, header.seed, header.key_count);
+    let right = Expect::table(owner, seed, keys);
+    let other = owner.map(|byte| !byte);
+    assert!(Filter::open(block, right.header_checksum(header.checksum)).is_ok());
+    for wrong in [
+        Expect::table(other, seed, keys),
+        Expect::table(owner, !seed, keys),
+        Expect::table(owner, seed, !keys),
+        right.header_checksum(!header.checksum),
+    ] {
+        assert!(Filter::open(block, wrong).is_err(), "a filter that is not the expected one is refused");
+    }
+}
+
+fn built(input: &mut Input<'_>) {
+    let kind = kind(input);
+    let (seed, salt) = (input.u8().into(), input.u16().into());
+    let bits_per_key = f64::from(input.u8()) / 8.0;
+    let groups = input.below(4);
+    let (at, xor) = (input.u32(), input.u32().to_le_bytes());
+    let Ok(mut builder) = FilterBuilder::new(kind, bits_per_key, seed, salt, OWNER) else { return };
+    builder = builder.column_groups(groups);
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    // So many numbers, and the keys that are spelled out.
+    let numbers = u32::from(input.u16()) % 3000;
+    keys.extend((0..numbers).map(|n| n.to_be_bytes().to_vec()));
+    while !input.is_empty() {
+        keys.push(input.short().to_vec());
+    }
+    keys.sort();
+    keys.dedup();
+    keys.iter().for_each(|key| builder.add_key(key));
+    let block = builder.finish().expect("a filter can be built");
+    let expect = Expect::table(OWNER, seed, keys.len() as u64);
+    let filter = Filter::open(&block[..], expect).expect("what was built is opened");
+    filter.verify().expect("what was built is verified");
+    assert!(keys.iter().all(|key| filter.may_contain(key_hash(seed, key))), "a key that was added is found");
+
+    let mut damaged = block.clone();
+    let start = at as usize % damaged.len();
+    for (byte, xor) in damaged[start..].iter_mut().zip(xor) {
+        *byte ^= xor;
+    }
+    let changed = damaged != block;
+    let opened = Filter::open(&damaged[..], expect);
+    assert!(changed == opened.is_err(), "a filter that was changed is refused");
+    let cut = &block[..start];
+    assert!(Filter::open(cut, expect).is_err(), "a filter that was cut is refused");
+    check(&damaged);
+}

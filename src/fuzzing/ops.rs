@@ -1,0 +1,363 @@
+//! Operations on a store against sorted maps, with crashes and reopening.
+//!
+//! # Strategy
+//!
+//! The first bytes choose how the store is kept: sizes so small that a few dozen writes make several levels, and a
+//! filter of any kind. What follows are operations, a byte for which and then their choices, on two keyspaces of
+//! few keys of awkward shapes. No thread works in the background, so that an input does the same every time (but for the
+//! random ids of files).
+//!
+//! # Invariants
+//!
+//! - Every answer is that of the map: lookups, ranges from both ends, prefixes, many at a time; and in a snapshot, that of
+//!   the map as it was.
+//! - "May contain" is never said to be false of a key that is there.
+//! - After a crash the store is what it was after some batch, none before the last that was made durable.
+//! - No operation fails; what stands on the disk is sound.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::input::Input;
+use crate::batch::WriteBatch;
+use crate::block::Compression;
+use crate::db::{Db, Durability, Iter, Keyspace, Snapshot};
+use crate::filter::{FilterKind, FilterPolicy};
+use crate::fs::{CrashPolicy, MemFs};
+use crate::options::{KeyspaceOptions, Options};
+
+const DIR: &str = "/db";
+const SPACES: usize = 2;
+const OPS_MAX: usize = 400;
+const SNAPSHOTS_MAX: usize = 4;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What both keyspaces hold.
+type Maps = [Map; SPACES];
+
+/// Runs an input of the target `ops`.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut world = World::new(keyspace_options(&mut input), 1 << input.below(8));
+    for _ in 0..OPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        world.step(&mut input);
+    }
+    world.end();
+}
+
+fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
+    let kinds =
+        [FilterKind::Auto, FilterKind::None, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon];
+    let policy = FilterPolicy::new(kinds[input.below(5)]).bits_per_key(f64::from(1 + input.u8() % 200) / 8.0);
+    KeyspaceOptions::new()
+        .filter(policy)
+        .block_bytes(512 << input.below(3))
+        .memtable_bytes(1024 << input.below(3))
+        .table_bytes(1024 << input.below(3))
+        .level_base_bytes(2048 << input.below(3))
+        .level_ratio(2 + input.below(3) as u64)
+        .l0_runs(1 + input.below(4))
+        .compression(if input.flag() { Compression::Lz4 } else { Compression::None })
+}
+
+/// One of 64 keys: empty, short, with long common beginnings, with ends of `ff`, longer than a bound.
+fn key(input: &mut Input<'_>) -> Vec<u8> {
+    let n = input.u8() % 64;
+    match n % 6 {
+        0 if n == 0 => Vec::new(),
+        0 => vec![n],
+        1 => [&b"user:"[..], &[n]].concat(),
+        2 => [&[b'p'; 60][..], &[n]].concat(),
+        3 => [&[0xff; 3][..], &[n, 0xff]].concat(),
+        4 if n == 4 => vec![b'q'; 1500],
+        4 => vec![0; usize::from(n)],
+        _ => [&b"user:"[..], &[n, 0]].concat(),
+    }
+}
+
+fn value(input: &mut Input<'_>) -> Vec<u8> {
+    let (len, byte) = (input.u8(), input.u8());
+    let len = match len {
+        // In chunks.
+        255 => 40 << 10,
+        200.. => usize::from(len) * 16,
+        _ => len.into(),
+    };
+    (0..len).map(|at| byte ^ (at % 7 * at) as u8).collect()
+}
+
+fn bound(input: &mut Input<'_>) -> Bound<Vec<u8>> {
+    match input.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key(input)),
+        _ => Bound::Excluded(key(input)),
+    }
+}
+
+struct World {
+    fs: MemFs,
+    keyspace: KeyspaceOptions,
+    log_bytes: u64,
+    db: Option<Db>,
+    /// What the store holds after each batch since the last that is durable; the last one is now.
+    history: Vec<Arc<Maps>>,
+    snapshots: Vec<(Snapshot, Arc<Maps>)>,
+}
+
+impl World {
+    fn new(keyspace: KeyspaceOptions, log_kib: u64) -> Self {
+        let mut world = Self {
+            fs: MemFs::new(),
+            keyspace,
+            log_bytes: log_kib << 10,
+            db: None,
+            history: vec![Arc::default()],
+            snapshots: Vec::new(),
+        };
+        world.open();
+        world.space(1);
+        world
+    }
+
+    fn options(&self) -> Options {
+        Options::new()
+            .background_threads(0)
+            .memory_budget(1 << 20)
+            .log_bytes_max(self.log_bytes)
+            .open_files_max(8)
+            .default_keyspace(self.keyspace.clone())
+            .fs(Arc::new(self.fs.clone()))
+    }
+
+    fn open(&mut self) {
+        self.db = Some(self.options().open(DIR).expect("the store opens"));
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("the store is open")
+    }
+
+    fn space(&self, index: usize) -> Keyspace {
+        match index {
+            0 => self.db().default_keyspace(),
+            _ => self.db().keyspace("other", self.keyspace.clone()).expect("a keyspace opens"),
+        }
+    }
+
+    fn now(&self) -> &Arc<Maps> {
+        self.history.last().expect("there is always one")
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.below(20) {
+            0..=2 => self.write(input, 1),
+            3 => {
+                let entries = 1 + input.below(30);
+                self.write(input, entries);
+            }
+            4 => {
+                let (keys, space) = ([key(input), key(input), key(input)], input.below(SPACES));
+                self.look(&keys, space);
+            }
+            5 | 6 => {
+                let (space, bounds) = (input.below(SPACES), (bound(input), bound(input)));
+                let (iter, map) = (self.space(space).range(bounds.clone()), &self.now()[space]);
+                walk(iter, map.iter().filter(|(key, _)| within(&bounds, key)), input);
+            }
+            7 => {
+                let (space, mut prefix) = (input.below(SPACES), key(input));
+                prefix.truncate(input.below(8));
+                let (iter, map) = (self.space(space).prefix(&prefix), &self.now()[space]);
+                walk(iter, map.iter().filter(|(key, _)| key.starts_with(&prefix)), input);
+            }
+            8 if self.snapshots.len() < SNAPSHOTS_MAX => {
+                self.snapshots.push((self.db().snapshot(), Arc::clone(self.now())));
+            }
+            8 | 9 => {
+                if let Some(index) = self.snapshots.len().checked_sub(1) {
+                    let (snapshot, maps) = self.snapshots.swap_remove(input.below(1 + index).min(index));
+                    self.look_back(&snapshot, &maps, &key(input));
+                }
+            }
+            10 => self.space(input.below(SPACES)).flush().expect("a flush succeeds"),
+            11 => self.space(input.below(SPACES)).compact().expect("a compaction succeeds"),
+            12 | 13 => drop(self.db().step().expect("a step succeeds")),
+            14 => {
+                self.db().sync().expect("a sync succeeds");
+                self.all_durable();
+            }
+            15 => {
+                let options = keyspace_options(input);
+                self.space(input.below(SPACES)).set_options(options.clone()).expect("options are taken");
+                self.keyspace = options;
+            }
+            16 => self.reopen(),
+            17 => self.crash(CrashPolicy::KeepAll),
+            18 => self.crash(CrashPolicy::DropUnsynced),
+            _ => {
+                let seed = input.u16();
+                self.crash(CrashPolicy::Random(seed.into()));
+            }
+        }
+    }
+
+    fn write(&mut self, input: &mut Input<'_>, entries: usize) {
+        let mut maps = Maps::clone(self.now());
+        let mut batch = WriteBatch::new();
+        let synced = input.below(8) == 7;
+        for _ in 0..entries {
+            let (kind, key) = (input.u8(), key(input));
+            let space = usize::from(kind & 1);
+            let keyspace = self.space(space);
+            if kind & 6 == 6 {
+                batch.delete_in(&keyspace, &key);
+                maps[space].remove(&key);
+            } else {
+                let value = value(input);
+                batch.put_in(&keyspace, &key, &value);
+                maps[space].insert(key, value);
+            }
+        }
+        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+        self.db().write_with(batch, durability).expect("a write succeeds");
+        self.history.push(Arc::new(maps));
+        if synced {
+            self.all_durable();
+        }
+    }
+
+    fn all_durable(&mut self) {
+        self.history.drain(..self.history.len() - 1);
+    }
+
+    fn look(&self, keys: &[Vec<u8>], space: usize) {
+        let (keyspace, map) = (self.space(space), &self.now()[space]);
+        for key in keys {
+            let found = keyspace.get(key).expect("a lookup succeeds");
+            assert_eq!(found.as_deref(), map.get(key).map(|value| &value[..]), "{key:?}");
+            assert_eq!(keyspace.contains(key).expect("a lookup succeeds"), map.contains_key(key));
+            assert!(keyspace.may_contain(key) || !map.contains_key(key), "a wrong absent of {key:?}");
+        }
+        let many = keyspace.multi_get(keys).expect("lookups succeed");
+        let there = keyspace.multi_contains(keys).expect("lookups succeed");
+        for ((key, found), there) in keys.iter().zip(many).zip(there) {
+            assert_eq!(
+                (found.as_deref(), there),
+                (map.get(key).map(|value| &value[..]), map.contains_key(key))
+            );
+        }
+    }
+
+    fn look_back(&self, snapshot: &Snapshot, maps: &Maps, key: &[u8]) {
+        for (space, map) in maps.iter().enumerate() {
+            let view = snapshot.keyspace(&self.space(space));
+            assert_same(view.iter(), map, "a snapshot");
+            let found = view.get(key).expect("a lookup succeeds");
+            assert_eq!(found.as_deref(), map.get(key).map(|value| &value[..]));
+        }
+    }
+
+    fn check(&self, maps: &Maps) {
+        for (space, map) in maps.iter().enumerate() {
+            assert_same(self.space(space).iter(), map, "the store");
+        }
+        let damage = self.db().verify().expect("it is open").damage;
+        assert!(damage.is_empty(), "{damage:?}");
+    }
+
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        self.db.take().expect("it is open").close().expect("closing succeeds");
+        let db = self.options().read_only().open(DIR).expect("a reader opens");
+        assert_same(db.iter(), &self.now()[0], "a reader");
+        drop(db);
+        self.open();
+        self.all_durable();
+        self.check(&Arc::clone(self.now()));
+    }
+
+    fn crash(&mut self, policy: CrashPolicy) {
+        self.snapshots.clear();
+        let image = self.fs.crash(policy);
+        self.db = None;
+        self.fs = image;
+        self.open();
+        let found: Vec<Map> = (0..SPACES).map(|space| all(self.space(space).iter())).collect();
+        let survivor = self.history.iter().rposition(|maps| maps[..] == found[..]);
+        let survivor =
+            survivor.expect("what survives a crash is what was, after some batch that may be the last");
+        assert!(
+            policy != CrashPolicy::KeepAll || found == self.now()[..],
+            "nothing is lost with the process"
+        );
+        // What was recovered was made durable by the open.
+        self.history.drain(survivor + 1..);
+        self.all_durable();
+        self.check(&Arc::clone(self.now()));
+    }
+
+    fn end(mut self) {
+        for (snapshot, maps) in std::mem::take(&mut self.snapshots) {
+            self.look_back(&snapshot, &maps, b"user:");
+        }
+        self.check(&Arc::clone(self.now()));
+        self.db().compact().expect("a compaction succeeds");
+        self.reopen();
+        let files = self.fs.files(Path::new(DIR)).len();
+        assert!(files < 500, "{files} files are left");
+    }
+}
+
+fn within((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>), key: &Vec<u8>) -> bool {
+    let after = match from {
+        Bound::Included(from) => key >= from,
+        Bound::Excluded(from) => key > from,
+        Bound::Unbounded => true,
+    };
+    let before = match to {
+        Bound::Included(to) => key <= to,
+        Bound::Excluded(to) => key < to,
+        Bound::Unbounded => true,
+    };
+    after && before
+}
+
+/// Walks from both ends, as the input says, to the middle.
+fn walk<'a>(
+    mut iter: Iter,
+    mut expected: impl DoubleEndedIterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>,
+    input: &mut Input<'_>,
+) {
+    let mut ends = u64::from(input.u8());
+    loop {
+        let front = ends & 1 == 0;
+        ends = ends.rotate_right(1) ^ ends >> 3;
+        let (found, next) =
+            if front { (iter.next(), expected.next()) } else { (iter.next_back(), expected.next_back()) };
+        let found = found.map(|item| item.expect("a walk succeeds"));
+        assert_eq!(
+            found.as_ref().map(|(key, value)| (&key[..], &value[..])),
+            next.map(|(k, v)| (&k[..], &v[..]))
+        );
+        if found.is_none() {
+            return;
+        }
+    }
+}
+
+fn all(iter: Iter) -> Map {
+    iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).expect("a walk succeeds"))
+        .collect()
+}
+
+fn assert_same(iter: Iter, map: &Map, what: &str) {
+    let found = all(iter);
+    let differs = map.keys().chain(found.keys()).find(|key| found.get(*key) != map.get(*key));
+    assert!(differs.is_none(), "{what} and the map differ in {differs:?}");
+}
