@@ -411,6 +411,7 @@ pub(super) fn small() -> Files {
             file_id: [file as u8; 16],
             hash_seed: 5,
             block_bytes: 256,
+            append_bytes: 64 << 10,
             compression: crate::block::Compression::Lz4,
             filter: Some(FilterPlan { kind, bits_per_key: 8.0 }),
         };

@@ -243,6 +243,7 @@ fn config(input: &mut Input<'_>) -> TableConfig {
         file_id: FILE,
         hash_seed: SEED,
         block_bytes: 256 << input.below(8),
+        append_bytes: 64 << 10,
         compression: if input.flag() { Compression::Lz4 } else { Compression::None },
         filter,
     }
