@@ -33,8 +33,9 @@ pub(crate) fn describe() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()))
         .unwrap_or("unknown processor");
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{model}, {cores} processors, {}", std::env::consts::OS)
+    // As the system lists them: a pinned thread sees but one.
+    let processors = info.lines().filter(|line| line.starts_with("processor")).count();
+    format!("{model}, {processors} processors, {}", std::env::consts::OS)
 }
 
 /// The load of the last minute, as the system counts it; this program's own is part of it.
