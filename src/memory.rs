@@ -3,7 +3,7 @@
 //! ```text
 //! 1/4   memtables     active and waiting; a writer waits before they would hold more (`db/pressure`)
 //! 1/8   builders      tables that are being written: hashes, index, buffers. Each job has an equal part of it,
-//!                     and cuts its table when that is full (`compaction/run`)
+//!                     and cuts its table when that is full (`compaction/run`); but some blocks each has
 //! 5/8   the rest      open tables (what is known of them, roots of their indexes), filters, and blocks
 //! ```
 //!
@@ -30,6 +30,13 @@ pub(crate) enum Part {
     Filters,
 }
 
+/// Data blocks that a job may hold at least, or hashes and index of that size. A table writer takes about three for
+/// itself.
+const BUILDER_BLOCKS_MIN: usize = 8;
+
+/// What a block counts for at least in that.
+const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
+
 /// Bytes leased, by part.
 #[derive(Debug, Clone, Copy, Default)]
 struct Leased {
@@ -46,7 +53,7 @@ pub(crate) struct Memory {
     blocks: BlockCache,
     leased: Mutex<Leased>,
     builders: AtomicU64,
-    /// All active memtables together. Kept by the commit leader.
+    /// All active memtables together. Kept by `Tree::count_active_bytes`.
     pub(crate) active: AtomicUsize,
     /// All memtables that wait to be flushed together.
     pub(crate) immutables: AtomicUsize,
@@ -115,9 +122,12 @@ impl Memory {
         self.active.load(Ordering::Relaxed) + self.immutables.load(Ordering::Relaxed)
     }
 
-    /// What each of so many jobs may use for the table that it writes.
-    pub(crate) fn builder_max(&self, jobs: usize) -> usize {
-        self.budget() / 8 / jobs.max(1)
+    /// What each of so many jobs may use for the table that it writes, whose data blocks have so many bytes. Where
+    /// its part of the budget is less than some blocks, which it needs whatever it writes, it gets more than that:
+    /// or each key would become a table of its own.
+    pub(crate) fn builder_max(&self, jobs: usize, block_bytes: usize) -> usize {
+        let least = BUILDER_BLOCKS_MIN * block_bytes.max(BUILDER_BLOCK_BYTES_MIN);
+        (self.budget() / 8 / jobs.max(1)).max(least)
     }
 
     /// Memory that cannot be done without.
@@ -261,6 +271,7 @@ mod tests {
         one.set(20);
         assert_eq!(memory.stats().builders, 70);
         drop(one);
-        assert_eq!((memory.stats().builders, memory.builder_max(2)), (50, 1 << 16));
+        assert_eq!([memory.builder_max(2, 1 << 20), memory.builder_max(256, 512)], [8 << 20, 16 << 10]);
+        assert_eq!((memory.stats().builders, memory.builder_max(2, 4096)), (50, 1 << 16));
     }
 }

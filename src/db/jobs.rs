@@ -116,7 +116,7 @@ impl Engine {
         let filter = plan_output(&options.filter, version, lookups, output);
         let memory = &self.context.memory;
         // The threads, and a caller who compacts.
-        let memory_max = memory.builder_max(self.options.background_threads + 1);
+        let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
         let building = Building::new(memory);
         let merge = Merge {
             fs: &*self.fs,
@@ -229,4 +229,27 @@ fn task_sources(version: &Version, task: &Task) -> Vec<Box<dyn InternalIterator>
         }
     }
     sources
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn blocks_that_are_large_for_the_budget_do_not_make_a_table_of_each_key() {
+        for (budget, block_bytes, threads) in
+            [(16 << 20, 1 << 20, 0), (16 << 20, 512 << 10, 3), (1 << 20, 4096, 32)]
+        {
+            let fs = std::sync::Arc::new(MemFs::new());
+            let options = Options::new().fs(fs).memory_budget(budget).background_threads(threads);
+            let keyspace = KeyspaceOptions::new().block_bytes(block_bytes);
+            let db = options.default_keyspace(keyspace).open("/db").unwrap();
+            (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 100]).unwrap());
+            db.flush().unwrap();
+            let tables = db.engine().default_tree().view().version.all_tables().count();
+            assert!((1..=16).contains(&tables), "{tables} tables of {block_bytes} a block with {budget}");
+            assert!((0..1000u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
+        }
+    }
 }
