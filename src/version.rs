@@ -327,13 +327,20 @@ impl Version {
     ///
     /// First the range check of all candidate tables, and the memory of their filters is asked for; then the
     /// filters, without touching a block; then, newest first, the index and data block of those whose filter did
-    /// not say "absent".
+    /// not say "absent". A table that cannot be opened is an error only when its turn comes: what is newer is found.
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {
             let mut wave: [Option<(&TableHandle, &Table, &FilterState, Probe)>; WAVE] = [None; WAVE];
+            let mut unopened = None;
             for (slot, handle) in wave.iter_mut().zip(candidates.by_ref().take(WAVE)) {
-                let table = handle.open()?;
+                let table = match handle.open() {
+                    Ok(table) => table,
+                    Err(error) => {
+                        unopened = Some(error);
+                        break;
+                    }
+                };
                 let filter = table.filter();
                 *slot = Some((handle, table, filter, filter.prefetch(lookup.hash)));
             }
@@ -355,6 +362,9 @@ impl Version {
                 if found.is_some() {
                     return Ok(found);
                 }
+            }
+            if let Some(error) = unopened {
+                return Err(error);
             }
         }
         Ok(None)

@@ -251,3 +251,42 @@ impl RunSource for Tables {
         Ok(Box::new(self.tables[table].open()?.iter(self.fill_cache)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use crate::filename::FileName;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn a_table_that_cannot_be_opened_hides_nothing_that_is_newer() {
+        let fs = MemFs::new();
+        let dir = Path::new("/db");
+        let options = || Options::new().fs(Arc::new(fs.clone())).background_threads(0);
+        let db = options().open(dir).unwrap();
+        db.put("both", "old").unwrap();
+        db.put("old only", "old").unwrap();
+        db.flush().unwrap();
+        db.put("both", "new").unwrap();
+        db.put("the last", "new").unwrap();
+        db.flush().unwrap();
+        let version = Arc::clone(&db.engine().default_tree().view().version);
+        let numbers: Vec<_> = version.all_tables().map(|(_, table)| table.meta.number).collect();
+        assert_eq!(numbers.len(), 2);
+        drop(version);
+        db.close().unwrap();
+        let path = FileName::Table(numbers[1]).path(dir);
+        let (_, mut bytes) = fs.files(dir).into_iter().find(|(file, _)| *file == path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs.overwrite(&path, bytes);
+
+        let db = options().open(dir).unwrap();
+        for _ in 0..2 {
+            assert_eq!(db.get("both").unwrap().as_deref(), Some(&b"new"[..]));
+            assert_eq!(db.get("old only").unwrap_err().file(), Some(&*path));
+        }
+    }
+}
