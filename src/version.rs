@@ -106,6 +106,16 @@ impl TableHandle {
         Ok(table)
     }
 
+    /// Loads a filter for which there was no room when the table was opened. `false` if there still is none.
+    pub(crate) fn load_filter(&self) -> bool {
+        let Some(table) = self.if_open() else { return false };
+        let is_loaded = table.load_filter(&self.meta);
+        if is_loaded && table.filter_error().is_some() {
+            self.file.graveyard().wake();
+        }
+        is_loaded
+    }
+
     /// The table if it has been opened already.
     pub(crate) fn if_open(&self) -> Option<&Arc<Table>> {
         self.table.get()

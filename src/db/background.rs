@@ -106,7 +106,7 @@ impl Engine {
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |taken: &Taken<'_>| self.next_job(jobs, log_is_long, taken);
         let Some(claim) = self.background.claims.claim_next(next) else {
-            return Ok(buried || self.load_a_filter());
+            return Ok(buried || (jobs == Jobs::All && self.load_a_filter()));
         };
         match self.carry_out_job(claim.job()) {
             // The keyspace was dropped under the job, or the store is being closed: not a failure.

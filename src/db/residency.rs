@@ -46,7 +46,7 @@ impl Engine {
             }
         }
         let Some(index) = choose(&candidates, self.context.memory.room()) else { return false };
-        tables[index].if_open().is_some_and(|table| table.load_filter(&tables[index].meta))
+        tables[index].load_filter()
     }
 }
 
@@ -55,6 +55,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::db::background::Jobs;
     use crate::filter::{FilterKind, FilterPolicy};
     use crate::fs::MemFs;
     use crate::memory::Part;
@@ -93,6 +94,7 @@ mod tests {
         assert!(total.unloaded_filters > 0 && total.unloaded_filters == total.tables);
         assert_eq!((total.filter.negatives, total.filter.unfiltered_misses), (0, 2999));
         drop(taken);
+        assert!(!db.engine().step(Jobs::Urgent).unwrap(), "writers do not wait for it");
         while db.step().unwrap() {}
         let before = db.stats().keyspaces[0].total();
         assert_eq!(before.unloaded_filters, 0);
