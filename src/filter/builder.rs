@@ -157,7 +157,19 @@ impl FilterBuilder {
     #[must_use]
     pub fn finish_bytes(&self) -> usize {
         let per_key = if self.kind == Kind::Ribbon { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
-        self.len() * per_key + 2 * self.len() * self.bits_per_key as usize / 8 + HEADER_BYTES
+        let hashes = self.len() * per_key;
+        hashes + 2 * (HEADER_BYTES + (self.body_bits() / 8.0) as usize)
+    }
+
+    /// Bits of the filter that `finish` would make now; about, since it is asked for with every key.
+    fn body_bits(&self) -> f64 {
+        let keys = self.len() as f64;
+        match (self.kind, self.bits_and_probes, self.columns) {
+            (Kind::Bloom | Kind::BlockedBloom, Some((bits, _)), _) if keys > 0.0 => bits as f64,
+            // The columns of a large filter take a few per cent more.
+            (Kind::Ribbon, _, Some(columns)) => keys * columns * 1.05,
+            _ => keys * self.bits_per_key,
+        }
     }
 
     /// Length of the block that `finish` would make now; for a ribbon filter, about.
@@ -498,6 +510,26 @@ mod tests {
             let shuffled =
                 build(kind, 10.0, 4, (0..20_000).map(|index| hash(index * 7919 % 20_000))).into_inner();
             assert!(upwards == downwards && upwards == shuffled);
+        }
+    }
+
+    #[test]
+    fn what_it_takes_to_finish_is_told_before() {
+        let about = |builder: FilterBuilder| {
+            let mut builder = builder;
+            (0..20_000).for_each(|index| builder.add_hash(hash(index)));
+            let per_key = if builder.kind == Kind::Ribbon { RIBBON_BYTES_PER_KEY } else { 8 };
+            let (told, real) =
+                (builder.finish_bytes(), 20_000 * per_key + 2 * builder.block_bytes() as usize);
+            assert!(told.abs_diff(real) < real / 16, "{:?}: {told} is not about {real}", builder.kind);
+        };
+        for kind in KINDS {
+            for bits in [0.9, 7.9, 24.0] {
+                about(FilterBuilder::new(kind, bits, 1, 2, OWNER).unwrap());
+            }
+            let builder = FilterBuilder::new(kind, 10.0, 1, 2, OWNER).unwrap();
+            about(builder.clone().bits_and_probes(4_000_000, 6).unwrap());
+            about(builder.columns(30.0).unwrap());
         }
     }
 
