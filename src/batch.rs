@@ -28,6 +28,9 @@ pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
 /// Length of what stands before the first entry.
 pub(crate) const HEADER_BYTES: usize = 12;
 
+/// Room that a batch may keep beyond an eighth of its length.
+const SPARE_BYTES_MAX: usize = 64;
+
 /// Writes that become visible, and durable, together or not at all.
 ///
 /// Later entries of a batch win over earlier ones of the same key. A batch may be cloned and written twice.
@@ -170,9 +173,18 @@ impl WriteBatch {
             None => {
                 let mut bytes = self.bytes;
                 bytes[8..12].copy_from_slice(&self.count.to_le_bytes());
+                trim(&mut bytes);
                 Ok((bytes, self.keyspaces, self.count))
             }
         }
+    }
+}
+
+/// Gives back room that was made and not used, unless it is little: memtables hold the batch for long, and count what
+/// is in it.
+fn trim(bytes: &mut Vec<u8>) {
+    if bytes.capacity() - bytes.len() > SPARE_BYTES_MAX + bytes.len() / 8 {
+        bytes.shrink_to_fit();
     }
 }
 
@@ -271,6 +283,17 @@ mod tests {
 
     fn decode(bytes: &[u8]) -> Result<Vec<BatchEntry>, DecodeError> {
         BatchReader::open(bytes)?.collect()
+    }
+
+    #[test]
+    fn room_that_was_not_used_is_given_back_when_a_batch_is_written() {
+        for (room, value) in [(1 << 20, 5), (0, 100_000), (200_000, 100_000), (0, 70_000)] {
+            let mut batch = WriteBatch::with_capacity(room);
+            batch.put(b"a", vec![1; value / 2]).put(b"b", vec![2; value / 2]).put(b"c", b"3");
+            let bytes = batch.into_parts().unwrap().0;
+            let spare = bytes.capacity() - bytes.len();
+            assert!(spare <= SPARE_BYTES_MAX + bytes.len() / 8, "{spare} beside {}", bytes.len());
+        }
     }
 
     #[test]
