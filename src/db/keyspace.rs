@@ -290,12 +290,42 @@ impl Engine {
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
         // A handle that somebody keeps must not keep the data, and what it took counts for nobody any more.
         tree.clear();
-        tree.uncount_active_bytes();
+        tree.count_active_bytes();
         self.background.notify();
         Ok(())
     }
 
     pub(super) fn find_tree(&self, name: &str) -> Option<Arc<Tree>> {
         self.trees.load().values().find(|tree| tree.name == name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn a_keyspace_that_is_dropped_takes_its_memory_along_whenever_it_was_counted() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let memory = &db.engine().context.memory;
+        let active = || memory.active.load(Ordering::Relaxed);
+        let before = active();
+        for is_counted_late in [false, true] {
+            let keyspace = db.keyspace("k", KeyspaceOptions::new()).unwrap();
+            (0..1000u32).for_each(|key| keyspace.put(key.to_be_bytes(), [1; 50]).unwrap());
+            let sum: usize = db.engine().trees.load().values().map(|tree| tree.active_bytes()).sum();
+            assert!(active() == sum && sum > before + 50_000);
+            db.drop_keyspace("k").unwrap();
+            if is_counted_late {
+                // By a leader that had found it alive.
+                keyspace.tree.count_active_bytes();
+            }
+            assert_eq!(active(), before);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! replaced by the commit leader (a full memtable becomes immutable) and by background work (a memtable or
 //! some tables give way to others), one at a time under `replacing`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -79,7 +79,7 @@ pub(crate) struct Tree {
     replacing: Mutex<()>,
     dropped: AtomicBool,
     /// Size of the active memtable when it was last counted into the sum over all trees.
-    counted_bytes: AtomicUsize,
+    counted_bytes: Mutex<usize>,
     /// Filter counts of tables that are gone, by level, so that sums never go back.
     retired: Mutex<[Retired; LEVELS]>,
     /// Lookups that no memtable answered, about.
@@ -109,7 +109,7 @@ impl Tree {
             view: ArcSwap::from_pointee(view),
             replacing: Mutex::new(()),
             dropped: AtomicBool::new(false),
-            counted_bytes: AtomicUsize::new(0),
+            counted_bytes: Mutex::default(),
             retired: Mutex::default(),
             lookups: Striped::default(),
         })
@@ -170,18 +170,15 @@ impl Tree {
         self.view_ref().active.memtable.size_bytes()
     }
 
-    /// Brings the memory of the active memtables of all trees up to date with this one. Only the commit leader
-    /// calls this.
+    /// Brings the memory of the active memtables of all trees up to date with this one; one that is dropped has no
+    /// part in it. The commit leader calls this, and who makes or drops the tree: the sum changes together with what
+    /// is remembered of it, so that they agree in whatever order they come.
     pub(crate) fn count_active_bytes(&self) {
-        let now = self.active_bytes();
-        let before = self.counted_bytes.swap(now, Ordering::Relaxed);
+        let mut counted = self.counted_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = if self.is_alive() { self.active_bytes() } else { 0 };
         // Wraps where it must: the sum of all counted sizes is what remains.
-        self.memory.active.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
-    }
-
-    /// Takes the tree, which is dropped, out of that sum.
-    pub(crate) fn uncount_active_bytes(&self) {
-        self.memory.active.fetch_sub(self.counted_bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        self.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
+        *counted = now;
     }
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.

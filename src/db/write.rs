@@ -362,12 +362,7 @@ impl Engine {
             && self.context.memory.active.load(Ordering::Relaxed) > self.context.memory.memtables_max()
         {
             let trees = self.trees.load();
-            // Counted anew: what keyspaces that were dropped meanwhile had added is forgotten.
-            let sum = trees.values().map(|tree| tree.active_bytes()).sum();
-            self.context.memory.active.store(sum, Ordering::Relaxed);
-            if sum > self.context.memory.memtables_max() {
-                touched.extend(trees.values().max_by_key(|tree| tree.active_bytes()).cloned());
-            }
+            touched.extend(trees.values().max_by_key(|tree| tree.active_bytes()).cloned());
         }
         touched
     }
