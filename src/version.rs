@@ -24,6 +24,9 @@ use crate::manifest::edit::LEVELS;
 use crate::table::{FilterState, Table, TableContext, Verdict};
 use crate::table_meta::{FilterRef, TableMeta};
 
+/// How many new filters of a table in a row may turn out unusable before the background makes no more of them.
+pub(crate) const REBUILDS_MAX: u32 = 4;
+
 /// A table of the tree: known from its metadata, opened when first asked.
 pub(crate) struct TableHandle {
     pub(crate) meta: Arc<TableMeta>,
@@ -38,6 +41,8 @@ pub(crate) struct TableHandle {
     filters: Vec<Arc<SharedFile>>,
     /// No new filter could be made for it.
     rebuild_failed: AtomicBool,
+    /// How many handles of the table before this one had a filter that could not be used, one after the other.
+    worn_before: u32,
     /// Why no compaction can read it.
     set_aside: OnceLock<Arc<Error>>,
 }
@@ -56,8 +61,10 @@ impl TableHandle {
     pub(crate) fn with_filters(&self, filters: Vec<FilterRef>) -> Arc<Self> {
         let meta = TableMeta { filters, ..(*self.meta).clone() };
         let (context, file) = (Arc::clone(&self.context), Arc::clone(&self.file));
+        let is_worn = self.if_open().is_some_and(|table| table.filter_error().is_some());
         Arc::new(Self {
             set_aside: self.set_aside.clone(),
+            worn_before: if is_worn { self.worn_before + 1 } else { 0 },
             ..Self::over(Arc::new(meta), context, file, &self.filters)
         })
     }
@@ -85,6 +92,7 @@ impl TableHandle {
             file,
             filters,
             rebuild_failed: AtomicBool::new(false),
+            worn_before: 0,
             set_aside: OnceLock::new(),
         }
     }
@@ -146,9 +154,10 @@ impl TableHandle {
         self.open().is_ok_and(|table| table.filter_error().is_some())
     }
 
-    /// Whether the table is known to need a new filter, and nobody has failed to make one.
+    /// Whether the table is known to need a new filter, and nobody has failed to make one that lasts.
     pub(crate) fn wants_filter(&self) -> bool {
-        self.if_open().is_some_and(|table| table.filter_error().is_some()) && !self.rebuild_failed()
+        let is_worn = self.if_open().is_some_and(|table| table.filter_error().is_some());
+        is_worn && !self.rebuild_failed() && self.worn_before < REBUILDS_MAX
     }
 
     /// Whether an "absent" of the filter holds. It is counted, and one in so many is held against the data.

@@ -3,14 +3,15 @@
 //! 1. The table's keys are read from its data, block by block, and the filter is built from them;
 //! 2. it is written into a file of its own, which is synced, and the directory;
 //! 3. the table is opened once more with that filter in place of the old ones, so that no filter enters the tree
-//!    that cannot be used;
+//!    that cannot be used; where there is no memory to keep it, it is read and checked all the same;
 //! 4. one edit gives the table the new list of filters, and its handle in the version gives way to the new one;
 //! 5. the files of old filters go when nobody reads through an old handle any more.
 //!
 //! The table itself is not touched, and nobody waits: readers hold the old handle or the new one, and either
 //! filter is true of the table. A job claims its table, so that no compaction takes it away meanwhile.
 //!
-//! If the table cannot be read, nothing is changed, and the background does not try again. A failure to write
+//! If the table cannot be read, or the new filter comes out damaged, nothing is changed, and the background does not
+//! try again; nor when several in a row were found damaged after they had come into use. A failure to write
 //! disables writing, like any other.
 
 use std::collections::HashSet;
@@ -28,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::{FilterPlan, FilterPolicy};
 use crate::manifest::edit::EditItem;
+use crate::memory::Building;
 use crate::table::write_filter_file;
 use crate::table_meta::FilterRef;
 use crate::version::{TableHandle, Version};
@@ -68,7 +70,8 @@ impl Engine {
         };
         let plan = plan_output(&tree.options.load().filter, &view.version, lookups, &output);
         drop(view);
-        let block = match self.build_filter(tree, plan, old) {
+        let building = Building::new(&self.context.memory);
+        let block = match self.build_filter(tree, plan, old, &building) {
             Ok(block) => block,
             Err(Error::Closed) => return Err(Error::Closed),
             Err(error) => return Ok(self.no_filter(tree, old, error)),
@@ -77,8 +80,10 @@ impl Engine {
         let filters = block.map(|block| self.write_filter(&block)).transpose()?;
         let new = old.with_filters(filters.into_iter().collect());
         new.set_made_at(lookups);
-        let checked =
-            new.open().and_then(|table| table.filter_error().map_or(Ok(()), |error| Err((**error).clone())));
+        // What was built is gone, and what is read is twice that for a moment: the file's bytes and their aligned copy.
+        building.set(2 * bytes);
+        let checked = new.open().and_then(|table| table.check_filter(&new.meta));
+        drop(building);
         if let Err(error) = checked {
             new.set_filters_obsolete(old);
             return Ok(self.no_filter(tree, old, error));
@@ -102,8 +107,12 @@ impl Engine {
         tree: &Tree,
         plan: Option<FilterPlan>,
         table: &TableHandle,
+        building: &Building,
     ) -> Result<Option<Vec<u8>>> {
-        let stop = || self.background.is_stopping() || !tree.is_alive() || self.has_failed();
+        let stop = |bytes| {
+            building.set(bytes);
+            self.background.is_stopping() || !tree.is_alive() || self.has_failed()
+        };
         plan.map(|plan| table.open()?.build_filter(plan, &stop)).transpose()
     }
 
@@ -186,9 +195,12 @@ mod tests {
 
     use super::*;
     use crate::db::Db;
-    use crate::filter::FilterBuilder;
-    use crate::fs::MemFs;
+    use crate::filter::{FilterBuilder, FilterKind};
+    use crate::fs::{MemFs, Op};
+    use crate::memory::{Lease, Part};
     use crate::options::Options;
+    use crate::table::FilterState;
+    use crate::version::REBUILDS_MAX;
 
     const KEYS: u32 = 500;
 
@@ -214,7 +226,8 @@ mod tests {
         db.compact().unwrap();
         let (tree, old) = table(&db);
         let engine = db.engine();
-        let own = old.open().unwrap().build_filter(tree.options.load().filter.resolve(1).unwrap(), &|| false);
+        let own =
+            old.open().unwrap().build_filter(tree.options.load().filter.resolve(1).unwrap(), &|_| false);
         let own = crate::filter::Header::decode(&own.unwrap()).unwrap();
         let mut lie = FilterBuilder::new(own.kind, 10.0, own.seed, own.salt, own.owner).unwrap();
         (0..KEYS).for_each(|n| lie.add_key(format!("other {n}").as_bytes()));
@@ -268,5 +281,81 @@ mod tests {
         assert!(db.get(key(7)).unwrap_err().is_corruption());
         while db.step().unwrap() {}
         assert!(db.get(key(7)).unwrap().is_some());
+    }
+
+    /// Flips a bit at the end of every filter file.
+    fn damage_filters(fs: &MemFs) {
+        for (path, mut bytes) in fs.files(Path::new("/db")) {
+            if path.extension().is_some_and(|extension| extension == "filter") {
+                *bytes.last_mut().unwrap() ^= 1;
+                fs.overwrite(&path, bytes);
+            }
+        }
+    }
+
+    fn has_filter_files(fs: &MemFs) -> bool {
+        let files = fs.files(Path::new("/db"));
+        files.iter().any(|(path, _)| path.extension().is_some_and(|extension| extension == "filter"))
+    }
+
+    /// A store with one table, and all the memory that filters may have.
+    fn without_room(fs: &MemFs) -> (Db, Option<Lease>) {
+        let db = options(fs).open("/db").unwrap();
+        (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
+        db.compact().unwrap();
+        let taken = take_room(&db);
+        (db, taken)
+    }
+
+    fn take_room(db: &Db) -> Option<Lease> {
+        let memory = &db.engine().context.memory;
+        memory.try_lease(Part::Filters, memory.room())
+    }
+
+    #[test]
+    fn a_new_filter_that_comes_out_damaged_is_not_taken_even_if_there_is_no_room_to_keep_it() {
+        let fs = MemFs::new();
+        let (db, _taken) = without_room(&fs);
+        let (tree, before) = table(&db);
+        fs.observe(|fs, op| {
+            if matches!(op, Op::SyncDir(_)) {
+                damage_filters(fs);
+            }
+            Ok(())
+        });
+        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
+        assert!(db.engine().refilter(&tree, policy).unwrap_err().is_corruption());
+        fs.stop_observing();
+        assert!(Arc::ptr_eq(&before, &table(&db).1), "the table keeps what it has");
+        let stats = db.stats();
+        assert_eq!((stats.failed_rebuilds, stats.rebuilt_filters, stats.memory.builders), (1, 0, 0));
+        while db.step().unwrap() {}
+        assert!(!has_filter_files(&fs));
+        db.engine().refilter(&tree, policy).unwrap();
+        let (_, after) = table(&db);
+        assert!(matches!(after.open().unwrap().filter(), FilterState::Unloaded) && has_filter_files(&fs));
+    }
+
+    #[test]
+    fn filters_that_are_damaged_again_and_again_are_not_made_anew_for_ever() {
+        let fs = MemFs::new();
+        let (db, mut taken) = without_room(&fs);
+        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
+        db.engine().refilter(&db.engine().default_tree(), policy).unwrap();
+        for round in 0..=REBUILDS_MAX {
+            db.engine().remove_buried();
+            damage_filters(&fs);
+            taken.take();
+            assert!(db.step().unwrap(), "it is loaded");
+            assert!(table(&db).1.has_unusable_filter());
+            taken = take_room(&db);
+            assert_eq!(db.step().unwrap(), round < REBUILDS_MAX, "round {round}");
+        }
+        assert_eq!(db.stats().rebuilt_filters, u64::from(REBUILDS_MAX) + 1);
+        assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
+        // Who asks for it gets one.
+        taken.take();
+        db.engine().refilter(&db.engine().default_tree(), policy).unwrap();
+        assert!(matches!(table(&db).1.open().unwrap().filter(), FilterState::Ready(_)));
     }
 }

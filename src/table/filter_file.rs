@@ -39,7 +39,7 @@ const STOP_INTERVAL: u64 = 1024;
 
 impl Table {
     /// The filter block over the keys that the table holds, read from its data. Memory: eight bytes per key,
-    /// and what the kind of filter takes to build.
+    /// and what the kind of filter takes to build; `stop` is told how much that is so far.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Table {
     pub(crate) fn build_filter(
         self: &Arc<Self>,
         plan: FilterPlan,
-        stop: &dyn Fn() -> bool,
+        stop: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<u8>> {
         let (file_id, seed) = (self.file.file_id, self.file.ctx.hash_seed);
         let mut filter = start_filter(plan, seed, file_id)?;
@@ -62,7 +62,7 @@ impl Table {
                 last.extend_from_slice(key.user);
             }
             read += 1;
-            if read % STOP_INTERVAL == 0 && stop() {
+            if read % STOP_INTERVAL == 0 && stop(filter.finish_bytes()) {
                 return Err(Error::Closed);
             }
             entries.next()?;
@@ -70,6 +70,9 @@ impl Table {
         if filter.len() as u64 != self.properties.keys {
             let detail = format!("the table says {}, its blocks hold {}", self.properties.keys, filter.len());
             return Err(self.file.corrupt(self.footer.properties.offset, "key count", detail));
+        }
+        if stop(filter.finish_bytes()) {
+            return Err(Error::Closed);
         }
         filter.finish()
     }

@@ -22,7 +22,7 @@ use super::file::TableFile;
 use super::filter_block::{FilterState, Verdict};
 use super::footer::Footer;
 use super::iter::TableIter;
-use super::open::read_filters;
+use super::open::{read_filter, read_filters};
 use super::properties::Properties;
 use super::value::TableChunks;
 
@@ -60,6 +60,16 @@ impl Table {
             (FilterState::Unloaded, _) => false,
             loaded => self.late.set(loaded).is_ok(),
         }
+    }
+
+    /// Whether there is nothing wrong with the filter, if there is one. One for which there was no room is read and
+    /// checked for that, and not kept.
+    pub(crate) fn check_filter(&self, meta: &TableMeta) -> Result<()> {
+        if !matches!(self.filter(), FilterState::Unloaded) {
+            return self.filter_error().map_or(Ok(()), |error| Err((**error).clone()));
+        }
+        let mut filters = meta.filters.iter().filter(|filter| filter.domain == 0);
+        filters.try_for_each(|filter| read_filter(&self.file, meta, filter).map(drop))
     }
 
     /// What the filter says about the key with this hash. Touches memory only.
