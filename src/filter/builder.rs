@@ -203,7 +203,7 @@ impl FilterBuilder {
     /// # Errors
     ///
     /// [`Error::LimitExceeded`] if there is no memory for it, [`Error::Corruption`] if a key that was added is
-    /// not found in the finished bytes, which means that this machine's memory cannot be trusted.
+    /// not found in the finished bytes: this machine's memory cannot be trusted, or the builder is wrong.
     pub fn finish(self) -> Result<Vec<u8>> {
         if self.kind == Kind::Ribbon && !self.is_empty() {
             return self.finish_ribbon();
@@ -564,6 +564,13 @@ mod tests {
         }
         for kind in [Kind::Bloom, Kind::BlockedBloom] {
             layout(shape(kind, u64::MAX, 64.0));
+        }
+    }
+
+    #[test]
+    fn a_ribbon_filter_whose_additional_column_starts_where_two_layers_meet_has_all_keys() {
+        for bits in [19.085, 19.088, 19.09, 19.093, 19.096] {
+            build(Kind::Ribbon, bits, 2, (0..200_000).map(hash));
         }
     }
 

@@ -107,10 +107,12 @@ impl Builder {
         let mut bumped = Vec::new();
         let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return bumped };
         self.ribbon.buckets[layer] = buckets;
-        let end = self.solution.blocks() + super::geometry::layer_blocks(buckets);
-        let slots = (end - self.solution.blocks()) * super::BLOCK_SLOTS;
-        self.columns.after_layer(end, self.buckets + buckets, expected_bumped(hashes.len() as u64, slots));
-        self.solution.plain = self.columns.plain.unwrap_or(u64::MAX);
+        let first = self.solution.blocks();
+        let end = first + super::geometry::layer_blocks(buckets);
+        let slots = (end - first) * super::BLOCK_SLOTS;
+        let rest = expected_bumped(hashes.len() as u64, slots);
+        self.columns.after_layer(first, end, self.buckets + buckets, rest);
+        self.solution.add_column_from(self.columns.plain.unwrap_or(u64::MAX));
 
         let starts = buckets * BUCKET_STARTS;
         let mut hashes = hashes;
@@ -169,7 +171,7 @@ impl Builder {
         self.ribbon.plain = self.columns.last_layer(self.solution.blocks(), slots, self.buckets);
         self.ribbon.slots = slots;
         self.ribbon.attempt = band.attempt;
-        self.solution.plain = self.ribbon.plain;
+        self.solution.add_column_from(self.ribbon.plain);
         let base = self.solution.extend(slots.div_ceil(super::BLOCK_SLOTS));
         let (solution, most) = (&mut self.solution, self.columns.most().into());
         self.simd.run(SolveWide, &band, most, |block, words: &[u64]| solution.put(base + block, words));

@@ -97,13 +97,14 @@ impl Columns {
         self.columns + u8::from(self.plain != Some(u64::MAX))
     }
 
-    /// Looks ahead from a bumped layer that ends at block `end`, after which `rest` keys are expected: the
-    /// additional column starts in this layer if the rest has not blocks enough for it.
-    pub(super) fn after_layer(&mut self, end: u64, buckets: u64, rest: u64) {
+    /// Looks ahead from a bumped layer of the blocks from `first` to `end`, after which `rest` keys are expected: the
+    /// additional column starts in this layer if the rest has not blocks enough for it. Never before `first`: those
+    /// blocks are written, without it, and fewer blocks than were expected of this layer do not change that.
+    pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
         if self.plain.is_none() {
             let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
             let plain = blocks - self.additional(blocks * BLOCK_SLOTS, buckets).min(blocks);
-            self.plain = (plain < end).then_some(plain);
+            self.plain = (plain < end).then_some(plain.max(first));
         }
     }
 
@@ -213,5 +214,36 @@ mod tests {
             assert!(last_slots(keys, ATTEMPTS_PER_SIZE) > slots);
         }
         assert_eq!(last_slots(1, 0), WIDE);
+    }
+
+    #[test]
+    fn the_additional_column_never_starts_in_a_layer_that_is_written() {
+        // The numbers of a filter whose second layer came out ten blocks smaller than expected.
+        let mut columns = Columns::new(1_000_000, Size::Bits(19.09));
+        columns.after_layer(0, 14_953, 7469, 44_877);
+        assert_eq!((columns.columns, columns.plain), (19, None));
+        columns.after_layer(14_953, 15_616, 7800, 1921);
+        assert_eq!(columns.plain, Some(14_953));
+        // Any numbers.
+        let mut clamped = 0;
+        for step in 0..20_000u32 {
+            let mut columns = Columns::new(1_000_000, Size::Bits(6.0 + f64::from(step) / 1000.0));
+            let (mut first, mut buckets) = (0, 0);
+            let mut keys = 1_000_000;
+            for layer in 0..2 {
+                buckets += layer_buckets(keys, layer).unwrap();
+                let end = layer_blocks(buckets);
+                keys = expected_bumped(keys, (end - first) * BLOCK_SLOTS);
+                columns.after_layer(first, end, buckets, keys);
+                if let Some(plain) = columns.plain.filter(|&plain| plain != u64::MAX) {
+                    assert!((first..end).contains(&plain), "{step}: {plain}");
+                    clamped += u32::from(layer == 1 && plain == first);
+                    break;
+                }
+                // The next layer gets fewer than were expected.
+                (first, keys) = (end, keys - u64::from(step % 7) * keys / 100);
+            }
+        }
+        assert!(clamped > 20, "{clamped}: the test says little");
     }
 }

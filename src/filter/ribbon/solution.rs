@@ -8,7 +8,7 @@ use super::geometry::{GROUPS_MAX, Group, Ribbon};
 pub(super) struct Solution {
     groups: [u8; GROUPS_MAX],
     /// As long as it is not known, a number that no block has.
-    pub(super) plain: u64,
+    plain: u64,
     sections: Vec<Vec<u8>>,
     blocks: u64,
 }
@@ -26,6 +26,12 @@ impl Solution {
     /// Number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// The blocks from `plain` on get a column more: blocks that are not there yet, or else those that already have it.
+    pub(super) fn add_column_from(&mut self, plain: u64) {
+        debug_assert!(plain >= self.blocks || plain == self.plain, "a written block would change its place");
+        self.plain = plain;
     }
 
     /// Appends blocks of zeros, and returns the number of the first.
