@@ -99,10 +99,10 @@ impl Options {
     ///   leave, an eighth of it at least. Filters that do not fit when their table is opened are left on disk, and
     ///   lookups in their tables read a block; as room is made, those come in first that would answer most for their size.
     ///
-    /// What a caller holds on to (values, iterators and snapshots with the blocks and memtables that these keep alive,
-    /// batches) is the caller's, and not counted. Nor is a block or a chunk of a long value for each
-    /// table that a lookup or a job is just reading. [`Stats::memory`](crate::Stats) has the parts and their sum. A store that is opened for reading
-    /// cannot flush: what its logs hold is in memory, whatever the budget.
+    /// What a caller holds on to (values, iterators with the blocks and memtables that these keep alive, batches) is
+    /// the caller's, and not counted. Nor is a block or a chunk of a long value for each table that a lookup or a job
+    /// is just reading; nor the bounds of tables; nor what the logs hold while they are read at opening, which a store
+    /// that is opened for reading keeps. [`Stats::memory`](crate::Stats) has the parts and their sum.
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;

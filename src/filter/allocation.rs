@@ -87,7 +87,7 @@ impl Share {
     fn steps(&self) -> Vec<Step> {
         match self.kind {
             Kind::Ribbon => ribbon_steps(self.keys),
-            kind => bloom_steps(kind).to_vec(),
+            Kind::Bloom | Kind::BlockedBloom => bloom_steps(self.kind).to_vec(),
         }
     }
 }

@@ -262,7 +262,7 @@ impl Header {
         }
         Ok(match self.kind {
             Kind::Bloom => Shape::Bloom(Bloom { bits: size, probes }),
-            _ => Shape::Blocked(Blocked::new(size, probes)),
+            Kind::BlockedBloom | Kind::Ribbon => Shape::Blocked(Blocked::new(size, probes)),
         })
     }
 

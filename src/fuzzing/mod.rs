@@ -13,7 +13,7 @@
 //!
 //! # Seeds and findings
 //!
-//! Seeds are made from the golden files, see `seeds`, and not committed: `SIEVEDB_SEEDS=1 cargo test --lib fuzzing`
+//! Seeds are made from the golden files, see `seeds`, and not committed: `SIEVEDB_SEEDS=1 cargo test -p sievedb --lib fuzzing`
 //! writes them to `fuzz/corpus`. What the fuzzer found is in `tests/corpus/TARGET`, small, with a line in
 //! `replay` that says what it was. `cargo test` runs all of both.
 
