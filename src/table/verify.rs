@@ -150,6 +150,8 @@ impl Verifier<'_> {
     }
 
     fn report_for(&mut self, error: Error, keys: (Bytes, Bytes)) {
+        // Where separators are out of order, the last key before a block may be behind its end.
+        let keys = if keys.0 <= keys.1 { keys } else { (keys.1, keys.0) };
         if self.report.damage.len() < DAMAGE_MAX {
             self.report.damage.push(TableDamage { error, keys });
         } else {
