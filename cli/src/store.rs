@@ -38,7 +38,7 @@ pub(crate) fn open_or_create(dir: &Path) -> Result<Db> {
 }
 
 /// Something to know that is no failure.
-fn note(message: &str) {
+pub(crate) fn note(message: &str) {
     warn("sievedb", &format!("note: {message}"));
 }
 

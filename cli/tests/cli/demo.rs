@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tool::{Place, place, run};
+use crate::tool::{Place, command, place, run};
 
 const LINES: usize = 20_000;
 
@@ -130,6 +130,38 @@ fn the_paths_of_a_directory_become_keys_with_size_and_time() {
     let file = top.join("folder 6").join("file48.txt");
     let value = run(&["get", &place.db, file.to_str().unwrap()]).ok();
     assert!(value.starts_with("48 bytes, 20") && value.ends_with("Z\n"), "{value}");
+}
+
+#[test]
+fn a_store_in_the_temporary_directory_that_cannot_be_used_is_left_as_it_is() {
+    let place = place();
+    let words = words(&place);
+    let temporary = place.folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let demo = || {
+        let output = command(&["demo", "--from", &words]).env("TMPDIR", &temporary).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let dir = |name| temporary.join(name);
+    assert!(demo().contains(&format!("kept in {} (", dir("sievedb-demo").display())));
+
+    // Every table of the first one is damaged; the second one is a file.
+    for entry in std::fs::read_dir(dir("sievedb-demo")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "sst") {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes.extend_from_slice(b"more");
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+    std::fs::write(dir("sievedb-demo-2"), "mine").unwrap();
+    let report = demo();
+    assert!(report.contains(&format!("kept in {} (", dir("sievedb-demo-3").display())), "{report}");
+    for name in ["sievedb-demo", "sievedb-demo-2"] {
+        assert!(report.contains(&format!("note: {} is left as it is: ", dir(name).display())), "{report}");
+    }
+    assert_eq!(std::fs::read(dir("sievedb-demo-2")).unwrap(), b"mine");
 }
 
 #[test]

@@ -4,12 +4,13 @@
 //! first time it notes the name in a keyspace of its own, [`LEDGER`]. It begins afresh by deleting every
 //! entry of a keyspace that is noted there, and refuses one that is not, unless it is new.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Options, WriteBatch};
+use sievedb::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch};
 
 use crate::failure::{Failure, Result};
-use crate::store::DEFAULT_KEYSPACE;
+use crate::store::{self, DEFAULT_KEYSPACE};
 
 /// The keyspace whose keys are the names of the keyspaces that the demo may clear.
 const LEDGER: &str = "sievedb-demo";
@@ -17,19 +18,62 @@ const LEDGER: &str = "sievedb-demo";
 /// Size at which a batch of deletions is written.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Where the store is kept if nobody says otherwise.
-pub(super) fn default_path() -> PathBuf {
-    std::env::temp_dir().join("sievedb-demo")
+/// Directories that are tried, one after the other, if nobody says which.
+const PLACES: u32 = 9;
+
+/// A store in which the demo has its two keyspaces, both empty.
+pub(super) struct Home {
+    pub(super) dir: PathBuf,
+    pub(super) db: Db,
+    pub(super) keyspaces: [Keyspace; 2],
+    /// Entries of an earlier run that were deleted from the first.
+    pub(super) deleted: u64,
 }
 
-/// Opens the store; its background work is done in steps, by whoever calls [`Db::step`].
-pub(super) fn open(dir: &Path) -> Result<Db> {
-    Ok(Options::new().background_threads(0).open(dir)?)
+impl Home {
+    /// The demo's keyspaces, with their options, in the store in `dir`. Its background work is done in steps, by
+    /// whoever calls [`Db::step`].
+    pub(super) fn open(dir: &Path, keyspaces: [(&str, &KeyspaceOptions); 2]) -> Result<Self> {
+        let db = Options::new().background_threads(0).open(dir)?;
+        let [(first, deleted), (second, _)] =
+            [claim(&db, keyspaces[0].0, keyspaces[0].1)?, claim(&db, keyspaces[1].0, keyspaces[1].1)?];
+        Ok(Self { dir: dir.to_owned(), db, keyspaces: [first, second], deleted })
+    }
+
+    /// The same where nobody says where: in a folder of the system's temporary directory. One that is there already
+    /// may be in use, damaged, or somebody else's; it is left as it is, and the next one is tried.
+    pub(super) fn open_somewhere(keyspaces: [(&str, &KeyspaceOptions); 2]) -> Result<Self> {
+        let temporary = std::env::temp_dir();
+        let mut place = 1;
+        loop {
+            let name = if place == 1 { "sievedb-demo".into() } else { format!("sievedb-demo-{place}") };
+            let dir = temporary.join(name);
+            match Self::open(&dir, keyspaces) {
+                Err(Failure::Store(error)) if place < PLACES && is_of_this_store(&error) => {
+                    store::note(&format!("{} is left as it is: {error}", dir.display()));
+                    place += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// Whether another directory may do where this one does not.
+fn is_of_this_store(error: &Error) -> bool {
+    match error {
+        Error::Corruption { .. }
+        | Error::Unsupported { .. }
+        | Error::Locked { .. }
+        | Error::NoStore { .. } => true,
+        Error::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    }
 }
 
 /// A keyspace that is empty, has these options, and is the demo's. The number says how many entries of an
 /// earlier run were deleted.
-pub(super) fn claim(db: &Db, name: &str, options: &KeyspaceOptions) -> Result<(Keyspace, u64)> {
+fn claim(db: &Db, name: &str, options: &KeyspaceOptions) -> Result<(Keyspace, u64)> {
     let existing = db.existing_keyspace(name);
     let is_new = existing.is_none() || (name == DEFAULT_KEYSPACE && db.open_report().created);
     let is_ours = match db.existing_keyspace(LEDGER) {

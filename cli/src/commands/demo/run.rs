@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sievedb::{Db, FilterKind, FilterPolicy, Keyspace, KeyspaceOptions, WriteBatch};
 
 use super::absent::absent_keys;
-use super::home;
+use super::home::Home;
 use super::measure::{Measured, Questions, measure};
 use super::random::Random;
 use super::report;
@@ -29,7 +29,8 @@ const BATCH_ENTRIES: usize = 1000;
 /// stays for you to look at; a second run begins afresh in it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The directory of the store [default: sievedb-demo in the system's temporary directory].
+    /// The directory of the store [default: sievedb-demo in the system's temporary directory,
+    /// or sievedb-demo-2 if that cannot be used, and so on].
     db: Option<PathBuf>,
     /// A file whose lines become the keys, or a directory whose files' paths do.
     #[arg(long, value_name = "PATH")]
@@ -68,14 +69,16 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     let order = random.order(source.records.len());
     let questions = Questions { records: &source.records, absent: &absent, order: &order };
 
-    let dir = args.db.clone().unwrap_or_else(home::default_path);
     let name = keyspace.unwrap_or(DEFAULT_KEYSPACE);
     let bare_name = format!("{name}-without-filters");
     let options = shape(source.bytes);
-    let db = home::open(&dir)?;
-    let (keyspace, deleted) = home::claim(&db, name, &options)?;
-    let bare_options = options.filter(FilterPolicy::new(FilterKind::None));
-    let (bare, _) = home::claim(&db, &bare_name, &bare_options)?;
+    let bare_options = options.clone().filter(FilterPolicy::new(FilterKind::None));
+    let keyspaces = [(name, &options), (&bare_name[..], &bare_options)];
+    let home = match &args.db {
+        Some(dir) => Home::open(dir, keyspaces)?,
+        None => Home::open_somewhere(keyspaces)?,
+    };
+    let Home { dir, db, keyspaces: [keyspace, bare], deleted } = home;
 
     let load_time = load(&db, &keyspace, &source.records, &load_order)?;
     load(&db, &bare, &source.records, &load_order)?;
