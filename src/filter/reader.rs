@@ -214,7 +214,17 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
-        self.has_table_hash(table_hash(hash, self.header.salt))
+        // Not as one of many cases: the kinds for which a nanosecond counts.
+        match &self.shape {
+            Shape::Blocked(blocked) => self.simd.lines_have(self.body(), blocked, self.header.salt, hash),
+            Shape::Ribbon(_) => self.simd.run(
+                MayContain,
+                &self.reading,
+                self.bytes.as_ref(),
+                table_hash(hash, self.header.salt),
+            ),
+            _ => self.test_otherwise(hash),
+        }
     }
 
     /// [`Filter::may_contain`] for a key, hashed with the filter's own seed.
@@ -227,11 +237,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[inline]
     #[must_use]
     pub fn locate(&self, hash: u64) -> Probe {
-        self.locate_table_hash(table_hash(hash, self.header.salt))
-    }
-
-    #[inline(always)]
-    fn locate_table_hash(&self, hash: u64) -> Probe {
+        let hash = table_hash(hash, self.header.salt);
         let (first, second) = match &self.shape {
             Shape::Empty => (0, 0),
             Shape::Bloom(_) => Bloom::locate(hash),
@@ -242,17 +248,6 @@ impl<B: AsRef<[u8]>> Filter<B> {
             Shape::Ribbon(_) => self.reading.locate(hash),
         };
         Probe(first, second)
-    }
-
-    /// [`Filter::may_contain`] for who has mixed the hash with the salt already.
-    #[inline(always)]
-    pub(super) fn has_table_hash(&self, hash: u64) -> bool {
-        // Not as one of many cases: the kinds for which a nanosecond counts.
-        match &self.shape {
-            Shape::Blocked(blocked) => self.simd.lines_have(self.body(), blocked, hash),
-            Shape::Ribbon(_) => self.simd.run(MayContain, &self.reading, self.bytes.as_ref(), hash),
-            _ => self.has_table_hash_otherwise(hash),
-        }
     }
 
     /// Whether a ribbon filter has all of these, mixed with the salt already.
@@ -266,8 +261,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
     }
 
     #[inline(never)]
-    fn has_table_hash_otherwise(&self, hash: u64) -> bool {
-        self.test(self.locate_table_hash(hash))
+    fn test_otherwise(&self, hash: u64) -> bool {
+        self.test(self.locate(hash))
     }
 
     /// Asks the processor to fetch what [`Filter::test`] will read most likely, without waiting for it.

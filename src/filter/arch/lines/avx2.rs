@@ -4,8 +4,9 @@
 
 use std::arch::x86_64::*;
 
-use super::{test, test_many};
+use super::{line, test, test_many};
 use crate::filter::blocked::{Blocked, LANES, LINE_BYTES};
+use crate::hash::table_hash;
 
 /// See `Simd::line_has`.
 #[inline]
@@ -15,31 +16,44 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
 }
 
 /// See `Simd::lines_have`.
+///
+/// # Safety
+///
+/// All lines are there, see `all_there`.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-pub(super) fn lines_have(body: &[u8], shape: &Blocked, hash: u64) -> bool {
-    let (line, word) = shape.locate(hash);
-    test(body, line, word, |line, word| has(line, word, shape))
+pub(super) unsafe fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
+    let (number, word) = shape.locate(table_hash(hash, salt));
+    // SAFETY: the caller's.
+    has(unsafe { line(body, number) }, word, shape)
 }
 
 /// See `Simd::lines_have_many`.
+///
+/// # Safety
+///
+/// As [`lines_have`].
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-pub(super) fn lines_have_many(
+pub(super) unsafe fn lines_have_many(
     body: &[u8],
     shape: &Blocked,
     salt: u64,
     far: bool,
     batch: (&[u64], &mut [bool]),
 ) {
-    test_many(body, shape, salt, far, batch, |line, word| has(line, word, shape));
+    // SAFETY: the caller's.
+    test_many(body, shape, salt, far, batch, |number, word| has(unsafe { line(body, number) }, word, shape));
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn has(line: &[u8; LINE_BYTES], word: u32, shape: &Blocked) -> bool {
-    let others = shape.others();
     // A branch that goes the same way for all keys.
-    if others.is_empty() { has_lanes(line, word, shape.first()) } else { has_all(line, word, shape) }
+    if usize::from(shape.probes) <= LANES {
+        has_lanes(line, word, shape.first())
+    } else {
+        has_all(line, word, shape)
+    }
 }
 
 #[inline(never)]

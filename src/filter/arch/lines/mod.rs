@@ -28,7 +28,8 @@ macro_rules! choose {
         #[allow(unsafe_code)]
         {
             if $simd.avx512 {
-                // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
+                // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`; and
+                // what the caller says.
                 return unsafe { avx512::$function($($argument),*) };
             }
             if $simd.avx2 {
@@ -47,14 +48,20 @@ impl Simd {
         choose!(self, line_has(body, shape, line, word))
     }
 
-    /// Whether the bits of this table hash are set in the filter whose lines are `body`.
+    /// Whether the bits of this key hash are set, mixed with the salt, in the filter whose lines are `body`. If they are
+    /// not all there, they are.
     #[inline(always)]
-    pub(in crate::filter) fn lines_have(self, body: &[u8], shape: &Blocked, hash: u64) -> bool {
-        choose!(self, lines_have(body, shape, hash))
+    pub(in crate::filter) fn lines_have(self, body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
+        // Outside of the function with the vectors, so that a loop does it once.
+        if !all_there(body, shape) {
+            return true;
+        }
+        // SAFETY: all lines are there.
+        choose!(self, lines_have(body, shape, salt, hash))
     }
 
-    /// The same for each of many key hashes, with their salt. If the lines are `far`, further than the caches that a
-    /// processor fetches from by itself, their memory is asked for beforehand.
+    /// The same for each of many key hashes. If the lines are `far`, further than the caches that a processor fetches
+    /// from by itself, their memory is asked for beforehand.
     pub(in crate::filter) fn lines_have_many(
         self,
         body: &[u8],
@@ -63,8 +70,33 @@ impl Simd {
         far: bool,
         (hashes, answers): (&[u64], &mut [bool]),
     ) {
+        let count = hashes.len().min(answers.len());
+        let (hashes, answers) = (&hashes[..count], &mut answers[..count]);
+        if !all_there(body, shape) {
+            return answers.fill(true);
+        }
+        // SAFETY: all lines are there.
         choose!(self, lines_have_many(body, shape, salt, far, (hashes, answers)));
     }
+}
+
+/// Whether there is a line at least, and each lies within `body`: what the unsafe functions rely on.
+#[inline(always)]
+fn all_there(body: &[u8], shape: &Blocked) -> bool {
+    shape.lines > 0 && shape.lines <= (body.len() / LINE_BYTES) as u64
+}
+
+/// The line of a hash.
+///
+/// # Safety
+///
+/// [`all_there`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[allow(unsafe_code)]
+#[inline(always)]
+unsafe fn line(body: &[u8], line: u64) -> &[u8; LINE_BYTES] {
+    // SAFETY: `reduce` gives numbers below the number of lines, all of which are there.
+    unsafe { &*body.as_ptr().add(line as usize * LINE_BYTES).cast() }
 }
 
 #[inline(always)]
@@ -73,6 +105,7 @@ fn test(body: &[u8], line: u64, word: u32, test: impl Test) -> bool {
     usize::try_from(line).ok().and_then(|line| lines.get(line)).is_none_or(|line| test(line, word))
 }
 
+/// `has` is given a line's number and a word.
 #[inline(always)]
 fn test_many(
     body: &[u8],
@@ -80,12 +113,12 @@ fn test_many(
     salt: u64,
     far: bool,
     (hashes, answers): (&[u64], &mut [bool]),
-    has: impl Test + Copy,
+    has: impl Fn(u64, u32) -> bool,
 ) {
     if !far {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             let (line, word) = shape.locate(table_hash(hash, salt));
-            *answer = test(body, line, word, has);
+            *answer = has(line, word);
         }
         return;
     }
@@ -93,10 +126,10 @@ fn test_many(
         let mut located = [(0, 0); BATCH];
         for (located, &hash) in located.iter_mut().zip(hashes) {
             *located = shape.locate(table_hash(hash, salt));
-            prefetch(body, (located.0 as usize).saturating_mul(LINE_BYTES));
+            prefetch(body, located.0 as usize * LINE_BYTES);
         }
-        for (answer, &(line, word)) in answers.iter_mut().zip(&located[..hashes.len()]) {
-            *answer = test(body, line, word, has);
+        for (answer, &(line, word)) in answers.iter_mut().zip(&located) {
+            *answer = has(line, word);
         }
     }
 }
@@ -159,17 +192,15 @@ mod tests {
         let body: Vec<u8> = (0..100 * LINE_BYTES).map(|_| (random() | random()) as u8).collect();
         let hashes: Vec<u64> = (0..1000).map(|_| random().wrapping_mul(random() | 1)).collect();
         for probes in [1, 6, 8, 9, 17, 30] {
-            // More lines than there are: those outside count as full.
-            let shape = Blocked::new(120, probes);
+            let shape = Blocked::new(100, probes);
             let expected = hashes.iter().map(|&hash| {
                 let (line, word) = shape.locate(table_hash(hash, 5));
-                let line = line as usize * LINE_BYTES;
-                body.get(line..line + LINE_BYTES).is_none_or(|line| expected(line, word, probes))
+                expected(&body[line as usize * LINE_BYTES..][..LINE_BYTES], word, probes)
             });
             let expected: Vec<bool> = expected.collect();
             assert!(expected.contains(&true) && expected.contains(&false));
             for simd in Simd::all() {
-                let each = hashes.iter().map(|&hash| simd.lines_have(&body, &shape, table_hash(hash, 5)));
+                let each = hashes.iter().map(|&hash| simd.lines_have(&body, &shape, 5, hash));
                 assert!(each.eq(expected.iter().copied()), "{simd:?} {probes}");
                 for far in [false, true] {
                     for len in [0, 1, 31, 32, 33, 1000] {
@@ -178,6 +209,25 @@ mod tests {
                         assert_eq!(answers[..len], expected[..len], "{simd:?} {probes} {far} {len}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_are_not_all_there_have_every_bit_on_every_instruction_set() {
+        let body = [0; 3 * LINE_BYTES];
+        for (lines, len) in [(0, 0), (0, body.len()), (3, body.len() - 1), (4, body.len()), (1 << 60, 64)] {
+            let shape = Blocked::new(lines, 6);
+            for simd in Simd::all() {
+                assert!([0, 7 << 40, u64::MAX].into_iter().all(|hash| simd.lines_have(
+                    &body[..len],
+                    &shape,
+                    5,
+                    hash
+                )));
+                let mut answers = [false; 3];
+                simd.lines_have_many(&body[..len], &shape, 5, true, (&[1, 2, 3, 4], &mut answers));
+                assert_eq!(answers, [true; 3]);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{test, test_many};
 use crate::filter::blocked::{Blocked, LANES, LINE_BYTES};
+use crate::hash::table_hash;
 
 /// See `Simd::line_has`.
 #[inline]
@@ -10,9 +11,9 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
 }
 
 /// See `Simd::lines_have`.
-#[inline]
-pub(super) fn lines_have(body: &[u8], shape: &Blocked, hash: u64) -> bool {
-    let (line, word) = shape.locate(hash);
+#[inline(always)]
+pub(super) fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
+    let (line, word) = shape.locate(table_hash(hash, salt));
     test(body, line, word, |line, word| has(line, word, shape))
 }
 
@@ -22,9 +23,17 @@ pub(super) fn lines_have_many(
     shape: &Blocked,
     salt: u64,
     far: bool,
-    batch: (&[u64], &mut [bool]),
+    (hashes, answers): (&[u64], &mut [bool]),
 ) {
-    test_many(body, shape, salt, far, batch, |line, word| has(line, word, shape));
+    if far {
+        return test_many(body, shape, salt, far, (hashes, answers), |number, word| {
+            test(body, number, word, |line, word| has(line, word, shape))
+        });
+    }
+    // A loop of its own: a closure that is called in two places is not made a part of either.
+    for (answer, &hash) in answers.iter_mut().zip(hashes) {
+        *answer = lines_have(body, shape, salt, hash);
+    }
 }
 
 #[inline(always)]
