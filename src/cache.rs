@@ -1,9 +1,10 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, by (table number, offset), up to a number of bytes.
+//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes.
 //! A block that several threads miss at once is read by one of them, and the others wait for it. What was
 //! evicted while somebody still holds a slice of it stays in memory until that slice is dropped; it no longer
-//! counts against the cache.
+//! counts against the cache. Pages of filters that are not in memory lie there too, under keys of their own
+//! ([`filter_page`]), so that no block can pass for one of them wherever a file says that its filter is.
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. A file that fell out is opened
 //! again at the next read; one that is in use meanwhile stays open for its users.
@@ -29,6 +30,11 @@ const TYPICAL_BLOCK_BYTES: u64 = 4096;
 
 /// The place of a block in the store: number of the file, offset.
 type BlockKey = (u64, u64);
+
+/// The offset under which a page of a filter is cached. No file is so long that a block had it.
+pub(crate) fn filter_page(offset: u64) -> u64 {
+    offset | 1 << 63
+}
 
 #[derive(Clone)]
 struct BlockWeighter;
@@ -57,19 +63,19 @@ impl BlockCache {
         Self { blocks: Cache::with_weighter(items, capacity, BlockWeighter) }
     }
 
-    pub(crate) fn get(&self, table: u64, offset: u64) -> Option<Bytes> {
-        self.blocks.get(&(table, offset))
+    pub(crate) fn get(&self, file: u64, offset: u64) -> Option<Bytes> {
+        self.blocks.get(&(file, offset))
     }
 
     /// The block, from the cache or else from `read`, which is then cached. Threads that ask for one block at
     /// the same time call `read` once.
     pub(crate) fn get_or_read(
         &self,
-        table: u64,
+        file: u64,
         offset: u64,
         read: impl FnOnce() -> Result<Bytes>,
     ) -> Result<Bytes> {
-        self.blocks.get_or_insert_with(&(table, offset), read)
+        self.blocks.get_or_insert_with(&(file, offset), read)
     }
 
     /// Changes the capacity; what is too much is evicted before this returns.

@@ -97,7 +97,7 @@ impl Options {
     ///   thread has an equal part, and begins another table when that is full.
     /// - The rest for open tables, filters and blocks. Tables and filters come first, and blocks have what these
     ///   leave, an eighth of it at least. Filters that do not fit when their table is opened are left on disk, and
-    ///   lookups in their tables read a block; as room is made, those come in first that would answer most for their size.
+    ///   lookups in their tables read a page of them; as room is made, those come in first that would answer most for their size.
     ///
     /// What a caller holds on to (values, iterators with the blocks and memtables that these keep alive, batches) is
     /// the caller's, and not counted. Nor is a block or a chunk of a long value for each table that a lookup or a job

@@ -142,10 +142,9 @@ impl TableHandle {
     pub(crate) fn expected_false_positives(&self) -> f64 {
         let counts = self.counters.counts();
         let asked = counts.negatives + counts.false_positives;
-        match self.if_open().map(|table| table.filter()) {
-            Some(FilterState::Ready(filter)) => filter.predicted_rate() * asked as f64,
-            _ => 0.0,
-        }
+        self.if_open()
+            .and_then(|table| table.filter().predicted_rate())
+            .map_or(0.0, |rate| rate * asked as f64)
     }
 
     /// Whether the table has a filter that cannot be used: rewriting it would mend that.
@@ -178,6 +177,15 @@ impl TableHandle {
             self.file.graveyard().wake();
         }
         Ok(is_right)
+    }
+
+    /// What a filter says that is not in memory, from the pages that the key leads to.
+    #[cold]
+    fn ask_pages(&self, table: &Table, filter: &FilterState, hash: u64) -> Verdict {
+        table.ask_pages(filter, hash).unwrap_or_else(|_| {
+            self.file.graveyard().wake();
+            Verdict::Unknown
+        })
     }
 
     /// In a strict store, the error of a filter that cannot be used.
@@ -346,7 +354,7 @@ impl Version {
     ///
     /// First the range check of all candidate tables, and the memory of their filters is asked for; then the
     /// filters, without touching a block; then, newest first, the index and data block of those whose filter did
-    /// not say "absent". A table that cannot be opened is an error only when its turn comes: what is newer is found.
+    /// not say "absent". A filter that is not in memory is asked when its table's turn comes, for it is read then. A table that cannot be opened is an error only when its turn comes: what is newer is found.
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {
@@ -367,9 +375,15 @@ impl Version {
             for (verdict, (_, _, filter, probe)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
                 *verdict = filter.test(*probe);
             }
-            for ((handle, table, _, _), verdict) in wave.iter().flatten().zip(verdicts) {
+            for ((handle, table, filter, _), mut verdict) in wave.iter().flatten().zip(verdicts) {
                 if verdict == Verdict::Absent && handle.is_absent(table, lookup.user_key)? {
                     continue;
+                }
+                if verdict == Verdict::Unknown {
+                    verdict = handle.ask_pages(table, filter, lookup.hash);
+                    if verdict == Verdict::Absent && handle.is_absent(table, lookup.user_key)? {
+                        continue;
+                    }
                 }
                 handle.check_filter(table)?;
                 let found = table.get(lookup.user_key, lookup.seqno)?;

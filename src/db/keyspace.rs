@@ -137,7 +137,8 @@ impl Keyspace {
     }
 
     /// Whether `key` may be there, from memory alone: never touches the disk, never fails. `false` is
-    /// certain. A table that has not been asked since the store was opened counts as "may".
+    /// certain. A table that has not been asked since the store was opened counts as "may", and so does one whose filter
+    /// has no room in memory, unless what the key takes of it is among the cached blocks.
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
         self.owner.may_contain(&self.tree, key.as_ref())

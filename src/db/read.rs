@@ -257,9 +257,184 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use crate::db::Db;
     use crate::filename::FileName;
+    use crate::filter::{FilterKind, FilterPolicy, PagedFilter};
     use crate::fs::MemFs;
-    use crate::options::Options;
+    use crate::memory::{Lease, Part};
+    use crate::options::{KeyspaceOptions, Options};
+    use crate::version::TableHandle;
+
+    const DIR: &str = "/db";
+    const KEYS: u32 = 40_000;
+
+    fn options(fs: &MemFs, kind: FilterKind) -> Options {
+        let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(kind));
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(2 << 20);
+        options.default_keyspace(keyspace)
+    }
+
+    fn absent(key: u32) -> Vec<u8> {
+        [&key.to_be_bytes()[..], b"x"].concat()
+    }
+
+    fn table(db: &Db) -> Arc<TableHandle> {
+        let version = Arc::clone(&db.engine().default_tree().view().version);
+        let mut tables = version.all_tables().map(|(_, table)| Arc::clone(table));
+        let table = tables.next().unwrap();
+        assert!(tables.next().is_none());
+        table
+    }
+
+    /// A store with one table, and memory for hardly more than the head of its filter; the rest of it is taken.
+    fn without_room(options: Options) -> (Db, Lease) {
+        let db = options.open(DIR).unwrap();
+        let memory = &db.engine().context.memory;
+        let taken = memory.try_lease(Part::Filters, memory.room() - (24 << 10)).unwrap();
+        db.open_tables().unwrap();
+        let total = db.stats().keyspaces[0].total();
+        assert_eq!((total.tables, total.unloaded_filters, total.paged_filters), (1, 1, 1));
+        (db, taken)
+    }
+
+    fn sample(kind: FilterKind) -> MemFs {
+        let fs = MemFs::new();
+        // With memory enough for one table.
+        let db = options(&fs, kind).memory_budget(64 << 20).open(DIR).unwrap();
+        (0..KEYS).for_each(|key| db.put(key.to_be_bytes(), [1]).unwrap());
+        db.compact().unwrap();
+        db.close().unwrap();
+        fs
+    }
+
+    /// Flips a bit in every page of the filter but the last two: those are read when it is opened.
+    fn damage_pages(db: &Db, fs: &MemFs) {
+        let table = table(db);
+        let filter = &table.meta.filters[0];
+        let name = filter.file.map_or(FileName::Table(table.meta.number), FileName::Filter);
+        let path = name.path(Path::new(DIR));
+        let (_, mut bytes) = fs.files(Path::new(DIR)).into_iter().find(|(file, _)| *file == path).unwrap();
+        let (start, end) = (filter.offset as usize, (filter.offset + filter.len) as usize);
+        let head = PagedFilter::needs(&bytes[start..end], filter.len).unwrap()[0].end as usize;
+        (start + head + 64..end - 8192).step_by(4096).for_each(|at| bytes[at] ^= 4);
+        fs.overwrite(&path, bytes);
+        db.engine().context.forget(name);
+    }
+
+    #[test]
+    fn an_absent_key_reads_a_page_of_a_filter_without_room_and_no_block() {
+        for (kind, most) in
+            [(FilterKind::BlockedBloom, 1.0), (FilterKind::Ribbon, 1.05), (FilterKind::Bloom, 2.1)]
+        {
+            let fs = sample(kind);
+            let (db, taken) = without_room(options(&fs, kind).audit_absent(1000));
+            let lookups = 5000;
+            let ask = |from: u32| {
+                let before = db.stats();
+                let keys = from..from + lookups;
+                assert!(keys.clone().all(|key| db.get(absent(key)).unwrap().is_none()));
+                let after = db.stats();
+                assert!(after.memory.total() <= after.memory.budget);
+                let touched = |stats: &crate::Stats| stats.data_block_reads + stats.data_block_cache_hits;
+                let share = f64::from((touched(&after) - touched(&before)) as u32) / f64::from(lookups);
+                assert!(share < 0.02, "{kind:?}: {share} blocks a lookup");
+                let pages = after.filter_page_reads - before.filter_page_reads;
+                (pages, after.filter_page_cache_hits - before.filter_page_cache_hits)
+            };
+            let blocks = db.engine().context.memory.blocks();
+            // No cache: about one page for each.
+            blocks.set_capacity(0);
+            assert!(db.may_contain(absent(1)), "no page is in memory");
+            let (reads, hits) = ask(0);
+            let each = reads as f64 / f64::from(lookups);
+            assert!(hits == 0 && (1.0..=most).contains(&each), "{kind:?}: {each} pages for an absent key");
+            assert!(db.may_contain(absent(1)));
+            // A cache that has room for all of them: each is read once.
+            blocks.set_capacity(512 << 10);
+            let pages = table(&db).meta.filters[0].len / 4096 + 2;
+            let (reads, hits) = ask(10_000);
+            assert!(reads <= pages && hits >= u64::from(lookups) - reads, "{kind:?}: {reads} of {pages}");
+            assert_eq!(ask(20_000).0, 0);
+            let page_reads = db.stats().filter_page_reads;
+            let denied = (20_000..20_000 + lookups).filter(|&key| !db.may_contain(absent(key))).count();
+            assert!(
+                denied > 4900 && (0..KEYS).all(|key| db.may_contain(key.to_be_bytes())),
+                "{kind:?} {denied}"
+            );
+            assert_eq!(db.stats().filter_page_reads, page_reads, "of memory only");
+            let keys: Vec<_> = (0..KEYS).step_by(7).map(u32::to_be_bytes).collect();
+            assert!(db.multi_contains(&keys).unwrap().into_iter().all(|found| found));
+            let counts = db.stats().keyspaces[0].total().filter;
+            assert_eq!((counts.true_positives, counts.unfiltered_misses), (keys.len() as u64, 0));
+            assert_eq!(counts.negatives + counts.false_positives, 3 * u64::from(lookups));
+            assert!(db.verify().unwrap().damage.is_empty());
+            // Once there is room, it is loaded, and no page is read any more.
+            drop(taken);
+            while db.step().unwrap() {}
+            assert_eq!(db.stats().keyspaces[0].total().unloaded_filters, 0);
+            assert_eq!(ask(30_000), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_damaged_page_of_a_filter_without_room_costs_no_answer_and_the_filter_is_made_anew() {
+        for kind in [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon] {
+            let fs = sample(kind);
+            let (db, _taken) = without_room(options(&fs, kind));
+            // First the filter in the table, then the one beside it, which is damaged while it is in use.
+            for round in 1..=2 {
+                let rebuilt = round - 1;
+                damage_pages(&db, &fs);
+                assert!(!db.verify().unwrap().damage.is_empty());
+                assert_eq!(db.stats().unusable_filters, rebuilt, "no lookup has met it");
+                let found =
+                    |key: u32| db.contains(key.to_be_bytes()).unwrap() && !db.contains(absent(key)).unwrap();
+                assert!((0..KEYS - 1).step_by(3).all(found));
+                let stats = db.stats();
+                assert_eq!((stats.unusable_filters, stats.rebuilt_filters), (round, rebuilt));
+                assert_eq!((stats.block_rereads, stats.keyspaces[0].total().unusable_filters), (round, 1));
+                while db.step().unwrap() {}
+                let stats = db.stats();
+                let total = stats.keyspaces[0].total();
+                assert_eq!(
+                    (stats.rebuilt_filters, total.unusable_filters, total.paged_filters),
+                    (round, 0, 1)
+                );
+                assert!(table(&db).meta.filters[0].file.is_some());
+                assert!((0..KEYS - 1).step_by(3).all(found));
+                let after = db.stats();
+                assert!(after.filter_page_reads > stats.filter_page_reads && after.unusable_filters == round);
+                assert!(db.verify().unwrap().damage.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_file_without_room_that_ends_too_early_is_damage() {
+        let fs = sample(FilterKind::Ribbon);
+        let (db, _taken) = without_room(options(&fs, FilterKind::Ribbon));
+        let policy = FilterPolicy::new(FilterKind::BlockedBloom);
+        db.engine().refilter(&db.engine().default_tree(), policy).unwrap();
+        let name = FileName::Filter(table(&db).meta.filters[0].file.unwrap());
+        assert!(db.get(absent(7)).unwrap().is_none());
+        fs.overwrite(&name.path(Path::new(DIR)), vec![0; 8192]);
+        db.engine().context.forget(name);
+        assert!((0..KEYS - 1).step_by(50).all(|key| db.get(absent(key)).unwrap().is_none()));
+        assert_eq!(db.stats().unusable_filters, 1);
+        assert!((0..KEYS).step_by(50).all(|key| db.contains(key.to_be_bytes()).unwrap()));
+    }
+
+    #[test]
+    fn in_strict_mode_a_damaged_page_is_an_error_to_who_would_read_it() {
+        let fs = sample(FilterKind::BlockedBloom);
+        let (db, _taken) = without_room(options(&fs, FilterKind::BlockedBloom).strict_filters(true));
+        damage_pages(&db, &fs);
+        let refused = (0..100).filter(|&key| db.get(absent(key)).is_err()).count();
+        assert!(refused > 90, "{refused}");
+        assert!(db.get(absent(0)).unwrap_err().is_corruption());
+        while db.step().unwrap() {}
+        assert!((0..100).all(|key| db.get(absent(key)).unwrap().is_none()));
+    }
 
     #[test]
     fn a_table_that_cannot_be_opened_hides_nothing_that_is_newer() {

@@ -333,7 +333,7 @@ mod tests {
         assert!(!has_filter_files(&fs));
         db.engine().refilter(&tree, policy).unwrap();
         let (_, after) = table(&db);
-        assert!(matches!(after.open().unwrap().filter(), FilterState::Unloaded) && has_filter_files(&fs));
+        assert!(after.open().unwrap().filter().is_on_disk() && has_filter_files(&fs));
     }
 
     #[test]

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use super::engine::Engine;
-use crate::table::FilterState;
 use crate::version::TableHandle;
 
 /// Lookups that every table is taken to have seen before the first.
@@ -36,7 +35,9 @@ impl Engine {
             let view = tree.view();
             let keys: u64 = view.version.all_tables().map(|(_, table)| table.meta.keys).sum();
             for (_, table) in view.version.all_tables() {
-                let Some(FilterState::Unloaded) = table.if_open().map(|open| open.filter()) else { continue };
+                if !table.if_open().is_some_and(|open| open.filter().is_on_disk()) {
+                    continue;
+                }
                 let share = table.meta.keys as f64 / keys.max(1) as f64;
                 let since = tree.lookups().saturating_sub(table.made_at()) as f64 + PRIOR_LOOKUPS;
                 let answers = (table.counters.counts().absent() as f64 + share * PRIOR_LOOKUPS) / since;

@@ -44,6 +44,9 @@ pub struct LevelStats {
     pub set_aside_tables: u64,
     /// Open tables whose filter is not in memory, because there is no room for it.
     pub unloaded_filters: u64,
+    /// How many of these are asked all the same: a page of the filter is read, or found among the cached blocks. The
+    /// others have no room even for what that takes.
+    pub paged_filters: u64,
     /// What the filters answered since the store was opened, tables that are gone included.
     pub filter: FilterCounts,
     /// How many false positives the filters predicted for the absent keys that they were asked for: to compare
@@ -98,6 +101,7 @@ impl KeyspaceStats {
             total.unusable_filters += level.unusable_filters;
             total.set_aside_tables += level.set_aside_tables;
             total.unloaded_filters += level.unloaded_filters;
+            total.paged_filters += level.paged_filters;
             total.filter.add(level.filter);
             total.expected_false_positives += level.expected_false_positives;
             if let Some(predicted) = level.predicted_rate {
@@ -158,7 +162,11 @@ pub struct Stats {
     pub index_block_reads: u64,
     /// Chunks of long values read from files.
     pub value_chunk_reads: u64,
-    /// Blocks that failed their checksum and were read a second time.
+    /// Pages read from files of filters that are not in memory.
+    pub filter_page_reads: u64,
+    /// Such pages found in the cache.
+    pub filter_page_cache_hits: u64,
+    /// Blocks and pages of filters that failed their checksum and were read a second time.
     pub block_rereads: u64,
     /// Filters that were found damaged, unknown, another table's or wrong; their tables are read without them.
     pub unusable_filters: u64,
@@ -233,6 +241,8 @@ impl Engine {
             data_block_cache_hits: get(&io.data_block_cache_hits),
             index_block_reads: get(&io.index_block_reads),
             value_chunk_reads: get(&io.value_chunk_reads),
+            filter_page_reads: get(&io.filter_page_reads),
+            filter_page_cache_hits: get(&io.filter_page_cache_hits),
             block_rereads: get(&io.block_rereads),
             unusable_filters: get(&io.unusable_filters),
             audited: get(&io.audited),
@@ -249,6 +259,7 @@ impl Engine {
 fn filter_memory(table: &TableHandle) -> u64 {
     match table.if_open().map(|table| table.filter()) {
         Some(FilterState::Ready(filter)) => filter.as_bytes().len() as u64,
+        Some(FilterState::Paged(pages)) => pages.memory_bytes(),
         _ => 0,
     }
 }
@@ -295,9 +306,10 @@ impl LevelStats {
             let Some(table) = table.if_open() else { continue };
             self.open_tables += 1;
             self.unusable_filters += u64::from(table.filter_error().is_some());
-            self.unloaded_filters += u64::from(matches!(table.filter(), FilterState::Unloaded));
-            if let FilterState::Ready(filter) = table.filter() {
-                rate += filter.predicted_rate() * meta.keys as f64;
+            self.unloaded_filters += u64::from(table.filter().is_on_disk());
+            self.paged_filters += u64::from(matches!(table.filter(), FilterState::Paged(_)));
+            if let Some(predicted) = table.filter().predicted_rate() {
+                rate += predicted * meta.keys as f64;
                 weight += meta.keys as f64;
             }
         }

@@ -110,8 +110,9 @@ impl Bloom {
         body.last().is_none_or(|&last| self.bits.is_multiple_of(8) || last >> (self.bits % 8) == 0)
     }
 
+    /// The bits of a key, in the order in which they are tested.
     #[inline]
-    fn positions(self, (mut x, mut y): (u64, u64)) -> impl Iterator<Item = u64> {
+    pub(super) fn positions(self, (mut x, mut y): (u64, u64)) -> impl Iterator<Item = u64> {
         let mut z = STEP;
         (0..self.probes).map(move |_| {
             let bit = reduce(x, self.bits);

@@ -10,7 +10,7 @@
 //! page at an address that it computes, wherever the section starts. A section on a multiple of 4096 saves
 //! that query the second page of the file system that a page of ours would else lie on. That costs up to
 //! 4 KiB of padding: nothing for a section of 1 MiB, but 4 % of the filter of 100 000 keys, which is as much as
-//! the best kind of filter gains over the second best. Short sections are kept in memory, or fetched whole.
+//! the best kind of filter gains over the second best. A page of a short section lies on two of the file system.
 
 use super::blocked::{Blocked, LINE_BYTES};
 use super::bloom::Bloom;

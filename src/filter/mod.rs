@@ -38,7 +38,8 @@
 //! - in a store: [`FilterKind::Auto`], which decides between the first two by level, and says why.
 //!
 //! Ask one key with [`Filter::may_contain`], many with [`Filter::may_contain_many`], in or out of the caches, and many filters
-//! for one key with [`Filter::locate`], [`Filter::prefetch`] and [`Filter::test`].
+//! for one key with [`Filter::locate`], [`Filter::prefetch`] and [`Filter::test`]. One that there is no memory for is asked a
+//! page at a time: [`PagedFilter`].
 //!
 //! The filters are those of Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004, section 5);
 //! of Putze, Sanders and Singler (2007, section 3); and of Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
@@ -59,13 +60,15 @@
 //! | `ribbon` | the third kind: a folder of its own |
 //! | `arch` | the inner loops of a query, one file per instruction set |
 //! | `reader` | verified bytes to answers |
+//! | `paged` | the same of a filter that is not in memory, a page at a time |
 //! | `combine` | union and intersection of standard Bloom filters |
 //! | `sizes` | what the parts of a block take, and the least that is possible |
 //! | `aligned` | bytes in memory that start on a cache line |
 //!
 //! # Invariants
 //!
-//! - Bytes are queried only after every one of them has been verified, padding included.
+//! - Bytes are queried only after every one of them has been verified, padding included; of a filter that is asked by
+//!   pages ([`PagedFilter`]), every one of those pages.
 //! - "Absent" is never concluded from a length: emptiness is a key count of 0 that the caller confirms.
 //! - Equal hashes in any order give equal bytes, on every machine.
 //! - A query cannot fail, panic, allocate or parse; it reads a bounded number of bits.
@@ -84,6 +87,7 @@ pub mod header;
 #[cfg(test)]
 mod hostile;
 mod layout;
+mod paged;
 mod pages;
 mod policy;
 mod reader;
@@ -97,6 +101,8 @@ pub use aligned::AlignedBytes;
 pub use builder::FilterBuilder;
 pub use combine::CombineError;
 pub use header::{Header, Kind};
+pub use paged::PagedFilter;
+pub use pages::Page;
 pub use policy::{BITS_PER_KEY_MAX, FilterAllocation, FilterKind, FilterPlan, FilterPolicy, FilterSize};
 pub use reader::{Expect, Filter, Probe};
 pub use sizes::Sizes;

@@ -34,26 +34,86 @@ pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), 
         return Err(DecodeError::corrupt(32, "filter block length", detail));
     }
     let mut at = HEADER_BYTES;
-    for (index, section) in header.sections.iter().enumerate() {
-        let len = 4 * section.len.div_ceil(PAGE_BYTES) as usize;
-        let checksums = &block[at..at + len];
-        let found = checksum32(&header.owner, at as u64, &[checksums]);
-        expect_checksum(at as u64, "filter page checksums", section.checksum, found)?;
-        at += len;
-        if index >= count {
-            continue;
-        }
-        for ((offset, len), stored) in pages_of(section).zip(checksums.chunks(4)) {
-            let stored = u32::from_le_bytes([stored[0], stored[1], stored[2], stored[3]]);
-            let found = page_checksum(block, &header.owner, offset, len);
-            expect_checksum(offset as u64, "filter page", stored, found)?;
+    let end = HEADER_BYTES + checksums_len(header) as usize;
+    verify_checksums(&block[at..end], header)?;
+    for section in header.sections.iter().take(count) {
+        for (offset, len) in pages_of(section) {
+            let stored = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+            let page = Page { offset: offset as u64, len, owner: header.owner, checksum: stored };
+            page.verify(&block[offset..offset + len])?;
+            at += 4;
         }
     }
+    at = end;
     for section in header.sections.iter().take(count) {
         expect_zeros(block, at, section.offset as usize)?;
         at = (section.offset + section.len) as usize;
     }
     expect_zeros(block, at, block.len())
+}
+
+/// Length of the page checksums of all sections.
+pub(super) fn checksums_len(header: &Header) -> u64 {
+    header.sections.iter().map(|section| 4 * section.len.div_ceil(PAGE_BYTES)).sum()
+}
+
+/// Verifies the page checksums of all sections.
+pub(super) fn verify_checksums(mut checksums: &[u8], header: &Header) -> Result<(), DecodeError> {
+    let mut at = HEADER_BYTES as u64;
+    for section in &header.sections {
+        let len = 4 * section.len.div_ceil(PAGE_BYTES);
+        let Some((own, rest)) = checksums.split_at_checked(len as usize) else {
+            return Err(DecodeError::corrupt(at, "filter page checksums", "end too early"));
+        };
+        let found = checksum32(&header.owner, at, &[own]);
+        expect_checksum(at, "filter page checksums", section.checksum, found)?;
+        checksums = rest;
+        at += len;
+    }
+    Ok(())
+}
+
+/// A page of a section: what is read and verified at a time of a filter that is not in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// Where it starts, in bytes from the start of the filter block.
+    pub offset: u64,
+    /// Its length, at most 4096 bytes.
+    pub len: usize,
+    owner: FileId,
+    checksum: u32,
+}
+
+impl Page {
+    /// The page of section number `section` that holds byte `at` of it, by the verified page checksums of its block;
+    /// `None` if there is none.
+    pub(super) fn holding(header: &Header, checksums: &[u8], section: usize, at: u64) -> Option<Self> {
+        let before: u64 = header.sections.get(..section)?.iter().map(|s| s.len.div_ceil(PAGE_BYTES)).sum();
+        let section = header.sections.get(section).filter(|section| at < section.len)?;
+        let number = usize::try_from(before + at / PAGE_BYTES).ok()?;
+        let start = at / PAGE_BYTES * PAGE_BYTES;
+        Some(Self {
+            offset: section.offset + start,
+            len: PAGE_BYTES.min(section.len - start) as usize,
+            owner: header.owner,
+            checksum: u32::from_le_bytes(*checksums.as_chunks().0.get(number)?),
+        })
+    }
+
+    /// Verifies the bytes that were read for it.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if they are damaged, of another place or filter, or too many or few. The offset counts from
+    /// the start of the block.
+    pub fn verify(&self, bytes: &[u8]) -> Result<(), DecodeError> {
+        if bytes.len() != self.len {
+            let detail = format!("expected {} bytes, there are {}", self.len, bytes.len());
+            return Err(DecodeError::corrupt(self.offset, "filter page", detail));
+        }
+        let found = checksum32(&self.owner, self.offset, &[bytes]);
+        expect_checksum(self.offset, "filter page", self.checksum, found)
+    }
 }
 
 /// Offset and length of each page of a section that lies in memory.
@@ -74,7 +134,7 @@ fn expect_checksum(offset: u64, what: &'static str, stored: u32, computed: u32) 
     Err(DecodeError::corrupt(offset, what, format!("stored {stored:08x}, computed {computed:08x}")))
 }
 
-fn expect_zeros(block: &[u8], from: usize, to: usize) -> Result<(), DecodeError> {
+pub(super) fn expect_zeros(block: &[u8], from: usize, to: usize) -> Result<(), DecodeError> {
     match block[from..to].iter().position(|&byte| byte != 0) {
         None => Ok(()),
         Some(index) => Err(DecodeError::corrupt((from + index) as u64, "filter padding", "is not zero")),

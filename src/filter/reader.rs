@@ -58,7 +58,12 @@ impl Expect {
         self
     }
 
-    fn check(&self, header: &Header) -> Result<(), DecodeError> {
+    /// What a filter of no keys says: nothing certain, unless the caller knows that there are none.
+    pub(super) fn if_empty(&self) -> bool {
+        self.key_count != Some(0)
+    }
+
+    pub(super) fn check(&self, header: &Header) -> Result<(), DecodeError> {
         let differs = |offset, what, detail: &str| Err(DecodeError::corrupt(offset, what, detail));
         if self.owner.is_some_and(|owner| owner != header.owner) {
             return differs(16, "filter owner", "is another table");
@@ -164,7 +169,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
             reading,
             section_count: count,
             simd: Simd::detect(),
-            if_empty: expect.key_count != Some(0),
+            if_empty: expect.if_empty(),
         })
     }
 

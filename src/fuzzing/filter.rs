@@ -15,15 +15,20 @@
 //! - A header that decodes, encodes to the same bytes.
 //! - Every way of asking gives the same answer: at once, in two steps, many at a time, without vector
 //!   instructions; and with fewer column groups a "maybe" stays one.
+//! - Asked by pages it gives these answers too, and reads a bounded number of them; where a page is damaged, or only what
+//!   no answer depends on, none is "absent" that was "maybe".
 //! - A filter is refused where it is not what is expected: another table's, seed, key count, or header.
 //! - A built filter has every key that was added. Damaged, it is refused, or every answer is as it was.
 //! - A filter opens in memory of the length that it has, whatever its header claims.
 
+use std::ops::Range;
+
 use super::input::Input;
 use super::seal::{self, Mended};
+use crate::codec::DecodeError;
 use crate::filter::forge::forge;
 use crate::filter::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES};
-use crate::filter::{Expect, Filter, FilterBuilder, Header, Kind, header};
+use crate::filter::{Expect, Filter, FilterBuilder, Header, Kind, Page, PagedFilter, header};
 use crate::hash::key_hash;
 
 /// Longest block that is forged.
@@ -126,7 +131,9 @@ fn check(block: &[u8]) {
             ask(&filter);
         }
     }
-    let Ok(filter) = Filter::open(block, Expect::anything()) else { return };
+    let filter = Filter::open(block, Expect::anything());
+    ask_by_pages(block, found.salt, filter.as_ref().ok());
+    let Ok(filter) = filter else { return };
     let _ = (filter.verify(), filter.predicted_rate());
     ask(&filter);
     expect_only_what_is_known(block, &found);
@@ -159,6 +166,38 @@ fn ask(filter: &Filter<&[u8]>) {
     }
     if filter.key_count() == 0 {
         assert!(filter.may_contain(7), "nobody confirmed that there are no keys");
+    }
+}
+
+fn open_paged(block: &[u8], expect: Expect) -> Result<PagedFilter, DecodeError> {
+    let needs = PagedFilter::needs(block, block.len() as u64)?;
+    let part = |part: &Range<u64>| block[part.start as usize..part.end as usize].to_vec();
+    PagedFilter::open(needs.iter().map(part).collect(), block.len() as u64, expect)
+}
+
+fn ask_page(filter: &PagedFilter, block: &[u8], hash: u64) -> Result<bool, DecodeError> {
+    let mut pages = 0;
+    let read = |page: &Page| {
+        pages += 1;
+        let bytes = &block[page.offset as usize..][..page.len];
+        page.verify(bytes).map(|()| bytes)
+    };
+    let answer = filter.may_contain(hash, read);
+    assert!(pages <= 30, "a query reads a bounded number of pages");
+    answer
+}
+
+/// The same answers as those of the whole filter, if that can be opened.
+fn ask_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
+    let Ok(paged) = open_paged(block, Expect::anything()) else {
+        assert!(whole.is_none(), "what opens whole, opens by pages");
+        return;
+    };
+    for hash in hashes(salt) {
+        let answer = ask_page(&paged, block, hash);
+        if let Some(whole) = whole {
+            assert_eq!(answer, Ok(whole.may_contain(hash)));
+        }
     }
 }
 
@@ -209,6 +248,10 @@ fn built(input: &mut Input<'_>) {
     let changed = damaged != block;
     let opened = Filter::open(&damaged[..], expect);
     assert!(changed == opened.is_err(), "a filter that was changed is refused");
+    if let Ok(paged) = open_paged(&damaged, expect) {
+        let denied = |key: &Vec<u8>| ask_page(&paged, &damaged, key_hash(seed, key)) == Ok(false);
+        assert!(!keys.iter().any(denied), "damage makes no key absent");
+    }
     let cut = &block[..start];
     assert!(Filter::open(cut, expect).is_err(), "a filter that was cut is refused");
     check(&damaged);

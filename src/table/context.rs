@@ -74,13 +74,17 @@ pub(crate) struct TableIo {
     pub(crate) index_block_cache_hits: AtomicU64,
     /// Chunks of long values read from a file.
     pub(crate) value_chunk_reads: AtomicU64,
+    /// Pages read of filters that are not in memory.
+    pub(crate) filter_page_reads: AtomicU64,
+    /// Such pages found in the cache.
+    pub(crate) filter_page_cache_hits: AtomicU64,
     /// Filters that were found damaged, unknown or another table's when their table was opened, or wrong later.
     pub(crate) unusable_filters: AtomicU64,
     /// "Absent" answers of filters that were held against the data.
     pub(crate) audited: AtomicU64,
     /// Filters that were found wrong by that.
     pub(crate) audit_failures: AtomicU64,
-    /// Blocks that failed their check and were read a second time.
+    /// Blocks and pages of filters that failed their check and were read a second time.
     pub(crate) block_rereads: AtomicU64,
 }
 

@@ -16,6 +16,8 @@ use crate::filter::header::DOMAIN_WHOLE_KEY;
 use crate::filter::{AlignedBytes, Filter, FilterBuilder, FilterPlan, Header, Probe};
 use crate::table_meta::FilterRef;
 
+use super::filter_pages::FilterPages;
+
 /// Which filter a table gets, if any.
 pub(crate) type FilterConfig = Option<FilterPlan>;
 
@@ -48,7 +50,7 @@ pub(crate) enum Verdict {
     Absent,
     /// The filter cannot rule the key out.
     Maybe,
-    /// There is no usable filter to ask.
+    /// There is no usable filter to ask, or none in memory.
     Unknown,
 }
 
@@ -63,7 +65,9 @@ pub(crate) enum FilterState {
     None,
     /// It is in memory and every check of it passed.
     Ready(Filter<AlignedBytes>),
-    /// There was no memory for it.
+    /// There was no memory for it, but for what it takes to read only those pages that a key leads to.
+    Paged(Box<FilterPages>),
+    /// There was no memory for it, nor for that.
     Unloaded,
     /// It has one that cannot be used, and why.
     Unusable(
@@ -74,12 +78,12 @@ pub(crate) enum FilterState {
 }
 
 impl FilterState {
-    /// What memory says about the key with this hash.
+    /// What a filter in memory says about the key with this hash.
     #[inline]
     pub(crate) fn ask(&self, hash: u64) -> Verdict {
         match self {
             Self::Ready(filter) => self.test(filter.locate(hash)),
-            Self::None | Self::Unloaded | Self::Unusable(_) => Verdict::Unknown,
+            Self::None | Self::Paged(_) | Self::Unloaded | Self::Unusable(_) => Verdict::Unknown,
         }
     }
 
@@ -93,6 +97,20 @@ impl FilterState {
         probe
     }
 
+    /// The rate of false positives that it predicts, if it can be asked.
+    pub(crate) fn predicted_rate(&self) -> Option<f64> {
+        match self {
+            Self::Ready(filter) => Some(filter.predicted_rate()),
+            Self::Paged(pages) => Some(pages.predicted_rate()),
+            Self::None | Self::Unloaded | Self::Unusable(_) => None,
+        }
+    }
+
+    /// Whether it is on disk for want of memory, the most of it at least.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        matches!(self, Self::Paged(_) | Self::Unloaded)
+    }
+
     /// The second half of [`FilterState::ask`]. A filter that could not be built says "maybe", like one that
     /// does not recognise the key.
     #[inline]
@@ -100,7 +118,7 @@ impl FilterState {
         match self {
             Self::Ready(filter) if filter.test(probe) => Verdict::Maybe,
             Self::Ready(_) => Verdict::Absent,
-            Self::None | Self::Unloaded | Self::Unusable(_) => Verdict::Unknown,
+            Self::None | Self::Paged(_) | Self::Unloaded | Self::Unusable(_) => Verdict::Unknown,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::filter::FilterPlan;
-use crate::fs::Fs;
+use crate::fs::{Fs, ReadFile};
 use crate::hash::key_hash;
 use crate::iter::InternalIterator;
 use crate::table_meta::FilterRef;
@@ -106,23 +106,40 @@ pub(super) fn read_filter_file(
     filter: &FilterRef,
 ) -> Result<(Vec<u8>, PathBuf)> {
     let path = FileName::Filter(number).path(&ctx.dir);
-    let corrupt = |offset, what, detail: String| Err(Error::corruption(&path, offset, what, detail));
-    let file = match ctx.fs.open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return corrupt(0, "filter file", "the manifest names it, but it is missing".into());
-        }
-        Err(error) => return Err(Error::io("open", &path, error)),
-    };
-    let (len, _) = read_header(&*file, &path, FileKind::Filter, &ctx.store_id)?;
-    if filter.offset != FILTER_OFFSET || filter.offset.checked_add(filter.len) != Some(len) {
-        let detail = format!("{} bytes at {} are not what a file of {len} holds", filter.len, filter.offset);
-        return corrupt(filter.offset, "filter handle", detail);
-    }
-    let padding = read_exact(&*file, &path, HEADER_BYTES as u64, FILTER_OFFSET - HEADER_BYTES as u64)?;
-    if let Some(at) = padding.iter().position(|&byte| byte != 0) {
-        return corrupt((HEADER_BYTES + at) as u64, "filter file padding", "is not zero".into());
-    }
+    let file = open_filter_file(ctx, &path)?;
+    check_filter_file(ctx, &*file, &path, filter)?;
     let block = read_exact(&*file, &path, filter.offset, filter.len)?;
     Ok((block, path))
+}
+
+/// Opens the file of a filter that the manifest names.
+pub(super) fn open_filter_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadFile>> {
+    match ctx.fs.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Error::corruption(path, 0, "filter file", "the manifest names it, but it is missing"))
+        }
+        opened => opened.map_err(|source| Error::io("open", path, source)),
+    }
+}
+
+/// Checks that the file is one of this store, and holds this filter block and nothing else.
+pub(super) fn check_filter_file(
+    ctx: &TableContext,
+    file: &dyn ReadFile,
+    path: &Path,
+    filter: &FilterRef,
+) -> Result<()> {
+    let (len, _) = read_header(file, path, FileKind::Filter, &ctx.store_id)?;
+    if filter.offset != FILTER_OFFSET || filter.offset.checked_add(filter.len) != Some(len) {
+        let detail = format!("{} bytes at {} are not what a file of {len} holds", filter.len, filter.offset);
+        return Err(Error::corruption(path, filter.offset, "filter handle", detail));
+    }
+    let padding = read_exact(file, path, HEADER_BYTES as u64, FILTER_OFFSET - HEADER_BYTES as u64)?;
+    match padding.iter().position(|&byte| byte != 0) {
+        None => Ok(()),
+        Some(at) => {
+            let offset = (HEADER_BYTES + at) as u64;
+            Err(Error::corruption(path, offset, "filter file padding", "is not zero"))
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod context;
 mod file;
 mod filter_block;
 mod filter_file;
+mod filter_pages;
 mod footer;
 mod index_builder;
 mod iter;

@@ -5,7 +5,8 @@
 //! 3. The footer is intact and has the checksum that the manifest has.
 //! 4. The properties agree with footer and manifest.
 //! 5. The root of the index is read, and stays.
-//! 6. The filter is read, and stays. Whatever is wrong with it is remembered and is no error.
+//! 6. The filter is read, and stays; of one for which there is no memory, what it takes to read single pages of it.
+//!    Whatever is wrong with it is remembered and is no error.
 //!
 //! Data blocks and index partitions are not touched.
 
@@ -26,6 +27,7 @@ use super::context::TableContext;
 use super::file::{TableFile, open_file, read_exact};
 use super::filter_block::FilterState;
 use super::filter_file::read_filter_file;
+use super::filter_pages::FilterPages;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::properties::Properties;
 use super::reader::Table;
@@ -164,14 +166,12 @@ pub(super) fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, 
         let end = filter.offset.checked_add(filter.len);
         let is_read = filter.file.is_some() || end.is_some_and(|end| end <= file.blocks_end);
         let bytes = if is_read { filter.len.saturating_mul(2) } else { 0 };
-        let Some(mut lease) = file.ctx.memory.try_lease(Part::Filters, bytes) else {
-            return (FilterState::Unloaded, None);
+        let read = match file.ctx.memory.try_lease(Part::Filters, bytes) {
+            Some(lease) => read_filter(file, meta, filter).map(|filter| ready(filter, lease)),
+            None => FilterPages::open(file, meta, filter).map(paged),
         };
-        match read_filter(file, meta, filter) {
-            Ok(filter) => {
-                lease.shrink_to(filter.as_bytes().len() as u64);
-                return (FilterState::Ready(filter), Some(lease));
-            }
+        match read {
+            Ok(read) => return read,
             Err(error) => {
                 file.ctx.io.note_unusable_filter(meta.number, &error);
                 state = FilterState::Unusable(Arc::new(error));
@@ -181,15 +181,40 @@ pub(super) fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, 
     (state, None)
 }
 
+fn ready(filter: Filter<AlignedBytes>, mut lease: Lease) -> (FilterState, Option<Lease>) {
+    lease.shrink_to(filter.as_bytes().len() as u64);
+    (FilterState::Ready(filter), Some(lease))
+}
+
+fn paged(opened: Option<(FilterPages, Lease)>) -> (FilterState, Option<Lease>) {
+    match opened {
+        Some((pages, lease)) => (FilterState::Paged(Box::new(pages)), Some(lease)),
+        None => (FilterState::Unloaded, None),
+    }
+}
+
 pub(super) fn read_filter(
     file: &TableFile,
     meta: &TableMeta,
     filter: &FilterRef,
 ) -> Result<Filter<AlignedBytes>> {
     let (bytes, path) = read_filter_block(file, filter)?;
-    let expect =
-        Expect::table(file.file_id, file.ctx.hash_seed, meta.keys).header_checksum(filter.header_checksum);
-    Filter::open(AlignedBytes::copy_of(&bytes), expect).map_err(|error| error.in_file(&path, filter.offset))
+    Filter::open(AlignedBytes::copy_of(&bytes), expect(file, meta, filter))
+        .map_err(|error| error.in_file(&path, filter.offset))
+}
+
+/// What is known of the filter of a table.
+pub(super) fn expect(file: &TableFile, meta: &TableMeta, filter: &FilterRef) -> Expect {
+    Expect::table(file.file_id, file.ctx.hash_seed, meta.keys).header_checksum(filter.header_checksum)
+}
+
+/// Checks that a filter of the table's own lies before its footer.
+pub(super) fn check_handle(file: &TableFile, filter: &FilterRef) -> Result<()> {
+    if filter.offset.checked_add(filter.len).is_none_or(|end| end > file.blocks_end) {
+        let detail = format!("{} bytes are not in the file", filter.len);
+        return Err(file.corrupt(filter.offset, "filter handle", detail));
+    }
+    Ok(())
 }
 
 /// The bytes of a filter block and the file they are from.
@@ -197,9 +222,6 @@ fn read_filter_block(file: &TableFile, filter: &FilterRef) -> Result<(Vec<u8>, P
     if let Some(number) = filter.file {
         return read_filter_file(&file.ctx, number, filter);
     }
-    if filter.offset.checked_add(filter.len).is_none_or(|end| end > file.blocks_end) {
-        let detail = format!("{} bytes are not in the file", filter.len);
-        return Err(file.corrupt(filter.offset, "filter handle", detail));
-    }
+    check_handle(file, filter)?;
     Ok((file.read(filter.offset, filter.len)?, file.path.clone()))
 }

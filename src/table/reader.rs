@@ -35,7 +35,7 @@ pub(crate) struct Table {
     /// The payload of the root of the index, if there was memory to keep it.
     pub(super) root: Option<Bytes>,
     pub(super) filter: FilterState,
-    /// Why the filter is not believed any more, although its bytes are as they were written.
+    /// Why the filter is not believed any more that could be opened: a wrong answer, or a page that is damaged.
     pub(super) distrusted: OnceLock<Arc<Error>>,
     /// The filter that was loaded since, with its memory.
     pub(super) late: OnceLock<(FilterState, Option<Lease>)>,
@@ -49,7 +49,9 @@ impl Table {
     #[inline]
     pub(crate) fn filter(&self) -> &FilterState {
         match &self.filter {
-            FilterState::Unloaded => self.late.get().map_or(&self.filter, |(filter, _)| filter),
+            FilterState::Paged(_) | FilterState::Unloaded => {
+                self.late.get().map_or(&self.filter, |(filter, _)| filter)
+            }
             filter => filter,
         }
     }
@@ -57,7 +59,7 @@ impl Table {
     /// Loads a filter for which there was no room before. `false` if there still is none.
     pub(crate) fn load_filter(&self, meta: &TableMeta) -> bool {
         match read_filters(&self.file, meta) {
-            (FilterState::Unloaded, _) => false,
+            (filter, _) if filter.is_on_disk() => false,
             loaded => self.late.set(loaded).is_ok(),
         }
     }
@@ -65,28 +67,56 @@ impl Table {
     /// Whether there is nothing wrong with the filter, if there is one. One for which there was no room is read and
     /// checked for that, and not kept.
     pub(crate) fn check_filter(&self, meta: &TableMeta) -> Result<()> {
-        if !matches!(self.filter(), FilterState::Unloaded) {
+        if !self.filter().is_on_disk() {
             return self.filter_error().map_or(Ok(()), |error| Err((**error).clone()));
         }
         let mut filters = meta.filters.iter().filter(|filter| filter.domain == 0);
         filters.try_for_each(|filter| read_filter(&self.file, meta, filter).map(drop))
     }
 
-    /// What the filter says about the key with this hash. Touches memory only.
+    /// What the filter says about the key with this hash. Touches memory only: a filter that is asked by pages says
+    /// something if those that it takes are in the cache.
     #[inline]
     pub(crate) fn ask_filter(&self, hash: u64) -> Verdict {
-        if self.is_distrusted() { Verdict::Unknown } else { self.filter().ask(hash) }
+        if self.is_distrusted() {
+            return Verdict::Unknown;
+        }
+        match self.filter() {
+            FilterState::Paged(pages) => pages.ask_cached(&self.file.ctx, hash),
+            filter => filter.ask(hash),
+        }
+    }
+
+    /// What a filter that is asked by pages says, of which this reads those that are not in the cache. What it finds
+    /// damaged or cannot read is an error, once; nobody believes that filter any more.
+    pub(crate) fn ask_pages(&self, filter: &FilterState, hash: u64) -> Result<Verdict> {
+        let FilterState::Paged(pages) = filter else { return Ok(Verdict::Unknown) };
+        if self.is_distrusted() {
+            return Ok(Verdict::Unknown);
+        }
+        pages.ask(&self.file.ctx, hash).inspect_err(|error| {
+            self.distrust(Arc::new(error.clone()));
+        })
+    }
+
+    /// Remembers why the filter is not to be believed; `false` if that was known.
+    fn distrust(&self, error: Arc<Error>) -> bool {
+        let is_new = self.distrusted.set(Arc::clone(&error)).is_ok();
+        if is_new {
+            self.file.ctx.io.note_unusable_filter(self.file.number, &error);
+        }
+        is_new
     }
 
     /// Why the filter cannot be used, if there is one that cannot.
     pub(crate) fn filter_error(&self) -> Option<&Arc<Error>> {
         match self.filter() {
             FilterState::Unusable(error) => Some(error),
-            FilterState::None | FilterState::Unloaded | FilterState::Ready(_) => self.distrusted.get(),
+            _ => self.distrusted.get(),
         }
     }
 
-    /// Whether the filter was caught at a wrong answer: what it says means nothing.
+    /// Whether the filter was caught at a wrong answer or with a damaged page: what it says means nothing.
     #[inline]
     pub(crate) fn is_distrusted(&self) -> bool {
         self.distrusted.get().is_some()
@@ -100,10 +130,8 @@ impl Table {
         if self.get(user_key, SEQNO_MAX)?.is_none() {
             return Ok(true);
         }
-        let error = Arc::new(self.file.wrong_filter());
-        if self.distrusted.set(Arc::clone(&error)).is_ok() {
+        if self.distrust(Arc::new(self.file.wrong_filter())) {
             TableIo::count(&io.audit_failures);
-            io.note_unusable_filter(self.file.number, &error);
         }
         Ok(false)
     }

@@ -51,10 +51,12 @@
 //! | `solution` | the columns while they are written |
 //! | `build` | hashes to sections |
 //! | `query` | sections to answers |
+//! | `paged` | pages to answers, where the columns are not in memory |
 
 mod band;
 mod build;
 mod geometry;
+mod paged;
 mod plan;
 mod query;
 mod row;
@@ -63,6 +65,7 @@ mod standard;
 
 pub(super) use build::{Built, build};
 pub(super) use geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
+pub(super) use paged::{Paged, tail_bytes};
 pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate};
 pub(super) use query::{MayContain, Reading, Test, TestMany};
 
