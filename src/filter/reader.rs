@@ -20,7 +20,7 @@ use super::bloom::Bloom;
 use super::header::{Header, Kind};
 use super::layout::Shape;
 use super::pages;
-use super::ribbon::{MayContain, Reading, Test, TestMany};
+use super::ribbon::{Reading, TestMany};
 use super::sizes::Sizes;
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
@@ -157,7 +157,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
             }
         }
         let reading = match &shape {
-            Shape::Ribbon(ribbon) => Reading::new(ribbon, block, &header.sections, count.saturating_sub(1))?,
+            Shape::Ribbon(ribbon) => {
+                Reading::new(ribbon, block, &header.sections, count.saturating_sub(1), header.salt)?
+            }
             _ => Reading::default(),
         };
         Ok(Self {
@@ -222,12 +224,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         // Not as one of many cases: the kinds for which a nanosecond counts.
         match &self.shape {
             Shape::Blocked(blocked) => self.simd.lines_have(self.body(), blocked, self.header.salt, hash),
-            Shape::Ribbon(_) => self.simd.run(
-                MayContain,
-                &self.reading,
-                self.bytes.as_ref(),
-                table_hash(hash, self.header.salt),
-            ),
+            Shape::Ribbon(_) => self.reading.may_contain(self.simd, self.bytes.as_ref(), hash),
             _ => self.test_otherwise(hash),
         }
     }
@@ -250,7 +247,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
                 let (line, word) = blocked.locate(hash);
                 (line, word.into())
             }
-            Shape::Ribbon(_) => self.reading.locate(hash),
+            Shape::Ribbon(_) => (hash, 0),
         };
         Probe(first, second)
     }
@@ -282,7 +279,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
             Shape::Blocked(_) => {
                 self.simd.prefetch(bytes, self.start.saturating_add((probe.0 as usize).saturating_mul(64)));
             }
-            Shape::Ribbon(_) => self.reading.prefetch(self.simd, bytes, (probe.0, probe.1)),
+            Shape::Ribbon(_) => self.reading.prefetch(self.simd, bytes, probe.0),
         }
     }
 
@@ -326,10 +323,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
             Shape::Empty => self.if_empty,
             Shape::Bloom(bloom) => bloom.test(self.body(), (probe.0, probe.1)),
             Shape::Blocked(blocked) => self.simd.line_has(self.body(), blocked, probe.0, probe.1 as u32),
-            Shape::Ribbon(_) => {
-                let bytes = self.bytes.as_ref();
-                self.simd.run(Test, &self.reading, bytes, (probe.0, probe.1))
-            }
+            Shape::Ribbon(_) => self.reading.has_table_hash(self.simd, self.bytes.as_ref(), probe.0),
         }
     }
 

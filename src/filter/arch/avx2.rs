@@ -6,97 +6,58 @@ use std::arch::x86_64::*;
 
 use super::{Simd, Work};
 
-/// Columns at a time.
-const COLUMNS: usize = 4;
+/// Bytes of a vector: four columns.
+const VECTOR: usize = 32;
 
 /// See `Simd::matches`.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
-    let columns = rows.iter().map(|row| row.len()).min().unwrap_or(0) / 8;
-    // SAFETY: every row has at least `columns` words of 8 bytes.
-    unsafe { rows_match(rows.map(<[u8]>::as_ptr), columns, coefficients, mark) }
-}
-
-/// See `Simd::pair_matches`.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(super) fn pair_matches(bytes: &[u8], stride: usize, coefficients: [u64; 2], mark: u32) -> bool {
-    if bytes.len() / 2 < stride {
-        return true;
-    }
-    // SAFETY: there are twice `stride` bytes, so that the second row too starts within `bytes` or at its end.
-    unsafe { rows_match([bytes.as_ptr(), bytes.as_ptr().add(stride)], stride / 8, coefficients, mark) }
+    let len = rows.iter().map(|row| row.len()).min().unwrap_or(0);
+    // SAFETY: every row has at least as many bytes.
+    unsafe { rows_match(rows.map(<[u8]>::as_ptr), len, coefficients, mark) }
 }
 
 /// Four columns settle 15 of 16 queries for absent keys: that those end here saves more than the other one, which
 /// the processor did not foresee, costs. (Eight columns in one vector of 512 bits were slower by a tenth to a
-/// quarter: fewer units work on those.)
+/// quarter: fewer units work on those.) Nothing is called: a query has no register to save.
 ///
 /// # Safety
 ///
-/// `columns` words of 8 bytes can be read from each pointer on.
+/// `len` bytes can be read from each pointer on.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn rows_match<const N: usize>(
-    rows: [*const u8; N],
-    columns: usize,
+    mut rows: [*const u8; N],
+    mut len: usize,
     coefficients: [u64; N],
-    mark: u32,
+    mut mark: u32,
 ) -> bool {
     let coefficients = coefficients.map(|word| _mm256_set1_epi64x(word.cast_signed()));
-    if columns >= COLUMNS {
-        // SAFETY: there are four columns at least.
+    while len >= VECTOR {
+        // SAFETY: there is a vector at least.
         let found = unsafe { four_parities(rows, coefficients) };
         if (found ^ mark) & 0xf != 0 {
             return false;
         }
+        // SAFETY: this vector is there.
+        rows = rows.map(|row| unsafe { row.add(VECTOR) });
+        mark >>= VECTOR / 8;
+        len -= VECTOR;
     }
-    if columns >= 2 * COLUMNS {
-        // SAFETY: there are eight columns at least.
-        let found = unsafe { four_parities(rows.map(|row| row.add(8 * COLUMNS)), coefficients) };
-        if (found ^ mark >> COLUMNS) & 0xf != 0 || columns == 2 * COLUMNS {
-            return (found ^ mark >> COLUMNS) & 0xf == 0;
-        }
-    }
-    // SAFETY: the caller's.
-    unsafe { rest_matches(rows, columns, coefficients, mark) }
-}
-
-/// The columns after the first four or eight, or fewer than four. Not a part of the other, which so has no register to save.
-///
-/// # Safety
-///
-/// As [`rows_match`].
-#[inline(never)]
-#[target_feature(enable = "avx2")]
-unsafe fn rest_matches<const N: usize>(
-    rows: [*const u8; N],
-    columns: usize,
-    coefficients: [__m256i; N],
-    mark: u32,
-) -> bool {
-    let mut at = COLUMNS * (columns / COLUMNS).min(2);
-    while columns - at >= COLUMNS {
-        // SAFETY: at + 4 is at most `columns`.
-        let found = unsafe { four_parities(rows.map(|row| row.add(8 * at)), coefficients) };
-        if (found ^ mark >> at) & 0xf != 0 {
-            return false;
-        }
-        at += COLUMNS;
-    }
-    if at == columns {
+    let columns = len / 8;
+    if columns == 0 {
         return true;
     }
-    let left = (columns - at) as u32;
-    let lanes = _mm256_cmpgt_epi64(_mm256_set1_epi64x(i64::from(left)), _mm256_set_epi64x(3, 2, 1, 0));
+    let lanes =
+        _mm256_cmpgt_epi64(_mm256_set1_epi64x(columns.cast_signed() as i64), _mm256_set_epi64x(3, 2, 1, 0));
     let mut sum = _mm256_setzero_si256();
     for (row, coefficients) in rows.into_iter().zip(coefficients) {
-        // SAFETY: only the lanes of words below `columns` are read.
-        let words = unsafe { _mm256_maskload_epi64(row.add(8 * at).cast(), lanes) };
+        // SAFETY: only the lanes of words that are there are read.
+        let words = unsafe { _mm256_maskload_epi64(row.cast(), lanes) };
         sum = _mm256_xor_si256(sum, _mm256_and_si256(words, coefficients));
     }
-    (parities(sum) ^ mark >> at) & ((1 << left) - 1) == 0
+    (parities(sum) ^ mark) & ((1 << columns) - 1) == 0
 }
 
 /// The parities of four columns.

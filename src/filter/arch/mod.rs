@@ -2,13 +2,18 @@
 //!
 //! `portable` is the reference: every other file gives the same answer for the same bytes, and the tests
 //! compare them. This folder is the only place of the crate with unsafe code: calls of functions for which
-//! the processor was asked beforehand, and unaligned loads from slices whose length is checked. Miri, and every
-//! processor without the instructions, runs `portable`.
+//! the processor was asked beforehand, unaligned loads from slices whose length is checked, and slices of a block whose
+//! geometry is checked (`first`, `lines`). Miri, and every processor without the instructions, runs `portable`.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx512;
+mod first;
 mod lines;
 mod portable;
+
+pub(super) use first::First;
 
 /// The instruction set that queries use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,21 +73,22 @@ impl Simd {
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
     }
 
-    /// [`Simd::matches`] of two rows of `stride` bytes that follow each other at the start of `bytes`. If they are not
-    /// all there, they match.
-    #[inline(always)]
-    pub(super) fn pair_matches(self, bytes: &[u8], stride: usize, coefficients: [u64; 2], mark: u32) -> bool {
-        choose!(
-            self,
-            avx2::pair_matches(bytes, stride, coefficients, mark),
-            portable::pair_matches(bytes, stride, coefficients, mark)
-        )
-    }
-
     /// See [`prefetch`].
     #[inline(always)]
     pub(super) fn prefetch(self, bytes: &[u8], at: usize) {
         prefetch(bytes, at);
+    }
+
+    /// [`Simd::run`] of a query, for which the newest instructions are worth a compilation of its own.
+    #[inline(always)]
+    pub(super) fn ask<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[allow(unsafe_code)]
+        if self.avx512 {
+            // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
+            return unsafe { avx512::run::<W, A, B, C>(a, b, c) };
+        }
+        self.run(work, a, b, c)
     }
 
     /// Does work with the instructions of the set. The arguments travel in registers.
@@ -139,25 +145,7 @@ pub(super) mod tests {
                     mark | (sum.count_ones() & 1) << column
                 });
                 let above = (random() as u32).checked_shl(columns as u32).unwrap_or(0);
-                // Two rows that follow each other, of more bytes than these.
-                let pair = [coefficients[0], coefficients[1]];
-                let twice = (0..columns).fold(0u32, |mark, column| {
-                    let word =
-                        |row: usize| u64::from_le_bytes(rows[row][8 * column..][..8].try_into().unwrap());
-                    let sum = word(0) & pair[0] ^ word(1) & pair[1];
-                    mark | (sum.count_ones() & 1) << column
-                });
                 for simd in Simd::all() {
-                    let pair_matches =
-                        |len: usize, mark| simd.pair_matches(&bytes[..len], 8 * columns, pair, mark);
-                    for len in [16 * columns, 24 * columns] {
-                        assert!(pair_matches(len, twice | above), "{columns}");
-                        assert!((0..columns).all(|column| !pair_matches(len, twice ^ 1 << column | above)));
-                    }
-                    assert!(
-                        columns == 0 || pair_matches(16 * columns - 1, !twice),
-                        "bytes that are not there"
-                    );
                     assert!(simd.matches(rows, coefficients, mark | above), "{columns}");
                     for column in 0..columns {
                         assert!(!simd.matches(rows, coefficients, mark ^ 1 << column | above), "{columns}");

@@ -67,7 +67,7 @@ pub(super) use build::{Built, build};
 pub(super) use geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 pub(super) use paged::{Paged, tail_bytes};
 pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate};
-pub(super) use query::{MayContain, Reading, Test, TestMany};
+pub(super) use query::{Reading, TestMany};
 
 /// Starts per bucket of a bumped layer.
 const BUCKET_STARTS: u64 = 128;

@@ -1,7 +1,8 @@
 //! From sections to answers.
 //!
 //! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns. That
-//! way is straight: three products, the threshold, one read of each of two blocks. All else is out of its way.
+//! way is straight: three products, the threshold, one read of each of two blocks, in functions that call nothing. All else
+//! is out of its way, and computes again what it needs.
 
 use super::geometry::{GROUPS_MAX, Group, LAYERS_MAX, Layer, Ribbon};
 use super::row::{Wide, narrow, next_layer, wide};
@@ -9,31 +10,31 @@ use super::solution::unpack;
 use super::standard::aligned;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, BUMPED_BELOW};
 use crate::codec::DecodeError;
-use crate::filter::arch::{Simd, Work};
+use crate::filter::arch::{First, Simd, Work};
 use crate::filter::layout::Section;
-use crate::hash::reduce;
+use crate::hash::{reduce, table_hash};
 
-/// [`Reading::may_contain`].
-pub(in crate::filter) struct MayContain;
+/// Of a key hash, mixed with the salt here: [`Reading::test`].
+struct MayContain<const MIXED: bool>;
 
-impl Work<&Reading, &[u8], u64> for MayContain {
+impl<const MIXED: bool> Work<&Reading, &[u8], u64> for MayContain<MIXED> {
     type Output = bool;
 
     #[inline(always)]
     fn work(simd: Simd, reading: &Reading, block: &[u8], hash: u64) -> bool {
-        reading.test(simd, block, reading.locate(hash))
+        reading.test::<MIXED>(simd, block, table_hash(hash, reading.salt))
     }
 }
 
 /// [`Reading::test`].
-pub(in crate::filter) struct Test;
+struct Test;
 
-impl Work<&Reading, &[u8], (u64, u64)> for Test {
+impl Work<&Reading, &[u8], u64> for Test {
     type Output = bool;
 
     #[inline(always)]
-    fn work(simd: Simd, reading: &Reading, block: &[u8], located: (u64, u64)) -> bool {
-        reading.test(simd, block, located)
+    fn work(simd: Simd, reading: &Reading, block: &[u8], hash: u64) -> bool {
+        reading.test::<true>(simd, block, hash)
     }
 }
 
@@ -84,6 +85,8 @@ const BATCH: usize = 32;
 /// What a query of one ribbon filter needs, found out once.
 #[derive(Debug, Clone)]
 pub(in crate::filter) struct Reading {
+    salt: u64,
+    first: First,
     layers: [Layer; LAYERS_MAX],
     layer_count: usize,
     last_block: u64,
@@ -94,26 +97,17 @@ pub(in crate::filter) struct Reading {
     /// The groups that are there, and where each one's section starts in the block.
     groups: [(Group, usize); GROUPS_MAX],
     group_count: usize,
-    /// The blocks of the first group without and with an additional column, and the first one that has it.
-    first: [Run; 2],
-    plain: u64,
     /// The number of the tail, and its words, unpacked, group by group.
     tail: u64,
     tail_words: Vec<u8>,
-}
-
-/// Blocks of equally many columns: number `n` starts at byte `base + n * stride` of the filter block.
-#[derive(Debug, Clone, Copy, Default)]
-struct Run {
-    stride: usize,
-    /// May be less than 0 in the second run, which does not begin with number 0.
-    base: usize,
 }
 
 impl Default for Reading {
     /// Answers "maybe".
     fn default() -> Self {
         Self {
+            salt: 0,
+            first: First::NONE,
             layers: Default::default(),
             layer_count: 0,
             last_block: 0,
@@ -122,8 +116,6 @@ impl Default for Reading {
             thresholds: usize::MAX,
             groups: Default::default(),
             group_count: 0,
-            first: Default::default(),
-            plain: 0,
             tail: 0,
             tail_words: Vec::new(),
         }
@@ -137,8 +129,9 @@ impl Reading {
         block: &[u8],
         sections: &[Section],
         groups: usize,
+        salt: u64,
     ) -> Result<Self, DecodeError> {
-        let mut reading = Self::default();
+        let mut reading = Self { salt, ..Self::default() };
         let Some((thresholds, columns)) = sections.split_first() else { return Ok(reading) };
         for layer in ribbon.layers() {
             reading.layers[reading.layer_count] = layer;
@@ -161,10 +154,8 @@ impl Reading {
             reading.group_count += 1;
         }
         let (group, section) = reading.groups[0];
-        let stride = 8 * group.columns as usize;
-        let more = section.wrapping_sub((group.plain as usize).wrapping_mul(8));
-        reading.first = [Run { stride, base: section }, Run { stride: stride + 8, base: more }];
-        reading.plain = group.plain;
+        let starts = reading.layers[0].starts;
+        reading.first = First::new(starts, reading.thresholds, section, group.columns, group.plain);
         Ok(reading)
     }
 
@@ -175,21 +166,36 @@ impl Reading {
         kept
     }
 
-    /// The start in the first layer; 0 if there is only the last.
+    /// Whether a key with this key hash may be there.
     #[inline(always)]
-    pub(in crate::filter) fn locate(&self, hash: u64) -> (u64, u64) {
-        (hash, reduce(hash, self.layers[0].starts))
+    pub(in crate::filter) fn may_contain(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        // A branch that goes the same way for all keys.
+        if self.first.is_mixed() {
+            simd.ask(MayContain::<true>, self, block, hash)
+        } else {
+            simd.ask(MayContain::<false>, self, block, hash)
+        }
     }
 
-    /// Whether the key may be there whose table hash was located. What lies outside of the block counts as fitting.
+    /// The same for a table hash.
     #[inline(always)]
-    fn test(&self, simd: Simd, block: &[u8], (hash, start): (u64, u64)) -> bool {
-        match self.bumped_below(block, start) {
-            Some(below) if start % BUCKET_STARTS >= below => {
-                self.test_narrow(simd, block, &Layer { starts: 0, block: 0, bucket: 0 }, (hash, start))
-            }
-            _ => self.test_later(simd, block, hash),
+    pub(in crate::filter) fn has_table_hash(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        simd.ask(Test, self, block, hash)
+    }
+
+    /// The same, with the instructions of `simd` where it is called. What lies outside of the block counts as fitting.
+    #[inline(always)]
+    fn test<const MIXED: bool>(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        let Some(there) = self.first.there(block) else {
+            return self.layer_count > 0 || self.test_later(simd, block, hash);
+        };
+        let place = there.place(hash);
+        if is_bumped(place.thresholds(), place.start()) {
+            return self.test_later(simd, block, hash);
         }
+        let (coefficients, mark) = window(hash, place.start());
+        simd.matches(place.rows::<MIXED>(), coefficients, mark)
+            && (self.group_count == 1 || self.test_other_groups(simd, block, hash))
     }
 
     /// The same for many hashes, of which `mix` makes table hashes: the answer for each in the same place.
@@ -204,20 +210,12 @@ impl Reading {
         mix: impl Fn(u64) -> u64,
         (hashes, answers): (&[u64], &mut [bool]),
     ) {
-        if !far {
-            for (&hash, answer) in hashes.iter().zip(answers) {
-                *answer = self.test(simd, block, self.locate(mix(hash)));
-            }
-            return;
-        }
-        let mut probes = [(0, 0); BATCH];
         for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-            for (probe, &hash) in probes.iter_mut().zip(hashes) {
-                *probe = self.locate(mix(hash));
-                self.prefetch(simd, block, *probe);
+            if far {
+                hashes.iter().for_each(|&hash| self.prefetch(simd, block, mix(hash)));
             }
-            for ((answer, &probe), _) in answers.iter_mut().zip(&probes).zip(hashes) {
-                *answer = self.test(simd, block, probe);
+            for (&hash, answer) in hashes.iter().zip(answers) {
+                *answer = self.test::<true>(simd, block, mix(hash));
             }
         }
     }
@@ -229,10 +227,10 @@ impl Reading {
         for (index, layer) in self.layers[..self.layer_count].iter().enumerate() {
             if index > 0 {
                 let start = reduce(hash, layer.starts);
-                let Some(below) = self.bumped_below(block, layer.bucket * BUCKET_STARTS + start) else {
-                    return true;
-                };
-                if start % BUCKET_STARTS >= below {
+                let counted = layer.bucket * BUCKET_STARTS + start;
+                let at = self.thresholds.wrapping_add((counted / (4 * BUCKET_STARTS)) as usize);
+                let Some(&thresholds) = block.get(at) else { return true };
+                if !is_bumped(thresholds, counted) {
                     return simd.run(TestNarrow, (self, block), layer, (hash, start));
                 }
             }
@@ -241,50 +239,25 @@ impl Reading {
         simd.run(TestLast, self, block, hash)
     }
 
-    /// How many starts are bumped of the bucket of this one, counted through all layers.
-    #[inline(always)]
-    fn bumped_below(&self, block: &[u8], start: u64) -> Option<u64> {
-        let byte = block.get(self.thresholds.wrapping_add((start / (4 * BUCKET_STARTS)) as usize))?;
-        let threshold = byte >> (2 * (start / BUCKET_STARTS % 4)) & 3;
-        Some(BUMPED_BELOW[usize::from(threshold)].into())
+    /// [`Reading::test`] of a hash that fits into the first group, in the first layer.
+    #[cold]
+    #[inline(never)]
+    fn test_other_groups(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        simd.run(TestNarrow, (self, block), &self.layers[0], (hash, self.first.start(hash)))
     }
 
     #[inline(always)]
     fn test_narrow(&self, simd: Simd, block: &[u8], layer: &Layer, (hash, start): (u64, u64)) -> bool {
-        let (coefficients, mark) = narrow(hash);
+        let (coefficients, mut mark) = window(hash, start);
         let number = layer.block + Layer::block_of(start);
-        let offset = start % BLOCK_SLOTS;
-        let coefficients = [coefficients << offset, coefficients >> 1 >> (63 - offset)];
-        let (at, stride) = self.first_columns(number);
-        // The next block follows at once, and has no fewer columns.
-        let Some(rows) = block.get(at..) else { return true };
-        simd.pair_matches(rows, stride, coefficients, mark)
-            && (self.group_count == 1
-                || self.test_groups(simd, block, number, coefficients, mark.checked_shr(stride as u32 / 8)))
-    }
-
-    /// Where the first group's words of a block stand, and how many bytes they are.
-    #[inline(always)]
-    fn first_columns(&self, number: u64) -> (usize, usize) {
-        let Run { stride, base } = self.first[usize::from(number >= self.plain)];
-        (base.wrapping_add((number as usize).wrapping_mul(stride)), stride)
-    }
-
-    /// The groups after the first, whose columns are gone from the mark.
-    #[inline(always)]
-    fn test_groups(
-        &self,
-        simd: Simd,
-        block: &[u8],
-        number: u64,
-        coefficients: [u64; 2],
-        mark: Option<u32>,
-    ) -> bool {
-        let mut mark = mark.unwrap_or(0);
-        self.groups[..self.group_count].iter().skip(1).all(|(group, section)| {
-            let columns = group.columns_of(number);
-            let Some(rows) = block.get(section + group.offset_of(number) as usize..) else { return true };
-            let matches = simd.pair_matches(rows, 8 * columns as usize, coefficients, mark);
+        self.groups[..self.group_count].iter().all(|(group, section)| {
+            let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
+            let len = 8 * columns as usize;
+            // The next block follows at once, and has no fewer columns.
+            let (Some(one), Some(two)) = (block.get(at..at + len), block.get(at + len..at + 2 * len)) else {
+                return true;
+            };
+            let matches = simd.matches([one, two], coefficients, mark);
             mark = mark.checked_shr(columns as u32).unwrap_or(0);
             matches
         })
@@ -322,11 +295,26 @@ impl Reading {
 
     /// Asks for the memory that a query will most likely read: the first columns of two blocks.
     #[inline(always)]
-    pub(in crate::filter) fn prefetch(&self, simd: Simd, block: &[u8], (_, start): (u64, u64)) {
-        let (one, stride) = self.first_columns(Layer::block_of(start));
-        let two = one.wrapping_add(stride);
-        for at in [one, one.wrapping_add(31), two, two.wrapping_add(31)] {
-            simd.prefetch(block, at);
+    pub(in crate::filter) fn prefetch(&self, simd: Simd, block: &[u8], hash: u64) {
+        let Some(there) = self.first.there(block) else { return };
+        for row in there.place(hash).rows::<true>() {
+            simd.prefetch(row, 0);
+            simd.prefetch(row, row.len().clamp(1, 32) - 1);
         }
     }
+}
+
+/// The coefficients of a row that starts there over the words of two blocks, and its mark.
+#[inline(always)]
+fn window(hash: u64, start: u64) -> ([u64; 2], u32) {
+    let (coefficients, mark) = narrow(hash);
+    let offset = start % BLOCK_SLOTS;
+    ([coefficients << offset, coefficients >> 1 >> (!start % BLOCK_SLOTS)], mark)
+}
+
+/// Whether this start, counted through all layers, is bumped by its bucket's threshold, one of these four.
+#[inline(always)]
+fn is_bumped(thresholds: u8, start: u64) -> bool {
+    let threshold = thresholds >> (2 * (start / BUCKET_STARTS % 4)) & 3;
+    start % BUCKET_STARTS < BUMPED_BELOW[usize::from(threshold)].into()
 }
