@@ -13,12 +13,14 @@
 //! - The description says "intact" only of what the readers of the store accept.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use super::input::Input;
 use super::seal::{self, Mended};
 use super::{log, table};
 use crate::dump::{self, Detail, Entries, Kind, Report, Text, View};
 use crate::file_header::FileKind;
+use crate::fs::{Fs, MemFs};
 
 /// Runs an input of the target `dump`.
 pub fn run(bytes: &[u8]) {
@@ -41,7 +43,10 @@ pub fn run(bytes: &[u8]) {
     assert!(whole.accounted == whole.len || matches!(whole.kind, Kind::Unknown), "{whole:?}");
     assert!(seen.is_intact() || view.block.is_some(), "a view finds no more damage than there is");
     match whole.kind {
-        Kind::Table => assert!(table::is_sound(&file), "the reader finds damage where the printer does not"),
+        Kind::Table => {
+            assert!(table::is_sound(&file), "the reader finds damage where the printer does not");
+            ask_filter(&file);
+        }
         Kind::Log => assert!(log::is_complete(&file, FileKind::Log)),
         Kind::Manifest => assert!(log::is_complete(&file, FileKind::Manifest)),
         _ => {}
@@ -61,6 +66,20 @@ fn view(input: &mut Input<'_>) -> View {
         _ => {}
     }
     view
+}
+
+/// The filter of a table that is intact: whatever it answers, asking it ends, and finds the keys that were asked.
+fn ask_filter(file: &[u8]) {
+    let (fs, path) = (MemFs::new(), Path::new("table"));
+    fs.overwrite(path, file.to_vec());
+    let file = fs.open(path).expect("memory does not fail");
+    if let Ok(found) = dump::verify_filter(&*file, None) {
+        assert!(found.denied <= found.keys && found.first_denied.len() as u64 <= found.denied);
+    }
+    if let Ok(found) = dump::measure_filter(&*file, None, 100, 1) {
+        let (least, most) = found.near.interval();
+        assert!(found.random.asked == 100 && least <= found.near.rate() && found.near.rate() <= most);
+    }
 }
 
 fn reseal(file: &mut [u8]) {

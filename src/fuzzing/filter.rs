@@ -17,6 +17,7 @@
 //!   instructions; and with fewer column groups a "maybe" stays one.
 //! - Asked by pages it gives these answers too, and reads a bounded number of them; where a page is damaged, or only what
 //!   no answer depends on, none is "absent" that was "maybe".
+//! - A filter combined with itself answers as before.
 //! - A filter is refused where it is not what is expected: another table's, seed, key count, or header.
 //! - A built filter has every key that was added. Damaged, it is refused, or every answer is as it was.
 //! - A filter opens in memory of the length that it has, whatever its header claims.
@@ -28,7 +29,7 @@ use super::seal::{self, Mended};
 use crate::codec::DecodeError;
 use crate::filter::forge::forge;
 use crate::filter::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES};
-use crate::filter::{Expect, Filter, FilterBuilder, Header, Kind, Page, PagedFilter, header};
+use crate::filter::{Expect, Filter, FilterBuilder, Header, Kind, Page, PagedFilter, Sizes, header};
 use crate::hash::key_hash;
 
 /// Longest block that is forged.
@@ -122,6 +123,8 @@ fn check(block: &[u8]) {
     assert_eq!(found.encode(), block[..HEADER_BYTES], "a header has one encoding");
     assert_eq!(header::block_len(block), Ok(found.block_len));
     let _ = (found.bits(), found.answers_only_maybe());
+    let sizes = Sizes::of(&found);
+    let _ = (sizes.overhead_of_sections(), sizes.overhead_of_block());
     for groups in 0..4 {
         // The beginning of a block, as far as it is there.
         let len = usize::try_from(found.prefix_len(1 + groups)).unwrap_or(usize::MAX);
@@ -136,6 +139,7 @@ fn check(block: &[u8]) {
     let Ok(filter) = filter else { return };
     let _ = (filter.verify(), filter.predicted_rate());
     ask(&filter);
+    combine(&filter);
     expect_only_what_is_known(block, &found);
     for groups in 1..=filter.column_groups() {
         let fewer = filter.keep_groups(groups);
@@ -197,6 +201,18 @@ fn ask_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
         let answer = ask_page(&paged, block, hash);
         if let Some(whole) = whole {
             assert_eq!(answer, Ok(whole.may_contain(hash)));
+        }
+    }
+}
+
+/// A filter and itself: both together and what they share have the same bits.
+fn combine(filter: &Filter<&[u8]>) {
+    let _ = filter.estimate_key_count();
+    for combined in [filter.union(filter, OWNER), filter.intersection(filter, OWNER)] {
+        let Ok(block) = combined else { continue };
+        let combined = Filter::open(&block[..], Expect::anything()).expect("what was combined is a filter");
+        for hash in hashes(filter.header().salt) {
+            assert_eq!(combined.may_contain(hash), filter.may_contain(hash));
         }
     }
 }

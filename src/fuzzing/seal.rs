@@ -13,7 +13,7 @@ use crate::block::{ENVELOPE_BYTES, Envelope};
 use crate::checksum::{FileId, checksum, checksum32};
 use crate::file_header::HEADER_BYTES;
 use crate::filter::header as filter;
-use crate::table::FOOTER_BYTES;
+use crate::table::{FILTER_OFFSET, FOOTER_BYTES};
 use crate::wal::record::{FRAGMENT_HEADER_BYTES, extent, page_left};
 
 /// Checksums that were replaced: old and new bytes.
@@ -165,6 +165,14 @@ pub(super) fn filter_block(block: &mut [u8], mended: &mut Mended) {
     let len = usize::from(u16_at(block, 10)).clamp(16, block.len());
     let sum = checksum32(&owner, 0, &[&block[..12], &block[16..len]]);
     mended.put(&mut block[12..16], &sum.to_le_bytes());
+}
+
+/// A file that holds one filter.
+pub(super) fn filter_file(file: &mut [u8], mended: &mut Mended) {
+    header(file);
+    if let Some(block) = file.get_mut(FILTER_OFFSET as usize..) {
+        filter_block(block, mended);
+    }
 }
 
 /// A table: its filter blocks, which end at the next block that is not zero, its other blocks, its footer.

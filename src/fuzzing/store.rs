@@ -13,7 +13,7 @@
 //!
 //! # Invariants
 //!
-//! - Opening, reading, verifying and compacting end, whatever the files hold; errors name what they are about.
+//! - Opening, reading, verifying, compacting and drawing end, whatever the files hold; errors name what they are about.
 //! - Reading only changes nothing. A store that can be read and is verified can be written, and holds the same
 //!   before and after, compacted and opened again.
 //! - Every way of reading agrees: from both ends, by key, many at a time.
@@ -29,6 +29,7 @@ use super::seal::{self, Mended};
 #[cfg(test)]
 use crate::batch::WriteBatch;
 use crate::db::{Db, Iter, Keyspace};
+use crate::dump::tree::Tree;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::{Fs, MemFs};
@@ -161,6 +162,7 @@ fn reseal(files: &mut Files) {
     for (name, bytes) in files.iter_mut() {
         match name {
             FileName::Table(_) => seal::table(bytes, &mut mended),
+            FileName::Filter(_) => seal::filter_file(bytes, &mut mended),
             FileName::Current | FileName::CurrentTemporary => seal::current(bytes),
             _ => {}
         }
@@ -250,6 +252,8 @@ fn exercise(files: &Files) {
     let fs = disk(files);
     let before = fs.files(Path::new(DIR));
     let read = read_only(&fs);
+    let shape = Tree::read(&fs, Path::new(DIR));
+    assert!(read.is_none() || shape.is_ok(), "a sound store has a shape");
     assert!(fs.files(Path::new(DIR)) == before, "reading changes nothing");
     let Ok(db) = options(&fs).open(DIR) else {
         assert!(read.is_none(), "what can be read and is sound can be opened for writing");
@@ -375,14 +379,14 @@ pub(super) fn small() -> Files {
     use crate::batch;
     use crate::db::log::{encode_close, encode_promise};
     use crate::file_header::{FileHeader, FileKind};
-    use crate::filter::{FilterPlan, Kind};
+    use crate::filter::{FilterBuilder, FilterPlan, Kind};
     use crate::iter::EntryValue;
     use crate::key::{EntryKind, InternalKey, Tag};
     use crate::manifest::edit::EditItem;
     use crate::manifest::log::ManifestLog;
     use crate::manifest::state::ManifestState;
     use crate::options::KeyspaceOptions;
-    use crate::table::{TableConfig, TableWriter};
+    use crate::table::{TableConfig, TableWriter, write_filter_file};
     use crate::wal::{FramedWriter, RecordKind};
 
     const STORE: [u8; 16] = [1; 16];
@@ -424,7 +428,15 @@ pub(super) fn small() -> Files {
             let tag = Tag::new(if file == 2 { 50 + index } else { index + 1 }, kind);
             table.add(InternalKey::new(key.as_bytes(), tag), &EntryValue::Inline(value.into())).unwrap();
         }
-        let meta = Arc::new(table.finish().unwrap());
+        let mut meta = table.finish().unwrap();
+        if file == 4 {
+            // A filter beside the table, instead of the one in it.
+            let mut filter = FilterBuilder::new(Kind::Ribbon, 12.0, 5, 6, [file as u8; 16]).unwrap();
+            (0..20u64).for_each(|index| filter.add_key(format!("key{:02}", index * (6 - file)).as_bytes()));
+            let block = filter.finish().unwrap();
+            meta.filters = vec![write_filter_file(&fs, dir, 6, [STORE, [6; 16]], &block).unwrap()];
+        }
+        let meta = Arc::new(meta);
         let run = if level == 0 { file } else { 0 };
         added.push(EditItem::TableAdded { keyspace, level, run, meta });
         added.push(EditItem::Flushed { keyspace, seqno: 80 });
