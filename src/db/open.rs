@@ -286,12 +286,7 @@ fn build_trees(
         tree.count_active_bytes();
         trees.insert(id, tree);
     }
-    match trees.get(&DEFAULT_KEYSPACE) {
-        Some(tree) if tree.name == DEFAULT_NAME => Ok(trees),
-        _ => {
-            Err(Error::corruption(&FileName::Current.path(dir), 0, "manifest", "it has no default keyspace"))
-        }
-    }
+    Ok(trees)
 }
 
 fn build_version(

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::log::{decode_close, decode_promise};
-use crate::batch::{BatchReader, KeyspaceId};
+use super::open::DEFAULT_NAME;
+use crate::batch::{BatchReader, DEFAULT_KEYSPACE, KeyspaceId};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::FileKind;
@@ -88,6 +89,21 @@ pub struct IgnoredFile {
     pub why: &'static str,
 }
 
+/// What is wrong with the keyspaces that a manifest names, apart from their tables.
+pub(super) fn damaged_keyspaces<'a>(
+    manifest: &'a Path,
+    state: &'a ManifestState,
+) -> impl Iterator<Item = Error> + use<'a> {
+    let default = state.keyspaces.get(&DEFAULT_KEYSPACE).filter(|keyspace| keyspace.name == DEFAULT_NAME);
+    let missing = default
+        .is_none()
+        .then(|| Error::corruption(manifest, 0, "keyspaces", "there is no default keyspace"));
+    let options = state.keyspaces.values().filter_map(|keyspace| {
+        KeyspaceOptions::decode(&keyspace.options).err().map(|error| error.in_file(manifest, 0))
+    });
+    missing.into_iter().chain(options)
+}
+
 /// A store as it lies on the disk.
 pub(crate) struct Recovered {
     pub(crate) store_id: FileId,
@@ -123,6 +139,9 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Opti
         return Ok(None);
     };
     let manifest = manifest_log::read(fs, dir, &current)?;
+    if let Some(error) = damaged_keyspaces(&manifest.path, &manifest.state).next() {
+        return Err(error);
+    }
     check_tables(dir, &manifest, &listing)?;
     let mut replay = Replay::new(
         Purpose::Recover,

@@ -22,7 +22,9 @@ use bytes::Bytes;
 
 use super::engine::Engine;
 use super::open::{check_directory, lock_for_reading, shared};
-use super::recover::{DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, list, strays};
+use super::recover::{
+    DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, damaged_keyspaces, list, strays,
+};
 use super::store::Db;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -367,6 +369,7 @@ impl<'a> Verifier<'a> {
         if let Err(error) = replay.unknown_logs(listing) {
             self.damaged(error);
         }
+        damaged_keyspaces(&manifest.path, &manifest.state).for_each(|error| self.damaged(error));
         let context = shared(dir, self.options, current.store_id, manifest.state.hash_seed).0;
         self.known_tables(&context, &manifest.state);
     }
