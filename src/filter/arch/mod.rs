@@ -11,9 +11,11 @@ mod avx2;
 mod avx512;
 mod first;
 mod lines;
+mod matrix;
 mod portable;
 
 pub(super) use first::First;
+pub(super) use matrix::{LANES, Matrix, Row};
 
 /// The instruction set that queries use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,9 +6,11 @@
 //! where the slot is free; or with no coefficients left: then it follows from others, and either agrees with
 //! them or can never be true along with them.
 
+use std::ops::Range;
+
 use super::row::{narrow, next_layer};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};
-use crate::filter::arch::{Simd, Work};
+use crate::filter::arch::{LANES, Matrix, Row, Simd, Work};
 use crate::hash::reduce;
 
 /// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
@@ -39,23 +41,52 @@ impl Span {
     }
 }
 
-/// One shard: its memory is used for one after another.
+/// The shards that are eliminated in turns, one behind the other in one matrix. Their memory is used for one after
+/// another.
 #[derive(Debug, Default)]
 pub(super) struct Band {
-    coefficients: Vec<u64>,
-    marks: Vec<u32>,
+    matrix: Matrix,
+    shards: [Shard; LANES],
+    /// The hashes of a shard while they are dealt out.
+    copy: Vec<u64>,
+}
+
+/// What there is of a shard beside its slots.
+#[derive(Debug, Default)]
+struct Shard {
     /// Where the hashes of each range end.
     ends: Vec<u32>,
     /// Of each bucket.
-    pub(super) thresholds: Vec<u8>,
+    thresholds: Vec<u8>,
     /// Hashes that were bumped, as the next layer has them.
-    pub(super) bumped: Vec<u64>,
-    undo: Vec<u32>,
+    bumped: Vec<u64>,
+    /// The rows of the part that is being eliminated.
+    rows: Vec<Row>,
 }
 
 impl Band {
-    /// Brings the hashes of a shard into the order in which they are eliminated, and empties the band.
-    pub(super) fn arrange(&mut self, span: Span, hashes: &mut [u64]) {
+    /// Makes it the band of up to [`LANES`] shards, without a row, and brings their hashes into the order in which they
+    /// are eliminated.
+    pub(super) fn arrange(&mut self, shards: &mut [(Span, &mut [u64])]) {
+        for (shard, (span, hashes)) in self.shards.iter_mut().zip(&mut *shards) {
+            shard.arrange(*span, hashes, &mut self.copy);
+        }
+        self.matrix.clear(shards.iter().map(|(span, _)| span.slots()).sum());
+    }
+
+    /// The threshold of each bucket of a shard.
+    pub(super) fn thresholds(&self, shard: usize) -> &[u8] {
+        &self.shards[shard].thresholds
+    }
+
+    /// Takes the hashes that were bumped of a shard.
+    pub(super) fn take_bumped(&mut self, shard: usize, into: &mut Vec<u64>) {
+        into.append(&mut self.shards[shard].bumped);
+    }
+}
+
+impl Shard {
+    fn arrange(&mut self, span: Span, hashes: &mut [u64], copy: &mut Vec<u64>) {
         let range = |hash| ((reduce(hash, span.layer) - span.first) >> RANGE_BITS) as usize ^ (RANGES - 1);
         self.ends.clear();
         self.ends.resize((span.starts >> RANGE_BITS) as usize, 0);
@@ -64,62 +95,74 @@ impl Band {
         for end in &mut self.ends {
             (sum, *end) = (sum + *end, sum);
         }
-        // The band's memory holds the copy that they are dealt out from.
-        self.coefficients.clear();
-        self.coefficients.extend_from_slice(hashes);
-        for &hash in &self.coefficients {
+        copy.clear();
+        copy.extend_from_slice(hashes);
+        for &hash in &*copy {
             let end = &mut self.ends[range(hash)];
             hashes[*end as usize] = hash;
             *end += 1;
         }
-        self.coefficients.clear();
-        self.coefficients.resize(span.slots(), 0);
-        self.marks.clear();
-        self.marks.resize(span.slots(), 0);
         self.thresholds.clear();
         self.thresholds.resize((span.starts / BUCKET_STARTS) as usize, NOTHING_BUMPED);
     }
+}
 
-    /// Eliminates the arranged hashes of two shards in turns.
+impl Band {
+    /// Eliminates the arranged hashes of the shards in turns.
     #[inline(always)]
-    fn eliminate(lanes: [(&mut Self, Span, &[u64]); 2]) {
-        let [first, second] = lanes;
-        let (mut first, mut second) = (Lane::new(first), Lane::new(second));
-        let (mut one, mut two) = match (first.next(), second.next()) {
-            (Some(one), Some(two)) => (one, two),
-            (one, two) => {
-                first.run(one);
-                return second.run(two);
+    fn eliminate(&mut self, simd: Simd, shards: &[(Span, &mut [u64])]) {
+        let mut lanes = Vec::with_capacity(LANES);
+        let mut first = 0;
+        for (shard, (span, hashes)) in self.shards.iter_mut().zip(shards) {
+            let mut lane = Lane::new(shard, *span, hashes, first);
+            if let Some(row) = lane.next() {
+                self.matrix.take(lanes.len(), row);
+                lanes.push(lane);
             }
-        };
-        loop {
-            if first.step(&mut one) {
-                let Some(next) = first.next() else { return second.run(Some(two)) };
-                one = next;
+            first += span.slots();
+        }
+        while !lanes.is_empty() {
+            let (at, row) = self.matrix.eliminate(simd, lanes.len());
+            let lane = &mut lanes[at];
+            lane.end_as(row);
+            if row.coefficients != 0 {
+                self.matrix.put(at);
+            } else if row.mark != 0 {
+                lane.bump(&mut self.matrix);
             }
-            if second.step(&mut two) {
-                let Some(next) = second.next() else { return first.run(Some(one)) };
-                two = next;
+            if let Some(row) = lane.next() {
+                self.matrix.take(at, row);
+            } else {
+                lanes.swap_remove(at);
+                self.matrix.leave(at, lanes.len());
             }
         }
     }
 
-    /// Solves the system: for each block from the last to the first, its number in the shard and its words.
+    /// Solves the system of a shard, whose slots these are: for each block from the last to the first, its number in the
+    /// shard and its words.
     #[inline(always)]
-    fn solve(&self, columns: usize, put: impl FnMut(u64, &[u64])) {
+    fn solve(&self, slots: Range<usize>, columns: usize, put: impl FnMut(u64, &[u64])) {
         match columns {
-            0..=8 => self.solve_columns::<8>(columns, put),
-            9..=16 => self.solve_columns::<16>(columns, put),
-            _ => self.solve_columns::<32>(columns, put),
+            0..=8 => self.solve_columns::<8>(slots, columns, put),
+            9..=16 => self.solve_columns::<16>(slots, columns, put),
+            _ => self.solve_columns::<32>(slots, columns, put),
         }
     }
 
     /// The same with as many columns as the words of a whole number of vectors, of which those over `columns` are
     /// solved for nothing: so all of them stay in registers.
     #[inline(always)]
-    fn solve_columns<const N: usize>(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
+    fn solve_columns<const N: usize>(
+        &self,
+        slots: Range<usize>,
+        columns: usize,
+        mut put: impl FnMut(u64, &[u64]),
+    ) {
         let mut words = [0u64; N];
-        for (slot, (&coefficients, &mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
+        let (coefficients, marks) = self.matrix.rows();
+        let band = coefficients[slots.clone()].iter().zip(&marks[slots]);
+        for (slot, (&coefficients, &mark)) in band.enumerate().rev() {
             for (column, word) in words.iter_mut().enumerate() {
                 let later = *word << 1;
                 *word = later | u64::from(((later & coefficients).count_ones() ^ mark >> column) & 1);
@@ -134,142 +177,106 @@ impl Band {
 /// [`Band::eliminate`].
 pub(super) struct Eliminate;
 
-impl<'a> Work<[(&'a mut Band, Span, &'a [u64]); 2], (), ()> for Eliminate {
+impl<'a> Work<&mut Band, &[(Span, &'a mut [u64])], ()> for Eliminate {
     type Output = ();
 
     #[inline(always)]
-    fn work(_: Simd, lanes: [(&'a mut Band, Span, &'a [u64]); 2], (): (), (): ()) {
-        Band::eliminate(lanes);
+    fn work(simd: Simd, band: &mut Band, shards: &[(Span, &'a mut [u64])], (): ()) {
+        band.eliminate(simd, shards);
     }
 }
 
 /// [`Band::solve`].
 pub(super) struct Solve;
 
-impl<F: FnMut(u64, &[u64])> Work<&Band, usize, F> for Solve {
+impl<F: FnMut(u64, &[u64])> Work<&Band, (Range<usize>, usize), F> for Solve {
     type Output = ();
 
     #[inline(always)]
-    fn work(_: Simd, band: &Band, columns: usize, put: F) {
-        band.solve(columns, put);
+    fn work(_: Simd, band: &Band, (slots, columns): (Range<usize>, usize), put: F) {
+        band.solve(slots, columns, put);
     }
 }
 
-struct Row {
-    slot: usize,
-    coefficients: u64,
-    mark: u32,
-}
-
-/// The elimination of one shard, one step at a time.
+/// The rows of one shard, part by part.
 struct Lane<'a> {
-    // The band's, taken apart so that no step has to look for it.
-    coefficients: &'a mut [u64],
-    /// As many.
-    marks: &'a mut [u32],
-    ends: &'a [u32],
-    thresholds: &'a mut [u8],
-    bumped: &'a mut Vec<u64>,
-    undo: &'a mut Vec<u32>,
     span: Span,
+    /// The first slot of the shard.
+    first: usize,
     hashes: &'a [u64],
+    shard: &'a mut Shard,
     bucket: usize,
     /// The part of the bucket that is being eliminated, 0 to 2.
     part: usize,
-    /// Where the hashes of the part start and end, and the next one.
+    /// Where its hashes start and end.
     start: usize,
     end: usize,
-    at: usize,
+    /// How many of its rows were taken. Those in front of these stand as they ended.
+    taken: usize,
 }
 
 impl<'a> Lane<'a> {
-    #[inline(always)]
-    fn new((band, span, hashes): (&'a mut Band, Span, &'a [u64])) -> Self {
-        let Band { coefficients, marks, ends, thresholds, bumped, undo } = band;
-        let marks = &mut marks[..coefficients.len()];
-        let end = ends.get(PART_ENDS[0]).map_or(0, |&end| end as usize);
-        undo.clear();
-        Self {
-            coefficients,
-            marks,
-            ends,
-            thresholds,
-            bumped,
-            undo,
-            span,
-            hashes,
-            bucket: 0,
-            part: 0,
-            start: 0,
-            end,
-            at: 0,
-        }
+    fn new(shard: &'a mut Shard, span: Span, hashes: &'a [u64], first: usize) -> Self {
+        shard.rows.clear();
+        // In front of the first part.
+        let mut lane = Self { span, first, hashes, shard, bucket: 0, part: 0, start: 0, end: 0, taken: 0 };
+        lane.prepare();
+        lane
     }
 
     /// The next row, if there is one.
     #[inline(always)]
     fn next(&mut self) -> Option<Row> {
-        while self.at == self.end {
-            self.part += 1;
-            if self.part == PART_ENDS.len() {
-                (self.bucket, self.part) = (self.bucket + 1, 0);
+        while self.taken == self.shard.rows.len() {
+            if !self.next_part() {
+                return None;
             }
-            self.start = self.end;
-            self.end = *self.ends.get(self.bucket * RANGES + PART_ENDS[self.part])? as usize;
-            self.undo.clear();
         }
-        let hash = self.hashes[self.at];
-        self.at += 1;
-        let (coefficients, mark) = narrow(hash);
-        let slot = (reduce(hash, self.span.layer) - self.span.first) as usize;
-        Some(Row { slot, coefficients, mark: mark & self.span.columns })
+        self.taken += 1;
+        Some(self.shard.rows[self.taken - 1])
     }
 
-    /// One step of elimination. Whether the row is done with.
+    #[inline(never)]
+    fn next_part(&mut self) -> bool {
+        self.part += 1;
+        if self.part == PART_ENDS.len() {
+            (self.bucket, self.part) = (self.bucket + 1, 0);
+        }
+        self.start = self.end;
+        self.prepare()
+    }
+
+    /// Makes the rows of the part. Whether there is such a part.
+    fn prepare(&mut self) -> bool {
+        let Shard { ends, rows, .. } = &mut *self.shard;
+        let Some(&end) = ends.get(self.bucket * RANGES + PART_ENDS[self.part]) else { return false };
+        self.end = end as usize;
+        self.taken = 0;
+        rows.clear();
+        rows.extend(self.hashes[self.start..self.end].iter().map(|&hash| {
+            let (coefficients, mark) = narrow(hash);
+            let slot = (reduce(hash, self.span.layer) - self.span.first) as usize + self.first;
+            Row { coefficients, slot: slot as u32, mark: mark & self.span.columns }
+        }));
+        true
+    }
+
+    /// The row that was taken last has become this.
     #[inline(always)]
-    fn step(&mut self, row: &mut Row) -> bool {
-        let there = self.coefficients[row.slot];
-        if there == 0 {
-            self.coefficients[row.slot] = row.coefficients;
-            self.marks[row.slot] = row.mark;
-            self.undo.push(row.slot as u32);
-            return true;
-        }
-        row.coefficients ^= there;
-        row.mark ^= self.marks[row.slot];
-        if row.coefficients == 0 {
-            if row.mark != 0 {
-                self.bump();
-            }
-            return true;
-        }
-        let zeros = row.coefficients.trailing_zeros();
-        row.coefficients >>= zeros;
-        row.slot += zeros as usize;
-        false
+    fn end_as(&mut self, row: Row) {
+        self.shard.rows[self.taken - 1] = row;
     }
 
     /// The part has a row that cannot be true: it and the parts after it leave the band.
     #[cold]
     #[inline(never)]
-    fn bump(&mut self) {
-        for slot in self.undo.drain(..) {
-            self.coefficients[slot as usize] = 0;
-            self.marks[slot as usize] = 0;
-        }
-        let end = self.ends[self.bucket * RANGES + RANGES - 1] as usize;
-        self.bumped.extend(self.hashes[self.start..end].iter().map(|&hash| next_layer(hash)));
-        self.thresholds[self.bucket] = self.part as u8;
-        (self.part, self.at, self.end) = (PART_ENDS.len() - 1, end, end);
-    }
-
-    /// To the end of the shard.
-    #[inline(always)]
-    fn run(&mut self, mut row: Option<Row>) {
-        while let Some(current) = &mut row {
-            if self.step(current) {
-                row = self.next();
-            }
-        }
+    fn bump(&mut self, matrix: &mut Matrix) {
+        let Shard { ends, thresholds, bumped, rows } = &mut *self.shard;
+        rows[..self.taken].iter().filter(|row| row.coefficients != 0).for_each(|row| matrix.free(row.slot));
+        rows.clear();
+        let end = ends[self.bucket * RANGES + RANGES - 1] as usize;
+        bumped.extend(self.hashes[self.start..end].iter().map(|&hash| next_layer(hash)));
+        thresholds[self.bucket] = self.part as u8;
+        (self.part, self.end, self.taken) = (PART_ENDS.len() - 1, end, 0);
     }
 }

@@ -1,8 +1,8 @@
 //! From hashes to sections, layer by layer.
 //!
 //! Memory: the hashes, eight bytes each, exist twice while they are dealt out to shards (chunk by chunk, each
-//! freed when it is dealt); after that there are the hashes, two shards, and the sections as they grow. That is 17
-//! bytes per key with the hashes; up to 1.6 MB for the shards, of whatever size the filter is; and another eight bytes per
+//! freed when it is dealt); after that there are the hashes, three shards, and the sections as they grow. That is 17
+//! bytes per key with the hashes; up to 3 MB for the shards, of whatever size the filter is; and another eight bytes per
 //! key as long as it may be built again with another salt.
 
 use super::band::{Band, Eliminate, Solve, Span};
@@ -13,7 +13,7 @@ use super::plan::{
 use super::solution::Solution;
 use super::standard::{First, SolveWide};
 use super::{BUCKET_STARTS, SHARD_BITS};
-use crate::filter::arch::Simd;
+use crate::filter::arch::{LANES, Simd};
 use crate::hash::{reduce, table_hash};
 
 /// Most keys that are tried in the last layer: beyond it something is wrong with the hashes.
@@ -56,7 +56,7 @@ struct Builder {
     thresholds: Vec<u8>,
     /// Number of thresholds.
     buckets: u64,
-    bands: [Band; 2],
+    band: Band,
     simd: Simd,
 }
 
@@ -71,7 +71,7 @@ impl Builder {
             solution: Solution::new(groups, bytes + bytes / 128),
             thresholds: Vec::new(),
             buckets: 0,
-            bands: Default::default(),
+            band: Band::default(),
             simd: Simd::detect(),
         }
     }
@@ -90,7 +90,7 @@ impl Builder {
             let (mut rest, ends) = deal(&mut vec![bumped], buckets * BUCKET_STARTS, |hash| hash);
             bumped = self.layer(layer, &mut rest, &ends);
         }
-        self.bands = Default::default();
+        self.band = Band::default();
         let last = if self.has_layer(0) { &bumped } else { &hashes };
         match self.last_layer(last) {
             Some((ribbon, sections)) => Built { ribbon, sections, salt, hashes },
@@ -117,40 +117,36 @@ impl Builder {
         let starts = buckets * BUCKET_STARTS;
         let mut hashes = hashes;
         let mut dealt = 0;
-        let mut shards = (0..).zip(ends).map(|(shard, &end)| {
+        let shards = (0..).zip(ends).map(|(shard, &end)| {
             let (part, rest) = std::mem::take(&mut hashes).split_at_mut(end - dealt);
             (hashes, dealt) = (rest, end);
             let first = shard << SHARD_BITS;
             let starts_here = (starts - first).min(1 << SHARD_BITS);
             (Span { layer: starts, first, starts: starts_here, columns: self.mask() }, part)
         });
-        let mut pairs = Vec::new();
-        while let Some(one) = shards.next() {
-            pairs.push((one, shards.next()));
-        }
-        for (one, two) in pairs {
-            self.pair(one, two, &mut bumped);
+        let mut shards: Vec<_> = shards.collect();
+        for shards in shards.chunks_mut(LANES) {
+            self.in_turns(shards, &mut bumped);
         }
         bumped
     }
 
-    /// Eliminates and solves one shard or two.
-    fn pair(&mut self, one: (Span, &mut [u64]), two: Option<(Span, &mut [u64])>, bumped: &mut Vec<u64>) {
-        let count = 1 + usize::from(two.is_some());
-        let none = Span { starts: 0, ..one.0 };
-        let (two_span, two_hashes) = two.unwrap_or((none, &mut []));
-        let [first, second] = &mut self.bands;
-        first.arrange(one.0, one.1);
-        second.arrange(two_span, two_hashes);
-        let lanes = [(&mut *first, one.0, &*one.1), (&mut *second, two_span, &*two_hashes)];
-        self.simd.run(Eliminate, lanes, (), ());
+    /// Eliminates and solves some shards.
+    fn in_turns(&mut self, shards: &mut [(Span, &mut [u64])], bumped: &mut Vec<u64>) {
+        self.band.arrange(shards);
+        self.simd.run(Eliminate, &mut self.band, &*shards, ());
         let most = self.columns.most().into();
-        for (band, span) in self.bands.iter_mut().zip([one.0, two_span]).take(count) {
+        let mut first = 0;
+        for (index, (span, _)) in shards.iter().enumerate() {
             let base = self.solution.extend(span.slots() as u64 / super::BLOCK_SLOTS);
             let solution = &mut self.solution;
-            self.simd.run(Solve, &*band, most, |block, words: &[u64]| solution.put(base + block, words));
-            bumped.append(&mut band.bumped);
-            for &threshold in &band.thresholds {
+            let slots = first..first + span.slots();
+            first = slots.end;
+            self.simd.run(Solve, &self.band, (slots, most), |block, words: &[u64]| {
+                solution.put(base + block, words);
+            });
+            self.band.take_bumped(index, bumped);
+            for &threshold in self.band.thresholds(index) {
                 if self.buckets.is_multiple_of(4) {
                     self.thresholds.push(0);
                 }

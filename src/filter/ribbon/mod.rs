@@ -25,7 +25,7 @@
 //! 4. `band` solves the system from the last slot to the first, all columns at once.
 //!
 //! Layers are cut into shards of 2^16 starts, each a system of its own with one block of slots more than
-//! starts: two are eliminated in turns, so that the processor works on one while it waits for the other.
+//! starts: three are eliminated in turns, so that the processor works on two while it waits for the third.
 //!
 //! # Columns
 //!
@@ -46,7 +46,7 @@
 //! | `row` | hash to start, coefficients and mark |
 //! | `geometry` | layers, blocks, sections; where a block stands; the rate |
 //! | `plan` | how many slots and columns a filter of so many keys gets |
-//! | `band` | elimination and solution of shards with windows of 64 |
+//! | `band` | elimination and solution of shards with windows of 64; the steps are in `arch` |
 //! | `standard` | the same of the last layer, windows of 128 |
 //! | `solution` | the columns while they are written |
 //! | `build` | hashes to sections |
