@@ -132,9 +132,59 @@ impl FilterCounts {
     }
 }
 
+/// Lookups after which those before them count for a quarter of as many.
+const WINDOW_LOOKUPS: u64 = 1 << 20;
+
+/// How often something happens per lookup, of late.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecentRate {
+    /// Before the marks, and how many lookups that counts for.
+    rate: f64,
+    weight: f64,
+    count_mark: u64,
+    lookups_mark: u64,
+}
+
+impl RecentRate {
+    /// From these counts on; before them it is taken to have been `rate`, for so many lookups.
+    pub(crate) fn new(rate: f64, weight: f64, count: u64, lookups: u64) -> Self {
+        Self { rate, weight, count_mark: count, lookups_mark: lookups }
+    }
+
+    /// The rate when the counts have come so far.
+    pub(crate) fn at(&mut self, count: u64, lookups: u64) -> f64 {
+        let since = lookups.saturating_sub(self.lookups_mark);
+        let more = count.saturating_sub(self.count_mark) as f64;
+        let rate = (self.rate * self.weight + more) / (self.weight + since as f64);
+        if since >= WINDOW_LOOKUPS {
+            *self = Self::new(rate, WINDOW_LOOKUPS as f64 / 4.0, count, lookups);
+        }
+        rate
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recent_rate_forgets_what_was_long_ago_and_a_few_lookups_do_not_move_it() {
+        let mut rate = RecentRate::new(0.5, 4096.0, 0, 0);
+        assert_eq!(rate.at(0, 0), 0.5);
+        assert!((rate.at(100, 100) - 0.51).abs() < 0.01);
+        // A thousand windows in which it happens every tenth time.
+        let (mut count, mut lookups) = (0, 0);
+        for _ in 0..1000 {
+            lookups += WINDOW_LOOKUPS;
+            count += WINDOW_LOOKUPS / 10;
+            rate.at(count, lookups);
+        }
+        assert!((rate.at(count, lookups) - 0.1).abs() < 1e-4);
+        assert_eq!(rate.at(count, lookups), rate.at(count, lookups), "it stays when nothing happens");
+        // Then no more: three windows later next to nothing is left of that.
+        (1..=3).for_each(|window| _ = rate.at(count, lookups + window * WINDOW_LOOKUPS));
+        assert!(rate.at(count, lookups + 3 * WINDOW_LOOKUPS) < 0.001);
+    }
 
     #[test]
     fn nothing_is_lost_between_threads() {

@@ -9,16 +9,18 @@
 //!
 //! Of the rest, whatever tables and filters do not take is the block cache: it shrinks before they are given memory
 //! and grows when they give it back. An eighth of the rest is always left to it. Beyond that nothing is loaded:
-//! the root of an index then comes through the cache like its other blocks, and a filter is left on disk and its table
-//! asked without it, until there is room (`db/residency`).
+//! the root of an index then comes through the cache like its other blocks, and a filter, or some of it, is left on disk.
+//! Which filters have the room that there is, is decided by `db/residency`. While one piece of memory takes the place of
+//! another, both are counted, and the blocks give way for that moment.
 //!
 //! Memory is taken by a [`Lease`] and comes back when that is dropped. What a caller holds (values, iterators and
 //! what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and not
 //! counted; nor is what does not grow with data: threads, the names of keyspaces, and what a lookup or a job is just
 //! reading: a block, or a chunk of a long value, for each table that it reads from.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cache::BlockCache;
 
@@ -52,11 +54,24 @@ pub(crate) struct Memory {
     blocks_max: u64,
     blocks: BlockCache,
     leased: Mutex<Leased>,
+    /// Somebody found no room since memory last came back.
+    refused: AtomicBool,
+    waker: Waker,
     builders: AtomicU64,
     /// All active memtables together. Kept by `Tree::count_active_bytes`.
     pub(crate) active: AtomicUsize,
     /// All memtables that wait to be flushed together.
     pub(crate) immutables: AtomicUsize,
+}
+
+/// Whom to tell that memory has come back.
+#[derive(Default)]
+struct Waker(OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Waker").field(&self.0.get().is_some()).finish()
+    }
 }
 
 /// Memory in use, in bytes, by what it is used for; see [`Options::memory_budget`](crate::Options::memory_budget).
@@ -97,6 +112,8 @@ impl Memory {
             blocks_max,
             blocks: BlockCache::new(blocks_max),
             leased: Mutex::default(),
+            refused: AtomicBool::new(false),
+            waker: Waker::default(),
             builders: AtomicU64::new(0),
             active: AtomicUsize::new(0),
             immutables: AtomicUsize::new(0),
@@ -138,14 +155,60 @@ impl Memory {
 
     /// Memory, if tables and filters may take so much more.
     pub(crate) fn try_lease(self: &Arc<Self>, part: Part, bytes: u64) -> Option<Lease> {
-        let most = rest(self.budget) - rest(self.budget) / 8;
-        self.change(part, 0, bytes, most).then(|| Lease { memory: Arc::clone(self), part, bytes })
+        self.try_lease_instead(part, bytes, 0)
+    }
+
+    /// Memory for what takes the place of something that has `before` bytes, if the difference is to be had. Until
+    /// these come back the blocks make do with less than their eighth.
+    pub(crate) fn try_lease_instead(self: &Arc<Self>, part: Part, bytes: u64, before: u64) -> Option<Lease> {
+        let is_given = self.change(part, 0, bytes, self.most_instead(before));
+        if !is_given {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        is_given.then(|| Lease { memory: Arc::clone(self), part, bytes })
+    }
+
+    /// Whether [`Memory::try_lease_instead`] would give it now. If not, the waker will be told when memory comes back.
+    pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
+        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = leased.tables + leased.filters + bytes <= self.most_instead(before);
+        if !has_room {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    fn most_instead(&self, before: u64) -> u64 {
+        self.loaded_max().saturating_add(before).min(rest(self.budget))
+    }
+
+    /// Sets what is told when memory comes back after somebody was refused.
+    pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
+        let _ = self.waker.0.set(Box::new(waker));
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.0.get() {
+            waker();
+        }
+    }
+
+    /// What tables and filters together may take.
+    fn loaded_max(&self) -> u64 {
+        rest(self.budget) - rest(self.budget) / 8
+    }
+
+    /// What tables leave to the filters.
+    pub(crate) fn filters_max(&self) -> u64 {
+        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        self.loaded_max().saturating_sub(leased.tables)
     }
 
     /// How much more tables and filters may take.
+    #[cfg(test)]
     pub(crate) fn room(&self) -> u64 {
         let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
-        (rest(self.budget) - rest(self.budget) / 8).saturating_sub(leased.tables + leased.filters)
+        self.loaded_max().saturating_sub(leased.tables + leased.filters)
     }
 
     /// Replaces `before` bytes by `after`, unless that makes more than `most`. The cache gives way first.
@@ -190,19 +253,12 @@ pub(crate) struct Lease {
     bytes: u64,
 }
 
-impl Lease {
-    /// Gives back all but so many bytes.
-    pub(crate) fn shrink_to(&mut self, bytes: u64) {
-        if bytes < self.bytes {
-            self.memory.change(self.part, self.bytes, bytes, u64::MAX);
-            self.bytes = bytes;
-        }
-    }
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
         self.memory.change(self.part, self.bytes, 0, u64::MAX);
+        if self.bytes > 0 && self.memory.refused.swap(false, Ordering::Relaxed) {
+            self.memory.wake();
+        }
     }
 }
 
@@ -248,18 +304,43 @@ mod tests {
         fill(1);
         let full = memory.blocks().bytes();
         assert!(full > 4 << 20 && full <= 5 << 20, "{full}");
-        let mut filter = memory.try_lease(Part::Filters, 3 << 20).unwrap();
+        let filter = memory.try_lease(Part::Filters, 3 << 20).unwrap();
         assert!(memory.blocks().bytes() <= 2 << 20 && memory.stats().total() <= 5 << 20);
         assert!(memory.try_lease(Part::Filters, 3 << 20).is_none(), "an eighth is left to blocks");
         let table = memory.lease(Part::Tables, 1 << 20);
         fill(2);
         assert!(memory.stats().total() <= 5 << 20, "{:?}", memory.stats());
-        filter.shrink_to(1 << 20);
-        assert_eq!((memory.stats().filters, memory.stats().tables), (1 << 20, 1 << 20));
-        drop((filter, table));
+        drop(table);
+        // What takes its place may have what the blocks have for a moment, and no more.
+        assert!(!memory.has_room_instead((2 << 20) + 1, 3 << 20));
+        assert!(memory.try_lease_instead(Part::Filters, (2 << 20) + 1, 3 << 20).is_none());
+        assert!(memory.has_room_instead(2 << 20, 3 << 20));
+        let less = memory.try_lease_instead(Part::Filters, 2 << 20, 3 << 20).unwrap();
+        assert_eq!((memory.stats().total(), memory.blocks().bytes()), (5 << 20, 0));
+        drop(filter);
+        assert_eq!(memory.stats().filters, 2 << 20);
+        assert!(memory.try_lease_instead(Part::Filters, 5 << 20, 2 << 20).is_none(), "more than there is");
+        drop(less);
         fill(3);
         assert_eq!(memory.stats().total(), memory.blocks().bytes());
         assert!(memory.blocks().bytes() > 4 << 20);
+    }
+
+    #[test]
+    fn who_was_refused_is_told_when_memory_comes_back_and_nobody_else() {
+        let memory = Memory::new(8 << 20);
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&told);
+        memory.wake_with(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let one = memory.try_lease(Part::Filters, 4 << 20).unwrap();
+        drop(memory.lease(Part::Tables, 1));
+        assert_eq!(told.load(Ordering::Relaxed), 0);
+        assert!(memory.try_lease(Part::Filters, 4 << 20).is_none());
+        drop(one);
+        drop(memory.lease(Part::Tables, 1));
+        assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -96,8 +96,8 @@ impl Options {
     /// - An eighth for flushes and compactions: what a table takes while it is written, its filter included. Each
     ///   thread has an equal part, and begins another table when that is full.
     /// - The rest for open tables, filters and blocks. Tables and filters come first, and blocks have what these
-    ///   leave, an eighth of it at least. Filters that do not fit when their table is opened are left on disk, and
-    ///   lookups in their tables read a page of them; as room is made, those come in first that would answer most for their size.
+    ///   leave, an eighth of it at least. Where filters do not fit, those are in memory that answer most for their size, ribbon
+    ///   filters as far as only half of their columns; lookups in the tables of the others read a page of a filter.
     ///
     /// What a caller holds on to (values, iterators with the blocks and memtables that these keep alive, batches) is
     /// the caller's, and not counted. Nor is a block or a chunk of a long value for each table that a lookup or a job

@@ -11,9 +11,9 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::counters::FilterCounters;
+use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::Probe;
@@ -27,12 +27,19 @@ use crate::table_meta::{FilterRef, TableMeta};
 /// How many new filters of a table in a row may turn out unusable before the background makes no more of them.
 pub(crate) const REBUILDS_MAX: u32 = 4;
 
+/// Lookups that a table is taken to have seen before the first.
+const PRIOR_LOOKUPS: f64 = 4096.0;
+
 /// A table of the tree: known from its metadata, opened when first asked.
 pub(crate) struct TableHandle {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) counters: FilterCounters,
     /// How many lookups had reached the tree when the table was made.
     made_at: AtomicU64,
+    /// How often handles of the table before this one were asked for absent keys since then.
+    absent_before: u64,
+    /// How often it is asked for absent keys of late, once somebody wanted to know.
+    recently_asked: Mutex<Option<RecentRate>>,
     context: Arc<TableContext>,
     table: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
@@ -86,6 +93,8 @@ impl TableHandle {
             meta,
             counters: FilterCounters::default(),
             made_at: AtomicU64::new(0),
+            absent_before: 0,
+            recently_asked: Mutex::default(),
             context,
             table: OnceLock::new(),
             opening: Mutex::new(()),
@@ -102,7 +111,7 @@ impl TableHandle {
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
-        let _one_opens = self.opening.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one_opens = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
@@ -114,14 +123,29 @@ impl TableHandle {
         Ok(table)
     }
 
-    /// Loads a filter for which there was no room when the table was opened. `false` if there still is none.
-    pub(crate) fn load_filter(&self) -> bool {
-        let Some(table) = self.if_open() else { return false };
-        let is_loaded = table.load_filter(&self.meta);
-        if is_loaded && table.filter_error().is_some() {
+    /// The same table with so many pieces of its filter in memory, to take the place of this handle. `None` if there is
+    /// no room.
+    pub(crate) fn with_pieces(&self, pieces: usize) -> Option<Arc<Self>> {
+        let table = self.if_open()?.with_pieces(&self.meta, pieces)?;
+        if table.filter_error().is_some() {
             self.file.graveyard().wake();
         }
-        is_loaded
+        let (meta, context) = (Arc::clone(&self.meta), Arc::clone(&self.context));
+        Some(Arc::new(Self {
+            made_at: AtomicU64::new(self.made_at()),
+            absent_before: self.absent_asked(),
+            recently_asked: Mutex::new(*self.recently_asked.lock().unwrap_or_else(PoisonError::into_inner)),
+            table: OnceLock::from(table),
+            rebuild_failed: AtomicBool::new(self.rebuild_failed()),
+            worn_before: self.worn_before,
+            set_aside: self.set_aside.clone(),
+            ..Self::over(meta, context, Arc::clone(&self.file), &self.filters)
+        }))
+    }
+
+    /// How many pieces of its filter are in memory.
+    pub(crate) fn pieces(&self) -> usize {
+        self.if_open().map_or(0, |open| open.filter().pieces())
     }
 
     /// The table if it has been opened already.
@@ -136,6 +160,24 @@ impl TableHandle {
 
     pub(crate) fn made_at(&self) -> u64 {
         self.made_at.load(Ordering::Relaxed)
+    }
+
+    /// How often it was asked for a key that it did not hold, since [`TableHandle::made_at`].
+    pub(crate) fn absent_asked(&self) -> u64 {
+        self.absent_before + self.counters.counts().absent()
+    }
+
+    /// How often it is asked of late for keys that it does not hold, per lookup in the store, of which there have been so
+    /// many; taken to be `prior` for a new table.
+    pub(crate) fn recently_asked(&self, prior: f64, lookups: u64) -> f64 {
+        let count = self.absent_asked();
+        let start = || {
+            // A table that was there when the store was opened has counted from then on.
+            let (count, lookups) = if self.made_at() == 0 { (0, 0) } else { (count, lookups) };
+            RecentRate::new(prior, PRIOR_LOOKUPS, count, lookups)
+        };
+        let mut recent = self.recently_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.get_or_insert_with(start).at(count, lookups)
     }
 
     /// How many false positives its filter predicts for the absent keys that it was asked for.
@@ -336,9 +378,10 @@ impl Version {
         tables.filter(|table| table.set_aside_for().is_some()).map(|table| table.meta.number)
     }
 
-    /// The level of a table.
-    pub(crate) fn level_of(&self, number: u64) -> Option<usize> {
-        self.all_tables().find(|(_, table)| table.meta.number == number).map(|(level, _)| level)
+    /// The table of this number, and its level.
+    pub(crate) fn find(&self, number: u64) -> Option<(usize, Arc<TableHandle>)> {
+        let mut tables = self.all_tables();
+        tables.find(|(_, table)| table.meta.number == number).map(|(level, table)| (level, Arc::clone(table)))
     }
 
     /// The first pair of tables of one run that overlap, if there is one: then the version is unusable.

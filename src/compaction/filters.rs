@@ -138,7 +138,7 @@ pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_
     for ((_, run), tables) in version.all_runs().zip(&runs) {
         let with_heat = run.tables.iter().zip(tables).map(|(handle, table)| {
             let since = lookups.saturating_sub(handle.made_at());
-            let heat = heat(by_place.share(table), since, handle.counters.counts().absent());
+            let heat = heat(by_place.share(table), since, handle.absent_asked());
             (Placed { heat, ..*table }, handle.meta.number)
         });
         placed.push(with_heat.collect());

@@ -2,13 +2,15 @@
 //!
 //! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced
 //! piece of the log durable (so that the sync at its end is short); flush the oldest immutable memtable of a
-//! keyspace; compact; rebuild a filter that was found damaged. A job is found and claimed under one lock, done without it, and then given up.
+//! keyspace; compact; rebuild a filter that was found damaged; load or drop pieces of filters. A job is found and claimed under one lock, done without it, and then given up.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads only flushes, so that a long compaction never holds up the writers.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::claims::{Claims, Job, Taken};
 use super::engine::Engine;
@@ -19,10 +21,15 @@ use crate::error::{Error, Result};
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
+/// How often it is asked whether other filters should be in memory, where not all of them are.
+const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The threads of a store and what they work on.
 pub(crate) struct Background {
     pub(crate) claims: Arc<Claims>,
     pub(crate) threads: usize,
+    /// Pieces of filters are not in memory.
+    is_short_of_memory: AtomicBool,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -36,7 +43,12 @@ pub(crate) enum Jobs {
 
 impl Background {
     pub(crate) fn new(threads: usize) -> Self {
-        Self { claims: Arc::default(), threads, handles: Mutex::default() }
+        Self {
+            claims: Arc::default(),
+            threads,
+            is_short_of_memory: AtomicBool::new(false),
+            handles: Mutex::default(),
+        }
     }
 
     /// To be called when there may be new work or a waiter may go on.
@@ -46,6 +58,11 @@ impl Background {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.claims.is_stopping()
+    }
+
+    /// Says whether pieces of filters are not in memory. Then it is looked at now and then, for what is asked may change.
+    pub(crate) fn set_short_of_memory(&self, is_short: bool) {
+        self.is_short_of_memory.store(is_short, Ordering::Relaxed);
     }
 
     /// Starts the threads.
@@ -87,7 +104,8 @@ impl Engine {
                 return;
             }
             while matches!(self.step(jobs), Ok(true)) {}
-            self.background.claims.wait_past(epoch, None);
+            let is_short = jobs == Jobs::All && self.background.is_short_of_memory.load(Ordering::Relaxed);
+            self.background.claims.wait_past(epoch, is_short.then_some(RESIDENCY_INTERVAL));
         }
     }
 
@@ -106,23 +124,27 @@ impl Engine {
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |taken: &Taken<'_>| self.next_job(jobs, log_is_long, taken);
         let Some(claim) = self.background.claims.claim_next(next) else {
-            return Ok(buried || (jobs == Jobs::All && self.load_a_filter()));
+            return Ok(buried);
         };
         match self.carry_out_job(claim.job()) {
+            Ok(is_done) => Ok(is_done || buried),
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
-            Err(Error::KeyspaceDropped { .. } | Error::Closed) | Ok(()) => Ok(true),
+            Err(Error::KeyspaceDropped { .. } | Error::Closed) => Ok(true),
             Err(error) => Err(self.fail(error)),
         }
     }
 
-    fn carry_out_job(&self, job: &Job) -> Result<()> {
+    /// Does a job. `false` if it found nothing to do.
+    fn carry_out_job(&self, job: &Job) -> Result<bool> {
         match job {
             Job::SyncLog => self.sync(),
             Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable),
             Job::Compact(tree, task) => self.compact(tree, task).map(drop),
             Job::Refilter(tree, table) => self.refilter_table(tree, table).map(drop),
             Job::CompactAll(tree) => self.compact_settled(tree).map(drop),
+            Job::Residency(changes) => return Ok(self.change_residency(changes)),
         }
+        .map(|()| true)
     }
 
     /// The most urgent job that nobody does.
@@ -147,10 +169,11 @@ impl Engine {
                 return Some(Job::Compact(Arc::clone(tree), task));
             }
         }
-        trees.values().find_map(|tree| {
+        let worn = trees.values().find_map(|tree| {
             let worn = find_worn(&tree.view().version, &taken.tables(tree)?)?;
             Some(Job::Refilter(Arc::clone(tree), worn))
-        })
+        });
+        worn.or_else(|| self.residency_job(taken))
     }
 
     /// Removes the files of tables and filters that no version names any more. `true` if there were any.

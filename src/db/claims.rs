@@ -21,8 +21,18 @@ pub(crate) enum Job {
     Compact(Arc<Tree>, Task),
     /// A new filter for a table of a tree.
     Refilter(Arc<Tree>, Arc<TableHandle>),
+    /// Pieces of filters loaded or dropped.
+    Residency(Vec<PiecesChange>),
     /// A whole tree into one run; the task is picked once nobody else works on the tree.
     CompactAll(Arc<Tree>),
+}
+
+/// The table of a tree with this number is to have so many pieces of its filter in memory. It names no handle, for that
+/// holds the memory of those that it has.
+pub(crate) struct PiecesChange {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) number: u64,
+    pub(crate) pieces: usize,
 }
 
 /// What running jobs work on.
@@ -45,6 +55,8 @@ struct State {
     flushing: HashSet<KeyspaceId>,
     /// Tables that a running job works on.
     busy: HashMap<KeyspaceId, HashSet<u64>>,
+    /// Pieces of filters are being loaded or dropped: by one job at a time, for it knows how much room there is.
+    changing_residency: bool,
     /// Keyspaces that are being compacted as a whole: nothing else is picked there.
     exclusive: HashSet<KeyspaceId>,
 }
@@ -139,9 +151,12 @@ impl Claims {
             Job::Refilter(tree, table) => {
                 let number = table.meta.number;
                 drop(table);
-                if let Some(busy) = lock(&self.state).busy.get_mut(&tree.id) {
-                    busy.remove(&number);
-                }
+                lock(&self.state).give_up(tree.id, number);
+            }
+            Job::Residency(changes) => {
+                let mut state = lock(&self.state);
+                changes.iter().for_each(|change| state.give_up(change.tree.id, change.number));
+                state.changing_residency = false;
             }
             Job::CompactAll(tree) => {
                 lock(&self.state).exclusive.remove(&tree.id);
@@ -164,6 +179,10 @@ impl Taken<'_> {
         self.0.flushing.contains(&tree.id)
     }
 
+    pub(crate) fn is_residency(&self) -> bool {
+        self.0.changing_residency
+    }
+
     /// The tables of a tree that running jobs work on; `None` if nothing may be picked there now.
     pub(crate) fn tables(&self, tree: &Tree) -> Option<HashSet<u64>> {
         let free = !self.0.exclusive.contains(&tree.id);
@@ -172,6 +191,12 @@ impl Taken<'_> {
 }
 
 impl State {
+    fn give_up(&mut self, tree: KeyspaceId, table: u64) {
+        if let Some(busy) = self.busy.get_mut(&tree) {
+            busy.remove(&table);
+        }
+    }
+
     /// Takes what a job works on and gives it a number; `None`, and nothing taken, if another one has some of it.
     fn take(&mut self, job: &Job) -> Option<u64> {
         let taken = match job {
@@ -190,6 +215,14 @@ impl State {
             Job::Refilter(tree, table) => {
                 !self.exclusive.contains(&tree.id)
                     && self.busy.entry(tree.id).or_default().insert(table.meta.number)
+            }
+            Job::Residency(changes) => {
+                // Found under this lock, so that all of them are free.
+                let free = !std::mem::replace(&mut self.changing_residency, true);
+                for change in changes.iter().filter(|_| free) {
+                    self.busy.entry(change.tree.id).or_default().insert(change.number);
+                }
+                free
             }
             Job::CompactAll(tree) => {
                 let free = self.busy.get(&tree.id).is_none_or(HashSet::is_empty);

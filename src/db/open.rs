@@ -58,6 +58,8 @@ impl Db {
         if engine.log.is_some() {
             let claims = Arc::clone(&engine.background.claims);
             engine.graveyard.wake_with(move || claims.notify());
+            let claims = Arc::clone(&engine.background.claims);
+            engine.context.memory.wake_with(move || claims.notify());
             engine.background.start(&engine)?;
             engine.background.notify();
         }

@@ -182,12 +182,7 @@ impl FilterChange {
     }
 
     fn install(self) {
-        self.tree.replace(|view| View {
-            active: Arc::clone(&view.active),
-            immutables: view.immutables.clone(),
-            version: Arc::new(view.version.replace(&self.new)),
-        });
-        self.tree.retire(self.level, &self.old);
+        self.tree.replace_handle(self.level, &self.old, &self.new);
         self.old.set_filters_obsolete(&self.new);
     }
 }

@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<Refiltered> {
         let number = old.meta.number;
         let view = tree.view();
-        let Some(level) = view.version.level_of(number) else { return Ok(Refiltered::Done) };
+        let Some((level, _)) = view.version.find(number) else { return Ok(Refiltered::Done) };
         let lookups = tree.lookups();
         // What a compaction of this table alone, in its place, would be given.
         let output = Output {
@@ -80,8 +80,8 @@ impl Engine {
         let filters = block.map(|block| self.write_filter(&block)).transpose()?;
         let new = old.with_filters(filters.into_iter().collect());
         new.set_made_at(lookups);
-        // What was built is gone, and what is read is twice that for a moment: the file's bytes and their aligned copy.
-        building.set(2 * bytes);
+        // What was built is gone; a filter that there is no room for is read all the same.
+        building.set(bytes);
         let checked = new.open().and_then(|table| table.check_filter(&new.meta));
         drop(building);
         if let Err(error) = checked {

@@ -1,53 +1,235 @@
-//! Filters that found no room in memory when their table was opened, and come in when there is some.
+//! Which filters are in memory, and how much of each.
 //!
-//! A filter is worth the absent answers that it would have given, for each byte that it takes. Whenever nothing
-//! more urgent is to be done, the worthiest of those on disk that fits is loaded; one a step. A filter that is in
-//! memory stays there until its table goes: room is made by compactions, which replace tables, and by a larger budget.
+//! A filter comes in *pieces*: whole, or a ribbon filter's first column group and then the further ones; with none of them
+//! in memory it is asked by pages, which are read. A piece is worth
+//! the absent answers that it adds per lookup, for each byte that it takes; how often its table is asked about absent
+//! keys, the table's counters tell. Whenever nothing more urgent is to be done, one change is made ([`choose`]):
+//!
+//! 1. if there is less room than the filters take, because tables were opened that need memory themselves, the least
+//!    worthy pieces go;
+//! 2. else, of the pieces that are missed, the worthiest is loaded that fits, or for which pieces can go that are worth
+//!    clearly less.
+//!
+//! The first group of a ribbon filter answers nearly all that both do with half of the bytes, so that the second groups
+//! go first. Every change but the first kind makes more absent answers, and so with constant counters they come to an end.
+//!
+//! A change puts another handle in the place of a table's (`TableHandle::with_pieces`), over the same open file.
+//! Lookups pay nothing for it: those that are under way keep the filter that they have, which gives its memory back when they
+//! are done. A dropped group takes no read. Tables that another job works on are left as they are.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::claims::{Job, PiecesChange, Taken};
 use super::engine::Engine;
-use crate::version::TableHandle;
+use super::tree::View;
+use crate::filter::Header;
+use crate::table::{FilterPages, FilterState};
 
-/// Lookups that every table is taken to have seen before the first.
-const PRIOR_LOOKUPS: f64 = 4096.0;
+/// How many times the worth of what goes, what comes in its place must have.
+const EDGE: f64 = 1.25;
 
-/// A filter that could be loaded.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
+/// Most pieces of a filter.
+const PIECES_MAX: usize = 3;
+
+/// A part of a filter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Piece {
     bytes: u64,
-    /// Absent answers that it would give per lookup in its keyspace.
+    /// Absent answers that it adds to those of the pieces before it, per lookup in the store.
     answers: f64,
+    /// `answers` over `bytes`, or that of a piece before it if that is less: it cannot be without that.
+    worth: f64,
 }
 
-/// The filter to be loaded next. While it is read it takes twice its bytes.
-fn choose(candidates: &[Candidate], room: u64) -> Option<usize> {
-    let worth = |index: &usize| candidates[*index].answers / candidates[*index].bytes.max(1) as f64;
-    let fits = |index: &usize| candidates[*index].bytes.saturating_mul(2) <= room;
-    (0..candidates.len()).filter(fits).max_by(|a, b| worth(a).total_cmp(&worth(b)))
+/// A filter whose pieces may be loaded and dropped.
+#[derive(Debug, Clone, Default)]
+struct Candidate {
+    pieces: [Piece; PIECES_MAX],
+    count: usize,
+    /// How many are in memory.
+    loaded: usize,
+}
+
+impl Candidate {
+    /// The filter with this header, in a table that is asked about an absent key with so many of all lookups.
+    fn new(header: &Header, loaded: usize, asked: f64) -> Self {
+        let mut candidate = Self { count: header.piece_count().min(PIECES_MAX), loaded, ..Self::default() };
+        let mut worth = f64::INFINITY;
+        for (index, piece) in candidate.pieces.iter_mut().enumerate().take(candidate.count) {
+            piece.bytes = header.pieces_len(index + 1) - header.pieces_len(index);
+            piece.answers = asked * (header.pieces_rate(index) - header.pieces_rate(index + 1)).max(0.0);
+            worth = (piece.answers / piece.bytes.max(1) as f64).min(worth);
+            piece.worth = worth;
+        }
+        candidate
+    }
+
+    /// What would be loaded next.
+    fn missed(&self) -> Option<&Piece> {
+        self.pieces[..self.count].get(self.loaded)
+    }
+}
+
+/// A change: which candidate is to have how many pieces.
+type Step = (usize, usize);
+
+/// What is to be done: what goes, and then what comes in. Nothing if nothing would be better. `room` is what may be
+/// taken beside what is loaded; less than 0 if that is too much.
+fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
+    let loaded = Loaded::new(candidates);
+    if room < 0 {
+        let bytes = room.unsigned_abs().min(loaded.bytes.last().copied().unwrap_or_default());
+        return loaded.without(bytes, f64::INFINITY).map_or_else(Vec::new, |(steps, _)| steps);
+    }
+    let missed = |index: usize| candidates[index].missed().map(|piece| (index, piece));
+    let mut missed: Vec<_> = (0..candidates.len()).filter_map(missed).collect();
+    missed.sort_by(|(_, a), (_, b)| b.worth.total_cmp(&a.worth));
+    for (index, piece) in missed {
+        let more = piece.bytes.saturating_sub(room.unsigned_abs());
+        let freed = if more == 0 { Some((Vec::new(), 0.0)) } else { loaded.without(more, piece.worth) };
+        if let Some((mut steps, lost)) = freed
+            && (more == 0 || lost * EDGE < piece.answers)
+        {
+            steps.push((index, candidates[index].loaded + 1));
+            return steps;
+        }
+    }
+    Vec::new()
+}
+
+/// The pieces that are in memory, the least worthy first; those of a filter from the last to the first.
+struct Loaded<'a> {
+    candidates: &'a [Candidate],
+    /// Candidate and piece.
+    pieces: Vec<(usize, usize)>,
+    /// Bytes of the first so many of them.
+    bytes: Vec<u64>,
+}
+
+impl<'a> Loaded<'a> {
+    fn new(candidates: &'a [Candidate]) -> Self {
+        let pieces_of = |index: usize| (0..candidates[index].loaded).map(move |piece| (index, piece));
+        let mut pieces: Vec<_> = (0..candidates.len()).flat_map(pieces_of).collect();
+        let worth = |&(index, piece): &(usize, usize)| candidates[index].pieces[piece].worth;
+        pieces.sort_by(|a, b| worth(a).total_cmp(&worth(b)).then_with(|| Reverse(a.1).cmp(&Reverse(b.1))));
+        let sum = |sum: &mut u64, &(index, piece): &(usize, usize)| {
+            *sum += candidates[index].pieces[piece].bytes;
+            Some(*sum)
+        };
+        let bytes = pieces.iter().scan(0, sum).collect();
+        Self { candidates, pieces, bytes }
+    }
+
+    fn piece(&self, (index, piece): (usize, usize)) -> Piece {
+        self.candidates[index].pieces[piece]
+    }
+
+    /// The fewest pieces that make so many bytes free, each worth clearly less than `worth`: how many each filter keeps,
+    /// and the answers that are lost. `None` if there are not so many.
+    fn without(&self, bytes: u64, worth: f64) -> Option<(Vec<Step>, f64)> {
+        let last = self.bytes.partition_point(|&sum| sum < bytes);
+        let enough = self.pieces.get(..=last)?;
+        if self.piece(enough[last]).worth * EDGE >= worth {
+            return None;
+        }
+        let (mut spare, mut lost) = (self.bytes[last] - bytes, 0.0);
+        let mut kept = BTreeMap::new();
+        // From the worthiest back: what is not needed stays, unless what it cannot be without goes.
+        for &(index, piece) in enough.iter().rev() {
+            let Piece { bytes, answers, .. } = self.piece((index, piece));
+            if bytes <= spare && !kept.contains_key(&index) {
+                spare -= bytes;
+            } else {
+                kept.entry(index).or_insert(piece);
+                lost += answers;
+            }
+        }
+        Some((kept.into_iter().collect(), lost))
+    }
 }
 
 impl Engine {
-    /// Loads one filter that is missed, if there is one and room for it.
-    pub(super) fn load_a_filter(&self) -> bool {
-        let (mut tables, mut candidates) = (Vec::<Arc<TableHandle>>::new(), Vec::new());
-        for tree in self.trees.load().values() {
-            let view = tree.view();
-            let keys: u64 = view.version.all_tables().map(|(_, table)| table.meta.keys).sum();
+    /// The next change to which filters are in memory. None if none would be better, or what it needs is still in use.
+    pub(super) fn residency_job(&self, taken: &Taken<'_>) -> Option<Job> {
+        let changes = if taken.is_residency() { Vec::new() } else { self.residency_changes(taken) };
+        (!changes.is_empty()).then_some(Job::Residency(changes))
+    }
+
+    /// Makes a change. `false` if there was no room for any of it.
+    pub(super) fn change_residency(&self, changes: &[PiecesChange]) -> bool {
+        changes.iter().filter(|change| self.change_pieces(change)).count() > 0
+    }
+
+    fn residency_changes(&self, taken: &Taken<'_>) -> Vec<PiecesChange> {
+        let trees = self.trees.load();
+        let views: Vec<_> = trees.values().map(|tree| (tree, tree.view())).collect();
+        let keys_of = |view: &View| view.version.all_tables().map(|(_, table)| table.meta.keys).sum::<u64>();
+        let keys: u64 = views.iter().map(|(_, view)| keys_of(view)).sum();
+        let lookups: u64 = trees.values().map(|tree| tree.lookups()).sum();
+        let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
+        for (tree, view) in views {
+            let busy = taken.tables(tree);
             for (_, table) in view.version.all_tables() {
-                if !table.if_open().is_some_and(|open| open.filter().is_on_disk()) {
+                let Some(open) = table.if_open() else { continue };
+                let Some(header) = open.filter().header() else { continue };
+                let loaded = open.filter().pieces();
+                // What it takes to be asked by pages is set aside, so that a piece that goes gives back all of its bytes.
+                loaded_bytes += header.pieces_len(loaded) + FilterPages::memory_bytes_of(header);
+                let is_busy = busy.as_ref().is_none_or(|busy| busy.contains(&table.meta.number));
+                if is_busy || open.is_distrusted() {
                     continue;
                 }
-                let share = table.meta.keys as f64 / keys.max(1) as f64;
-                let since = tree.lookups().saturating_sub(table.made_at()) as f64 + PRIOR_LOOKUPS;
-                let answers = (table.counters.counts().absent() as f64 + share * PRIOR_LOOKUPS) / since;
-                let bytes = table.meta.filters.first().map_or(0, |filter| filter.len);
-                candidates.push(Candidate { bytes, answers });
-                tables.push(Arc::clone(table));
+                let asked = table.recently_asked(table.meta.keys as f64 / keys.max(1) as f64, lookups);
+                candidates.push(Candidate::new(header, loaded, asked));
+                if matches!(open.filter(), FilterState::Unloaded(_)) {
+                    unasked.get_or_insert((tables.len(), FilterPages::memory_bytes_of(header)));
+                }
+                tables.push((Arc::clone(tree), table.meta.number));
             }
         }
-        let Some(index) = choose(&candidates, self.context.memory.room()) else { return false };
-        tables[index].load_filter()
+        let room = self.context.memory.filters_max() as i64 - loaded_bytes as i64;
+        let is_short = candidates.iter().any(|candidate| candidate.missed().is_some());
+        self.background.set_short_of_memory(is_short);
+        let steps = match unasked {
+            // There is room by now for asking it by pages.
+            Some((index, bytes)) if self.context.memory.has_room_instead(bytes, 0) => vec![(index, 0)],
+            _ => choose(&candidates, room),
+        };
+        if let [(index, pieces)] = steps[..] {
+            // What is to go, goes, even if what comes then finds that the memory has not come back yet. That waits here.
+            let Candidate { loaded, .. } = candidates[index];
+            let len = |pieces: usize| -> u64 {
+                candidates[index].pieces[..pieces].iter().map(|piece| piece.bytes).sum()
+            };
+            if pieces > loaded && !self.context.memory.has_room_instead(len(pieces), len(loaded)) {
+                return Vec::new();
+            }
+        }
+        let change = |(index, pieces): Step| {
+            let (tree, number) = &tables[index];
+            PiecesChange { tree: Arc::clone(tree), number: *number, pieces }
+        };
+        steps.into_iter().map(change).collect()
+    }
+
+    /// Gives a table another handle, with so many pieces of its filter.
+    fn change_pieces(&self, PiecesChange { tree, number, pieces }: &PiecesChange) -> bool {
+        let Some((level, table)) = tree.view().version.find(*number) else { return false };
+        let before = table.pieces();
+        // A copy of what stays may have no room either: then it is read when there is some.
+        let without = || (*pieces < before).then(|| table.with_pieces(0)).flatten();
+        let Some(new) = table.with_pieces(*pieces).or_else(without) else { return false };
+        tree.replace_handle(level, &table, &new);
+        tracing::debug!(
+            keyspace = tree.name,
+            table = number,
+            before,
+            pieces,
+            "changed what is in memory of a filter"
+        );
+        true
     }
 }
 
@@ -57,18 +239,118 @@ mod tests {
 
     use super::*;
     use crate::db::background::Jobs;
+    use crate::db::{Db, Keyspace};
     use crate::filter::{FilterKind, FilterPolicy};
     use crate::fs::MemFs;
     use crate::memory::Part;
     use crate::options::{KeyspaceOptions, Options};
 
+    /// A filter of pieces of so many bytes and answers.
+    fn candidate(pieces: &[(u64, f64)], loaded: usize) -> Candidate {
+        let mut candidate = Candidate { count: pieces.len(), loaded, ..Candidate::default() };
+        let mut worth = f64::INFINITY;
+        for (piece, &(bytes, answers)) in candidate.pieces.iter_mut().zip(pieces) {
+            worth = (answers / bytes.max(1) as f64).min(worth);
+            *piece = Piece { bytes, answers, worth };
+        }
+        candidate
+    }
+
+    fn bytes(candidates: &[Candidate]) -> u64 {
+        let of = |candidate: &Candidate| -> u64 {
+            candidate.pieces[..candidate.loaded].iter().map(|piece| piece.bytes).sum()
+        };
+        candidates.iter().map(of).sum()
+    }
+
+    fn answers(candidates: &[Candidate]) -> f64 {
+        let of = |candidate: &Candidate| -> f64 {
+            candidate.pieces[..candidate.loaded].iter().map(|piece| piece.answers).sum()
+        };
+        candidates.iter().map(of).sum()
+    }
+
     #[test]
     fn what_gives_most_answers_for_its_size_is_loaded_first_if_it_fits() {
-        let candidates = [(100, 1.0), (10, 0.5), (1000, 90.0)];
-        let candidates = candidates.map(|(bytes, answers)| Candidate { bytes, answers });
-        assert_eq!(choose(&candidates, 2000), Some(2));
-        assert_eq!(choose(&candidates, 1999), Some(1));
-        assert_eq!(choose(&candidates, 19), None);
+        let candidates = [(100, 1.0), (10, 0.5), (1000, 90.0)].map(|piece| candidate(&[piece], 0));
+        assert_eq!(choose(&candidates, 1000), [(2, 1)]);
+        assert_eq!(choose(&candidates, 999), [(1, 1)]);
+        assert_eq!(choose(&candidates, 9), []);
+    }
+
+    #[test]
+    fn the_second_group_of_what_is_asked_less_gives_way_to_a_first_group() {
+        let halves = [(50, 97.0), (50, 3.0)];
+        let candidates =
+            [candidate(&halves, 2), candidate(&[(50, 48.0), (50, 1.5)], 2), candidate(&halves, 0)];
+        assert_eq!(choose(&candidates, 49), [(1, 1), (2, 1)], "it goes before anything is read");
+        assert_eq!(choose(&candidates, 50), [(2, 1)]);
+        // What is hardly worth less stays.
+        let candidates = [candidate(&[(50, 90.0)], 1), candidate(&[(50, 100.0)], 0)];
+        assert_eq!(choose(&candidates, 0), []);
+        let candidates = [candidate(&[(50, 70.0)], 1), candidate(&[(50, 100.0)], 0)];
+        assert_eq!(choose(&candidates, 0), [(0, 0), (1, 1)]);
+        // Nor does much go for little.
+        let candidates = [candidate(&[(500, 70.0)], 1), candidate(&[(5, 10.0)], 0)];
+        assert_eq!(choose(&candidates, 0), []);
+    }
+
+    #[test]
+    fn only_what_is_needed_goes() {
+        let candidates = [
+            candidate(&[(10, 0.1)], 1),
+            candidate(&[(50, 97.0), (100, 2.0)], 2),
+            candidate(&[(100, 200.0)], 0),
+        ];
+        assert_eq!(choose(&candidates, 0), [(1, 1), (2, 1)]);
+        assert_eq!(choose(&candidates, 95), [(0, 0), (2, 1)]);
+    }
+
+    #[test]
+    fn with_too_little_room_the_least_worthy_goes_until_it_fits() {
+        let halves = [(50, 97.0), (50, 3.0)];
+        let candidates = [candidate(&halves, 2), candidate(&[(50, 48.0), (50, 1.5)], 2)];
+        assert_eq!(choose(&candidates, -1), [(1, 1)]);
+        assert_eq!(choose(&candidates, -100), [(0, 1), (1, 1)]);
+        assert_eq!(choose(&candidates, -101), [(0, 1), (1, 0)]);
+        assert_eq!(choose(&candidates, -1000), [(0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn changes_never_make_it_worse_never_pass_the_room_and_come_to_an_end() {
+        fn holds(sizes: Vec<(u8, u8, u8, u8)>, room: u16) -> bool {
+            let mut candidates: Vec<_> = sizes
+                .iter()
+                .map(|&(first, second, asked, loaded)| {
+                    let (asked, count) = (f64::from(asked), if second % 3 == 0 { 1 } else { 2 });
+                    // Also filters of which the second piece is the better one.
+                    let pieces = [(u64::from(first) + 1, asked * 0.6), (u64::from(second) + 1, asked * 0.4)];
+                    candidate(&pieces[..count], usize::from(loaded) % (count + 1))
+                })
+                .collect();
+            let most = i64::from(room);
+            for _ in 0..1000 {
+                let left = most - bytes(&candidates) as i64;
+                let before = (answers(&candidates), left < 0);
+                let steps = choose(&candidates, left);
+                if steps.is_empty() {
+                    let missed = candidates.iter().filter_map(Candidate::missed);
+                    return left >= 0 && missed.map(|piece| piece.bytes as i64).all(|bytes| bytes > left);
+                }
+                for (index, loaded) in steps {
+                    candidates[index].loaded = loaded;
+                }
+                let now = answers(&candidates);
+                let is_better = before.1
+                    || now > before.0
+                    || now == before.0 && most - (bytes(&candidates) as i64) < left;
+                if bytes(&candidates) as i64 > most || !is_better {
+                    return false;
+                }
+            }
+            false
+        }
+        quickcheck::QuickCheck::new().tests(2000).quickcheck(holds as fn(Vec<(u8, u8, u8, u8)>, u16) -> bool);
     }
 
     #[test]
@@ -103,5 +385,128 @@ mod tests {
         let after = db.stats().keyspaces[0].total();
         assert!(after.filter.negatives > 2900 && after.filter.unfiltered_misses == 2999);
         assert!((0..3000u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
+    }
+
+    /// Keys for a ribbon filter of two groups.
+    const KEYS: u32 = 40_000;
+
+    fn two_keyspaces(fs: &MemFs, budget: usize) -> (Db, [Keyspace; 2]) {
+        let filter = FilterPolicy::new(FilterKind::Ribbon);
+        let options = Options::new().fs(Arc::new(fs.clone())).memory_budget(budget).background_threads(0);
+        let db = options.audit_absent(7).open("/db").unwrap();
+        let keyspaces =
+            ["a", "b"].map(|name| db.keyspace(name, KeyspaceOptions::new().filter(filter)).unwrap());
+        (db, keyspaces)
+    }
+
+    fn fill(keyspace: &Keyspace) {
+        (0..KEYS).for_each(|key| keyspace.put(key.to_be_bytes(), []).unwrap());
+        keyspace.compact().unwrap();
+    }
+
+    fn ask_absent(keyspace: &Keyspace, count: u32) {
+        assert!((0..count).all(|key| !keyspace.contains([&key.to_be_bytes()[..], b"x"].concat()).unwrap()));
+    }
+
+    fn settle(db: &Db) -> usize {
+        (0..100).take_while(|_| db.step().unwrap()).count()
+    }
+
+    /// Loaded pieces, memory and rate of the filter.
+    fn loaded(db: &Db, name: &str) -> (u64, u64, f64) {
+        let total = db.stats().keyspace(name).unwrap().total();
+        assert_eq!(total.filter_pieces, 2 * total.tables);
+        (total.loaded_filter_pieces, total.filter_memory_bytes, total.predicted_rate.unwrap_or(1.0))
+    }
+
+    #[test]
+    fn memory_goes_to_the_filters_that_are_asked_one_column_group_after_the_other() {
+        let fs = MemFs::new();
+        let (db, keyspaces) = two_keyspaces(&fs, 8 << 20);
+        keyspaces.iter().for_each(fill);
+        let [a, b] = &keyspaces;
+        let (pieces, whole, rate) = loaded(&db, "a");
+        // The seed of the store is random, and with it some bytes of a filter's length.
+        let whole_b = loaded(&db, "b").1;
+        assert!(pieces == 2 && rate < 0.0012, "{rate}");
+        // Somebody takes all but a half.
+        let memory = &db.engine().context.memory;
+        let taken = memory.lease(Part::Tables, (memory.room() - whole * 7 / 10) as usize);
+        ask_absent(a, 5000);
+        assert_eq!(settle(&db), 0, "both fit");
+        let more = memory.lease(Part::Tables, whole as usize);
+        assert_eq!(settle(&db), 1);
+        let (pieces, half, rate) = loaded(&db, "b");
+        assert_eq!((pieces, rate), (1, 2f64.powi(-5)), "b, which nobody asks, does with its first group");
+        assert!(half < whole * 6 / 10 && half > whole / 2);
+        assert_eq!(loaded(&db, "a").0, 2);
+        let reads = db.stats().unusable_filters;
+        // Now b is asked, and a is not.
+        ask_absent(b, 40_000);
+        assert_eq!(settle(&db), 1);
+        assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (1, 2));
+        assert_eq!(loaded(&db, "b").1, whole_b, "it is all there, only what was missing was read");
+        let all = memory.lease(Part::Tables, (2 * whole) as usize);
+        settle(&db);
+        assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (0, 0));
+        ask_absent(a, 10);
+        drop((taken, more, all));
+        assert!(settle(&db) >= 4);
+        assert_eq!((loaded(&db, "a").1, loaded(&db, "b").1), (whole, whole_b));
+        assert_eq!(db.stats().memory.filters, whole + whole_b);
+        assert_eq!(db.stats().unusable_filters, reads);
+        for keyspace in [a, b] {
+            assert!((0..KEYS).all(|key| keyspace.contains(key.to_be_bytes()).unwrap()));
+            ask_absent(keyspace, 1000);
+        }
+    }
+
+    #[test]
+    fn what_a_reader_still_uses_is_waited_for_and_not_replaced_by_more_that_goes() {
+        let fs = MemFs::new();
+        let (db, [a, b]) = two_keyspaces(&fs, 8 << 20);
+        [&a, &b].into_iter().for_each(fill);
+        let whole = loaded(&db, "a").1;
+        let memory = &db.engine().context.memory;
+        let taken = memory.lease(Part::Tables, (memory.room() + whole / 10) as usize);
+        ask_absent(&a, 5000);
+        assert_eq!(settle(&db), 1);
+        assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (2, 1));
+        // Readers of the views that there are, with filters of three halves, while b comes to be asked more.
+        let (over_a, over_b) = (a.iter(), b.iter());
+        ask_absent(&b, 40_000);
+        assert_eq!(settle(&db), 1);
+        assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (1, 1), "what a's reader uses is not free yet");
+        assert!(db.stats().memory.filters > loaded(&db, "a").1 + loaded(&db, "b").1);
+        assert_eq!(settle(&db), 0);
+        drop(over_a);
+        assert_eq!(settle(&db), 1);
+        assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (1, 2));
+        assert_eq!(over_b.map(Result::unwrap).count(), KEYS as usize);
+        drop(taken);
+    }
+
+    #[test]
+    fn opened_with_little_memory_a_filter_has_its_first_group_and_the_reader_pays_nothing_for_it() {
+        let fs = MemFs::new();
+        let (db, [a, b]) = two_keyspaces(&fs, 8 << 20);
+        fill(&a);
+        let whole = loaded(&db, "a").1;
+        drop((a, b));
+        db.close().unwrap();
+        let (db, [a, _b]) = two_keyspaces(&fs, 8 << 20);
+        let memory = &db.engine().context.memory;
+        let taken = memory.lease(Part::Tables, (memory.room() - whole * 7 / 10) as usize);
+        ask_absent(&a, 20_000);
+        assert_eq!(loaded(&db, "a").0, 1);
+        let counts = db.stats().keyspace("a").unwrap().total();
+        let (found, expected) = (counts.filter.false_positives as f64, counts.expected_false_positives);
+        assert!(expected > 600.0 && (found / expected - 1.0).abs() < 0.2, "{found} {expected}");
+        drop(taken);
+        assert_eq!(settle(&db), 1);
+        ask_absent(&a, 20_000);
+        let counts = db.stats().keyspace("a").unwrap().total();
+        assert!(counts.filter.false_positives as f64 - found < 60.0, "the rate of both groups");
+        assert_eq!(counts.filter.negatives + counts.filter.false_positives, 40_000, "nothing is lost");
     }
 }

@@ -42,11 +42,17 @@ pub struct LevelStats {
     pub unusable_filters: u64,
     /// Tables that a compaction could not read: set aside until the store is opened again.
     pub set_aside_tables: u64,
-    /// Open tables whose filter is not in memory, because there is no room for it.
+    /// Open tables of whose filter nothing is in memory, because there is no room for it.
     pub unloaded_filters: u64,
     /// How many of these are asked all the same: a page of the filter is read, or found among the cached blocks. The
     /// others have no room even for what that takes.
     pub paged_filters: u64,
+    /// Pieces of the filters of open tables: one each, and one more for every further column group of a ribbon filter.
+    pub filter_pieces: u64,
+    /// How many of them are in memory. Where there is no room for all, those that answer least for their size are not.
+    pub loaded_filter_pieces: u64,
+    /// What is in memory of the filters, in bytes; pages among the cached blocks aside.
+    pub filter_memory_bytes: u64,
     /// What the filters answered since the store was opened, tables that are gone included.
     pub filter: FilterCounts,
     /// How many false positives the filters predicted for the absent keys that they were asked for: to compare
@@ -102,6 +108,9 @@ impl KeyspaceStats {
             total.set_aside_tables += level.set_aside_tables;
             total.unloaded_filters += level.unloaded_filters;
             total.paged_filters += level.paged_filters;
+            total.filter_pieces += level.filter_pieces;
+            total.loaded_filter_pieces += level.loaded_filter_pieces;
+            total.filter_memory_bytes += level.filter_memory_bytes;
             total.filter.add(level.filter);
             total.expected_false_positives += level.expected_false_positives;
             if let Some(predicted) = level.predicted_rate {
@@ -215,11 +224,10 @@ impl Engine {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (counters, io) = (&self.counters, &self.context.io);
         let trees = self.trees.load();
-        let filter_memory = trees.values().flat_map(|tree| {
-            tree.view().version.all_tables().map(|(_, table)| filter_memory(table)).collect::<Vec<_>>()
-        });
+        let keyspaces: Vec<_> = trees.values().map(keyspace_stats).collect();
         Stats {
-            keyspaces: trees.values().map(keyspace_stats).collect(),
+            filter_memory_bytes: keyspaces.iter().map(|keyspace| keyspace.total().filter_memory_bytes).sum(),
+            keyspaces,
             batches: get(&counters.batches),
             entries: get(&counters.entries),
             commit_groups: get(&counters.groups),
@@ -249,18 +257,9 @@ impl Engine {
             audit_failures: get(&io.audit_failures),
             block_cache_bytes: self.context.memory.blocks().bytes(),
             memory: self.context.memory.stats(),
-            filter_memory_bytes: filter_memory.sum(),
             open_files: self.context.files.len() as u64,
             disabled: self.failure().map(Error::to_string),
         }
-    }
-}
-
-fn filter_memory(table: &TableHandle) -> u64 {
-    match table.if_open().map(|table| table.filter()) {
-        Some(FilterState::Ready(filter)) => filter.as_bytes().len() as u64,
-        Some(FilterState::Paged(pages)) => pages.memory_bytes(),
-        _ => 0,
     }
 }
 
@@ -308,6 +307,9 @@ impl LevelStats {
             self.unusable_filters += u64::from(table.filter_error().is_some());
             self.unloaded_filters += u64::from(table.filter().is_on_disk());
             self.paged_filters += u64::from(matches!(table.filter(), FilterState::Paged(_)));
+            self.filter_pieces += table.filter().header().map_or(0, |header| header.piece_count() as u64);
+            self.loaded_filter_pieces += table.filter().pieces() as u64;
+            self.filter_memory_bytes += table.filter().memory_bytes();
             if let Some(predicted) = table.filter().predicted_rate() {
                 rate += predicted * meta.keys as f64;
                 weight += meta.keys as f64;

@@ -136,6 +136,16 @@ impl Tree {
         self.view.store(new);
     }
 
+    /// Puts another handle of a table in the place of one, and keeps the counts of that.
+    pub(crate) fn replace_handle(&self, level: usize, old: &TableHandle, new: &Arc<TableHandle>) {
+        self.replace(|view| View {
+            active: Arc::clone(&view.active),
+            immutables: view.immutables.clone(),
+            version: Arc::new(view.version.replace(new)),
+        });
+        self.retire(level, old);
+    }
+
     /// Makes the active memtable immutable and starts an empty one.
     pub(crate) fn seal(&self) {
         self.replace(|view| View {

@@ -39,6 +39,7 @@ use super::frozen::{self, FROZEN_BYTES, Frozen};
 pub use super::frozen::{HEADER_BYTES_MAX, MAGIC, block_len, checksum};
 pub use super::layout::Section;
 use super::layout::{Layout, Shape};
+use super::pages::checksums_len;
 use super::ribbon::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
@@ -140,6 +141,43 @@ impl Header {
         match self.sections.get(..sections).and_then(<[Section]>::last) {
             Some(last) if sections < self.sections.len() => (last.offset + last.len).next_multiple_of(64),
             _ => self.block_len,
+        }
+    }
+
+    /// In how many pieces it can be loaded, each after those before it. The first is the whole filter, or of a ribbon
+    /// filter the thresholds with the first column group; each further column group is one more.
+    #[must_use]
+    pub fn piece_count(&self) -> usize {
+        if self.kind == Kind::Ribbon { self.sections.len().saturating_sub(1).max(1) } else { 1 }
+    }
+
+    /// Length of the beginning of the block that must be in memory for a filter that is asked by pages: header, page
+    /// checksums, and of a ribbon filter the thresholds.
+    #[must_use]
+    pub(crate) fn head_len(&self) -> u64 {
+        match (self.kind, self.sections.first()) {
+            (Kind::Ribbon, Some(thresholds)) => thresholds.offset + thresholds.len,
+            _ => HEADER_BYTES as u64 + checksums_len(self),
+        }
+    }
+
+    /// Length of the beginning of the block that holds its first `pieces`.
+    #[must_use]
+    pub fn pieces_len(&self, pieces: usize) -> u64 {
+        match pieces {
+            0 => 0,
+            _ if pieces < self.piece_count() => self.prefix_len(1 + pieces),
+            _ => self.block_len,
+        }
+    }
+
+    /// The share of absent keys that its first `pieces` do not recognise; 1 with none.
+    #[must_use]
+    pub fn pieces_rate(&self, pieces: usize) -> f64 {
+        match pieces {
+            0 => 1.0,
+            _ if pieces < self.piece_count() => (-f64::from(self.ribbon().columns(pieces))).exp2(),
+            _ => self.rate as f64 / 2f64.powi(64),
         }
     }
 

@@ -95,9 +95,8 @@ impl PagedFilter {
             return Err(DecodeError::corrupt(32, "filter block length", detail));
         }
         let mut needs = Vec::with_capacity(header.sections.len().max(1));
-        needs.push(0..HEADER_BYTES as u64 + pages::checksums_len(&header));
-        if let (Shape::Ribbon(ribbon), [thresholds, groups @ ..]) = (header.shape()?, &header.sections[..]) {
-            needs[0].end = thresholds.offset + thresholds.len;
+        needs.push(0..header.head_len());
+        if let (Shape::Ribbon(ribbon), [_, groups @ ..]) = (header.shape()?, &header.sections[..]) {
             needs.extend(groups.iter().enumerate().map(|(index, group)| {
                 let page = tail_bytes(&ribbon, index).start / PAGE_BYTES * PAGE_BYTES;
                 group.offset + page..group.offset + group.len

@@ -349,12 +349,13 @@ impl<B> Filter<B> {
     /// The share of absent keys that it does not recognise, computed at build time from the bits as they are.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
-        match &self.shape {
-            Shape::Ribbon(ribbon) if self.section_count < self.header.sections.len() => {
-                (-f64::from(ribbon.columns(self.column_groups()))).exp2()
-            }
-            _ => self.header.rate as f64 / 2f64.powi(64),
-        }
+        self.header.pieces_rate(self.pieces())
+    }
+
+    /// How many of the pieces of its block ([`Header::piece_count`]) it has in memory.
+    #[must_use]
+    pub fn pieces(&self) -> usize {
+        self.column_groups().max(1)
     }
 
     /// Number of column groups that it has in memory; 0 for a filter of another kind.

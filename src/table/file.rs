@@ -118,11 +118,20 @@ pub(super) fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadF
 /// Reads bytes whose place was checked against the file's length. The caller bounds `len`.
 pub(super) fn read_exact(file: &dyn ReadFile, path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut buffer = vec![0; len as usize];
-    match file.read_at(&mut buffer, offset) {
-        Ok(()) => Ok(buffer),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            Err(Error::corruption(path, offset, "file length", format!("ends within these {len} bytes")))
-        }
+    read_into(file, path, offset, &mut buffer)?;
+    Ok(buffer)
+}
+
+/// Fills `bytes` from the file.
+pub(super) fn read_into(file: &dyn ReadFile, path: &Path, offset: u64, bytes: &mut [u8]) -> Result<()> {
+    match file.read_at(bytes, offset) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::corruption(
+            path,
+            offset,
+            "file length",
+            format!("ends within these {} bytes", bytes.len()),
+        )),
         Err(error) => Err(Error::io("read", path, error)),
     }
 }

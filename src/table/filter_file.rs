@@ -12,7 +12,7 @@
 //! A table never changes, so a filter of it never goes stale: an older one is as right as the newest.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::checksum::FileId;
@@ -27,7 +27,7 @@ use crate::table_meta::FilterRef;
 
 use super::context::TableContext;
 use super::file::read_exact;
-use super::filter_block::{describe, start_filter};
+use super::filter_block::{describe, finish_filter, start_filter};
 use super::open::read_header;
 use super::reader::Table;
 
@@ -74,7 +74,7 @@ impl Table {
         if stop(filter.finish_bytes()) {
             return Err(Error::Closed);
         }
-        filter.finish()
+        finish_filter(filter)
     }
 }
 
@@ -97,19 +97,6 @@ pub(crate) fn write_filter_file(
     append(block)?;
     file.sync().map_err(|source| Error::io("sync", &path, source))?;
     Ok(filter)
-}
-
-/// The filter block in the file of this number, which holds nothing else, and the file's path.
-pub(super) fn read_filter_file(
-    ctx: &TableContext,
-    number: u64,
-    filter: &FilterRef,
-) -> Result<(Vec<u8>, PathBuf)> {
-    let path = FileName::Filter(number).path(&ctx.dir);
-    let file = open_filter_file(ctx, &path)?;
-    check_filter_file(ctx, &*file, &path, filter)?;
-    let block = read_exact(&*file, &path, filter.offset, filter.len)?;
-    Ok((block, path))
 }
 
 /// Opens the file of a filter that the manifest names.

@@ -5,17 +5,16 @@
 //! read once more, as blocks are; if it fails again, or cannot be read, nothing is known of the key, and whoever asked
 //! takes the filter for damaged.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::cache::filter_page;
-use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
-use crate::filter::header::HEADER_BYTES;
-use crate::filter::{Page, PagedFilter};
+use crate::filter::{Header, Page, PagedFilter};
 use crate::fs::ReadFile;
 use crate::memory::{Lease, Part};
 use crate::table_meta::{FilterRef, TableMeta};
@@ -23,8 +22,8 @@ use crate::table_meta::{FilterRef, TableMeta};
 use super::context::{TableContext, TableIo};
 use super::file::{TableFile, open_file, read_exact};
 use super::filter_block::Verdict;
-use super::filter_file::{check_filter_file, open_filter_file};
-use super::open::{check_handle, expect};
+use super::filter_file::open_filter_file;
+use super::filter_source::FilterSource;
 
 /// A filter of which pages are read.
 #[derive(Debug)]
@@ -35,12 +34,12 @@ pub(crate) struct FilterPages {
 
 /// Where a filter block lies.
 #[derive(Debug)]
-struct Place {
+pub(super) struct Place {
     /// The number of the file: the table's or the filter's own.
     number: u64,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Where in the file the block starts.
-    offset: u64,
+    pub(super) offset: u64,
     /// Whether the file is not the table's.
     is_beside: bool,
 }
@@ -50,27 +49,22 @@ impl FilterPages {
     pub(super) fn open(
         file: &TableFile,
         meta: &TableMeta,
-        filter: &FilterRef,
+        source: FilterSource<'_>,
     ) -> Result<Option<(Self, Lease)>> {
-        let ctx = &*file.ctx;
-        let place = Place::of(file, filter);
-        let opened = place.open(ctx)?;
-        match filter.file {
-            Some(_) => check_filter_file(ctx, &*opened, &place.path, filter)?,
-            None => check_handle(file, filter)?,
-        }
-        let read = |offset, len| read_exact(&*opened, &place.path, filter.offset + offset, len);
-        let in_file = |error: DecodeError| error.in_file(&place.path, filter.offset);
-        let first = read(0, filter.len.min(HEADER_BYTES as u64))?;
-        let needs = PagedFilter::needs(&first, filter.len).map_err(in_file)?;
+        let needs = PagedFilter::needs(&source.first()?, source.filter.len);
+        let needs = needs.map_err(|error| source.error(error))?;
         let head = needs.first().map_or(0, |head| head.end as usize);
-        let Some(lease) = ctx.memory.try_lease(Part::Filters, Self::memory_bytes_with(head)) else {
+        let Some(lease) = file.ctx.memory.try_lease(Part::Filters, Self::memory_bytes_with(head)) else {
             return Ok(None);
         };
-        let parts =
-            needs.iter().map(|part| read(part.start, part.end - part.start)).collect::<Result<_>>()?;
-        let filter = PagedFilter::open(parts, filter.len, expect(file, meta, filter)).map_err(in_file)?;
-        Ok(Some((Self { filter, place }, lease)))
+        let read = |part: &Range<u64>| {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            source.read_into(part.start, &mut bytes).map(|()| bytes)
+        };
+        let parts = needs.iter().map(read).collect::<Result<_>>()?;
+        let filter = PagedFilter::open(parts, source.filter.len, source.expect(file, meta));
+        let filter = filter.map_err(|error| source.error(error))?;
+        Ok(Some((Self { filter, place: source.place }, lease)))
     }
 
     /// What the filter says about the key with this hash. Reads what is not in the cache.
@@ -93,6 +87,15 @@ impl FilterPages {
         (size_of::<Place>() + self.filter.memory_bytes()) as u64
     }
 
+    /// What the filter with this header would take.
+    pub(crate) fn memory_bytes_of(header: &Header) -> u64 {
+        Self::memory_bytes_with(header.head_len() as usize)
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        self.filter.header()
+    }
+
     fn memory_bytes_with(head: usize) -> u64 {
         (size_of::<Place>() + PagedFilter::memory_bytes_with(head)) as u64
     }
@@ -103,7 +106,7 @@ impl FilterPages {
 }
 
 impl Place {
-    fn of(file: &TableFile, filter: &FilterRef) -> Self {
+    pub(super) fn of(file: &TableFile, filter: &FilterRef) -> Self {
         let (number, path) = match filter.file {
             Some(number) => (number, FileName::Filter(number).path(&file.ctx.dir)),
             None => (file.number, file.path.clone()),
@@ -111,7 +114,7 @@ impl Place {
         Self { number, path, offset: filter.offset, is_beside: filter.file.is_some() }
     }
 
-    fn open(&self, ctx: &TableContext) -> Result<Arc<dyn ReadFile>> {
+    pub(super) fn open(&self, ctx: &TableContext) -> Result<Arc<dyn ReadFile>> {
         let open = if self.is_beside { open_filter_file } else { open_file };
         ctx.files.get_or_open(self.number, || open(ctx, &self.path))
     }

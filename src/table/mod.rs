@@ -22,6 +22,7 @@ mod file;
 mod filter_block;
 mod filter_file;
 mod filter_pages;
+mod filter_source;
 mod footer;
 mod index_builder;
 mod iter;
@@ -43,6 +44,7 @@ pub(crate) use filter_block::{FilterState, Verdict};
 #[cfg(any(test, fuzzing))]
 pub(crate) use filter_file::FILTER_OFFSET;
 pub(crate) use filter_file::write_filter_file;
+pub(crate) use filter_pages::FilterPages;
 pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;
 pub(crate) use properties::Properties;

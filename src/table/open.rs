@@ -5,7 +5,7 @@
 //! 3. The footer is intact and has the checksum that the manifest has.
 //! 4. The properties agree with footer and manifest.
 //! 5. The root of the index is read, and stays.
-//! 6. The filter is read, and stays; of one for which there is no memory, what it takes to read single pages of it.
+//! 6. As much of the filter is read as there is room for, at least what it takes to read single pages of it.
 //!    Whatever is wrong with it is remembered and is no error.
 //!
 //! Data blocks and index partitions are not touched.
@@ -18,16 +18,14 @@ use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
-use crate::filter::{AlignedBytes, Expect, Filter};
 use crate::fs::ReadFile;
 use crate::memory::{Lease, Part};
-use crate::table_meta::{FilterRef, TableMeta};
+use crate::table_meta::TableMeta;
 
 use super::context::TableContext;
 use super::file::{TableFile, open_file, read_exact};
 use super::filter_block::FilterState;
-use super::filter_file::read_filter_file;
-use super::filter_pages::FilterPages;
+use super::filter_source::FilterSource;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::properties::Properties;
 use super::reader::Table;
@@ -65,8 +63,8 @@ impl Table {
         let table = ctx.memory.lease(Part::Tables, TABLE_BYTES + 2 * bounds);
         let root_lease = ctx.memory.try_lease(Part::Tables, root.len() as u64);
         let root = root_lease.is_some().then_some(root);
-        let (filter, lease) = read_filters(&file, &meta);
-        let leases = [Some(table), root_lease, lease];
+        let (filter, filter_lease) = read_filters(&file, &meta);
+        let leases = Arc::new([Some(table), root_lease]);
         Ok(Arc::new(Self {
             file: Arc::new(file),
             properties,
@@ -74,8 +72,8 @@ impl Table {
             root,
             filter,
             distrusted: OnceLock::new(),
-            late: OnceLock::new(),
-            _leases: leases,
+            leases,
+            _filter_lease: filter_lease,
         }))
     }
 
@@ -158,20 +156,12 @@ fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
 /// What an open table takes beside its bounds and the root of its index, with all that refers to it; about.
 const TABLE_BYTES: usize = 2048;
 
-/// The first filter that can be used, or why none can; and the memory that it has.
-pub(super) fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, Option<Lease>) {
+/// The first filter that can be used, or why none can; and the memory that it has: as much of it as there is room for.
+fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, Option<Lease>) {
     let mut state = FilterState::None;
     for filter in meta.filters.iter().filter(|filter| filter.domain == 0) {
-        // Twice while it is read: the bytes of the file and the aligned ones. What is not in the file is not read.
-        let end = filter.offset.checked_add(filter.len);
-        let is_read = filter.file.is_some() || end.is_some_and(|end| end <= file.blocks_end);
-        let bytes = if is_read { filter.len.saturating_mul(2) } else { 0 };
-        let read = match file.ctx.memory.try_lease(Part::Filters, bytes) {
-            Some(lease) => read_filter(file, meta, filter).map(|filter| ready(filter, lease)),
-            None => FilterPages::open(file, meta, filter).map(paged),
-        };
-        match read {
-            Ok(read) => return read,
+        match FilterSource::open(file, filter).and_then(|source| source.read_what_fits(file, meta)) {
+            Ok(found) => return found,
             Err(error) => {
                 file.ctx.io.note_unusable_filter(meta.number, &error);
                 state = FilterState::Unusable(Arc::new(error));
@@ -179,49 +169,4 @@ pub(super) fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, 
         }
     }
     (state, None)
-}
-
-fn ready(filter: Filter<AlignedBytes>, mut lease: Lease) -> (FilterState, Option<Lease>) {
-    lease.shrink_to(filter.as_bytes().len() as u64);
-    (FilterState::Ready(filter), Some(lease))
-}
-
-fn paged(opened: Option<(FilterPages, Lease)>) -> (FilterState, Option<Lease>) {
-    match opened {
-        Some((pages, lease)) => (FilterState::Paged(Box::new(pages)), Some(lease)),
-        None => (FilterState::Unloaded, None),
-    }
-}
-
-pub(super) fn read_filter(
-    file: &TableFile,
-    meta: &TableMeta,
-    filter: &FilterRef,
-) -> Result<Filter<AlignedBytes>> {
-    let (bytes, path) = read_filter_block(file, filter)?;
-    Filter::open(AlignedBytes::copy_of(&bytes), expect(file, meta, filter))
-        .map_err(|error| error.in_file(&path, filter.offset))
-}
-
-/// What is known of the filter of a table.
-pub(super) fn expect(file: &TableFile, meta: &TableMeta, filter: &FilterRef) -> Expect {
-    Expect::table(file.file_id, file.ctx.hash_seed, meta.keys).header_checksum(filter.header_checksum)
-}
-
-/// Checks that a filter of the table's own lies before its footer.
-pub(super) fn check_handle(file: &TableFile, filter: &FilterRef) -> Result<()> {
-    if filter.offset.checked_add(filter.len).is_none_or(|end| end > file.blocks_end) {
-        let detail = format!("{} bytes are not in the file", filter.len);
-        return Err(file.corrupt(filter.offset, "filter handle", detail));
-    }
-    Ok(())
-}
-
-/// The bytes of a filter block and the file they are from.
-fn read_filter_block(file: &TableFile, filter: &FilterRef) -> Result<(Vec<u8>, PathBuf)> {
-    if let Some(number) = filter.file {
-        return read_filter_file(&file.ctx, number, filter);
-    }
-    check_handle(file, filter)?;
-    Ok((file.read(filter.offset, filter.len)?, file.path.clone()))
 }

@@ -20,9 +20,9 @@ use crate::table_meta::TableMeta;
 use super::context::TableIo;
 use super::file::TableFile;
 use super::filter_block::{FilterState, Verdict};
+use super::filter_source::read_filter;
 use super::footer::Footer;
 use super::iter::TableIter;
-use super::open::{read_filter, read_filters};
 use super::properties::Properties;
 use super::value::TableChunks;
 
@@ -37,31 +37,17 @@ pub(crate) struct Table {
     pub(super) filter: FilterState,
     /// Why the filter is not believed any more that could be opened: a wrong answer, or a page that is damaged.
     pub(super) distrusted: OnceLock<Arc<Error>>,
-    /// The filter that was loaded since, with its memory.
-    pub(super) late: OnceLock<(FilterState, Option<Lease>)>,
-    /// For the table, for the root, and for the filter.
-    pub(super) _leases: [Option<Lease>; 3],
+    /// For the table and for the root.
+    pub(super) leases: Arc<[Option<Lease>; 2]>,
+    /// For as much of the filter as is in memory.
+    pub(super) _filter_lease: Option<Lease>,
 }
 
 impl Table {
-    /// The filter, or why there is none. It may be loaded at any moment: a lookup asks here once, for what it
-    /// prefetches and tests must be the same.
+    /// The filter, or why there is none.
     #[inline]
     pub(crate) fn filter(&self) -> &FilterState {
-        match &self.filter {
-            FilterState::Paged(_) | FilterState::Unloaded => {
-                self.late.get().map_or(&self.filter, |(filter, _)| filter)
-            }
-            filter => filter,
-        }
-    }
-
-    /// Loads a filter for which there was no room before. `false` if there still is none.
-    pub(crate) fn load_filter(&self, meta: &TableMeta) -> bool {
-        match read_filters(&self.file, meta) {
-            (filter, _) if filter.is_on_disk() => false,
-            loaded => self.late.set(loaded).is_ok(),
-        }
+        &self.filter
     }
 
     /// Whether there is nothing wrong with the filter, if there is one. One for which there was no room is read and

@@ -31,8 +31,8 @@ use crate::table_meta::TableMeta;
 
 use super::context::TableContext;
 use super::file::TableFile;
+use super::filter_source::read_filter;
 use super::footer::FOOTER_BYTES;
-use super::open::read_filter;
 use super::properties::Properties;
 use super::reader::Table;
 

@@ -33,7 +33,7 @@ use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
 use crate::table_meta::TableMeta;
 
-use super::filter_block::{FilterConfig, describe, start_filter};
+use super::filter_block::{FilterConfig, describe, finish_filter, start_filter};
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index_builder::{IndexBuilder, WrittenIndex};
 use super::properties::Properties;
@@ -258,7 +258,7 @@ impl TableWriter {
 
     fn write_filter(&mut self) -> Result<()> {
         let Some(filter) = self.filter.take() else { return Ok(()) };
-        let bytes = filter.finish()?;
+        let bytes = finish_filter(filter)?;
         self.out.pad_to(FILTER_ALIGN)?;
         let offset = self.out.position();
         let filter = describe(None, offset, &bytes).map_err(|error| error.in_file(&self.out.path, offset))?;

@@ -92,7 +92,13 @@ fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
     for (level, stats) in stats.levels.iter().enumerate().filter(|(_, level)| level.tables > 0) {
         out.text(&row(&level.to_string(), stats))?;
     }
-    out.text(&row("all", &total))
+    out.text(&row("all", &total))?;
+    if total.loaded_filter_pieces < total.filter_pieces {
+        let (loaded, all) = (units::count(total.loaded_filter_pieces), units::count(total.filter_pieces));
+        let bytes = units::bytes(total.filter_memory_bytes);
+        out.text(&format!("  of the filters {loaded} of {all} pieces are in memory, {bytes}"))?;
+    }
+    Ok(())
 }
 
 fn row(name: &str, level: &LevelStats) -> String {
@@ -152,6 +158,9 @@ fn level_object(level: &LevelStats) -> Value {
         "data_bytes": level.data_bytes,
         "filter_bytes": level.filter_bytes,
         "filter_bits_per_key": level.filter_bits_per_key(),
+        "filter_pieces": level.filter_pieces,
+        "loaded_filter_pieces": level.loaded_filter_pieces,
+        "filter_memory_bytes": level.filter_memory_bytes,
         "unusable_filters": level.unusable_filters,
         "predicted_rate": level.predicted_rate,
     })
