@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use sievedb::filter::{FilterKind, FilterPolicy};
 use sievedb::fs::{CrashPolicy, MemFs, Op};
 use sievedb::{Db, Error, KeyspaceOptions, Options};
 
@@ -95,6 +96,33 @@ fn options_that_are_set_while_their_keyspace_is_dropped_harm_nothing_else() {
     let set = setting.lock().unwrap().take().unwrap().join().unwrap();
     assert!(matches!(set, Err(Error::KeyspaceDropped { .. })), "{set:?}");
     db.put("a", "b").unwrap();
+}
+
+#[test]
+fn new_filters_asked_for_while_options_are_set_keep_those_options() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    let keyspace = db.keyspace("k", KeyspaceOptions::new()).unwrap();
+    let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(7.0);
+    let refiltering = Arc::new(Mutex::new(None));
+    let (slot, other) = (Arc::clone(&refiltering), Mutex::new(Some(keyspace.clone())));
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Sync(path) if path.to_string_lossy().contains("MANIFEST"))
+            && let Some(keyspace) = other.lock().unwrap().take()
+        {
+            *slot.lock().unwrap() = Some(thread::spawn(move || keyspace.refilter(policy)));
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    });
+    let set = KeyspaceOptions::new().l0_runs(2);
+    keyspace.set_options(set.clone()).unwrap();
+    refiltering.lock().unwrap().take().unwrap().join().unwrap().unwrap();
+    assert_eq!(keyspace.options(), set.clone().filter(policy));
+    drop((keyspace, db));
+    fs.stop_observing();
+    let db = options(&fs).open(DIR).unwrap();
+    assert_eq!(db.existing_keyspace("k").unwrap().options(), set.filter(policy), "and on the disk");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::{Arc, PoisonError};
 
 use super::engine::{Engine, Owner};
-use super::publish::Change;
+use super::publish::{Change, OptionsChange};
 use super::read::{Iter, Value};
 use super::tree::{LoggedMemtable, Tree, View};
 use super::write::Durability;
@@ -54,8 +54,8 @@ impl Keyspace {
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         options.validate()?;
         self.check_writable()?;
-        let item = EditItem::KeyspaceOptions { id: self.tree.id, options: options.encode() };
-        self.owner.publish(vec![item], Change::Options(Arc::clone(&self.tree), options)).map(drop)
+        let change = Change::Options(Arc::clone(&self.tree), OptionsChange::All(options));
+        self.owner.publish(Vec::new(), change).map(drop)
     }
 
     /// Gives every table a filter after `policy`, which becomes that of the keyspace, and waits for it. Tables

@@ -13,6 +13,7 @@ use super::tree::{LoggedMemtable, Tree, View};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::filter::FilterPolicy;
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, EditMark};
 use crate::options::KeyspaceOptions;
@@ -26,10 +27,26 @@ pub(crate) enum Change {
     Tree(TreeChange),
     /// Other filters for a table.
     Filters(FilterChange),
-    /// Other options of a keyspace.
-    Options(Arc<Tree>, KeyspaceOptions),
+    /// Other options of a keyspace, made of those that it has when its turn comes.
+    Options(Arc<Tree>, OptionsChange),
     /// A keyspace is dropped.
     Drop(Arc<Tree>),
+}
+
+/// What changes in the options of a keyspace.
+pub(crate) enum OptionsChange {
+    All(KeyspaceOptions),
+    /// The filters alone: whoever changes the others at the same moment is not undone.
+    Filter(FilterPolicy),
+}
+
+impl OptionsChange {
+    fn apply(&self, options: &KeyspaceOptions) -> KeyspaceOptions {
+        match self {
+            Self::All(new) => new.clone(),
+            Self::Filter(policy) => options.clone().filter(*policy),
+        }
+    }
 }
 
 /// What an edit changes in one keyspace.
@@ -75,7 +92,12 @@ impl Engine {
         all.extend(items);
         match &change {
             Change::None => {}
-            Change::Options(tree, _) | Change::Drop(tree) => tree.check_alive()?,
+            Change::Drop(tree) => tree.check_alive()?,
+            Change::Options(tree, change) => {
+                tree.check_alive()?;
+                let options = change.apply(&tree.options.load()).encode();
+                all.push(EditItem::KeyspaceOptions { id: tree.id, options });
+            }
             Change::Filters(change) => {
                 change.tree.check_alive()?;
                 all.push(change.item());
@@ -93,7 +115,11 @@ impl Engine {
         self.set_mark(mark);
         match change {
             Change::None => {}
-            Change::Options(tree, options) => tree.options.store(Arc::new(options)),
+            // Under the lock of the manifest still: nobody has changed them since they were encoded.
+            Change::Options(tree, change) => {
+                let options = change.apply(&tree.options.load());
+                tree.options.store(Arc::new(options));
+            }
             Change::Drop(tree) => tree.set_dropped(),
             Change::Tree(change) => change.install(),
             Change::Filters(change) => change.install(),

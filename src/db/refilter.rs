@@ -22,13 +22,12 @@ use std::time::Duration;
 use super::background::Jobs;
 use super::claims::Job;
 use super::engine::{Engine, random_id};
-use super::publish::{Change, FilterChange};
+use super::publish::{Change, FilterChange, OptionsChange};
 use super::tree::Tree;
 use crate::compaction::filters::{Output, plan_output};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::{FilterPlan, FilterPolicy};
-use crate::manifest::edit::EditItem;
 use crate::memory::Building;
 use crate::table::write_filter_file;
 use crate::table_meta::FilterRef;
@@ -138,9 +137,7 @@ impl Engine {
     /// calling thread.
     pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
         self.check_writable()?;
-        let options = (**tree.options.load()).clone().filter(policy);
-        let item = EditItem::KeyspaceOptions { id: tree.id, options: options.encode() };
-        self.publish(vec![item], Change::Options(Arc::clone(tree), options))?;
+        self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
         // Tables that there are; once the jobs that may still follow the old policy have ended, theirs too.
         let mut end = self.next_file.load(Ordering::SeqCst);
         let mut is_last_pass = false;
@@ -345,6 +342,8 @@ mod tests {
         for round in 0..=REBUILDS_MAX {
             db.engine().remove_buried();
             damage_filters(&fs);
+            let beside = table(&db).1.meta.filters[0].file.unwrap();
+            db.engine().context.forget(FileName::Filter(beside));
             taken.take();
             assert!(db.step().unwrap(), "it is loaded");
             assert!(table(&db).1.has_unusable_filter());

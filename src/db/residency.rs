@@ -192,11 +192,13 @@ impl Engine {
         let room = self.context.memory.filters_max() as i64 - loaded_bytes as i64;
         let is_short = candidates.iter().any(|candidate| candidate.missed().is_some());
         self.background.set_short_of_memory(is_short);
-        let steps = match unasked {
-            // There is room by now for asking it by pages.
-            Some((index, bytes)) if self.context.memory.has_room_instead(bytes, 0) => vec![(index, 0)],
-            _ => choose(&candidates, room),
-        };
+        let mut steps = choose(&candidates, room);
+        if let (Some((index, bytes)), true) = (unasked, steps.is_empty())
+            && self.context.memory.has_room_instead(bytes, 0)
+        {
+            // Nothing of it has room, but by now what it takes to be asked by pages.
+            steps.push((index, 0));
+        }
         if let [(index, pieces)] = steps[..] {
             // What is to go, goes, even if what comes then finds that the memory has not come back yet. That waits here.
             let Candidate { loaded, .. } = candidates[index];
