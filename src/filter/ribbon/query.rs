@@ -15,14 +15,20 @@ use crate::filter::layout::Section;
 use crate::hash::{reduce, table_hash};
 
 /// Of a key hash, mixed with the salt here: [`Reading::test`].
-struct MayContain<const MIXED: bool>;
+struct MayContain;
 
-impl<const MIXED: bool> Work<&Reading, &[u8], u64> for MayContain<MIXED> {
+impl Work<&Reading, &[u8], u64> for MayContain {
     type Output = bool;
 
     #[inline(always)]
     fn work(simd: Simd, reading: &Reading, block: &[u8], hash: u64) -> bool {
-        reading.test::<MIXED>(simd, block, table_hash(hash, reading.salt))
+        let hash = table_hash(hash, reading.salt);
+        // A branch that goes the same way for all keys.
+        if reading.first.is_mixed() {
+            reading.test::<true>(simd, block, hash)
+        } else {
+            reading.test::<false>(simd, block, hash)
+        }
     }
 }
 
@@ -169,12 +175,7 @@ impl Reading {
     /// Whether a key with this key hash may be there.
     #[inline(always)]
     pub(in crate::filter) fn may_contain(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        // A branch that goes the same way for all keys.
-        if self.first.is_mixed() {
-            simd.ask(MayContain::<true>, self, block, hash)
-        } else {
-            simd.ask(MayContain::<false>, self, block, hash)
-        }
+        simd.ask(MayContain, self, block, hash)
     }
 
     /// The same for a table hash.

@@ -15,7 +15,7 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
     test(body, line, word, |line, word| has(line, word, shape))
 }
 
-/// See `Simd::lines_have`.
+/// See `Simd::lines_have`: of up to eight probes.
 ///
 /// # Safety
 ///
@@ -25,7 +25,7 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
 pub(super) unsafe fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
     let (number, word) = shape.locate(table_hash(hash, salt));
     // SAFETY: the caller's.
-    has(unsafe { line(body, number) }, word, shape)
+    has_lanes(unsafe { line(body, number) }, word, shape.first())
 }
 
 /// See `Simd::lines_have_many`.

@@ -17,7 +17,7 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
     test(body, line, word, |line, word| has(line, word, shape))
 }
 
-/// See `Simd::lines_have`.
+/// See `Simd::lines_have`: of up to eight probes.
 ///
 /// # Safety
 ///
@@ -27,7 +27,7 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
 pub(super) unsafe fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
     let (number, word) = shape.locate(table_hash(hash, salt));
     // SAFETY: the caller's.
-    has(unsafe { line(body, number) }, word, shape)
+    has_lanes(unsafe { line(body, number) }, word, shape.first())
 }
 
 /// See `Simd::lines_have_many`.
@@ -84,15 +84,14 @@ fn has_lanes(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx2")]
 fn chosen(line: &[u8; LINE_BYTES], numbers: __m256i) -> __m256i {
-    let [low, high] = [line.as_ptr(), line[32..].as_ptr()];
     // SAFETY: both loads are of 32 bytes within the 64 of the line, and need no alignment.
     unsafe {
-        let mut words = _mm256_loadu_si256(low.cast());
+        let mut words = _mm256_loadu_si256(line.as_ptr().cast());
         asm!(
-            "vpermt2d {words}, {numbers}, ymmword ptr [{high}]",
+            "vpermt2d {words}, {numbers}, ymmword ptr [{line} + 32]",
             words = inout(ymm_reg) words,
             numbers = in(ymm_reg) numbers,
-            high = in(reg) high,
+            line = in(reg) line.as_ptr(),
             options(pure, readonly, nostack, preserves_flags)
         );
         words

@@ -10,7 +10,7 @@ mod avx512;
 mod portable;
 
 use super::{Simd, prefetch};
-use crate::filter::blocked::{Blocked, LINE_BYTES};
+use crate::filter::blocked::{Blocked, LANES, LINE_BYTES};
 use crate::hash::table_hash;
 
 /// A line and a word: whether the bits of the word are set in the line.
@@ -52,12 +52,22 @@ impl Simd {
     /// not all there, they are.
     #[inline(always)]
     pub(in crate::filter) fn lines_have(self, body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
-        // Outside of the function with the vectors, so that a loop does it once.
+        // Outside of the function with the vectors, so that a loop asks once.
         if !all_there(body, shape) {
             return true;
         }
+        if usize::from(shape.probes) > LANES {
+            return self.lines_have_all(body, shape, salt, hash);
+        }
         // SAFETY: all lines are there.
         choose!(self, lines_have(body, shape, salt, hash))
+    }
+
+    /// The same of more than eight probes.
+    #[inline(never)]
+    fn lines_have_all(self, body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
+        let (line, word) = shape.locate(table_hash(hash, salt));
+        self.line_has(body, shape, line, word)
     }
 
     /// The same for each of many key hashes. If the lines are `far`, further than the caches that a processor fetches

@@ -10,7 +10,7 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
     test(body, line, word, |line, word| has(line, word, shape))
 }
 
-/// See `Simd::lines_have`.
+/// See `Simd::lines_have`: of up to eight probes, or more.
 #[inline(always)]
 pub(super) fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
     let (line, word) = shape.locate(table_hash(hash, salt));
