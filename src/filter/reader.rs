@@ -257,7 +257,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         let asked = (&self.reading, self.bytes.as_ref());
         hashes.chunks(BATCH).all(|hashes| {
             let answers = &mut [false; BATCH][..hashes.len()];
-            self.simd.run(TestMany, asked, (false, |hash| hash), (hashes, &mut *answers));
+            self.simd.ask(TestMany, asked, (false, |hash| hash), (hashes, &mut *answers));
             !answers.contains(&false)
         })
     }
@@ -296,7 +296,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
             Shape::Ribbon(_) => {
                 let mix = |hash| table_hash(hash, salt);
                 let asked = (&self.reading, self.bytes.as_ref());
-                self.simd.run(TestMany, asked, (far, mix), (hashes, answers));
+                self.simd.ask(TestMany, asked, (far, mix), (hashes, answers));
             }
             _ => self.ask_many(hashes, answers),
         }

@@ -57,7 +57,12 @@ impl<F: Fn(u64) -> u64> Work<(&Reading, &[u8]), (bool, F), (&[u64], &mut [bool])
         (far, mix): (bool, F),
         asked: (&[u64], &mut [bool]),
     ) {
-        reading.test_many(simd, block, far, mix, asked);
+        // As for one.
+        if reading.first.is_mixed() {
+            reading.test_many::<true>(simd, block, far, mix, asked);
+        } else {
+            reading.test_many::<false>(simd, block, far, mix, asked);
+        }
     }
 }
 
@@ -203,7 +208,7 @@ impl Reading {
     ///
     /// If the filter is `far`, in no cache near by, the memory of 32 is asked for before the first is waited for.
     #[inline(always)]
-    fn test_many(
+    fn test_many<const MIXED: bool>(
         &self,
         simd: Simd,
         block: &[u8],
@@ -216,7 +221,7 @@ impl Reading {
                 hashes.iter().for_each(|&hash| self.prefetch(simd, block, mix(hash)));
             }
             for (&hash, answer) in hashes.iter().zip(answers) {
-                *answer = self.test::<true>(simd, block, mix(hash));
+                *answer = self.test::<MIXED>(simd, block, mix(hash));
             }
         }
     }
