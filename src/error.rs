@@ -86,6 +86,15 @@ pub enum Error {
         /// What is there instead.
         why: &'static str,
     },
+    /// What was computed twice from the same input came out different: the memory or the processor of this machine
+    /// cannot be trusted. Nothing of it was written.
+    #[non_exhaustive]
+    FaultyMemory {
+        /// What was computed.
+        what: &'static str,
+        /// How it was noticed.
+        detail: Box<str>,
+    },
     /// An earlier failure made it unsafe to write. Reads go on; to write again, reopen the store.
     #[non_exhaustive]
     Poisoned {
@@ -169,6 +178,9 @@ impl fmt::Display for Error {
             ),
             Self::LimitExceeded { what, limit, asked } => {
                 write!(f, "{what} of {asked} is over the limit of {limit}")
+            }
+            Self::FaultyMemory { what, detail } => {
+                write!(f, "the memory of this machine cannot be trusted: {what}: {detail}")
             }
             Self::Locked { dir } => write!(f, "{} is in use by another process", dir.display()),
             Self::NoStore { dir, why } => write!(f, "there is no store in {}: {why}", dir.display()),

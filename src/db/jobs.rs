@@ -233,8 +233,54 @@ fn task_sources(version: &Version, task: &Task) -> Vec<Box<dyn InternalIterator>
 
 #[cfg(test)]
 mod tests {
+    use crate::db::Db;
+    use crate::error::Error;
+    use crate::filter::planted;
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
+
+    /// A store that has written keys 0 to 999 and compacted them, and flushed another thousand while filters were built
+    /// with this fault.
+    fn flushed(fault: fn(&mut [u8], u32)) -> (Db, Result<(), Error>) {
+        let options = Options::new().fs(std::sync::Arc::new(MemFs::new())).background_threads(0);
+        let db = options.open("/db").unwrap();
+        (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), "old").unwrap());
+        db.compact().unwrap();
+        (500..1500u32).for_each(|key| db.put(key.to_be_bytes(), "new").unwrap());
+        planted::set(Some(fault));
+        let flushed = db.flush();
+        planted::set(None);
+        (db, flushed)
+    }
+
+    #[test]
+    fn a_filter_that_cannot_be_built_ends_no_flush_is_counted_and_goes_with_its_table() {
+        let (db, flushed) = flushed(|bits, _| bits.fill(0));
+        flushed.unwrap();
+        let total = || db.stats().keyspaces[0].total();
+        db.open_tables().unwrap();
+        assert_eq!((total().tables, total().unbuilt_filters, total().unusable_filters), (2, 1, 0));
+        assert!(total().predicted_rate.unwrap() > 0.4, "half of the keys have a filter that says maybe");
+        let new = |key: u32| db.get(key.to_be_bytes()).unwrap().is_some_and(|value| value == b"new");
+        assert!((500..1500).all(new) && (0..500).all(|key| db.contains(u32::to_be_bytes(key)).unwrap()));
+        assert!((1500..2000).all(|key| !db.contains(u32::to_be_bytes(key)).unwrap()));
+        assert!(db.verify().unwrap().damage.is_empty());
+        while db.step().unwrap() {}
+        assert_eq!(db.stats().rebuilt_filters, 0, "it is not damaged: another would be the same");
+        db.compact().unwrap();
+        db.open_tables().unwrap();
+        assert_eq!((total().tables, total().unbuilt_filters), (1, 0));
+        assert!((500..1500).all(new));
+    }
+
+    #[test]
+    fn memory_that_forgets_while_a_filter_is_built_ends_the_flush_with_an_error_that_says_so() {
+        let (db, flushed) = flushed(|bits, before| bits.fill(if before == 0 { 0 } else { 0xff }));
+        assert!(matches!(flushed, Err(Error::FaultyMemory { .. })), "{flushed:?}");
+        let refused = db.put("k", "v").unwrap_err();
+        assert!(matches!(&refused, Error::Poisoned { .. }) && refused.to_string().contains("memory"));
+        assert!((0..1500u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
+    }
 
     #[test]
     fn blocks_that_are_large_for_the_budget_do_not_make_a_table_of_each_key() {

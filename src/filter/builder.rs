@@ -7,14 +7,15 @@
 //! 4. The predicted rate is computed from the bits, in integers; pages, sections and header are sealed.
 //! 5. The bytes are opened as a reader would open them, and every hash is looked for: bits that memory lost
 //!    are found before a table with a lying filter is published.
+//! 6. If one is not found, the filter is built once more. Other bytes, or bytes that pass, show that memory cannot be
+//!    trusted: an error. The same bytes show that the builder is wrong about these keys: then the block says "maybe"
+//!    of every key, and whoever writes a table with it goes on.
 //!
 //! Bits are set, never cleared, so that the order of the keys leaves no trace.
 //!
 //! A ribbon filter is built otherwise, see `ribbon`: its sections come first, and the block is put together from
 //! them; how long they are is known only then. If no attempt at it succeeds, the block has no sections
 //! and says "maybe" of every key ([`Header::answers_only_maybe`]).
-
-use std::path::Path;
 
 use super::blocked::{self, Blocked, LINE_BITS};
 use super::bloom::{self, Bloom, GRANULE_BITS, PROBES_MAX};
@@ -23,7 +24,7 @@ use super::layout::{Layout, Section, Shape};
 use super::pages;
 use super::policy::{check_bits_per_key, millibits};
 use super::reader::{Expect, Filter};
-use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Ribbon, Size};
+use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Ribbon, Size, build_again};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
@@ -31,6 +32,9 @@ use crate::hash::{key_hash, table_hash};
 
 /// Hashes per chunk: 64 KiB.
 const CHUNK: usize = 8192;
+
+/// What a finished filter is called in errors.
+const CONSTRUCTION: &str = "filter under construction";
 
 /// What building a ribbon filter takes per key, hashes included.
 const RIBBON_BYTES_PER_KEY: usize = 20;
@@ -198,16 +202,78 @@ impl FilterBuilder {
         self.columns.map_or(Size::Bits(self.bits_per_key), Size::Columns)
     }
 
-    /// Makes the block.
+    /// Makes the block. One of a shape that cannot be built says "maybe" of every key ([`Header::answers_only_maybe`]),
+    /// whatever its kind was to be; if that is a mistake of the builder, it is reported through `tracing`.
     ///
     /// # Errors
     ///
-    /// [`Error::LimitExceeded`] if there is no memory for it, [`Error::Corruption`] if a key that was added is
-    /// not found in the finished bytes: this machine's memory cannot be trusted, or the builder is wrong.
+    /// [`Error::LimitExceeded`] if there is no memory for it; [`Error::FaultyMemory`] if a key that was added is
+    /// not found in the finished bytes, and another attempt with the same keys makes other bytes.
     pub fn finish(self) -> Result<Vec<u8>> {
-        if self.kind == Kind::Ribbon && !self.is_empty() {
-            return self.finish_ribbon();
+        let keys = self.len() as u64;
+        if self.kind == Kind::Ribbon && keys > 0 {
+            return self.finish_ribbon(keys);
         }
+        let build = || {
+            let block = self.bloom_block()?;
+            let fault = self.fault(&block, keys, |filter| self.lost(filter));
+            Ok((block, fault))
+        };
+        let (block, fault) = build()?;
+        if fault.is_none() {
+            return Ok(block);
+        }
+        let first = fingerprint(block);
+        let (block, fault) = build()?;
+        self.settle(keys, first, block, fault)
+    }
+
+    fn finish_ribbon(mut self, keys: u64) -> Result<Vec<u8>> {
+        let mut chunks = std::mem::take(&mut self.chunks);
+        let built = ribbon::build(&mut chunks, self.salt, self.size(), self.column_groups);
+        self.salt = built.salt;
+        let build = |built| {
+            let (block, hashes) = self.ribbon_block(built, keys)?;
+            let fault = self.fault(&block, keys, |filter| !filter.has_all_table_hashes(&hashes));
+            Ok((block, fault, hashes))
+        };
+        let (block, fault, hashes) = build(built)?;
+        if fault.is_none() {
+            return Ok(block);
+        }
+        let first = fingerprint(block);
+        let (block, fault, _) = build(build_again(hashes, self.salt, self.size(), self.column_groups))?;
+        self.settle(keys, first, block, fault)
+    }
+
+    /// What a second attempt means, after a first one that failed and left this fingerprint.
+    fn settle(
+        mut self,
+        keys: u64,
+        first: u64,
+        block: Vec<u8>,
+        fault: Option<DecodeError>,
+    ) -> Result<Vec<u8>> {
+        let is_same = fingerprint(block) == first;
+        let Some(fault) = fault.filter(|_| is_same) else {
+            let detail = "building it twice from the same keys gave different bytes".into();
+            return Err(Error::FaultyMemory { what: CONSTRUCTION, detail });
+        };
+        let (kind, salt, bits_per_key) = (self.kind, self.salt, self.bits_per_key);
+        tracing::error!(?kind, keys, salt, bits_per_key, %fault, "a filter loses keys however it is built: it will say maybe");
+        let shape = Shape::Ribbon(Ribbon::MAYBE);
+        let layout = layout(shape).ok_or_else(|| self.too_large())?;
+        let mut block = self.allocate(&layout)?;
+        self.kind = Kind::Ribbon;
+        self.seal(&mut block, shape, u64::MAX, &layout, keys);
+        match self.fault(&block, keys, |filter| !filter.header().answers_only_maybe()) {
+            None => Ok(block),
+            Some(fault) => Err(Error::FaultyMemory { what: CONSTRUCTION, detail: fault.to_string().into() }),
+        }
+    }
+
+    /// A block of the kinds that are not built by solving anything.
+    fn bloom_block(&self) -> Result<Vec<u8>> {
         let shape = self.shape();
         let layout = layout(shape).ok_or_else(|| self.too_large())?;
         let mut block = self.allocate(&layout)?;
@@ -215,10 +281,11 @@ impl FilterBuilder {
         if let (Some(&offset), Some(&len)) = (layout.offsets.first(), layout.lens.first()) {
             let body = &mut block[offset as usize..][..len as usize];
             self.fill(body, shape);
+            #[cfg(test)]
+            planted::spoil(body);
             rate = shape.stored_rate(body);
         }
         self.seal(&mut block, shape, rate, &layout, self.len() as u64);
-        self.check(&block, self.len() as u64, |filter| self.lost(filter))?;
         Ok(block)
     }
 
@@ -231,8 +298,10 @@ impl FilterBuilder {
             block[offset as usize..][..bits.len()].copy_from_slice(bits);
         }
         self.seal(&mut block, shape, shape.stored_rate(bits), &layout, keys);
-        self.check(&block, keys, |_| false)?;
-        Ok(block)
+        match self.fault(&block, keys, |_| false) {
+            None => Ok(block),
+            Some(fault) => Err(Error::FaultyMemory { what: CONSTRUCTION, detail: fault.to_string().into() }),
+        }
     }
 
     /// Whether one of the hashes is not found.
@@ -245,12 +314,11 @@ impl FilterBuilder {
         })
     }
 
-    fn finish_ribbon(mut self) -> Result<Vec<u8>> {
-        let keys = self.len() as u64;
-        let mut chunks = std::mem::take(&mut self.chunks);
-        let Built { ribbon, mut sections, salt, hashes } =
-            ribbon::build(&mut chunks, self.salt, self.size(), self.column_groups);
-        self.salt = salt;
+    /// The block of what was built, and the table hashes of the keys.
+    fn ribbon_block(&self, built: Built, keys: u64) -> Result<(Vec<u8>, Vec<u64>)> {
+        let Built { ribbon, mut sections, hashes, .. } = built;
+        #[cfg(test)]
+        sections.iter_mut().for_each(|section| planted::spoil(section));
         let shape = Shape::Ribbon(ribbon);
         let rate = sections.first().map_or(u64::MAX, |thresholds| shape.stored_rate(thresholds));
         let layout = layout(shape).ok_or_else(|| self.too_large())?;
@@ -260,8 +328,7 @@ impl FilterBuilder {
             *section = Vec::new();
         }
         self.seal(&mut block, shape, rate, &layout, keys);
-        self.check(&block, keys, |filter| !filter.has_all_table_hashes(&hashes))?;
-        Ok(block)
+        Ok((block, hashes))
     }
 
     fn too_large(&self) -> Error {
@@ -330,17 +397,50 @@ impl FilterBuilder {
         }
     }
 
-    /// Opens the finished bytes and looks for every key.
-    fn check(&self, block: &[u8], keys: u64, lost: impl FnOnce(&Filter<&[u8]>) -> bool) -> Result<()> {
-        let what = "filter under construction";
-        let found = match Filter::open(block, Expect::table(self.owner, self.seed, keys)) {
+    /// Opens the finished bytes and looks for every key: what is wrong with them, if anything is.
+    fn fault(
+        &self,
+        block: &[u8],
+        keys: u64,
+        lost: impl FnOnce(&Filter<&[u8]>) -> bool,
+    ) -> Option<DecodeError> {
+        match Filter::open(block, Expect::table(self.owner, self.seed, keys)) {
             Ok(filter) if lost(&filter) => {
-                Err(DecodeError::corrupt(0, what, "a key that was added is not found"))
+                Some(DecodeError::corrupt(0, CONSTRUCTION, "a key that was added is not found"))
             }
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        found.map_err(|error| error.in_file(Path::new("memory"), 0))
+            Ok(_) => None,
+            Err(error) => Some(error),
+        }
+    }
+}
+
+/// What tells one block from another, when both cannot be in memory.
+fn fingerprint(block: Vec<u8>) -> u64 {
+    key_hash(0, &block)
+}
+
+/// Faults for tests: what memory that forgets, or a builder that is wrong, does to the bits.
+#[cfg(test)]
+pub(crate) mod planted {
+    use std::cell::Cell;
+
+    /// Is given a body or a section, and how many were given before.
+    type Fault = fn(&mut [u8], u32);
+
+    thread_local! {
+        static FAULT: Cell<Option<(Fault, u32)>> = const { Cell::new(None) };
+    }
+
+    /// Has all bits of filters that this thread builds changed by `fault`, until another one is set.
+    pub(crate) fn set(fault: Option<Fault>) {
+        FAULT.set(fault.map(|fault| (fault, 0)));
+    }
+
+    pub(super) fn spoil(bits: &mut [u8]) {
+        if let Some((fault, before)) = FAULT.get() {
+            FAULT.set(Some((fault, before + 1)));
+            fault(bits, before);
+        }
     }
 }
 
@@ -397,6 +497,63 @@ mod tests {
             assert_eq!(bytes.len() as u64, len);
         }
         Filter::open(bytes, Expect::table(OWNER, 1, keys)).unwrap()
+    }
+
+    /// What a builder of a thousand keys makes of this fault, which it has by itself.
+    fn with_fault(kind: Kind, fault: fn(&mut [u8], u32)) -> Result<Vec<u8>> {
+        let mut builder = FilterBuilder::new(kind, 10.0, 1, 3, OWNER).unwrap();
+        (0..1000).map(hash).for_each(|hash| builder.add_hash(hash));
+        planted::set(Some(fault));
+        let built = builder.finish();
+        planted::set(None);
+        built
+    }
+
+    #[test]
+    fn a_filter_that_loses_keys_however_it_is_built_says_maybe_of_every_key() {
+        for kind in KINDS {
+            let block = with_fault(kind, |bits, _| bits.fill(0)).unwrap();
+            let filter = Filter::open(block, Expect::table(OWNER, 1, 1000)).unwrap();
+            assert!(filter.header().answers_only_maybe() && filter.predicted_rate() == 1.0, "{kind:?}");
+            assert!((0..2000).all(|index| filter.may_contain(hash(index))));
+            filter.verify().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_filter_that_comes_out_differently_the_second_time_is_an_error_of_the_memory() {
+        type Fault = fn(&mut [u8], u32);
+        let first_fails: Fault = |bits, before| {
+            if before == 0 {
+                bits.fill(0)
+            }
+        };
+        // Thresholds and columns.
+        let first_ribbon_fails: Fault = |bits, before| {
+            if before < 2 {
+                bits.fill(0)
+            }
+        };
+        let both_fail: Fault = |bits, before| {
+            bits.fill(0);
+            bits.iter_mut().take(1).for_each(|byte| *byte = before as u8);
+        };
+        for (kind, first_fails) in KINDS.into_iter().zip([first_fails, first_fails, first_ribbon_fails]) {
+            for fault in [first_fails, both_fail] {
+                let error = with_fault(kind, fault).unwrap_err();
+                assert!(matches!(error, Error::FaultyMemory { .. }), "{kind:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_ribbon_filter_that_is_built_again_from_its_table_hashes_is_the_same() {
+        for keys in [1, 300, 7000, 70_000] {
+            let size = Size::Bits(9.5);
+            let first = ribbon::build(&mut vec![(0..keys).map(hash).collect()], 7, size, 2);
+            let again = build_again(first.hashes, first.salt, size, 2);
+            assert!((first.ribbon, first.sections) == (again.ribbon, again.sections), "{keys} keys");
+        }
     }
 
     /// How many of a million absent keys are not recognised.
@@ -593,14 +750,13 @@ mod tests {
         (0..50).for_each(|index| builder.add_hash(hash(index)));
         let bytes = builder.clone().finish().unwrap();
         let check =
-            |builder: &FilterBuilder, bytes: &[u8]| builder.check(bytes, 50, |filter| builder.lost(filter));
-        assert!(check(&builder, &bytes).is_ok());
+            |builder: &FilterBuilder, bytes: &[u8]| builder.fault(bytes, 50, |filter| builder.lost(filter));
+        assert_eq!(check(&builder, &bytes), None);
         // As if a hash had changed in memory after its bits were set.
         builder.chunks[0][20] ^= 1 << 40;
-        let error = check(&builder, &bytes).unwrap_err();
-        assert!(matches!(error, Error::Corruption { what: "filter under construction", .. }));
+        assert_eq!(check(&builder, &bytes).unwrap().what, "filter under construction");
         let mut damaged = bytes;
         *damaged.last_mut().unwrap() ^= 1;
-        assert!(check(&builder, &damaged).is_err());
+        assert!(check(&builder, &damaged).is_some());
     }
 }

@@ -99,6 +99,8 @@ pub(crate) mod vectors;
 pub use crate::hash::{key_hash, table_hash};
 pub use aligned::AlignedBytes;
 pub use builder::FilterBuilder;
+#[cfg(test)]
+pub(crate) use builder::planted;
 pub use combine::CombineError;
 pub use header::{Header, Kind};
 pub use paged::PagedFilter;

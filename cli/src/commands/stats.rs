@@ -162,6 +162,8 @@ fn level_object(level: &LevelStats) -> Value {
         "loaded_filter_pieces": level.loaded_filter_pieces,
         "filter_memory_bytes": level.filter_memory_bytes,
         "unusable_filters": level.unusable_filters,
+        "unbuilt_filters": level.unbuilt_filters,
+        "paged_filters": level.paged_filters,
         "predicted_rate": level.predicted_rate,
     })
 }

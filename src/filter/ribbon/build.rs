@@ -45,8 +45,14 @@ pub(in crate::filter) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size
     build_once(chunks, keys, salt, size, groups)
 }
 
+/// Builds a filter once more, of the table hashes that [`build`] gave back and with the salt that it took: the same
+/// bytes.
+pub(in crate::filter) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: usize) -> Built {
+    Builder::new(hashes.len() as u64, size, groups).build(&mut vec![hashes], salt, |hash| hash)
+}
+
 fn build_once(chunks: &mut Vec<Vec<u64>>, keys: u64, salt: u64, size: Size, groups: usize) -> Built {
-    Builder::new(keys, size, groups).build(chunks, salt)
+    Builder::new(keys, size, groups).build(chunks, salt, |hash| table_hash(hash, salt))
 }
 
 struct Builder {
@@ -76,10 +82,10 @@ impl Builder {
         }
     }
 
-    fn build(mut self, chunks: &mut Vec<Vec<u64>>, salt: u64) -> Built {
+    fn build(mut self, chunks: &mut Vec<Vec<u64>>, salt: u64, mix: impl Fn(u64) -> u64) -> Built {
         let keys = chunks.iter().map(Vec::len).sum::<usize>() as u64;
         let first_starts = layer_buckets(keys, 0).map_or(0, |buckets| buckets * BUCKET_STARTS);
-        let (mut hashes, ends) = deal(chunks, first_starts, |hash| table_hash(hash, salt));
+        let (mut hashes, ends) = deal(chunks, first_starts, mix);
         let mut bumped = self.layer(0, &mut hashes, &ends);
         for layer in 1..LAYERS_MAX {
             let Some(buckets) =
