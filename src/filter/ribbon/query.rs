@@ -78,6 +78,22 @@ impl Work<(&Reading, &[u8]), &Layer, (u64, u64)> for TestNarrow {
     }
 }
 
+/// [`Reading::test_groups`] after the first group, in the first layer.
+struct TestOthers;
+
+impl Work<&Reading, &[u8], u64> for TestOthers {
+    type Output = bool;
+
+    #[inline(always)]
+    fn work(simd: Simd, reading: &Reading, block: &[u8], hash: u64) -> bool {
+        let start = reading.first.start(hash);
+        let number = Layer::block_of(start);
+        let (coefficients, mark) = window(hash, start);
+        let mark = mark.checked_shr(reading.groups[0].0.columns_of(number) as u32).unwrap_or(0);
+        reading.test_groups(simd, block, number, (coefficients, mark), 1)
+    }
+}
+
 /// [`Reading::test_last`].
 struct TestLast;
 
@@ -246,27 +262,40 @@ impl Reading {
     }
 
     /// [`Reading::test`] of a hash that fits into the first group, in the first layer.
-    #[cold]
     #[inline(never)]
     fn test_other_groups(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        simd.run(TestNarrow, (self, block), &self.layers[0], (hash, self.first.start(hash)))
+        simd.ask(TestOthers, self, block, hash)
     }
 
     #[inline(always)]
     fn test_narrow(&self, simd: Simd, block: &[u8], layer: &Layer, (hash, start): (u64, u64)) -> bool {
-        let (coefficients, mut mark) = window(hash, start);
-        let number = layer.block + Layer::block_of(start);
-        self.groups[..self.group_count].iter().all(|(group, section)| {
+        self.test_groups(simd, block, layer.block + Layer::block_of(start), window(hash, start), 0)
+    }
+
+    /// Whether a window that starts in this block fits into the column groups from `first` on; the mark is without the
+    /// columns of those in front.
+    #[inline(always)]
+    fn test_groups(
+        &self,
+        simd: Simd,
+        block: &[u8],
+        number: u64,
+        (coefficients, mut mark): ([u64; 2], u32),
+        first: usize,
+    ) -> bool {
+        // A loop: a closure may be left outside, where it has not the instructions of `simd`.
+        for (group, section) in self.groups.get(first..self.group_count).unwrap_or_default() {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
             let len = 8 * columns as usize;
             // The next block follows at once, and has no fewer columns.
-            let (Some(one), Some(two)) = (block.get(at..at + len), block.get(at + len..at + 2 * len)) else {
-                return true;
-            };
-            let matches = simd.matches([one, two], coefficients, mark);
+            let Some(rows) = block.get(at..at + 2 * len) else { return true };
+            let (one, two) = rows.split_at(len);
+            if !simd.matches([one, two], coefficients, mark) {
+                return false;
+            }
             mark = mark.checked_shr(columns as u32).unwrap_or(0);
-            matches
-        })
+        }
+        true
     }
 
     #[inline(always)]
