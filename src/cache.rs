@@ -3,7 +3,7 @@
 //! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes.
 //! A block that several threads miss at once is read by one of them, and the others wait for it. What was
 //! evicted while somebody still holds a slice of it stays in memory until that slice is dropped; it no longer
-//! counts against the cache. Pages of filters that are not in memory lie there too, under keys of their own
+//! counts against the cache, but is known ([`BlockCache::held_bytes`]). Pages of filters that are not in memory lie there too, under keys of their own
 //! ([`filter_page`]), so that no block can pass for one of them wherever a file says that its filter is.
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. A file that fell out is opened
@@ -14,6 +14,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -48,6 +49,33 @@ impl Weighter<BlockKey, Bytes> for BlockWeighter {
 /// Decompressed blocks, up to a number of bytes.
 pub(crate) struct BlockCache {
     blocks: Cache<BlockKey, Bytes, BlockWeighter>,
+    /// Lengths of the payloads that have come through it and are still alive.
+    alive: Arc<AtomicU64>,
+}
+
+/// A payload that is counted for as long as anybody has a slice of it.
+struct Counted {
+    payload: Bytes,
+    alive: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn new(payload: Bytes, alive: &Arc<AtomicU64>) -> Self {
+        alive.fetch_add(payload.len() as u64, Ordering::Relaxed);
+        Self { payload, alive: Arc::clone(alive) }
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(self.payload.len() as u64, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for BlockCache {
@@ -60,7 +88,7 @@ impl BlockCache {
     /// A cache of at most `capacity` bytes, overhead included.
     pub(crate) fn new(capacity: u64) -> Self {
         let items = (capacity / TYPICAL_BLOCK_BYTES).clamp(16, 1 << 24) as usize;
-        Self { blocks: Cache::with_weighter(items, capacity, BlockWeighter) }
+        Self { blocks: Cache::with_weighter(items, capacity, BlockWeighter), alive: Arc::default() }
     }
 
     pub(crate) fn get(&self, file: u64, offset: u64) -> Option<Bytes> {
@@ -75,7 +103,8 @@ impl BlockCache {
         offset: u64,
         read: impl FnOnce() -> Result<Bytes>,
     ) -> Result<Bytes> {
-        self.blocks.get_or_insert_with(&(file, offset), read)
+        let counted = || Ok(Bytes::from_owner(Counted::new(read()?, &self.alive)));
+        self.blocks.get_or_insert_with(&(file, offset), counted)
     }
 
     /// Changes the capacity; what is too much is evicted before this returns.
@@ -91,6 +120,13 @@ impl BlockCache {
     /// Bytes held, overhead included.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.weight()
+    }
+
+    /// Payloads that somebody holds a slice of although they are not in the cache any more, in bytes; right for a moment in
+    /// which nothing is read.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let overhead = self.blocks.len() as u64 * BLOCK_OVERHEAD_BYTES;
+        (self.alive.load(Ordering::Relaxed) + overhead).saturating_sub(self.bytes())
     }
 }
 
@@ -156,6 +192,24 @@ mod tests {
         assert_eq!(cache.get_or_read(1, 64, || panic!("is cached")).unwrap().len(), 10);
         assert!(cache.get(1, 65).is_none() && cache.get(2, 64).is_none());
         assert_eq!(cache.bytes(), 10 + BLOCK_OVERHEAD_BYTES);
+    }
+
+    #[test]
+    fn what_is_held_of_evicted_blocks_is_known_until_the_last_slice_goes() {
+        let cache = BlockCache::new(1 << 16);
+        let read = |offset| cache.get_or_read(1, offset, || block(4000)).unwrap();
+        let slices: Vec<Bytes> = (0..10).map(|offset| read(offset).slice(5..6)).collect();
+        assert_eq!(cache.held_bytes(), 0, "all of them are in the cache");
+        cache.set_capacity(0);
+        assert_eq!((cache.bytes(), cache.held_bytes()), (0, 40_000));
+        cache.set_capacity(1 << 16);
+        let again = read(0);
+        assert_eq!(cache.held_bytes(), 40_000, "the block is there twice");
+        let twice = slices.clone();
+        drop(slices);
+        assert_eq!(cache.held_bytes(), 40_000);
+        drop((twice, again));
+        assert_eq!((cache.held_bytes(), cache.bytes()), (0, 4000 + BLOCK_OVERHEAD_BYTES));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //!
 //! Memory is taken by a [`Lease`] and comes back when that is dropped. What a caller holds (values, iterators and
 //! what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and not
-//! counted; nor is what does not grow with data: threads, the names of keyspaces, and what a lookup or a job is just
+//! counted (but blocks that it keeps alive, apart: [`MemoryStats::held`]); nor is what does not grow with data: threads, the names of keyspaces, and what a lookup or a job is just
 //! reading: a block, or a chunk of a long value, for each table that it reads from.
 
 use std::fmt;
@@ -90,10 +90,13 @@ pub struct MemoryStats {
     pub filters: u64,
     /// Blocks in the cache.
     pub blocks: u64,
+    /// Beside the budget: blocks that have left the cache, but that values and iterators of callers still lie in, or that
+    /// somebody is just reading.
+    pub held: u64,
 }
 
 impl MemoryStats {
-    /// The sum of all parts.
+    /// The sum of all parts of the budget.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.memtables + self.builders + self.tables + self.filters + self.blocks
@@ -236,6 +239,7 @@ impl Memory {
             tables: leased.tables,
             filters: leased.filters,
             blocks: self.blocks.bytes(),
+            held: self.blocks.held_bytes(),
         }
     }
 }

@@ -169,7 +169,7 @@ impl Engine {
                 return Some(Job::Compact(Arc::clone(tree), task));
             }
         }
-        let worn = trees.values().find_map(|tree| {
+        let worn = trees.values().filter(|_| !taken.is_extra()).find_map(|tree| {
             let worn = find_worn(&tree.view().version, &taken.tables(tree)?)?;
             Some(Job::Refilter(Arc::clone(tree), worn))
         });

@@ -57,6 +57,9 @@ struct State {
     busy: HashMap<KeyspaceId, HashSet<u64>>,
     /// Pieces of filters are being loaded or dropped: by one job at a time, for it knows how much room there is.
     changing_residency: bool,
+    /// A keyspace is being compacted as a whole, or a table gets a new filter. Callers do that in threads of their own,
+    /// however many, and there is memory for one of them at a time.
+    extra: bool,
     /// Keyspaces that are being compacted as a whole: nothing else is picked there.
     exclusive: HashSet<KeyspaceId>,
 }
@@ -151,7 +154,9 @@ impl Claims {
             Job::Refilter(tree, table) => {
                 let number = table.meta.number;
                 drop(table);
-                lock(&self.state).give_up(tree.id, number);
+                let mut state = lock(&self.state);
+                state.give_up(tree.id, number);
+                state.extra = false;
             }
             Job::Residency(changes) => {
                 let mut state = lock(&self.state);
@@ -159,7 +164,9 @@ impl Claims {
                 state.changing_residency = false;
             }
             Job::CompactAll(tree) => {
-                lock(&self.state).exclusive.remove(&tree.id);
+                let mut state = lock(&self.state);
+                state.exclusive.remove(&tree.id);
+                state.extra = false;
             }
         }
         lock(&self.state).running.remove(&serial);
@@ -177,6 +184,11 @@ impl Taken<'_> {
 
     pub(crate) fn is_flush(&self, tree: &Tree) -> bool {
         self.0.flushing.contains(&tree.id)
+    }
+
+    /// Whether a whole keyspace is being compacted or a new filter made: another one is to wait.
+    pub(crate) fn is_extra(&self) -> bool {
+        self.0.extra
     }
 
     pub(crate) fn is_residency(&self) -> bool {
@@ -213,8 +225,11 @@ impl State {
                 free
             }
             Job::Refilter(tree, table) => {
-                !self.exclusive.contains(&tree.id)
-                    && self.busy.entry(tree.id).or_default().insert(table.meta.number)
+                let free = !self.extra
+                    && !self.exclusive.contains(&tree.id)
+                    && self.busy.entry(tree.id).or_default().insert(table.meta.number);
+                self.extra |= free;
+                free
             }
             Job::Residency(changes) => {
                 // Found under this lock, so that all of them are free.
@@ -226,7 +241,9 @@ impl State {
             }
             Job::CompactAll(tree) => {
                 let free = self.busy.get(&tree.id).is_none_or(HashSet::is_empty);
-                free && self.exclusive.insert(tree.id)
+                let free = free && !self.extra && self.exclusive.insert(tree.id);
+                self.extra |= free;
+                free
             }
         };
         taken.then(|| {
@@ -255,5 +272,35 @@ impl Drop for Claim {
         if let Some(job) = self.job.take() {
             self.claims.release(self.serial, job);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn whole_compactions_and_new_filters_of_several_keyspaces_come_one_after_the_other() {
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let tree = |name| {
+            let keyspace = db.keyspace(name, KeyspaceOptions::new()).unwrap();
+            keyspace.put("a", "b").unwrap();
+            keyspace.flush().unwrap();
+            db.engine().trees.load().values().find(|tree| tree.name == name).cloned().unwrap()
+        };
+        let (one, two) = (tree("one"), tree("two"));
+        let table = two.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();
+        let claims = &db.engine().background.claims;
+        let compact = |tree| claims.claim(Job::CompactAll(Arc::clone(tree)));
+        let refilter = || claims.claim(Job::Refilter(Arc::clone(&two), Arc::clone(&table)));
+        let running = compact(&one).unwrap();
+        assert!(compact(&two).is_none() && refilter().is_none());
+        drop(running);
+        let running = refilter().unwrap();
+        assert!(compact(&one).is_none() && refilter().is_none());
+        drop(running);
+        assert!(compact(&two).is_some() && compact(&one).is_some());
     }
 }

@@ -1,0 +1,142 @@
+//! What the whole program allocates, held against the memory budget: the ledger may not be believed for its word.
+//!
+//! One test alone in its program, with an allocator that counts.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use peak_alloc::PeakAlloc;
+use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+const BUDGET: usize = 16 << 20;
+
+/// What does not grow with data: the slots of caches, buffers of logs and files, blocks that are just being read and
+/// decompressed, threads.
+const FIXED_BYTES: usize = 2 << 20;
+
+/// Four times the budget.
+const KEYS: u64 = 200_000;
+
+fn key(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn value(number: u64) -> [u8; 300] {
+    // Half of it cannot be compressed.
+    let mut value = [7; 300];
+    for (index, chunk) in value.chunks_exact_mut(16).enumerate() {
+        chunk[..8].copy_from_slice(&key(number ^ (index as u64) << 32));
+    }
+    value
+}
+
+fn policy(bits: f64) -> FilterPolicy {
+    FilterPolicy::new(FilterKind::Ribbon).bits_per_key(bits)
+}
+
+fn open(dir: &Path) -> Db {
+    let options = Options::new().memory_budget(BUDGET).background_threads(2);
+    options.default_keyspace(KeyspaceOptions::new().filter(policy(16.0))).open(dir).unwrap()
+}
+
+/// The store as it stands on the disk while it is in use: as after a crash.
+fn copy(from: &Path, to: &Path) {
+    for file in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+/// Runs a phase and asserts that neither what is allocated nor the ledger passes the budget.
+fn phase<T>(name: &str, before: usize, run: impl FnOnce() -> T) -> T {
+    ALLOCATED.reset_peak_usage();
+    let result = run();
+    let peak = ALLOCATED.peak_usage() - before;
+    println!("{name}: {:.1} MiB", peak as f64 / f64::from(1 << 20));
+    assert!(peak <= BUDGET + FIXED_BYTES, "{name}: {peak} bytes were allocated, the budget is {BUDGET}");
+    result
+}
+
+fn check_ledger(db: &Db) {
+    let memory = db.stats().memory;
+    assert!(memory.total() <= memory.budget && memory.builders <= memory.budget / 8, "{memory:?}");
+}
+
+#[test]
+fn a_program_with_a_store_allocates_its_budget_and_little_more_whatever_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = ALLOCATED.current_usage();
+    let db = phase("open", before, || open(dir.path()));
+    phase("write", before, || {
+        for number in 0..KEYS {
+            db.put(key(number), value(number)).unwrap();
+            if number % 1000 == 0 {
+                check_ledger(&db);
+            }
+        }
+    });
+    phase("settle", before, || db.settle().unwrap());
+    let read = |db: &Db| {
+        for number in (0..2 * KEYS).step_by(7) {
+            assert_eq!(db.contains(key(number)).unwrap(), number < KEYS);
+        }
+        check_ledger(db);
+    };
+    phase("read", before, || read(&db));
+    phase("scan", before, || assert_eq!(db.iter().map(Result::unwrap).count() as u64, KEYS));
+    phase("compact", before, || db.compact().unwrap());
+    phase("compact several", before, || {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let keyspaces = names.map(|name| db.keyspace(name, KeyspaceOptions::new()).unwrap());
+        for keyspace in &keyspaces {
+            (0..KEYS / 20).for_each(|number| keyspace.put(key(number), value(number)).unwrap());
+        }
+        let left = AtomicUsize::new(keyspaces.len());
+        std::thread::scope(|scope| {
+            for keyspace in &keyspaces {
+                scope.spawn(|| {
+                    keyspace.compact().unwrap();
+                    keyspace.refilter(policy(12.0)).unwrap();
+                    left.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            while left.load(Ordering::Relaxed) > 0 {
+                check_ledger(&db);
+                std::thread::yield_now();
+            }
+        });
+    });
+    // What the caller holds is the caller's, and known.
+    let number = |index: u64| index * (KEYS / 500);
+    let held: Vec<_> = phase("hold", before, || {
+        let values = (0..500).map(|index| db.get(key(number(index))).unwrap().unwrap()).collect();
+        read(&db);
+        values
+    });
+    let bytes = db.stats().memory.held as usize;
+    assert!((500 * 3000..500 * 6000).contains(&bytes), "a block for each value: {bytes}");
+    phase("read beside what is held", before + bytes, || read(&db));
+    assert!((0..500).all(|index| held[index as usize][..] == value(number(index))));
+    drop(held);
+    assert_eq!(db.stats().memory.held, 0);
+    phase("new filters", before, || {
+        db.refilter(policy(10.0)).unwrap();
+    });
+    let crashed = tempfile::tempdir().unwrap();
+    (0..20_000).for_each(|number| db.put(key(number), value(number)).unwrap());
+    db.settle().unwrap();
+    copy(dir.path(), crashed.path());
+    phase("close", before, || db.close().unwrap());
+    let db = phase("open again", before, || open(dir.path()));
+    phase("read again", before, || read(&db));
+    db.close().unwrap();
+    let db = phase("open after a crash", before, || open(crashed.path()));
+    assert!(db.open_report().batches > 1000, "{:?}", db.open_report());
+    phase("read what was recovered", before, || read(&db));
+    db.close().unwrap();
+    let left = ALLOCATED.current_usage().saturating_sub(before);
+    assert!(left < 1 << 20, "{left} bytes are left when it is closed");
+}
