@@ -2,8 +2,9 @@
 //!
 //! `portable` is the reference: every other file gives the same answer for the same bytes, and the tests
 //! compare them. This folder is the only place of the crate with unsafe code: calls of functions for which
-//! the processor was asked beforehand, unaligned loads from slices whose length is checked, and slices of a block whose
-//! geometry is checked (`first`, `lines`). Miri, and every processor without the instructions, runs `portable`.
+//! the processor was asked beforehand, unaligned loads from slices whose length is checked, slices of a block whose
+//! geometry is checked (`first`, `lines`), and a few instructions written out where the compiler chooses slower ones
+//! (`lines/avx512`, `matrix`). Miri, and every processor without the instructions, runs the safe twins.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2;
