@@ -14,7 +14,8 @@
 //!    it is asked about no absent key: whoever gets there finds what was asked for.
 //!
 //! The optimum is that of the whole tree as if every filter could be changed now. A flush or a compaction takes
-//! from it what its outputs are to have; the others follow when they are rewritten.
+//! from it what its outputs are to have; the others follow when they are rewritten, and are kept to the total until then by
+//! dropping column groups (`db/residency`).
 //!
 //! `sievedb-dump plan` and the engine call it with the tables of a version, newest run first, those of a run in
 //! the order of their keys.

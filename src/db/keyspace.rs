@@ -55,7 +55,9 @@ impl Keyspace {
         options.validate()?;
         self.check_writable()?;
         let change = Change::Options(Arc::clone(&self.tree), OptionsChange::All(options));
-        self.owner.publish(Vec::new(), change).map(drop)
+        self.owner.publish(Vec::new(), change)?;
+        self.owner.background.notify();
+        Ok(())
     }
 
     /// Gives every table a filter after `policy`, which becomes that of the keyspace, and waits for it. Tables

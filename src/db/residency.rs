@@ -10,6 +10,9 @@
 //! 2. else, of the pieces that are missed, the worthiest is loaded that fits, or for which pieces can go that are worth
 //!    clearly less.
 //!
+//! Before that, a tree with [`FilterAllocation::Optimal`] whose filters take more than its policy's total (because it has changed
+//! since they were built, or the policy has) drops later column groups, and gets them again when the total has room.
+//!
 //! The first group of a ribbon filter answers nearly all that both do with half of the bytes, so that the second groups
 //! go first. Every change but the first kind makes more absent answers, and so with constant counters they come to an end.
 //!
@@ -24,8 +27,9 @@ use std::sync::Arc;
 use super::claims::{Job, PiecesChange, Taken};
 use super::engine::Engine;
 use super::tree::View;
-use crate::filter::Header;
+use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::{FilterPages, FilterState};
+use crate::version::Version;
 
 /// How many times the worth of what goes, what comes in its place must have.
 const EDGE: f64 = 1.25;
@@ -99,6 +103,45 @@ fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     Vec::new()
 }
 
+/// What a policy that shares out a total for the whole tree leaves beside what is loaded, in bytes; less than 0 if the tree
+/// has changed so that its filters take more.
+fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
+    if policy.allocation != FilterAllocation::Optimal {
+        return None;
+    }
+    let (mut bits, mut overhead, mut taken) = (0.0, 0, 0);
+    for (level, table) in version.all_tables() {
+        let Some(filter) = table.meta.filters.first() else {
+            // Where hits are expected it is to have none; otherwise its share went to the others.
+            let bits_per_key = if policy.expect_hits { 0.0 } else { policy.resolve(level)?.bits_per_key };
+            bits += table.meta.keys as f64 * bits_per_key;
+            continue;
+        };
+        bits += table.meta.keys as f64 * policy.resolve(level)?.bits_per_key;
+        // Header, checksums and what rounding costs are not in the total.
+        overhead += filter.len / 64 + 1024;
+        // A table that nobody has opened yet will load what it has.
+        let loaded = |header: &Header| header.pieces_len(table.pieces());
+        taken += table.if_open().map_or(filter.len, |open| open.filter().header().map_or(0, loaded));
+    }
+    Some((bits / 8.0) as i64 + overhead as i64 - taken as i64)
+}
+
+/// Keeps the filters of a tree to its total, as far as column groups go: the least worthy later group that is loaded goes
+/// if the others still use up the total, and none is missed that would pass it. So nothing goes to and fro.
+fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.loaded > 0) {
+        if candidate.missed().is_some_and(|piece| piece.bytes as i64 > spare) {
+            candidate.count = candidate.loaded;
+        }
+    }
+    let last = |candidate: &Candidate| candidate.pieces[candidate.loaded - 1];
+    let goes = |candidate: &Candidate| candidate.loaded > 1 && last(candidate).bytes as i64 <= -spare;
+    let going = candidates.iter().enumerate().filter(|(_, candidate)| goes(candidate));
+    let least = going.min_by(|(_, a), (_, b)| last(a).worth.total_cmp(&last(b).worth));
+    least.map(|(index, candidate)| (index, candidate.loaded - 1))
+}
+
 /// The pieces that are in memory, the least worthy first; those of a filter from the last to the first.
 struct Loaded<'a> {
     candidates: &'a [Candidate],
@@ -169,8 +212,10 @@ impl Engine {
         let keys: u64 = views.iter().map(|(_, view)| keys_of(view)).sum();
         let lookups: u64 = trees.values().map(|tree| tree.lookups()).sum();
         let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
+        let mut beyond = None;
         for (tree, view) in views {
             let busy = taken.tables(tree);
+            let first = candidates.len();
             for (_, table) in view.version.all_tables() {
                 let Some(open) = table.if_open() else { continue };
                 let Some(header) = open.filter().header() else { continue };
@@ -188,11 +233,15 @@ impl Engine {
                 }
                 tables.push((Arc::clone(tree), table.meta.number));
             }
+            if let Some(spare) = spare_of_total(&tree.options.load().filter, &view.version) {
+                let step = keep_to_total(&mut candidates[first..], spare);
+                beyond = beyond.or(step.map(|(index, pieces)| (first + index, pieces)));
+            }
         }
         let room = self.context.memory.filters_max() as i64 - loaded_bytes as i64;
         let is_short = candidates.iter().any(|candidate| candidate.missed().is_some());
         self.background.set_short_of_memory(is_short);
-        let mut steps = choose(&candidates, room);
+        let mut steps = beyond.map_or_else(|| choose(&candidates, room), |step| vec![step]);
         if let (Some((index, bytes)), true) = (unasked, steps.is_empty())
             && self.context.memory.has_room_instead(bytes, 0)
         {
@@ -242,7 +291,7 @@ mod tests {
     use super::*;
     use crate::db::background::Jobs;
     use crate::db::{Db, Keyspace};
-    use crate::filter::{FilterKind, FilterPolicy};
+    use crate::filter::FilterKind;
     use crate::fs::MemFs;
     use crate::memory::Part;
     use crate::options::{KeyspaceOptions, Options};
@@ -510,5 +559,37 @@ mod tests {
         let counts = db.stats().keyspace("a").unwrap().total();
         assert!(counts.filter.false_positives as f64 - found < 60.0, "the rate of both groups");
         assert_eq!(counts.filter.negatives + counts.filter.false_positives, 40_000, "nothing is lost");
+    }
+
+    #[test]
+    fn a_tree_that_has_come_to_take_more_than_its_total_drops_groups_and_gets_them_again() {
+        let fs = MemFs::new();
+        let (db, [a, _b]) = two_keyspaces(&fs, 64 << 20);
+        let optimal = |bits| {
+            let policy = FilterPolicy::new(FilterKind::Ribbon).bits_per_key(bits);
+            let options = KeyspaceOptions::new().memtable_bytes(16 << 20);
+            options.filter(policy.allocation(FilterAllocation::Optimal))
+        };
+        a.set_options(optimal(10.0)).unwrap();
+        fill(&a);
+        assert_eq!((settle(&db), loaded(&db, "a").0), (0, 2));
+        // Another one above it.
+        (0..KEYS).for_each(|key| a.put((key * 2).to_be_bytes(), [1]).unwrap());
+        a.flush().unwrap();
+        let total = |db: &Db| db.stats().keyspace("a").unwrap().total();
+        assert_eq!((settle(&db), total(&db).filter_pieces, total(&db).loaded_filter_pieces), (0, 4, 4));
+        // Three quarters: one group is too much, half: two.
+        a.set_options(optimal(7.2)).unwrap();
+        assert_eq!((settle(&db), total(&db).loaded_filter_pieces), (1, 3));
+        let taken = total(&db).filter_memory_bytes as f64 * 8.0 / total(&db).filter_keys as f64;
+        assert!(taken > 7.2 && taken < 8.3, "{taken} bits a key");
+        a.set_options(optimal(4.0)).unwrap();
+        assert_eq!((settle(&db), total(&db).loaded_filter_pieces), (1, 2));
+        a.set_options(optimal(5.4)).unwrap();
+        assert_eq!(settle(&db), 0, "no group has room within that");
+        a.set_options(optimal(10.0)).unwrap();
+        assert_eq!((settle(&db), total(&db).loaded_filter_pieces), (2, 4));
+        assert!((0..KEYS).all(|key| a.contains(key.to_be_bytes()).unwrap()));
+        assert_eq!(total(&db).unusable_filters, 0);
     }
 }
