@@ -13,7 +13,7 @@ use sievedb::{Db, Error, KeyspaceOptions, Options};
 const DIR: &str = "/db";
 
 /// Long enough for anything that ends at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn options(fs: &MemFs) -> Options {
     Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(1 << 20)

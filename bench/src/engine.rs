@@ -100,7 +100,8 @@ fn shape(db: &Db, keyspace: &Keyspace) -> String {
     let stats = db.stats();
     let levels = store::levels(&stats, &stats, keyspace.name());
     let runs: u64 = levels.iter().map(|level| level.stats.runs).sum();
-    format!("{} levels, {runs} runs", levels.len())
+    let counted = |number: u64, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    format!("{}, {}", counted(levels.len() as u64, "level"), counted(runs, "run"))
 }
 
 fn measure(keyspace: &Keyspace, keys: u64) -> Result<Rounds> {

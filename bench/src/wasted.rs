@@ -50,11 +50,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-fn policies() -> [(&'static str, FilterPolicy); 4] {
+fn policies() -> [(&'static str, FilterPolicy); 5] {
     let of = |kind, allocation| FilterPolicy::new(kind).bits_per_key(BITS_PER_KEY).allocation(allocation);
     [
         ("Bloom, uniform", of(FilterKind::Bloom, FilterAllocation::Uniform)),
-        ("Auto, uniform (the default)", of(FilterKind::Auto, FilterAllocation::Uniform)),
+        ("Auto, uniform", of(FilterKind::Auto, FilterAllocation::Uniform)),
+        ("Auto, optimal (the default)", of(FilterKind::Auto, FilterAllocation::Optimal)),
         ("Ribbon, uniform", of(FilterKind::Ribbon, FilterAllocation::Uniform)),
         ("Ribbon, optimal", of(FilterKind::Ribbon, FilterAllocation::Optimal)),
     ]
@@ -102,7 +103,7 @@ fn one(name: &'static str, policy: FilterPolicy, keys: u64) -> Result<Outcome> {
 
 /// Data blocks per absent lookup with uniform Bloom, with the default, and at best.
 pub(crate) fn summary(outcomes: &[Outcome]) -> [f64; 3] {
-    [0, 1, 3].map(|index| outcomes.get(index).map_or(f64::NAN, |outcome: &Outcome| outcome.wasted))
+    [0, 2, 4].map(|index| outcomes.get(index).map_or(f64::NAN, |outcome: &Outcome| outcome.wasted))
 }
 
 /// The part of a report on it.

@@ -71,17 +71,18 @@ pub enum FilterSize {
 #[non_exhaustive]
 pub enum FilterAllocation {
     /// The same on every level.
-    #[default]
     Uniform,
     /// More for small levels and for what is asked often, so that the expected number of wasted reads is least
     /// for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key;
     /// a false-positive rate stands for the memory that it would take if it were the same on every level.
     /// Computed anew for every table that is written; the others follow as compaction rewrites them. Until then, filters that
     /// take more than the total leave later column groups of ribbon filters on disk, those that answer least first.
+    #[default]
     Optimal,
 }
 
-/// What filter the tables of a keyspace get. The default is `Auto` with 10 bits per key.
+/// What filter the tables of a keyspace get. The default is `Auto` with 10 bits per key, spread
+/// over the levels so that the fewest reads are wasted.
 ///
 /// ```
 /// use sievedb::filter::{FilterKind, FilterPolicy};
@@ -118,13 +119,13 @@ impl Default for FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// This kind with 10 bits per key, uniformly.
+    /// This kind with 10 bits per key in the mean, spread over the levels so that the fewest reads are wasted.
     #[must_use]
     pub fn new(kind: FilterKind) -> Self {
         Self {
             kind,
             size: FilterSize::BitsPerKey(10.0),
-            allocation: FilterAllocation::Uniform,
+            allocation: FilterAllocation::Optimal,
             expect_hits: false,
         }
     }

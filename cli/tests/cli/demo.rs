@@ -39,14 +39,14 @@ fn the_demo_reports_what_its_filters_save_and_what_to_try_works() {
         let deviation = 6.0 * (predicted * (100.0 - predicted) / LINES as f64).sqrt();
         assert!((measured - predicted).abs() < deviation, "{report}");
     }
-    // Blocked Bloom on the upper levels and ribbon below; then ribbon alone.
-    assert!(predicted[0] > 0.2 && predicted[0] < 2.0, "{report}");
+    // The upper levels have many bits per key: what is recognised wrongly, nearly all is by the last; then it is alone.
+    assert!(predicted[0] > 0.02 && predicted[0] < 0.5, "{report}");
     assert!(predicted[1] > 0.05 && predicted[1] < 0.2, "{report}");
     let [from_memory, compacted] = figures(&report, "answered without touching a data block");
-    assert!(from_memory > 85.0 && from_memory < 100.0 && compacted > 99.5 && compacted < 100.0, "{report}");
+    assert!(from_memory > 98.0 && from_memory < 100.0 && compacted > 99.5 && compacted < 100.0, "{report}");
     let with = figures(&report, "data blocks per lookup");
     let without = figures(&report, "data blocks per lookup, filters off");
-    assert!(with[0] > 0.0 && with[0] < 0.2 && with[1] < 0.005, "{report}");
+    assert!(with[0] > 0.0 && with[0] < 0.02 && with[1] < 0.005, "{report}");
     assert!(without[0] > 1.5 && without[1] > 0.9 && without[1] < 1.05, "{report}");
     let bits = figures(&report, "filter bits per key");
     assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");
