@@ -79,9 +79,16 @@ pub(crate) struct Level {
     /// Questions for keys that the tables asked did not hold.
     pub(crate) absent: u64,
     pub(crate) false_positives: u64,
+    /// How many were predicted, by each filter of those that it was asked.
+    pub(crate) expected: f64,
 }
 
 impl Level {
+    /// Of filters of different rates those count more that are asked more.
+    pub(crate) fn predicted_rate(&self) -> Option<f64> {
+        (self.absent > 0).then(|| self.expected / self.absent as f64)
+    }
+
     pub(crate) fn observed_rate(&self) -> Option<f64> {
         (self.absent > 0).then(|| self.false_positives as f64 / self.absent as f64)
     }
@@ -98,7 +105,13 @@ pub(crate) fn levels(before: &Stats, after: &Stats, keyspace: &str) -> Vec<Level
         .map(|(number, (before, after))| {
             let false_positives = after.filter.false_positives - before.filter.false_positives;
             let negatives = after.filter.negatives - before.filter.negatives;
-            Level { number, stats: after.clone(), absent: negatives + false_positives, false_positives }
+            Level {
+                number,
+                stats: after.clone(),
+                absent: negatives + false_positives,
+                false_positives,
+                expected: after.expected_false_positives - before.expected_false_positives,
+            }
         })
         .collect()
 }
@@ -115,7 +128,7 @@ pub(crate) fn level_table(levels: &[Level]) -> Table {
             level.stats.tables.to_string(),
             count(level.stats.keys),
             level.stats.filter_bits_per_key().map_or("–".into(), |bits| format!("{bits:.2}")),
-            percent(level.stats.predicted_rate),
+            percent(level.predicted_rate()),
             percent(level.observed_rate()),
             count(level.absent),
         ]);
