@@ -228,11 +228,20 @@ fn as_nobody(mut command: Command, place: &Place) -> Command {
 
 /// Why commands cannot be run as somebody else here, if so.
 fn check_nobody(place: &Place) -> Result<(), String> {
-    let status = as_nobody(command(&["--version"]), place).stdout(Stdio::null()).status();
-    if status.is_ok_and(|status| status.success()) {
-        return Ok(());
+    let can = |command: Command| {
+        let status = as_nobody(command, place).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !can(command(&["--version"])) {
+        return Err("the program cannot be run by somebody who is not the superuser".into());
     }
-    Err("the program cannot be run by somebody who is not the superuser".into())
+    // A folder for temporary files may be its owner's alone.
+    let mut list = Command::new("ls");
+    list.arg(place.folder.path());
+    if !can(list) {
+        return Err("the store's parent folder cannot be reached by somebody who is not the superuser".into());
+    }
+    Ok(())
 }
 
 fn try_all(situation: &Situation) -> Result<String, String> {
