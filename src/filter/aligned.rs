@@ -11,20 +11,21 @@ const ALIGN: usize = 64;
 /// It costs up to 64 bytes more than its length. Fill it in place ([`AlignedBytes::zeroed`] and `&mut bytes[..]`,
 /// as by a read from a file) or copy ([`AlignedBytes::copy_of`]).
 pub struct AlignedBytes {
-    // Never grown after construction: the start depends on where the vector lies.
+    // Ends where the bytes end. Never grown after construction: the start depends on where the vector lies.
     bytes: Vec<u8>,
     start: usize,
-    len: usize,
 }
 
 impl AlignedBytes {
     /// `len` zero bytes, which the caller has checked against what it expects: they are allocated at once.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let bytes = vec![0; len.saturating_add(ALIGN)];
+        let mut bytes = vec![0; len.saturating_add(ALIGN)];
         let start = bytes.as_ptr().align_offset(ALIGN);
         // The language allows align_offset to give up; then the bytes are right though not aligned.
-        Self { start: if start < ALIGN { start } else { 0 }, bytes, len }
+        let start = if start < ALIGN { start } else { 0 };
+        bytes.truncate(start.saturating_add(len));
+        Self { bytes, start }
     }
 
     /// A copy of these bytes.
@@ -47,13 +48,13 @@ impl Deref for AlignedBytes {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
+        &self.bytes[self.start..]
     }
 }
 
 impl DerefMut for AlignedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
+        &mut self.bytes[self.start..]
     }
 }
 
@@ -72,7 +73,7 @@ impl Clone for AlignedBytes {
 
 impl fmt::Debug for AlignedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AlignedBytes").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("AlignedBytes").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

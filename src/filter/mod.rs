@@ -59,7 +59,8 @@
 //! | `bloom`, `blocked` | one kind each: where its bits are, what its rate is |
 //! | `ribbon` | the third kind: a folder of its own |
 //! | `arch` | the inner loops of a query, one file per instruction set |
-//! | `reader` | verified bytes to answers |
+//! | `reader` | verified bytes to a filter |
+//! | `query` | what a query needs, and the answers |
 //! | `paged` | the same of a filter that is not in memory, a page at a time |
 //! | `combine` | union and intersection of standard Bloom filters |
 //! | `sizes` | what the parts of a block take, and the least that is possible |
@@ -90,6 +91,7 @@ mod layout;
 mod paged;
 mod pages;
 mod policy;
+mod query;
 mod reader;
 mod ribbon;
 mod sizes;
@@ -106,5 +108,6 @@ pub use header::{Header, Kind};
 pub use paged::PagedFilter;
 pub use pages::Page;
 pub use policy::{BITS_PER_KEY_MAX, FilterAllocation, FilterKind, FilterPlan, FilterPolicy, FilterSize};
-pub use reader::{Expect, Filter, Probe};
+pub use query::Probe;
+pub use reader::{Expect, Filter};
 pub use sizes::Sizes;

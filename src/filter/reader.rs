@@ -1,9 +1,7 @@
 //! From verified bytes to answers.
 //!
-//! [`Filter::open`] verifies all of a block once and keeps what a query needs; after that a query is
-//! arithmetic and a few reads. It is in two steps, so that a lookup that asks several filters can first
-//! compute where each will be read ([`Filter::locate`], which touches none of the bits) and only then wait
-//! for memory ([`Filter::test`]).
+//! [`Filter::open`] verifies all of a block once and keeps what a query needs ([`Query`]); after that a query is
+//! arithmetic and a few reads.
 //!
 //! # Invariants
 //!
@@ -16,15 +14,14 @@ use std::fmt;
 
 use super::aligned::AlignedBytes;
 use super::arch::Simd;
-use super::bloom::Bloom;
 use super::header::{Header, Kind};
 use super::layout::Shape;
 use super::pages;
-use super::ribbon::{Reading, TestMany};
+use super::query::{Probe, Query};
 use super::sizes::Sizes;
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
-use crate::hash::{key_hash, table_hash};
+use crate::hash::key_hash;
 
 /// What the caller knows of the filter from elsewhere. Each thing that is known is compared.
 ///
@@ -83,34 +80,16 @@ impl Expect {
     }
 }
 
-/// Probes that are under way at one time: more than a processor waits for at once.
-const BATCH: usize = 32;
-
-/// What a core has in caches of its own on most machines: queries of smaller filters do not wait for memory.
-const NEAR_BYTES: usize = 1 << 20;
-
 /// A verified filter over bytes that it does not copy.
 #[derive(Clone)]
 pub struct Filter<B> {
     bytes: B,
     header: Header,
-    shape: Shape,
-    /// Where the first section lies in the bytes.
-    start: usize,
-    end: usize,
-    /// Of a ribbon filter.
-    reading: Reading,
+    query: Query,
     /// How many sections are there.
     section_count: usize,
     simd: Simd,
-    /// The answer of a filter of no keys.
-    if_empty: bool,
 }
-
-/// Where one filter will look for one hash: the result of [`Filter::locate`], for the same filter's
-/// [`Filter::test`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Probe(u64, u64);
 
 impl<B: AsRef<[u8]>> Filter<B> {
     /// Verifies a filter block (all of it, padding included) and what is expected of it. Linear in its length.
@@ -146,33 +125,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         let block = bytes.as_ref();
         expect.check(&header)?;
         pages::verify(block, &header, count)?;
-        let shape = header.shape()?;
-        // Both fit: they lie within bytes that are in memory.
-        let body =
-            header.sections.first().map_or((0, 0), |section| (section.offset, section.offset + section.len));
-        if let Shape::Bloom(bloom) = &shape {
-            let section = block.get(body.0 as usize..body.1 as usize).unwrap_or_default();
-            if !bloom.ends_with_zeros(section) {
-                return Err(DecodeError::corrupt(body.1 - 1, "filter padding", "is not zero"));
-            }
-        }
-        let reading = match &shape {
-            Shape::Ribbon(ribbon) => {
-                Reading::new(ribbon, block, &header.sections, count.saturating_sub(1), header.salt)?
-            }
-            _ => Reading::default(),
-        };
-        Ok(Self {
-            bytes,
-            header,
-            shape,
-            start: body.0 as usize,
-            end: body.1 as usize,
-            reading,
-            section_count: count,
-            simd: Simd::detect(),
-            if_empty: expect.if_empty(),
-        })
+        let query = Query::new(&header, block, count, expect.if_empty())?;
+        Ok(Self { bytes, header, query, section_count: count, simd: Simd::detect() })
     }
 
     /// A copy with the first `groups` column groups only (at least 1, at most those that are there), and the memory
@@ -186,13 +140,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Filter {
             bytes: AlignedBytes::copy_of(&bytes[..len]),
             header: self.header.clone(),
-            shape: self.shape,
-            start: self.start,
-            end: self.end,
-            reading: self.reading.keep_groups(sections.saturating_sub(1)),
+            query: self.query.keep_groups(sections.saturating_sub(1)),
             section_count: sections,
             simd: self.simd,
-            if_empty: self.if_empty,
         }
     }
 
@@ -207,7 +157,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
             return Err(DecodeError::corrupt(0, "filter header", "has changed since it was opened"));
         }
         pages::verify(block, &self.header, self.section_count)?;
-        let rate = self.shape.stored_rate(block.get(self.start..self.end).unwrap_or_default());
+        let (shape, section) = self.shape_and_section();
+        let rate = shape.stored_rate(section);
         if rate != self.header.rate {
             let detail = format!("stored {:016x}, computed {rate:016x}", self.header.rate);
             return Err(DecodeError::corrupt(72, "filter rate", detail));
@@ -218,15 +169,10 @@ impl<B: AsRef<[u8]>> Filter<B> {
     /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
     ///
     /// At most 30 bits are read, most often one or two; nothing is allocated or parsed, nothing can fail.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
-        // Not as one of many cases: the kinds for which a nanosecond counts.
-        match &self.shape {
-            Shape::Blocked(blocked) => self.simd.lines_have(self.body(), blocked, self.header.salt, hash),
-            Shape::Ribbon(_) => self.reading.may_contain(self.simd, self.bytes.as_ref(), hash),
-            _ => self.test_otherwise(hash),
-        }
+        self.query.may_contain(self.simd, self.bytes.as_ref(), hash)
     }
 
     /// [`Filter::may_contain`] for a key, hashed with the filter's own seed.
@@ -239,103 +185,43 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[inline]
     #[must_use]
     pub fn locate(&self, hash: u64) -> Probe {
-        let hash = table_hash(hash, self.header.salt);
-        let (first, second) = match &self.shape {
-            Shape::Empty => (0, 0),
-            Shape::Bloom(_) => Bloom::locate(hash),
-            Shape::Blocked(blocked) => {
-                let (line, word) = blocked.locate(hash);
-                (line, word.into())
-            }
-            Shape::Ribbon(_) => (hash, 0),
-        };
-        Probe(first, second)
+        self.query.locate(hash)
     }
 
     /// Whether a ribbon filter has all of these, mixed with the salt already.
     pub(super) fn has_all_table_hashes(&self, hashes: &[u64]) -> bool {
-        let asked = (&self.reading, self.bytes.as_ref());
-        hashes.chunks(BATCH).all(|hashes| {
-            let answers = &mut [false; BATCH][..hashes.len()];
-            self.simd.ask(TestMany, asked, (false, |hash| hash), (hashes, &mut *answers));
-            !answers.contains(&false)
-        })
-    }
-
-    #[inline(never)]
-    fn test_otherwise(&self, hash: u64) -> bool {
-        self.test(self.locate(hash))
+        self.query.has_all_table_hashes(self.simd, self.bytes.as_ref(), hashes)
     }
 
     /// Asks the processor to fetch what [`Filter::test`] will read most likely, without waiting for it.
     #[inline]
     pub fn prefetch(&self, probe: Probe) {
-        let bytes = self.bytes.as_ref();
-        match &self.shape {
-            Shape::Empty => {}
-            Shape::Bloom(bloom) => {
-                self.simd.prefetch(bytes, self.start.saturating_add(bloom.first_byte((probe.0, probe.1))));
-            }
-            Shape::Blocked(_) => {
-                self.simd.prefetch(bytes, self.start.saturating_add((probe.0 as usize).saturating_mul(64)));
-            }
-            Shape::Ribbon(_) => self.reading.prefetch(self.simd, bytes, probe.0),
-        }
+        self.query.prefetch(self.simd, self.bytes.as_ref(), probe);
     }
 
     /// [`Filter::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both
     /// go. The fastest way to ask in or out of the caches: what does not depend on the hash is done once, and if the filter
     /// is larger than a core's own caches, the memory of 32 queries is asked for before the first of them waits.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
-        let salt = self.header.salt;
-        let far = self.bytes.as_ref().len() > NEAR_BYTES;
-        match &self.shape {
-            Shape::Blocked(blocked) => {
-                self.simd.lines_have_many(self.body(), blocked, salt, far, (hashes, answers));
-            }
-            Shape::Ribbon(_) => {
-                let mix = |hash| table_hash(hash, salt);
-                let asked = (&self.reading, self.bytes.as_ref());
-                self.simd.ask(TestMany, asked, (far, mix), (hashes, answers));
-            }
-            _ => self.ask_many(hashes, answers),
-        }
-    }
-
-    fn ask_many(&self, hashes: &[u64], answers: &mut [bool]) {
-        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-            let mut probes = [Probe::default(); BATCH];
-            for (probe, &hash) in probes.iter_mut().zip(hashes) {
-                *probe = self.locate(hash);
-                self.prefetch(*probe);
-            }
-            for ((answer, &probe), _) in answers.iter_mut().zip(&probes).zip(hashes) {
-                *answer = self.test(probe);
-            }
-        }
+        self.query.may_contain_many(self.simd, self.bytes.as_ref(), hashes, answers);
     }
 
     /// The second half: reads the bits. The probe of another filter gives a meaningless answer.
     #[inline]
     #[must_use]
     pub fn test(&self, probe: Probe) -> bool {
-        match &self.shape {
-            Shape::Empty => self.if_empty,
-            Shape::Bloom(bloom) => bloom.test(self.body(), (probe.0, probe.1)),
-            Shape::Blocked(blocked) => self.simd.line_has(self.body(), blocked, probe.0, probe.1 as u32),
-            Shape::Ribbon(_) => self.reading.has_table_hash(self.simd, self.bytes.as_ref(), probe.0),
-        }
+        self.query.test(self.simd, self.bytes.as_ref(), probe)
     }
 
     /// Its shape, the bytes of its first section.
     pub(super) fn shape_and_section(&self) -> (Shape, &[u8]) {
-        (self.shape, self.bytes.as_ref().get(self.start..self.end).unwrap_or_default())
-    }
-
-    /// From the first section on: where that ends is for its shape to know.
-    #[inline(always)]
-    fn body(&self) -> &[u8] {
-        self.bytes.as_ref().get(self.start..).unwrap_or_default()
+        // The header was found to have a shape when the filter was opened.
+        let shape = self.header.shape().unwrap_or(Shape::Empty);
+        let section = self.header.sections.first().and_then(|section| {
+            let end = section.offset.checked_add(section.len)?;
+            self.bytes.as_ref().get(usize::try_from(section.offset).ok()?..usize::try_from(end).ok()?)
+        });
+        (shape, section.unwrap_or_default())
     }
 
     /// The bytes of the block.

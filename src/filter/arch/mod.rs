@@ -16,6 +16,7 @@ mod matrix;
 mod portable;
 
 pub(super) use first::First;
+pub(super) use lines::Lines;
 pub(super) use matrix::{LANES, Matrix, Row};
 
 /// The instruction set that queries use.

@@ -22,7 +22,7 @@ impl Work<&Reading, &[u8], u64> for MayContain {
 
     #[inline(always)]
     fn work(simd: Simd, reading: &Reading, block: &[u8], hash: u64) -> bool {
-        let hash = table_hash(hash, reading.salt);
+        let hash = reading.table_hash(hash);
         // A branch that goes the same way for all keys.
         if reading.first.is_mixed() {
             reading.test::<true>(simd, block, hash)
@@ -191,6 +191,12 @@ impl Reading {
         let mut kept = self.clone();
         kept.group_count = kept.group_count.min(groups);
         kept
+    }
+
+    /// The table hash of a key hash.
+    #[inline(always)]
+    pub(in crate::filter) fn table_hash(&self, hash: u64) -> u64 {
+        table_hash(hash, self.salt)
     }
 
     /// Whether a key with this key hash may be there.

@@ -4,9 +4,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{line, test, test_many};
+use super::{Lines, test, test_many};
 use crate::filter::blocked::{Blocked, LANES, LINE_BYTES};
-use crate::hash::table_hash;
 
 /// See `Simd::line_has`.
 #[inline]
@@ -19,13 +18,13 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
 ///
 /// # Safety
 ///
-/// All lines are there, see `all_there`.
+/// `block` is at least as long as `lines.len`.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-pub(super) unsafe fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
-    let (number, word) = shape.locate(table_hash(hash, salt));
+pub(super) unsafe fn lines_have(block: &[u8], lines: &Lines, hash: u64) -> bool {
+    let (number, word) = lines.locate(hash);
     // SAFETY: the caller's.
-    has_lanes(unsafe { line(body, number) }, word, shape.first())
+    has_lanes(unsafe { lines.line(block, number) }, word, lines.shape.first())
 }
 
 /// See `Simd::lines_have_many`.
@@ -34,15 +33,11 @@ pub(super) unsafe fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u
 ///
 /// As [`lines_have`].
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-pub(super) unsafe fn lines_have_many(
-    body: &[u8],
-    shape: &Blocked,
-    salt: u64,
-    far: bool,
-    batch: (&[u64], &mut [bool]),
-) {
-    // SAFETY: the caller's.
-    test_many(body, shape, salt, far, batch, |number, word| has(unsafe { line(body, number) }, word, shape));
+pub(super) unsafe fn lines_have_many(block: &[u8], lines: &Lines, far: bool, batch: (&[u64], &mut [bool])) {
+    test_many(block, lines, far, batch, |number, word| {
+        // SAFETY: the caller's.
+        has(unsafe { lines.line(block, number) }, word, &lines.shape)
+    });
 }
 
 #[inline]

@@ -4,11 +4,9 @@
 #![allow(unsafe_code)]
 
 use std::arch::asm;
-use std::arch::x86_64::*;
 
-use super::{line, test, test_many};
+use super::{Lines, test, test_many};
 use crate::filter::blocked::{Blocked, LANES, LINE_BYTES};
-use crate::hash::table_hash;
 
 /// See `Simd::line_has`.
 #[inline]
@@ -21,13 +19,12 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
 ///
 /// # Safety
 ///
-/// All lines are there, see `all_there`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
-pub(super) unsafe fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
-    let (number, word) = shape.locate(table_hash(hash, salt));
+/// The processor has `avx512f` and `avx512vl`, and `block` is at least as long as `lines.len`.
+#[inline(always)]
+pub(super) unsafe fn lines_have(block: &[u8], lines: &Lines, hash: u64) -> bool {
+    let (number, word) = lines.locate(hash);
     // SAFETY: the caller's.
-    has_lanes(unsafe { line(body, number) }, word, shape.first())
+    unsafe { has_lanes(lines.line(block, number), word, lines.shape.first()) }
 }
 
 /// See `Simd::lines_have_many`.
@@ -36,15 +33,11 @@ pub(super) unsafe fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u
 ///
 /// As [`lines_have`].
 #[target_feature(enable = "avx512f,avx512vl,avx2,bmi1,bmi2,popcnt,lzcnt")]
-pub(super) unsafe fn lines_have_many(
-    body: &[u8],
-    shape: &Blocked,
-    salt: u64,
-    far: bool,
-    batch: (&[u64], &mut [bool]),
-) {
-    // SAFETY: the caller's.
-    test_many(body, shape, salt, far, batch, |number, word| has(unsafe { line(body, number) }, word, shape));
+pub(super) unsafe fn lines_have_many(block: &[u8], lines: &Lines, far: bool, batch: (&[u64], &mut [bool])) {
+    test_many(block, lines, far, batch, |number, word| {
+        // SAFETY: the caller's.
+        has(unsafe { lines.line(block, number) }, word, &lines.shape)
+    });
 }
 
 #[inline]
@@ -52,7 +45,8 @@ pub(super) unsafe fn lines_have_many(
 fn has(line: &[u8; LINE_BYTES], word: u32, shape: &Blocked) -> bool {
     // A branch that goes the same way for all keys.
     if usize::from(shape.probes) <= LANES {
-        has_lanes(line, word, shape.first())
+        // SAFETY: the processor has what this function is compiled with.
+        unsafe { has_lanes(line, word, shape.first()) }
     } else {
         has_all(line, word, shape)
     }
@@ -61,39 +55,48 @@ fn has(line: &[u8; LINE_BYTES], word: u32, shape: &Blocked) -> bool {
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512vl,avx2")]
 fn has_all(line: &[u8; LINE_BYTES], word: u32, shape: &Blocked) -> bool {
-    has_lanes(line, word, shape.first()) && shape.others().iter().all(|lanes| has_lanes(line, word, lanes))
+    // SAFETY: likewise.
+    let has = |lanes| unsafe { has_lanes(line, word, lanes) };
+    has(shape.first()) && shape.others().iter().all(has)
 }
 
 /// Whether the bits of eight probes are set.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx2")]
-fn has_lanes(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
-    // SAFETY: the load is of the 32 bytes of the array, and needs no alignment.
-    let multipliers = unsafe { _mm256_loadu_si256(multipliers.as_ptr().cast()) };
-    let products = _mm256_mullo_epi32(_mm256_set1_epi32(word.cast_signed()), multipliers);
-    // Of the nine highest bits the highest says which half of the line, the next three which word of it.
-    let words = chosen(line, _mm256_srli_epi32::<28>(products));
-    // A rotation counts modulo 32.
-    let masks = _mm256_rolv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<23>(products));
-    _mm256_testc_si256(words, masks) == 1
-}
-
-/// The words of a line with these numbers, of which four bits count.
 ///
-/// As an intrinsic, of two loads, it would become one instruction of 512 bits, and a query slower by a tenth.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx2")]
-fn chosen(line: &[u8; LINE_BYTES], numbers: __m256i) -> __m256i {
-    // SAFETY: both loads are of 32 bytes within the 64 of the line, and need no alignment.
+/// Written out, for what the compiler does not do by itself: it uses registers whose upper halves nobody has to clear
+/// afterwards, and so becomes a part of a caller that is compiled without these instructions.
+///
+/// # Safety
+///
+/// The processor has `avx512f` and `avx512vl`.
+#[inline(always)]
+unsafe fn has_lanes(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
+    let missing: u32;
+    // SAFETY: the instructions are there. What is read lies within the 64 bytes of the line, the 32 of the array and
+    // the 4 of the number, and needs no alignment.
     unsafe {
-        let mut words = _mm256_loadu_si256(line.as_ptr().cast());
         asm!(
-            "vpermt2d {words}, {numbers}, ymmword ptr [{line} + 32]",
-            words = inout(ymm_reg) words,
-            numbers = in(ymm_reg) numbers,
+            "vpbroadcastd ymm16, {word:e}",
+            "vpmulld ymm16, ymm16, ymmword ptr [{multipliers}]",
+            // Of the nine highest bits of a product the four highest say which word of the line.
+            "vpsrld ymm17, ymm16, 28",
+            "vmovdqu32 ymm18, ymmword ptr [{line}]",
+            "vpermt2d ymm18, ymm17, ymmword ptr [{line} + 32]",
+            // The next five say which bit of it: a rotation counts modulo 32.
+            "vpsrld ymm16, ymm16, 23",
+            "vprorvd ymm18, ymm18, ymm16",
+            "vptestnmd k1, ymm18, dword ptr [{one}]{{1to8}}",
+            "kmovw {missing:e}, k1",
+            word = in(reg) word,
+            multipliers = in(reg) multipliers.as_ptr(),
             line = in(reg) line.as_ptr(),
+            one = in(reg) &1u32,
+            missing = lateout(reg) missing,
+            out("ymm16") _,
+            out("ymm17") _,
+            out("ymm18") _,
+            out("k1") _,
             options(pure, readonly, nostack, preserves_flags)
         );
-        words
     }
+    missing == 0
 }

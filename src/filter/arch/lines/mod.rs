@@ -48,65 +48,98 @@ impl Simd {
         choose!(self, line_has(body, shape, line, word))
     }
 
-    /// Whether the bits of this key hash are set, mixed with the salt, in the filter whose lines are `body`. If they are
-    /// not all there, they are.
+    /// The same for a line of this filter's block.
     #[inline(always)]
-    pub(in crate::filter) fn lines_have(self, body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
-        // Outside of the function with the vectors, so that a loop asks once.
-        if !all_there(body, shape) {
+    pub(in crate::filter) fn line_of_has(self, block: &[u8], lines: &Lines, line: u64, word: u32) -> bool {
+        self.line_has(block.get(lines.start..).unwrap_or_default(), &lines.shape, line, word)
+    }
+
+    /// Whether the bits of this key hash are set. If not all lines are there, they are.
+    ///
+    /// What does not depend on the key is asked here, outside of the functions with the vectors: as a part of the
+    /// caller's loop it is asked once.
+    #[inline(always)]
+    pub(in crate::filter) fn lines_have(self, block: &[u8], lines: &Lines, hash: u64) -> bool {
+        if block.len() < lines.len {
             return true;
         }
-        if usize::from(shape.probes) > LANES {
-            return self.lines_have_all(body, shape, salt, hash);
+        if usize::from(lines.shape.probes) > LANES {
+            return self.lines_have_all(block, lines, hash);
         }
         // SAFETY: all lines are there.
-        choose!(self, lines_have(body, shape, salt, hash))
+        choose!(self, lines_have(block, lines, hash))
     }
 
     /// The same of more than eight probes.
     #[inline(never)]
-    fn lines_have_all(self, body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
-        let (line, word) = shape.locate(table_hash(hash, salt));
-        self.line_has(body, shape, line, word)
+    fn lines_have_all(self, block: &[u8], lines: &Lines, hash: u64) -> bool {
+        let (line, word) = lines.locate(hash);
+        self.line_of_has(block, lines, line, word)
     }
 
     /// The same for each of many key hashes. If the lines are `far`, further than the caches that a processor fetches
     /// from by itself, their memory is asked for beforehand.
     pub(in crate::filter) fn lines_have_many(
         self,
-        body: &[u8],
-        shape: &Blocked,
-        salt: u64,
+        block: &[u8],
+        lines: &Lines,
         far: bool,
         (hashes, answers): (&[u64], &mut [bool]),
     ) {
         let count = hashes.len().min(answers.len());
         let (hashes, answers) = (&hashes[..count], &mut answers[..count]);
-        if !all_there(body, shape) {
+        if block.len() < lines.len {
             return answers.fill(true);
         }
         // SAFETY: all lines are there.
-        choose!(self, lines_have_many(body, shape, salt, far, (hashes, answers)));
+        choose!(self, lines_have_many(block, lines, far, (hashes, answers)));
     }
 }
 
-/// Whether there is a line at least, and each lies within `body`: what the unsafe functions rely on.
-#[inline(always)]
-fn all_there(body: &[u8], shape: &Blocked) -> bool {
-    shape.lines > 0 && shape.lines <= (body.len() / LINE_BYTES) as u64
+/// The lines of one filter: what a query needs, found out once.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::filter) struct Lines {
+    shape: Blocked,
+    salt: u64,
+    /// Where the first one stands in the filter's block.
+    start: usize,
+    /// The length from which a block has a line at least, and all of them: what the unsafe functions rely on.
+    len: usize,
 }
 
-/// The line of a hash.
-///
-/// # Safety
-///
-/// [`all_there`].
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[allow(unsafe_code)]
-#[inline(always)]
-unsafe fn line(body: &[u8], line: u64) -> &[u8; LINE_BYTES] {
-    // SAFETY: `reduce` gives numbers below the number of lines, all of which are there.
-    unsafe { &*body.as_ptr().add(line as usize * LINE_BYTES).cast() }
+impl Lines {
+    pub(in crate::filter) fn new(shape: Blocked, salt: u64, start: usize) -> Self {
+        let end = || {
+            let lines = usize::try_from(shape.lines).ok().filter(|&lines| lines > 0)?;
+            lines.checked_mul(LINE_BYTES)?.checked_add(start)
+        };
+        Self { shape, salt, start, len: end().unwrap_or(usize::MAX) }
+    }
+
+    /// Number of the line, and the word that the bits in it come from.
+    #[inline(always)]
+    pub(in crate::filter) fn locate(&self, hash: u64) -> (u64, u32) {
+        self.shape.locate(table_hash(hash, self.salt))
+    }
+
+    /// Asks for the memory of a line.
+    #[inline(always)]
+    pub(in crate::filter) fn prefetch(&self, block: &[u8], line: u64) {
+        prefetch(block, self.start.saturating_add((line as usize).saturating_mul(LINE_BYTES)));
+    }
+
+    /// A line that [`Lines::locate`] gave.
+    ///
+    /// # Safety
+    ///
+    /// `block` is at least as long as `len`.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[allow(unsafe_code)]
+    #[inline(always)]
+    unsafe fn line<'a>(&self, block: &'a [u8], number: u64) -> &'a [u8; LINE_BYTES] {
+        // SAFETY: `reduce` gives numbers below the number of lines, all of which are there.
+        unsafe { &*block.as_ptr().add(self.start + number as usize * LINE_BYTES).cast() }
+    }
 }
 
 #[inline(always)]
@@ -118,16 +151,15 @@ fn test(body: &[u8], line: u64, word: u32, test: impl Test) -> bool {
 /// `has` is given a line's number and a word.
 #[inline(always)]
 fn test_many(
-    body: &[u8],
-    shape: &Blocked,
-    salt: u64,
+    block: &[u8],
+    lines: &Lines,
     far: bool,
     (hashes, answers): (&[u64], &mut [bool]),
     has: impl Fn(u64, u32) -> bool,
 ) {
     if !far {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
-            let (line, word) = shape.locate(table_hash(hash, salt));
+            let (line, word) = lines.locate(hash);
             *answer = has(line, word);
         }
         return;
@@ -135,8 +167,8 @@ fn test_many(
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
         let mut located = [(0, 0); BATCH];
         for (located, &hash) in located.iter_mut().zip(hashes) {
-            *located = shape.locate(table_hash(hash, salt));
-            prefetch(body, located.0 as usize * LINE_BYTES);
+            *located = lines.locate(hash);
+            lines.prefetch(block, located.0);
         }
         for (answer, &(line, word)) in answers.iter_mut().zip(&located) {
             *answer = has(line, word);
@@ -202,20 +234,20 @@ mod tests {
         let body: Vec<u8> = (0..100 * LINE_BYTES).map(|_| (random() | random()) as u8).collect();
         let hashes: Vec<u64> = (0..1000).map(|_| random().wrapping_mul(random() | 1)).collect();
         for probes in [1, 6, 8, 9, 17, 30] {
-            let shape = Blocked::new(100, probes);
+            let lines = Lines::new(Blocked::new(100, probes), 5, 0);
             let expected = hashes.iter().map(|&hash| {
-                let (line, word) = shape.locate(table_hash(hash, 5));
+                let (line, word) = lines.locate(hash);
                 expected(&body[line as usize * LINE_BYTES..][..LINE_BYTES], word, probes)
             });
             let expected: Vec<bool> = expected.collect();
             assert!(expected.contains(&true) && expected.contains(&false));
             for simd in Simd::all() {
-                let each = hashes.iter().map(|&hash| simd.lines_have(&body, &shape, 5, hash));
+                let each = hashes.iter().map(|&hash| simd.lines_have(&body, &lines, hash));
                 assert!(each.eq(expected.iter().copied()), "{simd:?} {probes}");
                 for far in [false, true] {
                     for len in [0, 1, 31, 32, 33, 1000] {
                         let mut answers = [false; 1000];
-                        simd.lines_have_many(&body, &shape, 5, far, (&hashes[..len], &mut answers));
+                        simd.lines_have_many(&body, &lines, far, (&hashes[..len], &mut answers));
                         assert_eq!(answers[..len], expected[..len], "{simd:?} {probes} {far} {len}");
                     }
                 }
@@ -226,19 +258,26 @@ mod tests {
     #[test]
     fn lines_that_are_not_all_there_have_every_bit_on_every_instruction_set() {
         let body = [0; 3 * LINE_BYTES];
-        for (lines, len) in [(0, 0), (0, body.len()), (3, body.len() - 1), (4, body.len()), (1 << 60, 64)] {
-            let shape = Blocked::new(lines, 6);
+        for (count, start, len) in [
+            (0, 0, 0),
+            (0, 0, body.len()),
+            (3, 0, body.len() - 1),
+            (2, LINE_BYTES + 1, body.len()),
+            (4, 0, body.len()),
+            (1 << 58, 0, body.len()),
+            (1, usize::MAX - 63, body.len()),
+            (1 << 60, 0, LINE_BYTES),
+        ] {
+            let lines = Lines::new(Blocked::new(count, 6), 5, start);
+            let body = &body[..len];
             for simd in Simd::all() {
-                assert!([0, 7 << 40, u64::MAX].into_iter().all(|hash| simd.lines_have(
-                    &body[..len],
-                    &shape,
-                    5,
-                    hash
-                )));
+                assert!([0, 7 << 40, u64::MAX].into_iter().all(|hash| simd.lines_have(body, &lines, hash)));
                 let mut answers = [false; 3];
-                simd.lines_have_many(&body[..len], &shape, 5, true, (&[1, 2, 3, 4], &mut answers));
+                simd.lines_have_many(body, &lines, true, (&[1, 2, 3, 4], &mut answers));
                 assert_eq!(answers, [true; 3]);
             }
         }
+        let lines = Lines::new(Blocked::new(2, 6), 5, LINE_BYTES);
+        assert!(Simd::all().into_iter().all(|simd| !simd.lines_have(&body, &lines, 7)));
     }
 }

@@ -1,8 +1,7 @@
 //! The reference: plain arithmetic, eight probes between two branches.
 
-use super::{test, test_many};
+use super::{Lines, test, test_many};
 use crate::filter::blocked::{Blocked, LANES, LINE_BYTES};
-use crate::hash::table_hash;
 
 /// See `Simd::line_has`.
 #[inline]
@@ -11,29 +10,38 @@ pub(super) fn line_has(body: &[u8], shape: &Blocked, line: u64, word: u32) -> bo
 }
 
 /// See `Simd::lines_have`: of up to eight probes, or more.
-#[inline(always)]
-pub(super) fn lines_have(body: &[u8], shape: &Blocked, salt: u64, hash: u64) -> bool {
-    let (line, word) = shape.locate(table_hash(hash, salt));
-    test(body, line, word, |line, word| has(line, word, shape))
+///
+/// Where it is hardly ever called it takes no room in the caller's loop.
+#[cfg_attr(target_arch = "x86_64", inline(never))]
+#[cfg_attr(not(target_arch = "x86_64"), inline)]
+pub(super) fn lines_have(block: &[u8], lines: &Lines, hash: u64) -> bool {
+    let (line, word) = lines.locate(hash);
+    of_has(block, lines, line, word)
 }
 
 /// See `Simd::lines_have_many`.
 pub(super) fn lines_have_many(
-    body: &[u8],
-    shape: &Blocked,
-    salt: u64,
+    block: &[u8],
+    lines: &Lines,
     far: bool,
     (hashes, answers): (&[u64], &mut [bool]),
 ) {
     if far {
-        return test_many(body, shape, salt, far, (hashes, answers), |number, word| {
-            test(body, number, word, |line, word| has(line, word, shape))
+        return test_many(block, lines, far, (hashes, answers), |line, word| {
+            of_has(block, lines, line, word)
         });
     }
     // A loop of its own: a closure that is called in two places is not made a part of either.
     for (answer, &hash) in answers.iter_mut().zip(hashes) {
-        *answer = lines_have(body, shape, salt, hash);
+        let (line, word) = lines.locate(hash);
+        *answer = of_has(block, lines, line, word);
     }
+}
+
+#[inline(always)]
+fn of_has(block: &[u8], lines: &Lines, line: u64, word: u32) -> bool {
+    let body = block.get(lines.start..).unwrap_or_default();
+    test(body, line, word, |line, word| has(line, word, &lines.shape))
 }
 
 #[inline(always)]
