@@ -50,14 +50,18 @@ struct Blocks {
 
 impl Blocks {
     fn add(&mut self, handle: BlockHandle, bytes: u64) {
-        let mut place = [0; 16];
-        place[..8].copy_from_slice(&handle.offset.to_le_bytes());
-        place[8..].copy_from_slice(&handle.len.to_le_bytes());
-        self.newest = xxh3_64(&place);
+        self.newest = hash(handle);
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         self.places = self.places.wrapping_add(self.newest);
     }
+}
+
+fn hash(handle: BlockHandle) -> u64 {
+    let mut place = [0; 16];
+    place[..8].copy_from_slice(&handle.offset.to_le_bytes());
+    place[8..].copy_from_slice(&handle.len.to_le_bytes());
+    xxh3_64(&place)
 }
 
 impl Sums {
@@ -116,8 +120,14 @@ impl Sums {
         self.disorder.take()
     }
 
-    /// Compares the sums with what the table says of itself.
-    pub(super) fn compare(&self, out: &mut Out<'_>, properties: &Properties) -> Result {
+    /// Compares the sums with what the table says of itself: the properties, and the footer at `end` of `root`.
+    pub(super) fn compare(
+        &self,
+        out: &mut Out<'_>,
+        properties: &Properties,
+        root: BlockHandle,
+        end: u64,
+    ) -> Result {
         let p = properties;
         for (what, found, stated) in [
             ("data blocks", self.data.count, p.data_blocks),
@@ -148,7 +158,11 @@ impl Sums {
             places: self.index.places.wrapping_sub(self.index.newest),
             ..self.index
         };
-        references(out, "index blocks, each at its place", below, self.to_index)
+        references(out, "index blocks, each at its place", below, self.to_index)?;
+        if self.index.newest != hash(root) {
+            return out.damage(end, "root index", "the footer refers to another place than it stands at");
+        }
+        Ok(())
     }
 }
 

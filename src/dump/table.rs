@@ -52,9 +52,9 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     let before = out.report.damage_count;
     let sums = walk.run(out, whole)?;
     out.showing(whole, |out| ends.tell_footer(out))?;
-    match &ends.properties {
-        Ok(properties) if out.report.damage_count == before && !out.report.partial => {
-            out.showing(whole, |out| sums.compare(out, properties))
+    match (&ends.properties, &ends.footer) {
+        (Ok(properties), Ok((footer, _))) if out.report.damage_count == before && !out.report.partial => {
+            out.showing(whole, |out| sums.compare(out, properties, footer.root, ends.blocks_end))
         }
         _ => Ok(()),
     }

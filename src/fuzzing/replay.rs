@@ -22,11 +22,16 @@ const TARGETS: [(&str, Target); 10] = [
 ];
 
 /// What the fuzzer found: target, file in `tests/corpus`, what was wrong.
-const FINDINGS: [(&str, &str, &str); 4] = [
+const FINDINGS: [(&str, &str, &str); 5] = [
     (
         "dump",
         "lock-by-its-name",
         "the target forgot the name of an empty file when it compared two views of it",
+    ),
+    (
+        "dump",
+        "root-of-another-length",
+        "the printer found nothing wrong with a footer that gives the root of the index another length than it has",
     ),
     ("table", "separators-in-disorder", "the keys that damage concerns were given last before first"),
     ("log", "damage-behind-the-cut", "the target took for a change what lay behind the end of the file"),
