@@ -24,7 +24,7 @@ use super::layout::{Layout, Section, Shape};
 use super::pages;
 use super::policy::{check_bits_per_key, millibits};
 use super::reader::{Expect, Filter};
-use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Ribbon, Size, build_again};
+use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Groups, Ribbon, Size, build_again};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ pub struct FilterBuilder {
     owner: FileId,
     columns: Option<f64>,
     bits_and_probes: Option<(u64, u8)>,
-    column_groups: usize,
+    groups: Groups,
     // All but the last are full.
     chunks: Vec<Vec<u64>>,
 }
@@ -75,7 +75,7 @@ impl FilterBuilder {
             owner,
             columns: None,
             bits_and_probes: None,
-            column_groups: 1,
+            groups: Groups { count: 1, first: 0 },
             chunks,
         })
     }
@@ -115,7 +115,15 @@ impl FilterBuilder {
     /// out of memory: see [`Filter::keep_groups`]. Other kinds ignore it.
     #[must_use]
     pub fn column_groups(mut self, groups: usize) -> Self {
-        self.column_groups = groups.clamp(1, GROUPS_MAX);
+        self.groups.count = groups.clamp(1, GROUPS_MAX);
+        self
+    }
+
+    /// At least so many columns in the first of several groups: of the absent keys it lets one in `2^columns` pass, which
+    /// then ask the next.
+    #[must_use]
+    pub fn first_group(mut self, columns: u8) -> Self {
+        self.groups.first = columns;
         self
     }
 
@@ -230,7 +238,7 @@ impl FilterBuilder {
 
     fn finish_ribbon(mut self, keys: u64) -> Result<Vec<u8>> {
         let mut chunks = std::mem::take(&mut self.chunks);
-        let built = ribbon::build(&mut chunks, self.salt, self.size(), self.column_groups);
+        let built = ribbon::build(&mut chunks, self.salt, self.size(), self.groups);
         self.salt = built.salt;
         let build = |built| {
             let (block, hashes) = self.ribbon_block(built, keys)?;
@@ -242,7 +250,7 @@ impl FilterBuilder {
             return Ok(block);
         }
         let first = fingerprint(block);
-        let (block, fault, _) = build(build_again(hashes, self.salt, self.size(), self.column_groups))?;
+        let (block, fault, _) = build(build_again(hashes, self.salt, self.size(), self.groups))?;
         self.settle(keys, first, block, fault)
     }
 
@@ -550,8 +558,9 @@ mod tests {
     fn a_ribbon_filter_that_is_built_again_from_its_table_hashes_is_the_same() {
         for keys in [1, 300, 7000, 70_000] {
             let size = Size::Bits(9.5);
-            let first = ribbon::build(&mut vec![(0..keys).map(hash).collect()], 7, size, 2);
-            let again = build_again(first.hashes, first.salt, size, 2);
+            let groups = Groups { count: 2, first: 0 };
+            let first = ribbon::build(&mut vec![(0..keys).map(hash).collect()], 7, size, groups);
+            let again = build_again(first.hashes, first.salt, size, groups);
             assert!((first.ribbon, first.sections) == (again.ribbon, again.sections), "{keys} keys");
         }
     }

@@ -31,10 +31,32 @@ pub(in crate::filter) struct Built {
     pub(in crate::filter) hashes: Vec<u64>,
 }
 
+/// How columns are to be stored.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::filter) struct Groups {
+    /// At most so many groups.
+    pub(in crate::filter) count: usize,
+    /// The first with so many columns, if there are as many.
+    pub(in crate::filter) first: u8,
+}
+
+impl Groups {
+    /// Columns of each group; but for the least of the first they are equally large, or an earlier one has one more.
+    fn split(self, columns: u8) -> [u8; GROUPS_MAX] {
+        let mut out = [0; GROUPS_MAX];
+        let (mut left, mut least) = (columns, self.first);
+        for (groups, out) in (1..=self.count.clamp(1, GROUPS_MAX) as u8).rev().zip(&mut out) {
+            *out = left.div_ceil(groups).max(least).min(left);
+            (left, least) = (left - *out, 0);
+        }
+        out
+    }
+}
+
 /// Builds a filter of the keys with these key hashes, in up to `groups` column groups. Takes the chunks.
 ///
 /// A small filter that did not come out dense is built with another salt.
-pub(in crate::filter) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: usize) -> Built {
+pub(in crate::filter) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: Groups) -> Built {
     let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     for salt in salts(keys, salt) {
         let built = build_once(&mut chunks.clone(), keys, salt, size, groups);
@@ -47,11 +69,11 @@ pub(in crate::filter) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size
 
 /// Builds a filter once more, of the table hashes that [`build`] gave back and with the salt that it took: the same
 /// bytes.
-pub(in crate::filter) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: usize) -> Built {
+pub(in crate::filter) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: Groups) -> Built {
     Builder::new(hashes.len() as u64, size, groups).build(&mut vec![hashes], salt, |hash| hash)
 }
 
-fn build_once(chunks: &mut Vec<Vec<u64>>, keys: u64, salt: u64, size: Size, groups: usize) -> Built {
+fn build_once(chunks: &mut Vec<Vec<u64>>, keys: u64, salt: u64, size: Size, groups: Groups) -> Built {
     Builder::new(keys, size, groups).build(chunks, salt, |hash| table_hash(hash, salt))
 }
 
@@ -67,9 +89,9 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(keys: u64, size: Size, groups: usize) -> Self {
+    fn new(keys: u64, size: Size, groups: Groups) -> Self {
         let columns = Columns::new(keys, size);
-        let groups = split(columns.columns, groups);
+        let groups = groups.split(columns.columns);
         let bytes = expected_bytes(keys, size);
         Self {
             columns,
@@ -188,16 +210,6 @@ impl Builder {
     }
 }
 
-/// So many columns in up to so many groups, the earlier ones not smaller than the later.
-fn split(columns: u8, groups: usize) -> [u8; GROUPS_MAX] {
-    let groups = groups.clamp(1, GROUPS_MAX.min(usize::from(columns).max(1))) as u8;
-    let mut out = [0; GROUPS_MAX];
-    for (group, out) in (0..groups).zip(&mut out) {
-        *out = columns / groups + u8::from(group < columns % groups);
-    }
-    out
-}
-
 /// Mixes hashes and deals them out to the shards of a layer of `starts` starts: where each shard's end.
 fn deal(chunks: &mut Vec<Vec<u64>>, starts: u64, mix: impl Fn(u64) -> u64) -> (Vec<u64>, Vec<usize>) {
     let shards = starts.div_ceil(1 << SHARD_BITS).max(1) as usize;
@@ -225,10 +237,12 @@ fn deal(chunks: &mut Vec<Vec<u64>>, starts: u64, mix: impl Fn(u64) -> u64) -> (V
 mod tests {
     use super::*;
 
+    const ONE: Groups = Groups { count: 1, first: 0 };
+
     #[test]
     fn a_last_layer_that_cannot_be_built_is_no_filter() {
         let size = Size::Columns(8.0);
-        let builder = || Builder::new(1000, size, 1);
+        let builder = || Builder::new(1000, size, ONE);
         assert!(builder().last_layer(&[7; 1000]).is_some(), "equal rows agree with each other");
         assert!(builder().last_layer(&vec![7; LAST_KEYS_MAX + 1]).is_none());
     }
@@ -236,7 +250,8 @@ mod tests {
     #[test]
     fn no_order_of_the_hashes_changes_a_byte_of_two_layers_and_three_shards() {
         let hashes: Vec<u64> = (0..180_000u64).map(|key| table_hash(key, 99)).collect();
-        let build = |hashes: Vec<u64>| build(&mut vec![hashes], 1, Size::Bits(9.5), 2);
+        let build =
+            |hashes: Vec<u64>| build(&mut vec![hashes], 1, Size::Bits(9.5), Groups { count: 2, ..ONE });
         let forward = build(hashes.clone());
         let mut backward = hashes.clone();
         backward.reverse();
@@ -259,7 +274,7 @@ mod tests {
         for keys in sizes {
             for salt in 0..if keys == 7000 { 100 } else { 60_000 / keys.max(5000) + 1 } {
                 let hashes = (0..keys).map(|key| table_hash(key, salt)).collect();
-                let built = build(&mut vec![hashes], salt, Size::Columns(8.0), 1);
+                let built = build(&mut vec![hashes], salt, Size::Columns(8.0), ONE);
                 let bits = 8 * built.sections.iter().map(Vec::len).sum::<usize>() as u64;
                 assert!(
                     bits >= 8 * keys && bits - 8 * keys <= 8 * keys / 100,
@@ -273,11 +288,20 @@ mod tests {
 
     #[test]
     fn columns_are_split_into_groups_that_are_not_empty() {
+        let split = |columns, count| Groups { count, first: 0 }.split(columns);
         assert_eq!(split(8, 1), [8, 0, 0]);
         assert_eq!(split(8, 2), [4, 4, 0]);
         assert_eq!(split(8, 3), [3, 3, 2]);
         assert_eq!(split(2, 3), [1, 1, 0]);
         assert_eq!(split(0, 3), [0, 0, 0]);
         assert_eq!(split(8, 9), [3, 3, 2]);
+        let split = |columns, count| Groups { count, first: 5 }.split(columns);
+        assert_eq!(split(8, 1), [8, 0, 0]);
+        assert_eq!(split(8, 2), [5, 3, 0]);
+        assert_eq!(split(8, 3), [5, 2, 1]);
+        assert_eq!(split(11, 2), [6, 5, 0]);
+        assert_eq!(split(6, 3), [5, 1, 0]);
+        assert_eq!(split(5, 2), [5, 0, 0]);
+        assert_eq!(split(3, 2), [3, 0, 0]);
     }
 }

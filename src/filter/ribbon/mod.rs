@@ -63,7 +63,7 @@ mod row;
 mod solution;
 mod standard;
 
-pub(super) use build::{Built, build, build_again};
+pub(super) use build::{Built, Groups, build, build_again};
 pub(super) use geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 pub(super) use paged::{Paged, tail_bytes};
 pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate};
