@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use sievedb::filter::Kind;
+use sievedb::filter::allocation::{Share, Total, allocate};
 use sievedb::fs::MemFs;
-use sievedb::{Compression, Db, FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions, Options, Stats};
+use sievedb::{
+    Compression, Db, FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions, LevelStats, Options, Stats,
+};
 
 const KEYS: u64 = 80_000;
 const LOOKUPS: u64 = 100_000;
@@ -86,4 +90,52 @@ fn five_levels_of_optimal_ribbon_filters_waste_one_read_in_650_absent_lookups_an
     let mean = ribbon.stats().keyspaces[0].total().filter_bits_per_key().unwrap();
     // A header of 256 bytes and rounding are two and a half bits per key for tables of a thousand keys.
     assert!((9.5..13.0).contains(&mean), "{mean}");
+}
+
+/// A tree whose compactions were behind its writer all the time: one job to `lag` keys written.
+fn loaded_in_haste(policy: FilterPolicy, keys: u64, lag: u64) -> Db {
+    let keyspace = KeyspaceOptions::new()
+        .filter(policy)
+        .compression(Compression::None)
+        .memtable_bytes(256 << 10)
+        .table_bytes(256 << 10)
+        .level_base_bytes(256 << 10)
+        .level_ratio(4);
+    let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).default_keyspace(keyspace);
+    let db = options.open("/db").unwrap();
+    for key in 0..keys {
+        db.put(scatter(key), b"value").unwrap();
+        if key % lag == 0 {
+            db.step().unwrap();
+        }
+    }
+    db
+}
+
+#[test]
+fn a_tree_that_was_loaded_in_haste_has_its_whole_total_when_it_is_settled_and_the_last_level_its_best_share()
+{
+    let db = loaded_in_haste(policy(FilterKind::Auto, FilterAllocation::Optimal), 300_000, 1000);
+    let upper = &db.stats().keyspaces[0].levels[..2];
+    assert!(upper[1].keys > 100_000, "its upper levels are overfull: {}", upper[1].keys);
+    db.flush().unwrap();
+    db.settle().unwrap();
+    db.open_tables().unwrap();
+    while db.step().unwrap() {}
+    let waste = waste(&db);
+    let levels = db.stats().keyspaces[0].levels.clone();
+    let share = |(number, level): (usize, &LevelStats)| {
+        let kind = if number < 2 { Kind::BlockedBloom } else { Kind::Ribbon };
+        let asked = level.filter.negatives + level.filter.false_positives;
+        Share::new(kind, level.keys, asked as f64 / LOOKUPS as f64)
+    };
+    let best = allocate(&levels.iter().enumerate().map(share).collect::<Vec<_>>(), Total::BitsPerKey(10.0));
+    let total = db.stats().keyspaces[0].total();
+    let taken = total.filter_memory_bytes as f64 * 8.0 / total.keys as f64;
+    // The headers of such small filters are an eighth of a bit per key.
+    assert!((9.8..10.3).contains(&taken), "{taken} bits per key");
+    let last = (0..levels.len()).max_by_key(|&level| levels[level].keys).unwrap();
+    let (found, wanted) = (levels[last].filter_bits_per_key().unwrap(), best.bits_per_key[last]);
+    assert!(levels[last].keys > 200_000 && (found - wanted).abs() < 0.3, "{found} {wanted}");
+    assert!(waste < 1.6 * best.wasted_reads, "{waste} {}", best.wasted_reads);
 }

@@ -13,15 +13,17 @@
 //! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits) a table below which nothing overlaps
 //!    it is asked about no absent key: whoever gets there finds what was asked for.
 //!
-//! The optimum is that of the whole tree as if every filter could be changed now. A flush or a compaction takes
+//! The optimum is that of a whole tree as if every filter could be changed: of the tree that compaction will leave
+//! ([`settled`]), not of the one that there is while levels 0 and 1 are overfull. A flush or a compaction takes
 //! from it what its outputs are to have; the others follow when they are rewritten, and are kept to the total until then by
 //! dropping column groups (`db/residency`).
 //!
-//! `sievedb-dump plan` and the engine call it with the tables of a version, newest run first, those of a run in
-//! the order of their keys.
+//! The engine calls it with the tables of a version, newest run first, those of a run in the order of their keys.
 
 use std::collections::HashSet;
 
+use super::pick::Shape;
+use super::settled::settled;
 use crate::filter::allocation::{Allocation, Share, Total, allocate};
 use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy};
 use crate::version::{TableHandle, Version};
@@ -32,10 +34,14 @@ pub(crate) struct Placed<'a> {
     pub(crate) level: usize,
     /// Distinct user keys.
     pub(crate) keys: u64,
+    /// Length of its file.
+    pub(crate) bytes: u64,
     pub(crate) smallest: &'a [u8],
     pub(crate) largest: &'a [u8],
     /// How often it is asked about absent keys, over how often its share of the keys lets expect.
     pub(crate) heat: f64,
+    /// It is what is about to be written.
+    pub(crate) is_output: bool,
 }
 
 /// The filters that a tree is to have.
@@ -89,9 +95,10 @@ pub(crate) struct Output {
     pub(crate) replaces: HashSet<u64>,
 }
 
-/// The filter of what is about to be written into a tree that so many lookups have reached.
+/// The filter of what is about to be written into a tree of this shape that so many lookups have reached.
 pub(crate) fn plan_output(
     policy: &FilterPolicy,
+    shape: &Shape,
     version: &Version,
     lookups: u64,
     output: &Output,
@@ -110,25 +117,25 @@ pub(crate) fn plan_output(
     let placed = Placed {
         level: output.level,
         keys: output.keys,
+        bytes: runs.iter().flatten().filter(replaced).map(|(table, _)| table.bytes).sum(),
         smallest: &output.smallest,
         largest: &output.largest,
         heat: if keys > 0.0 { heat_of_keys / keys } else { 1.0 },
+        is_output: true,
     };
-    let mut planned: Vec<Vec<Placed<'_>>> = Vec::new();
+    let mut planned = vec![vec![placed]];
     for run in &runs {
         planned.push(run.iter().filter(|table| !replaced(table)).map(|table| table.0).collect());
     }
-    // Behind everything newer: before its own level's run, which holds nothing that it overlaps.
-    let newer = version.all_runs().filter(|(level, _)| *level < output.level).count();
-    planned.insert(newer, vec![placed]);
-    plan_one(policy, &planned, (newer, 0))
+    plan_one(policy, &settled(planned, shape))
 }
 
 /// The tables of a version with their numbers, each with the heat that its counters tell.
 pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_>, u64)>> {
     fn place(level: usize, table: &TableHandle) -> Placed<'_> {
         let meta = &table.meta;
-        Placed { level, keys: meta.keys, smallest: &meta.smallest, largest: &meta.largest, heat: 1.0 }
+        let (smallest, largest) = (&meta.smallest[..], &meta.largest[..]);
+        Placed { level, keys: meta.keys, bytes: meta.len, smallest, largest, heat: 1.0, is_output: false }
     }
     let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();
     for (level, run) in version.all_runs() {
@@ -147,12 +154,10 @@ pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_
     placed
 }
 
-/// The filter of the outputs that stand at (`run`, `table`) among the others.
-fn plan_one(
-    policy: &FilterPolicy,
-    runs: &[Vec<Placed<'_>>],
-    (run, table): (usize, usize),
-) -> Option<FilterPlan> {
+/// The filter of the output among these tables.
+pub(super) fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<FilterPlan> {
+    let in_run = |run: &Vec<Placed<'_>>| run.iter().position(|table| table.is_output);
+    let (run, table) = runs.iter().enumerate().find_map(|(run, tables)| Some((run, in_run(tables)?)))?;
     let output = &runs[run][table];
     match policy.allocation {
         FilterAllocation::Optimal => {
@@ -204,7 +209,7 @@ impl<'a> KeysByPlace<'a> {
         Self { bounds }
     }
 
-    /// The share of all keys within the bounds of this table, which is one of them: over 0, up to 1.
+    /// The share of all keys within the bounds of this table, which are bounds of some of them: over 0, up to 1.
     pub(crate) fn share(&self, table: &Placed<'_>) -> f64 {
         let up_to = |count: usize| count.checked_sub(1).map_or(0, |last| self.bounds[last].1);
         let before = up_to(self.bounds.partition_point(|(key, _)| *key < table.smallest));
@@ -224,7 +229,8 @@ mod tests {
         let bounds = |n: usize| (bound(n * 10_000 / tables), bound((n + 1) * 10_000 / tables - 1));
         let table = |n: usize| {
             let (smallest, largest) = bounds(n);
-            Placed { level, keys: keys / tables as u64, smallest, largest, heat: 1.0 }
+            let (keys, is_output) = (keys / tables as u64, false);
+            Placed { level, keys, bytes: 100 * keys, smallest, largest, heat: 1.0, is_output }
         };
         (0..tables).map(table).collect()
     }
@@ -266,9 +272,14 @@ mod tests {
         let runs = [run(0, 1, 10_000), run(1, 4, 100_000), run(2, 40, 1_000_000)];
         for allocation in [FilterAllocation::Uniform, FilterAllocation::Optimal] {
             let policy = optimal(FilterKind::Ribbon).allocation(allocation).expect_hits(true);
-            assert_eq!(plan_one(&policy, &runs, (2, 7)), None);
-            assert!(plan_one(&policy, &runs, (1, 3)).is_some());
-            assert!(plan_one(&policy.expect_hits(false), &runs, (2, 7)).is_some());
+            let plan_one = |policy: FilterPolicy, run: usize, table: usize| {
+                let mut runs = runs.clone();
+                runs[run][table].is_output = true;
+                plan_one(&policy, &runs)
+            };
+            assert_eq!(plan_one(policy, 2, 7), None);
+            assert!(plan_one(policy, 1, 3).is_some());
+            assert!(plan_one(policy.expect_hits(false), 2, 7).is_some());
         }
         let policy = optimal(FilterKind::Ribbon).expect_hits(true);
         let spent = plan(&policy, &runs).unwrap().optimal.bits;

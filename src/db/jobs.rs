@@ -113,7 +113,8 @@ impl Engine {
     ) -> Result<Vec<Arc<TableHandle>>> {
         let options = tree.options.load_full();
         let (level, lookups) = (output.level, tree.lookups());
-        let filter = plan_output(&options.filter, version, lookups, output);
+        let shape = tree.shape();
+        let filter = plan_output(&options.filter, &shape, version, lookups, output);
         let memory = &self.context.memory;
         // The threads, and a caller who compacts.
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
@@ -123,7 +124,7 @@ impl Engine {
             dir: &self.dir,
             version,
             output_level: level,
-            shape: tree.shape(),
+            shape,
             new_number: &|| self.new_file_number(),
             create: &|number| {
                 self.create_table(&options, level, filter, (memory_max / 8).min(APPEND_BYTES), number)

@@ -67,7 +67,7 @@ impl Engine {
             largest: old.meta.largest.to_vec(),
             replaces: HashSet::from([number]),
         };
-        let plan = plan_output(&tree.options.load().filter, &view.version, lookups, &output);
+        let plan = plan_output(&tree.options.load().filter, &tree.shape(), &view.version, lookups, &output);
         drop(view);
         let building = Building::new(&self.context.memory);
         let block = match self.build_filter(tree, plan, old, &building) {

@@ -75,8 +75,10 @@ pub enum FilterAllocation {
     /// More for small levels and for what is asked often, so that the expected number of wasted reads is least
     /// for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key;
     /// a false-positive rate stands for the memory that it would take if it were the same on every level.
-    /// Computed anew for every table that is written; the others follow as compaction rewrites them. Until then, filters that
-    /// take more than the total leave later column groups of ribbon filters on disk, those that answer least first.
+    /// Computed anew for every table that is written, for the tree as compaction will leave it: what waits to be merged counts
+    /// where it is going, so that the deep levels have all that is theirs once the tree is settled. The other tables follow as
+    /// compaction rewrites them. Until then, filters that take more than the total leave later column groups of ribbon
+    /// filters on disk, those that answer least first.
     #[default]
     Optimal,
 }

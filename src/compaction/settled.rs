@@ -1,0 +1,192 @@
+//! The tree as compaction will leave it: what filters are planned for.
+//!
+//! A table of a deep level lives long. If its filter were planned for the tree of the moment in which it is written, then the
+//! runs that pile up above it under a load of writes would get their part of the total, and once they are merged nobody
+//! would have it. So the plan is for the tree that comes of the present one without further writes, by the rules that
+//! tell compaction when to leave a level alone (`pick::score`):
+//!
+//! 1. Level 0 that has runs enough to be compacted is merged with level 1: what overlaps becomes one. The run that is being
+//!    written stays, for until then it is asked as a run of its own.
+//! 2. What a level holds above its target falls onto what it overlaps in the next one, the same part of each of its
+//!    tables. What overlaps nothing there will be moved with the filter that it has, and counts as it is.
+//!
+//! A part of a table has that part of its keys and of its lookups, and so the rate of the whole. Which tables will go down
+//! is not known yet, and need not be: on the whole it is such a part.
+//!
+//! Tables that wait to be merged take more than the total meanwhile, until they are: minutes. If it lasts, column groups of
+//! ribbon filters make up for it (`db/residency`).
+//!
+//! A pure function, O(t log t) for t tables. `filters` calls it.
+
+use super::filters::{KeysByPlace, Placed};
+use super::pick::Shape;
+use crate::manifest::edit::LEVELS;
+
+/// The runs that compaction will leave of these, newest first in both. The output stands before all others, as a run of
+/// its own; it overlaps nothing that is on its level.
+pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
+    let by_place = KeysByPlace::new(&runs);
+    let mut level_0 = Vec::new();
+    let mut levels: [Vec<Placed<'a>>; LEVELS] = Default::default();
+    for run in runs {
+        match run.first().map(|table| table.level) {
+            None => {}
+            Some(0) => level_0.push(run),
+            Some(level) => levels[level].extend(run),
+        }
+    }
+    if level_0.len() >= shape.l0_runs {
+        let is_written = |run: &Vec<Placed<'_>>| run.iter().any(|table| table.is_output);
+        let (stay, fall): (Vec<_>, Vec<_>) = level_0.into_iter().partition(is_written);
+        level_0 = stay;
+        levels[1].extend(fall.into_iter().flatten());
+        levels[1] = merged(std::mem::take(&mut levels[1]));
+    }
+    levels.iter_mut().for_each(|run| run.sort_unstable_by_key(|table| table.smallest));
+    for level in 1..LEVELS - 1 {
+        let bytes: u64 = levels[level].iter().map(|table| table.bytes).sum();
+        let above = 1.0 - shape.target(level) as f64 / bytes as f64;
+        if above > 0.0 {
+            let (upper, lower) = levels.split_at_mut(level + 1);
+            for table in &mut upper[level] {
+                *table = part(table, 1.0 - fall(table, above, &mut lower[0], &by_place));
+            }
+        }
+    }
+    level_0.into_iter().chain(levels).filter(|run| !run.is_empty()).collect()
+}
+
+/// Level 1 of these tables of level 0 and 1: those that overlap become one.
+fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
+    tables.sort_unstable_by_key(|table| table.smallest);
+    let mut run: Vec<Placed<'_>> = Vec::new();
+    for table in tables {
+        match run.last_mut() {
+            Some(last) if table.smallest <= last.largest => {
+                let keys = (last.keys + table.keys).max(1);
+                let heat_of_keys = last.heat * last.keys as f64 + table.heat * table.keys as f64;
+                *last = Placed {
+                    level: 1,
+                    keys,
+                    bytes: last.bytes + table.bytes,
+                    smallest: last.smallest,
+                    largest: last.largest.max(table.largest),
+                    heat: heat_of_keys / keys as f64,
+                    is_output: last.is_output || table.is_output,
+                };
+            }
+            _ => run.push(table),
+        }
+    }
+    run
+}
+
+/// Lets so much of a table fall onto those of the next level that it overlaps. Gives how much of it did.
+fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysByPlace<'_>) -> f64 {
+    let start = run.partition_point(|below| below.largest < table.smallest);
+    let mut fallen = 0.0;
+    for below in run[start..].iter_mut().take_while(|below| below.smallest <= table.largest) {
+        let (smallest, largest) = (table.smallest.max(below.smallest), table.largest.min(below.largest));
+        let common = by_place.share(&Placed { smallest, largest, ..*table }) / by_place.share(table);
+        let falls = part(table, above * common);
+        below.keys += falls.keys;
+        below.bytes += falls.bytes;
+        fallen += above * common;
+    }
+    fallen
+}
+
+/// So much of a table: of its keys, and of the lookups that ask it.
+fn part<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
+    let of = |number: u64| (number as f64 * part).round() as u64;
+    Placed { keys: of(table.keys), bytes: of(table.bytes), heat: table.heat * part, ..*table }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 1000, level_ratio: 10, table_bytes: 100 };
+
+    /// Tables of as many bytes as keys, over equal parts of the keys `from` to `to`.
+    fn run(level: usize, tables: u32, keys: u64, from: u32, to: u32) -> Vec<Placed<'static>> {
+        let bound = |n: u32| -> &'static [u8] { n.to_be_bytes().to_vec().leak() };
+        let cut = |n: u32| from + (to - from) * n / tables;
+        let table = |n: u32| {
+            let (smallest, largest) = (bound(cut(n)), bound(cut(n + 1) - 1));
+            let keys = keys / u64::from(tables);
+            Placed { level, keys, bytes: keys, smallest, largest, heat: 1.0, is_output: false }
+        };
+        (0..tables).map(table).collect()
+    }
+
+    fn keys(run: &[Placed<'_>]) -> u64 {
+        run.iter().map(|table| table.keys).sum()
+    }
+
+    #[test]
+    fn what_waits_above_is_counted_where_it_is_going() {
+        // From the lowest key to the highest is what the last level has.
+        let mut runs: Vec<_> = (0..5).map(|_| run(0, 1, 400, 10, 990)).collect();
+        runs.extend([run(1, 4, 2000, 10, 990), run(2, 20, 8000, 1, 999)]);
+        let settled = settled(runs, &SHAPE);
+        let found: Vec<_> = settled.iter().map(|run| (run.len(), keys(run))).collect();
+        assert_eq!((found[0].0, found[1].0), (1, 20));
+        assert!(found[0].1.abs_diff(1000) < 30 && found[1].1.abs_diff(11_000) < 30, "{found:?}");
+        // What is left of level 1 is denser than it was by what fell on it, and asked by so many lookups fewer.
+        let upper = settled[0][0];
+        assert!((upper.heat - 0.25).abs() < 0.01, "{upper:?}");
+        let by_keys = settled[1].iter().map(|table| table.keys);
+        assert!(by_keys.clone().max().unwrap() < 2 * by_keys.min().unwrap());
+    }
+
+    #[test]
+    fn a_run_that_is_being_written_stays_and_so_does_a_tree_that_compaction_leaves_alone() {
+        let mut runs = vec![run(0, 1, 400, 10, 990)];
+        runs[0][0].is_output = true;
+        runs.extend((0..2).map(|_| run(0, 1, 400, 10, 990)));
+        runs.extend([run(1, 4, 900, 10, 990), run(2, 20, 8000, 1, 999)]);
+        let same = settled(runs.clone(), &SHAPE);
+        assert_eq!(format!("{same:?}"), format!("{runs:?}"));
+        runs.insert(1, run(0, 1, 400, 10, 990));
+        let due = settled(runs, &SHAPE);
+        assert_eq!(due.len(), 3);
+        assert!(due[0][0].is_output && due[0][0].keys == 400 && due[0][0].heat == 1.0);
+        assert_eq!((due[1].len(), due.iter().map(|run| keys(run)).sum::<u64>() / 100), (1, 105));
+    }
+
+    #[test]
+    fn what_overlaps_nothing_below_counts_as_it_is() {
+        // Keys that arrive in order: six runs of level 0, and a level 1 of ten times its target.
+        let mut runs: Vec<_> = (0..6).rev().map(|n| run(0, 1, 400, 1000 + 10 * n, 1010 + 10 * n)).collect();
+        runs.extend([run(1, 10, 10_000, 500, 1000), run(2, 10, 10_000, 0, 500)]);
+        let settled = settled(runs, &SHAPE);
+        assert_eq!(settled.iter().map(Vec::len).collect::<Vec<_>>(), [16, 10]);
+        assert!(settled.iter().flatten().all(|table| table.heat == 1.0));
+        assert_eq!(settled.iter().map(|run| keys(run)).sum::<u64>(), 22_400);
+    }
+
+    #[test]
+    fn a_table_of_the_last_level_gets_the_same_bits_whatever_waits_above_it() {
+        use crate::compaction::filters::plan_one;
+        use crate::filter::{FilterKind, FilterPolicy};
+        let bits = |runs: u64, level_1: u64| {
+            let mut output = run(2, 1, 10_000, 400, 450);
+            output[0].is_output = true;
+            let mut tree = vec![output];
+            tree.extend((0..runs).map(|_| run(0, 1, 400, 10, 990)));
+            tree.extend([
+                run(1, 4, level_1, 10, 990),
+                run(2, 8, 80_000, 1, 400),
+                run(2, 11, 110_000, 450, 1000),
+            ]);
+            let policy = FilterPolicy::new(FilterKind::Auto);
+            let plan = |tree: &[Vec<Placed<'_>>]| plan_one(&policy, tree).unwrap().bits_per_key;
+            (plan(&settled(tree.clone(), &SHAPE)), plan(&tree))
+        };
+        let (rest, as_it_is) = bits(0, 1000);
+        assert!(rest > 9.9 && rest == as_it_is, "{rest} {as_it_is}");
+        let (overfull, as_it_is) = bits(20, 30_000);
+        assert!((overfull - rest).abs() < 0.1 && as_it_is < rest - 0.5, "{overfull} {as_it_is} {rest}");
+    }
+}
