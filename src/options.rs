@@ -101,8 +101,8 @@ impl Options {
     ///
     /// What a caller holds on to (values, iterators with the blocks and memtables that these keep alive, batches) is
     /// the caller's, and not counted. Nor is a block or a chunk of a long value for each table that a lookup or a job
-    /// is just reading; nor the bounds of tables; nor what the logs hold while they are read at opening, which a store
-    /// that is opened for reading keeps. [`Stats::memory`](crate::Stats) has the parts and their sum.
+    /// is just reading; nor the bounds of tables; nor what the logs hold in a store that is opened for reading, which cannot
+    /// flush it. Opening for writing flushes as the memtables fill, however much the logs hold. [`Stats::memory`](crate::Stats) has the parts and their sum.
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
@@ -110,7 +110,7 @@ impl Options {
     }
 
     /// Opens for reading: writes nothing at all, not even a lock file. Many readers or one writer have a
-    /// store open at a time. What is in the logs is read into memory.
+    /// store open at a time. What is in the logs is read into memory, all of it, whatever the memory budget.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
@@ -133,7 +133,8 @@ impl Options {
     }
 
     /// Size of all logs together, in bytes, at which keyspaces that hold old ones back are flushed; by default
-    /// (and with 0) half the memory budget. It bounds the memory and time that opening after a crash takes.
+    /// (and with 0) half the memory budget. It bounds the time that opening after a crash takes, and the memory of a store that
+    /// is opened for reading then.
     #[must_use]
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;

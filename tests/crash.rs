@@ -7,7 +7,8 @@
 //! was acknowledged as durable; all of it must be durable again, whatever happens next; and every table must verify.
 //!
 //! Recovery can be interrupted like anything else: for a sample of the images, power is lost again before
-//! every operation of the recovery itself, and the same is asked of what that leaves.
+//! every operation of the recovery itself, and the same is asked of what that leaves. Recoveries that flush memtables while they
+//! replay are among them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +22,7 @@ use crate::support::store::{self, contents};
 use crate::support::workload::{Workload, universe};
 
 /// Recoveries are interrupted for every so many-th image.
-const NESTED_ONE_IN: u64 = 199;
+const NESTED_ONE_IN: u64 = 241;
 
 fn policies(salt: u64) -> [CrashPolicy; 5] {
     let random = |n| CrashPolicy::Random(salt.wrapping_mul(0x9e37_79b9).wrapping_add(n));
@@ -33,6 +34,8 @@ struct Counts {
     operations: AtomicU64,
     images: AtomicU64,
     nested: AtomicU64,
+    /// Those of recoveries in which memtables were flushed.
+    flushing: AtomicU64,
     shorter: AtomicU64,
 }
 
@@ -40,13 +43,16 @@ struct Counts {
 fn after_a_power_loss_at_any_operation_the_store_holds_a_prefix_with_everything_durable() {
     let counts = Counts::default();
     cases(&(1..=4).collect::<Vec<u64>>(), |&seed| power_loss_everywhere(seed, 200, &counts));
-    let [operations, images, nested, shorter] =
-        [&counts.operations, &counts.images, &counts.nested, &counts.shorter]
-            .map(|count| count.load(Ordering::Relaxed));
+    let Counts { operations, images, nested, flushing, shorter } = counts;
+    let [operations, images, nested, flushing, shorter] =
+        [operations, images, nested, flushing, shorter].map(AtomicU64::into_inner);
     println!(
-        "{operations} operations, {images} images, {nested} of recoveries; {shorter} without the newest batch"
+        "{operations} operations, {images} images, {nested} of recoveries, {flushing} of such as flush, {shorter} without the newest batch"
     );
-    assert!(images > 5000 && nested > 1000 && shorter > 500, "the workload has become too small");
+    assert!(
+        images > 5000 && nested > 1000 && flushing > 2000 && shorter > 500,
+        "the workload has become too small"
+    );
 }
 
 fn power_loss_everywhere(seed: u64, operations: u64, counts: &Counts) -> Result<(), String> {
@@ -81,6 +87,7 @@ fn power_loss_everywhere(seed: u64, operations: u64, counts: &Counts) -> Result<
             (&counts.operations, &seen.operations),
             (&counts.images, &seen.images),
             (&counts.nested, &seen.nested),
+            (&counts.flushing, &seen.flushing),
             (&counts.shorter, &seen.shorter),
         ] {
             sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -160,18 +167,27 @@ fn reopened(image: &MemFs, when: &str) -> Result<store::Contents, String> {
 }
 
 fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Counts) -> Result<(), String> {
+    // Now and then with so little room that there are many flushes, and so many operations that fewer images do.
+    let is_tight = (number / NESTED_ONE_IN) % 4 == 3;
+    let (memtable_bytes, one_in) = if is_tight { (3 << 10, 2) } else { (4 << 10, 1) };
     let images = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&images);
     image.observe(move |fs, op| {
         let mut taken = taken.lock().unwrap();
         let at = taken.len() as u64;
         let op = short(&format!("{op:?}"));
-        taken.extend(policies(number << 16 | at).map(|policy| (fs.crash(policy), policy, op.clone())));
+        let policies = policies(number << 16 | at).into_iter().step_by(one_in);
+        taken.extend(policies.map(|policy| (fs.crash(policy), policy, op.clone())));
         Ok(())
     });
-    let opened = store::open(image).map(drop);
+    let keyspace = store::small().memtable_bytes(memtable_bytes);
+    let opened = store::options(image).default_keyspace(keyspace).open(store::DIR);
+    let opened = opened.map(|db| db.open_report().flushes);
     image.stop_observing();
-    opened.map_err(|error| format!("does not open: {error}"))?;
+    let flushes = opened.map_err(|error| format!("does not open: {error}"))?;
+    if flushes > 0 {
+        counts.flushing.fetch_add(images.lock().unwrap().len() as u64, Ordering::Relaxed);
+    }
     for (second, policy, op) in images.lock().unwrap().iter() {
         counts.nested.fetch_add(1, Ordering::Relaxed);
         recovers(second, history, false, false)

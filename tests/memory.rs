@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use peak_alloc::PeakAlloc;
-use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
+use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options, WriteBatch};
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
@@ -50,6 +50,27 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// A store that was used with a large budget and lost its process before anything was flushed: all of it is in the logs. Each
+/// batch has ten long values for one keyspace and an empty one for another.
+fn write_with_a_large_budget(crashed: &Path) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    let large = KeyspaceOptions::new().memtable_bytes(16 * BUDGET);
+    let options = Options::new().memory_budget(64 * BUDGET).default_keyspace(large.clone());
+    let db = options.open(dir.path()).unwrap();
+    let few = db.keyspace("few", large).unwrap();
+    for number in 0..KEYS / 10 {
+        let mut batch = WriteBatch::new();
+        batch.put_in(&few, key(number), "");
+        (10 * number..10 * number + 10).for_each(|number| {
+            batch.put(key(number), value(number));
+        });
+        db.write(batch).unwrap();
+    }
+    assert_eq!(db.stats().flushes, 0);
+    copy(dir.path(), crashed);
+    KEYS / 10
+}
+
 /// Runs a phase and asserts that neither what is allocated nor the ledger passes the budget.
 fn phase<T>(name: &str, before: usize, run: impl FnOnce() -> T) -> T {
     ALLOCATED.reset_peak_usage();
@@ -87,6 +108,16 @@ fn a_program_with_a_store_allocates_its_budget_and_little_more_whatever_it_does(
     };
     phase("read", before, || read(&db));
     phase("scan", before, || assert_eq!(db.iter().map(Result::unwrap).count() as u64, KEYS));
+    // The small keyspace is not flushed as often as the large one, and must keep nothing of it.
+    phase("write to two keyspaces at once", before, || {
+        let small = db.keyspace("small", KeyspaceOptions::new()).unwrap();
+        let large = db.keyspace("large", KeyspaceOptions::new()).unwrap();
+        for number in 0..10_000 {
+            let mut batch = WriteBatch::new();
+            batch.put_in(&small, key(number), "").put_in(&large, key(number), [7; 4000]);
+            db.write(batch).unwrap();
+        }
+    });
     phase("compact", before, || db.compact().unwrap());
     phase("compact several", before, || {
         let names = ["a", "b", "c", "d", "e", "f"];
@@ -136,6 +167,18 @@ fn a_program_with_a_store_allocates_its_budget_and_little_more_whatever_it_does(
     let db = phase("open after a crash", before, || open(crashed.path()));
     assert!(db.open_report().batches > 1000, "{:?}", db.open_report());
     phase("read what was recovered", before, || read(&db));
+    db.close().unwrap();
+    let crashed = tempfile::tempdir().unwrap();
+    let batches = write_with_a_large_budget(crashed.path());
+    let db = phase("open with logs of several times the budget", before, || open(crashed.path()));
+    let report = db.open_report();
+    assert!((report.batches, report.entries) == (batches, batches * 11) && report.flushes > 20, "{report:?}");
+    check_ledger(&db);
+    phase("read what was flushed", before, || {
+        read(&db);
+        let (few, keys) = (db.existing_keyspace("few").unwrap(), (0..batches).map(key));
+        assert!(keys.map(|key| few.get(key).unwrap()).all(|value| value.unwrap().is_empty()));
+    });
     db.close().unwrap();
     let left = ALLOCATED.current_usage().saturating_sub(before);
     assert!(left < 1 << 20, "{left} bytes are left when it is closed");

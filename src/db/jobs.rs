@@ -36,25 +36,34 @@ pub(crate) enum Compacted {
 impl Engine {
     /// Writes the oldest immutable memtable of a tree into a new run of level 0.
     pub(crate) fn flush_memtable(&self, tree: &Arc<Tree>, memtable: &Arc<LoggedMemtable>) -> Result<()> {
+        let change = self.write_memtable(tree, memtable)?;
+        let log_floor = self.publish_or_remove(change)?;
+        self.remove_old_logs(log_floor);
+        Ok(())
+    }
+
+    /// The tables that take the place of the oldest immutable memtable of a tree: durable, and yet to be published.
+    pub(crate) fn write_memtable(
+        &self,
+        tree: &Arc<Tree>,
+        memtable: &Arc<LoggedMemtable>,
+    ) -> Result<TreeChange> {
         let view = tree.view();
         let mut input = memtable.memtable.iter();
         let output = memtable_output(&memtable.memtable)?;
-        let added = self.merge_into(tree, &view.version, &output, &mut input, &|| false)?;
-        let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
-        // Newer than every run there is: numbers only grow, and one flush of a tree follows the other.
-        let run = added.first().map_or(0, |table| table.meta.number);
-        let change = TreeChange {
-            tree: Arc::clone(tree),
-            removed: Vec::new(),
-            added: added.iter().map(|table| (0, run, Arc::clone(table))).collect(),
-            flushed: Some(Arc::clone(memtable)),
-        };
-        let log_floor = self.publish_or_remove(change, &added)?;
+        let tables = self.merge_into(tree, &view.version, &output, &mut input, &|| false)?;
+        let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
-        self.remove_old_logs(log_floor);
-        Ok(())
+        // Newer than every run there is: numbers only grow, and one flush of a tree follows the other.
+        let run = tables.first().map_or(0, |table| table.meta.number);
+        Ok(TreeChange {
+            tree: Arc::clone(tree),
+            removed: Vec::new(),
+            added: tables.into_iter().map(|table| (0, run, table)).collect(),
+            flushed: Some(Arc::clone(memtable)),
+        })
     }
 
     /// Carries out a compaction task.
@@ -78,14 +87,15 @@ impl Engine {
         let change = TreeChange {
             tree: Arc::clone(tree),
             removed: task.inputs.clone(),
-            added: added.iter().map(|table| (task.output_level, 0, Arc::clone(table))).collect(),
+            added: added.into_iter().map(|table| (task.output_level, 0, table)).collect(),
             flushed: None,
         };
-        self.publish_or_remove(change, &added)?;
+        let outputs = change.added.len();
+        self.publish_or_remove(change)?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
         let (inputs, level) = (task.inputs.len(), task.output_level);
-        tracing::debug!(keyspace = tree.name, inputs, outputs = added.len(), bytes, level, "compacted");
+        tracing::debug!(keyspace = tree.name, inputs, outputs, bytes, level, "compacted");
         Ok(Compacted::Done)
     }
 
@@ -103,7 +113,7 @@ impl Engine {
     }
 
     /// Merges `input` into new tables, those that `output` foretells: durable with their names, opened, not yet published.
-    pub(crate) fn merge_into(
+    fn merge_into(
         &self,
         tree: &Tree,
         version: &Version,
@@ -175,7 +185,8 @@ impl Engine {
     }
 
     /// Publishes a change, or marks the tables it would have added for removal.
-    fn publish_or_remove(&self, change: TreeChange, added: &[Arc<TableHandle>]) -> Result<u64> {
+    fn publish_or_remove(&self, change: TreeChange) -> Result<u64> {
+        let added: Vec<_> = change.added.iter().map(|(_, _, table)| Arc::clone(table)).collect();
         let published = self.publish(Vec::new(), Change::Tree(change));
         if matches!(published, Err(Error::KeyspaceDropped { .. })) {
             added.iter().for_each(|table| table.set_obsolete());
@@ -196,7 +207,7 @@ impl Engine {
 }
 
 /// What a flush of this memtable writes.
-pub(crate) fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
+fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
     let mut entries = memtable.iter();
     let bound = |entries: &MemtableIter| entries.key().map_or_else(Vec::new, |key| key.user.to_vec());
     entries.seek_first()?;

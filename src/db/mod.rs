@@ -3,8 +3,8 @@
 //! | file | what happens there |
 //! |---|---|
 //! | `engine` | the state all handles share; the failure switch; closing |
-//! | `open`, `recover` | from files to an open store |
-//! | `write`, `log`, `pressure` | group commit, durability, back-pressure |
+//! | `open`, `recover`, `refill` | from files to an open store |
+//! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree` | one keyspace: memtables and version, published as a view |
 //! | `background`, `claims`, `jobs` | which job is next; who works on what; flush and compaction |
@@ -14,6 +14,7 @@
 //! | `keyspace`, `store` | the public handles |
 //! | `stats`, `verify` | looking at it |
 
+mod apply;
 mod background;
 mod claims;
 mod engine;
@@ -26,6 +27,7 @@ mod pressure;
 mod publish;
 mod read;
 mod recover;
+mod refill;
 mod refilter;
 mod residency;
 mod snapshot;

@@ -2,31 +2,30 @@
 //!
 //! What the logs held is written to new, synced files before anything is acknowledged: a few batches into
 //! the new log, many into tables. The old files stay untouched until `CURRENT` names the new manifest; so
-//! an open that is interrupted anywhere is simply done again.
+//! an open that is interrupted anywhere is simply done again: the tables that it had written are named by nothing, and
+//! are removed.
 //!
 //! 1. lock; recover; remove files that nothing refers to;
-//! 2. write the recovered entries: tables (synced, directory synced) or batches of the new log;
+//! 2. replay ([`refill`](super::refill)): batches into memtables, these into tables (synced, directory synced) as they
+//!    fill, and in the end the rest, into tables or the new log;
 //! 3. new log, synced; new manifest with the whole state, synced; `CURRENT` (this is the moment);
 //! 4. the new log's first promise: from here on it counts as used;
 //! 5. remove what the new state does not name any more.
 //!
 //! An open that fails before step 3 removes what it wrote.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-
 use super::Db;
 use super::engine::{Engine, Owner, Parts, Trees, random_id};
-use super::jobs::memtable_output;
 use super::log::{Log, encode_promise};
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
 use super::tree::{LoggedMemtable, Tree, View};
-use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
+use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -35,14 +34,13 @@ use crate::fs::{Fs, LockGuard, LockKind};
 use crate::graveyard::Graveyard;
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
-use crate::manifest::log::ManifestLog;
+use crate::manifest::log::{ManifestLog, ReadManifest};
 use crate::manifest::state::{KeyspaceState, ManifestState};
 use crate::memory::Memory;
-use crate::memtable::Memtable;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{TableHandle, Version};
-use crate::wal::{FramedWriter, RecordKind};
+use crate::wal::{Ending, FramedWriter, RecordKind};
 
 /// The name of the keyspace that `Db`'s own calls work on.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -71,42 +69,44 @@ impl Db {
 fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     check_directory(&*options.fs, dir)?;
     let lock = lock_for_reading(&*options.fs, dir)?;
-    let Some(recovered) = recover(&*options.fs, dir, &options)? else {
+    let Some(recovered) = recover(&*options.fs, dir)? else {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
-    let (context, graveyard) = shared(dir, &options, recovered.store_id, recovered.state.hash_seed);
-    let trees = build_trees(dir, &recovered.state, recovered.memtables, 0, &context, &graveyard)?;
-    Ok(Engine::new(Parts {
+    let state = &recovered.manifest.state;
+    let (context, graveyard) = shared(dir, &options, recovered.store_id, state.hash_seed);
+    let trees = build_trees(dir, state, &context, &graveyard)?;
+    let engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
         store_id: recovered.store_id,
-        hash_seed: recovered.state.hash_seed,
-        report: recovered.report,
+        hash_seed: state.hash_seed,
+        report: recovered.report.clone(),
         context,
         graveyard,
         trees,
-        next_keyspace: recovered.state.next_keyspace,
+        next_keyspace: state.next_keyspace,
         visible: recovered.last_seqno,
         next_file: 0,
         log: None,
         manifest: None,
         lock,
         options,
-    }))
+    });
+    engine.refill_for_reading(&recovered)?;
+    Ok(engine)
 }
 
 fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let fs = Arc::clone(&options.fs);
     let lock = prepare_directory(dir, &options)?;
-    let recovered = match recover(&*fs, dir, &options)? {
+    let recovered = match recover(&*fs, dir)? {
         Some(recovered) => recovered,
         None if options.create => new_store(&*fs, dir, &options)?,
         None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
     };
-    let Recovered { store_id, mut state, memtables, batches, last_seqno, mut report, .. } = recovered;
-    report.created = recovered.manifest == 0;
+    let mut state = recovered.manifest.state.clone();
     let mut old: Vec<_> = state.logs.keys().map(|&number| FileName::Log(number)).collect();
-    old.extend((recovered.manifest != 0).then_some(FileName::Manifest(recovered.manifest)));
-    state.last_seqno = last_seqno;
+    old.extend((recovered.number != 0).then_some(FileName::Manifest(recovered.number)));
+    state.last_seqno = recovered.last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
     // The other half of the numbers is more than can ever be used: nothing below needs to look at the limit.
     if state.next_file > FILE_NUMBER_MAX / 2 {
@@ -118,32 +118,34 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         keyspace.options = options.encode();
     }
     remove_strays(&*fs, dir, &recovered.strays)?;
-    let (context, graveyard) = shared(dir, &options, store_id, state.hash_seed);
+    let (context, graveyard) = shared(dir, &options, recovered.store_id, state.hash_seed);
     let log_number = take_number(&mut state);
-    let trees = build_trees(dir, &state, memtables, log_number, &context, &graveyard)?;
+    let trees = build_trees(dir, &state, &context, &graveyard)?;
     let mut engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
-        store_id,
+        store_id: recovered.store_id,
         hash_seed: state.hash_seed,
-        report,
+        report: recovered.report.clone(),
         context,
         graveyard,
         trees,
         next_keyspace: state.next_keyspace,
-        visible: last_seqno,
+        visible: recovered.last_seqno,
         next_file: state.next_file,
         log: None,
         manifest: None,
         lock: Some(lock),
         options,
     });
-    let written = engine.write_recovered(&mut state, log_number, batches.as_deref());
+    let written = engine.refill(&recovered, &mut state, log_number);
     let (writer, manifest_number) = written.inspect_err(|_| {
         // Nothing refers to them: a full disk must not be fuller for the next attempt.
         let numbers = log_number..engine.next_file.load(Ordering::SeqCst);
         let names = numbers.flat_map(|number| [FileName::Log(number), FileName::Table(number)]);
         names.for_each(|name| drop(fs.remove(&name.path(dir))));
     })?;
+    engine.report.created = recovered.number == 0;
+    engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
     engine.put_in_force(state, log_number, writer, manifest_number)?;
     remove(&*fs, dir, &old);
     Ok(engine)
@@ -174,7 +176,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
         // A directory without a store is left exactly as it is.
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            recover(fs, dir, options)?;
+            recover(fs, dir)?;
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
         }
     }
@@ -230,12 +232,12 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
         },
     ];
     state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
+    let path = FileName::Current.path(dir);
     Ok(Recovered {
         store_id: random_id()?,
-        state,
-        manifest: 0,
-        memtables: BTreeMap::new(),
-        batches: Some(Vec::new()),
+        manifest: ReadManifest { path, state, marks: Vec::new(), ending: Ending::Complete },
+        number: 0,
+        log_bytes: 0,
         last_seqno: 0,
         report: OpenReport::default(),
         largest_number: strays.iter().filter_map(|name| name.number()).max().unwrap_or(0),
@@ -263,25 +265,18 @@ pub(super) fn shared(
     (Arc::new(context), Arc::default())
 }
 
-/// The keyspaces with their tables, and with what was recovered for them from the logs (which is in the log
-/// `log` from now on, if the store is open for writing).
+/// The keyspaces with their tables, and with empty memtables.
 fn build_trees(
     dir: &Path,
     state: &ManifestState,
-    mut memtables: BTreeMap<KeyspaceId, Memtable>,
-    log: u64,
     context: &Arc<TableContext>,
     graveyard: &Arc<Graveyard>,
 ) -> Result<Trees> {
     let mut trees = Trees::new();
     for (&id, keyspace) in &state.keyspaces {
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
-        let active = match memtables.remove(&id) {
-            Some(memtable) => LoggedMemtable::new(memtable, log),
-            None => {
-                LoggedMemtable::empty(options.memtable_bytes_in(context.memory.budget()), state.hash_seed)
-            }
-        };
+        let flush_bytes = options.memtable_bytes_in(context.memory.budget());
+        let active = LoggedMemtable::empty(flush_bytes, state.hash_seed);
         let version = build_version(dir, keyspace, context, graveyard)?;
         let view = View { active, immutables: Vec::new(), version };
         let tree = Tree::new(id, keyspace.name.clone(), options, Arc::clone(&context.memory), view);
@@ -334,33 +329,6 @@ impl Engine {
         Arc::clone(self.trees.load().get(&DEFAULT_KEYSPACE).expect("opening checks that there is one"))
     }
 
-    /// Writes what the logs held into the new log or into tables, durably, and describes it in the state of
-    /// the manifest to come. Gives the new log and the manifest's number.
-    fn write_recovered(
-        &self,
-        state: &mut ManifestState,
-        log_number: u64,
-        batches: Option<&[Bytes]>,
-    ) -> Result<(FramedWriter, u64)> {
-        let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
-        let (mut writer, file_id) = self.create_log(log_number)?;
-        match batches {
-            Some(batches) => {
-                for batch in batches {
-                    writer.append_record(RecordKind::Batch, batch)?;
-                }
-                writer.sync()?;
-            }
-            None => self.flush_recovered(state)?,
-        }
-        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
-        let items = vec![EditItem::LogFloor(log_number), created];
-        state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
-        let manifest_number = self.new_file_number();
-        state.next_file = manifest_number + 1;
-        Ok((writer, manifest_number))
-    }
-
     /// Puts the state in force with a new manifest, and the log with its first promise.
     fn put_in_force(
         &mut self,
@@ -377,32 +345,6 @@ impl Engine {
         self.log = Some(Log::new(log_number, writer));
         *self.lock_manifest() = Some(manifest);
         self.set_mark(mark);
-        Ok(())
-    }
-
-    /// Writes the recovered memtables into tables, and those into the state of the manifest to come.
-    fn flush_recovered(&self, state: &mut ManifestState) -> Result<()> {
-        for tree in self.trees.load().values() {
-            let view = tree.view();
-            let Some(seqno) = view.active.memtable.seqno_max() else { continue };
-            let mut input = view.active.memtable.iter();
-            let output = memtable_output(&view.active.memtable)?;
-            let tables = self.merge_into(tree, &view.version, &output, &mut input, &|| false)?;
-            let run = tables.first().map_or(0, |table| table.meta.number);
-            let mut items = vec![EditItem::Flushed { keyspace: tree.id, seqno }];
-            items.extend(tables.iter().map(|table| EditItem::TableAdded {
-                keyspace: tree.id,
-                level: 0,
-                run,
-                meta: Arc::clone(&table.meta),
-            }));
-            state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
-            let added = tables.into_iter().map(|table| (0, run, table)).collect();
-            let version = Arc::new(view.version.apply(&HashSet::new(), added));
-            let active = LoggedMemtable::empty(tree.memtable_bytes(), self.hash_seed);
-            tree.replace(|_| View { active, immutables: Vec::new(), version });
-            tree.count_active_bytes();
-        }
         Ok(())
     }
 }

@@ -75,20 +75,19 @@ impl Engine {
     /// A group that has no room even when all that was written before is in tables goes on alone. Only the commit leader
     /// calls this.
     pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
-        let memory = &self.context.memory;
+        let batches: Vec<_> =
+            group.iter().map(|admitted| (&admitted.bytes[..], &admitted.trees[..])).collect();
         let claims = &self.background.claims;
         loop {
             let epoch = claims.epoch();
-            let fits = memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max();
-            if fits || self.has_failed() || self.background.is_stopping() {
+            if self.has_room(&batches) || self.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
             let trees = self.trees.load_full();
             let waiting = trees.values().any(|tree| !tree.view_ref().immutables.is_empty());
             if !waiting {
-                let filled = trees.values().filter(|tree| !tree.view_ref().active.memtable.is_empty());
-                let Some(largest) = filled.max_by_key(|tree| tree.active_bytes()) else { return Ok(()) };
-                self.seal_now(std::slice::from_ref(largest))?;
+                let Some(largest) = self.largest_filled() else { return Ok(()) };
+                self.seal_now(&[largest])?;
                 continue;
             }
             if self.background.threads == 0 {
@@ -101,6 +100,19 @@ impl Engine {
             }
             claims.wait_past(epoch, Some(DELAY_MAX));
         }
+    }
+
+    /// Whether the memtables, those that wait to be flushed included, have room for a group.
+    pub(super) fn has_room(&self, group: &[(&[u8], &[Arc<Tree>])]) -> bool {
+        let memory = &self.context.memory;
+        memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max()
+    }
+
+    /// The tree with the largest active memtable, of those that hold something.
+    pub(super) fn largest_filled(&self) -> Option<Arc<Tree>> {
+        let trees = self.trees.load();
+        let filled = trees.values().filter(|tree| !tree.view_ref().active.memtable.is_empty());
+        filled.max_by_key(|tree| tree.active_bytes()).cloned()
     }
 
     /// Waits until the pressure is below 1, doing the work itself if there are no threads.
@@ -141,12 +153,12 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
 }
 
 /// The most that the memtables can grow by when a group is written into them.
-fn memory_of(group: &[Admitted]) -> usize {
-    let batches = group.iter().map(|admitted| {
-        let entries = BatchReader::open(&admitted.bytes).map_or(0, |batch| batch.count as usize);
-        admitted.bytes.len() + entries * ENTRY_BYTES_MAX + admitted.trees.len() * BATCH_FRAMING_BYTES
+fn memory_of(group: &[(&[u8], &[Arc<Tree>])]) -> usize {
+    let batches = group.iter().map(|(bytes, trees)| {
+        let entries = BatchReader::open(bytes).map_or(0, |batch| batch.count as usize);
+        bytes.len() + entries * ENTRY_BYTES_MAX + trees.len() * BATCH_FRAMING_BYTES
     });
-    let mut trees: Vec<&Arc<Tree>> = group.iter().flat_map(|admitted| &admitted.trees).collect();
+    let mut trees: Vec<&Arc<Tree>> = group.iter().flat_map(|(_, trees)| *trees).collect();
     trees.sort_by_key(|tree| tree.id);
     trees.dedup_by_key(|tree| tree.id);
     let jumps = trees.iter().map(|tree| tree.view_ref().active.memtable.growth_max());

@@ -158,7 +158,7 @@ impl Engine {
 }
 
 impl TreeChange {
-    fn items(&self) -> Vec<EditItem> {
+    pub(super) fn items(&self) -> Vec<EditItem> {
         let keyspace = self.tree.id;
         let removed = self
             .removed
@@ -174,7 +174,7 @@ impl TreeChange {
         removed.chain(added).chain(seqno.map(|seqno| EditItem::Flushed { keyspace, seqno })).collect()
     }
 
-    fn install(self) {
+    pub(super) fn install(self) {
         let numbers: HashSet<u64> = self.removed.iter().map(|(_, table)| table.meta.number).collect();
         let kept: HashSet<u64> = self.added.iter().map(|(_, _, table)| table.meta.number).collect();
         let (tree, added, flushed) = (self.tree, self.added, self.flushed);

@@ -1,4 +1,4 @@
-//! Recovery, the reading half: what is on the disk, and what it amounts to. Changes nothing.
+//! Recovery, the reading half: what is on the disk, and whether it fits together. Changes nothing and keeps nothing.
 //!
 //! 1. The names in the directory; those that are not ours are reported and left alone.
 //! 2. `CURRENT`, and the manifest it names, folded into a state. Without a `CURRENT` there is no store, unless
@@ -8,30 +8,31 @@
 //!    everything it promised: what is recovered is the prefix before, and the rest is reported.
 //! 4. The promises in the logs (and in a log that the manifest does not know) must not speak of edits that
 //!    the manifest does not have: then the manifest lost its end.
-//! 5. The batches of the logs are replayed into memtables; entries that a keyspace has flushed, and those of
-//!    keyspaces that were dropped, are passed over.
+//! 5. Every batch of the logs is decoded. Entries that a keyspace has flushed, and those of keyspaces that were
+//!    dropped, are passed over; how much there is of the others is noted.
+//!
+//! Only when all of that is sound are the logs read once more, from front to back, and their batches handed to
+//! [`refill`](super::refill): so nothing is written or removed before everything that the store consists of has been
+//! seen, and no more than one batch is held.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::log::{decode_close, decode_promise};
 use super::open::DEFAULT_NAME;
-use crate::batch::{BatchReader, DEFAULT_KEYSPACE, KeyspaceId};
+use crate::batch::{BatchReader, DEFAULT_KEYSPACE};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::FileKind;
 use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};
-use crate::key::{SeqNo, Tag};
+use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::edit::EditMark;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
-use crate::memtable::Memtable;
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::KeyspaceOptions;
 use crate::wal::{Ending, Expected, FramedReader, RecordKind};
 
 /// What opening a store found and did.
@@ -46,6 +47,9 @@ pub struct OpenReport {
     pub batches: u64,
     /// Entries of those batches that were not in tables yet.
     pub entries: u64,
+    /// How often a memtable was written into tables meanwhile: the logs held more than memory had room for, or than
+    /// is worth writing into the new log.
+    pub flushes: u64,
     /// Ends of files that were never promised to be durable and are not whole: dropped.
     pub dropped: Vec<DroppedTail>,
     /// Files in the directory that do not belong to the state that was recovered, and why. Those with a name
@@ -61,7 +65,8 @@ impl OpenReport {
             tracing::warn!(file = %file.display(), offset, bytes, reason, "dropped the torn end of a file");
         }
         let (logs, batches, entries) = (self.logs, self.batches, self.entries);
-        tracing::info!(dir = %dir.display(), created = self.created, logs, batches, entries, "opened a store");
+        let (created, flushes) = (self.created, self.flushes);
+        tracing::info!(dir = %dir.display(), created, logs, batches, entries, flushes, "opened a store");
     }
 }
 
@@ -107,13 +112,11 @@ pub(super) fn damaged_keyspaces<'a>(
 /// A store as it lies on the disk.
 pub(crate) struct Recovered {
     pub(crate) store_id: FileId,
-    pub(crate) state: ManifestState,
+    pub(crate) manifest: ReadManifest,
     /// Number of the manifest in force, 0 if the store is new.
-    pub(crate) manifest: u64,
-    /// Entries of the logs, by keyspace, that are not in tables.
-    pub(crate) memtables: BTreeMap<KeyspaceId, Memtable>,
-    /// The replayed batches themselves, as long as they are few; see [`CARRY_BYTES_MAX`].
-    pub(crate) batches: Option<Vec<Bytes>>,
+    pub(crate) number: u64,
+    /// Bytes of the batches in the logs that hold entries which are not in tables.
+    pub(crate) log_bytes: u64,
     pub(crate) last_seqno: SeqNo,
     pub(crate) report: OpenReport,
     /// The largest number in any file name of the directory.
@@ -122,9 +125,6 @@ pub(crate) struct Recovered {
     pub(crate) strays: Vec<FileName>,
 }
 
-/// Up to this size replayed batches are copied into the new log; above it they are flushed.
-pub(crate) const CARRY_BYTES_MAX: usize = 1 << 20;
-
 /// The directory's own names of files of a store, and the others.
 pub(super) struct Listing {
     pub(super) ours: BTreeSet<FileName>,
@@ -132,7 +132,7 @@ pub(super) struct Listing {
 }
 
 /// Reads the store in `dir`; `None` if there is none.
-pub(crate) fn recover(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Option<Recovered>> {
+pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     let listing = list(fs, dir)?;
     let Some(current) = Current::read(fs, dir)? else {
         check_never_used(fs, dir, &listing)?;
@@ -143,32 +143,31 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Opti
         return Err(error);
     }
     check_tables(dir, &manifest, &listing)?;
-    let mut replay = Replay::new(
-        Purpose::Recover,
-        fs,
-        dir,
-        current.store_id,
-        &manifest,
-        KeyspaceOptions::default().memtable_bytes_in(options.memory_budget),
-    );
+    let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, &manifest);
     replay.torn(&manifest.path, manifest.ending);
-    replay.logs(&listing)?;
-    let last_seqno = replay.last_seqno;
-    let (memtables, batches, mut report) = (replay.memtables, replay.batches, replay.report);
+    replay.logs()?;
+    replay.unknown_logs(&listing)?;
+    let Replay { last_seqno, log_bytes, mut report, .. } = replay;
     let strays = strays(&listing, &manifest.state, current.manifest);
     report.ignored = listing.ignored;
     report.ignored.extend(strays.iter().map(|name| IgnoredFile { name: name.to_string(), why: "left over" }));
     Ok(Some(Recovered {
         store_id: current.store_id,
-        state: manifest.state,
-        manifest: current.manifest,
-        memtables,
-        batches,
+        manifest,
+        number: current.manifest,
+        log_bytes,
         last_seqno,
         report,
         largest_number: listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0),
         strays,
     }))
+}
+
+/// Reads the logs once more and hands over each batch that holds entries which are not in tables, in order.
+pub(super) fn replay(fs: &dyn Fs, dir: &Path, recovered: &Recovered, take: &mut Take<'_>) -> Result<()> {
+    let mut replay = Replay::new(Purpose::Check, fs, dir, recovered.store_id, &recovered.manifest);
+    replay.take = Some(take);
+    replay.logs()
 }
 
 pub(super) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
@@ -243,9 +242,7 @@ pub(super) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) ->
 /// What a replay is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To open the store.
-    Recover,
-    /// To check the logs of a store that nobody writes to. Nothing is kept.
+    /// To open the store, or to check the logs of one that nobody writes to.
     Check,
     /// To check those of one that is open, as its manifest was a moment ago: logs may know later edits.
     CheckOpen,
@@ -253,22 +250,34 @@ pub(super) enum Purpose {
     CheckAlone,
 }
 
-/// Reads logs into memtables.
+/// Is given the bytes of batches.
+pub(super) type Take<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+
+/// Reads logs, and judges what they hold.
 pub(super) struct Replay<'a> {
     purpose: Purpose,
     fs: &'a dyn Fs,
     dir: &'a Path,
     store_id: FileId,
     manifest: &'a ReadManifest,
-    memtables: BTreeMap<KeyspaceId, Memtable>,
-    /// Size that the memtables are expected to reach.
-    memtable_bytes: usize,
-    batches: Option<Vec<Bytes>>,
-    batch_bytes: usize,
+    /// Is given the batches that hold entries which are not in tables.
+    take: Option<&'a mut Take<'a>>,
+    /// Bytes of those batches.
+    log_bytes: u64,
     last_seqno: SeqNo,
     /// The last sequence number of the batch read last; 0 before the first.
     last_batch: SeqNo,
     pub(super) report: OpenReport,
+}
+
+/// Opens a log that the manifest names.
+pub(super) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFile>> {
+    fs.open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::corruption(path, 0, "log", "the manifest names it, but it is missing")
+        }
+        _ => Error::io("open", path, error),
+    })
 }
 
 /// How a log ended.
@@ -285,18 +294,15 @@ impl<'a> Replay<'a> {
         dir: &'a Path,
         store_id: FileId,
         manifest: &'a ReadManifest,
-        memtable_bytes: usize,
     ) -> Self {
         Self {
             purpose,
-            memtable_bytes,
             fs,
             dir,
             store_id,
             manifest,
-            memtables: BTreeMap::new(),
-            batches: Some(Vec::new()),
-            batch_bytes: 0,
+            take: None,
+            log_bytes: 0,
             last_seqno: manifest.state.last_seqno,
             last_batch: 0,
             report: OpenReport::default(),
@@ -311,7 +317,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn logs(&mut self, listing: &Listing) -> Result<()> {
+    /// Reads all logs that the manifest knows.
+    fn logs(&mut self) -> Result<()> {
         let manifest = self.manifest;
         let logs = &manifest.state.logs;
         let mut previous = None;
@@ -322,19 +329,12 @@ impl<'a> Replay<'a> {
                     format!("log {number} follows log {}, which the manifest does not know", log.predecessor);
                 return Err(Error::corruption(&manifest.path, 0, "logs", detail));
             }
-            if !listing.ours.contains(&FileName::Log(number)) {
-                return Err(Error::corruption(&path, 0, "log", "the manifest names it, but it is missing"));
-            }
             previous = Some(number);
             let is_last = logs.keys().next_back() == Some(&number);
-            let file = self.open(&path)?;
+            let file = open_log(self.fs, &path)?;
             self.log(&*file, &path, log, is_last)?;
         }
-        self.unknown_logs(listing)
-    }
-
-    pub(super) fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        self.fs.open(path).map_err(|error| Error::io("open", path, error))
+        Ok(())
     }
 
     /// Reads one log that the manifest knows.
@@ -385,7 +385,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let path = name.path(self.dir);
-            let file = self.open(&path)?;
+            let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
             let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id: None };
             // Whatever cannot be read here was never referred to: it is a stray.
             let Ok(mut reader) = FramedReader::open(&*file, &path, expected) else { continue };
@@ -418,10 +418,7 @@ impl<'a> Replay<'a> {
         while let Some(record) = reader.next_record()? {
             let offset = record.offset;
             match record.kind {
-                RecordKind::Batch => {
-                    let bytes = Bytes::copy_from_slice(record.bytes);
-                    self.batch(bytes, path, offset)?;
-                }
+                RecordKind::Batch => self.batch(record.bytes, path, offset)?,
                 RecordKind::Promise => {
                     let mark = decode_promise(record.bytes).map_err(|error| error.in_file(path, offset))?;
                     self.promise(mark, path)?;
@@ -464,48 +461,36 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn batch(&mut self, bytes: Bytes, path: &Path, offset: u64) -> Result<()> {
-        let reader = BatchReader::open(&bytes).map_err(|error| error.in_file(path, offset))?;
+    fn batch(&mut self, bytes: &[u8], path: &Path, offset: u64) -> Result<()> {
+        let reader = BatchReader::open(bytes).map_err(|error| error.in_file(path, offset))?;
         let (first, last) = (reader.first, reader.last_seqno());
         if first <= self.last_batch {
             let detail = format!("{first} does not follow {}", self.last_batch);
             return Err(Error::corruption(path, offset, "batch sequence number", detail));
         }
         self.last_batch = last;
-        let mut used = false;
+        let mut missing = 0;
         for entry in reader {
             let entry = entry.map_err(|error| error.in_file(path, offset))?;
             let state = &self.manifest.state;
             if self.purpose == Purpose::CheckAlone {
                 continue;
             }
-            let Some(keyspace) = state.keyspaces.get(&entry.keyspace) else {
-                if entry.keyspace < state.next_keyspace || self.purpose == Purpose::CheckOpen {
-                    continue;
-                }
+            let was_created =
+                entry.keyspace < state.next_keyspace || state.keyspaces.contains_key(&entry.keyspace);
+            if !was_created && self.purpose == Purpose::Check {
                 let detail = format!("keyspace {} was never created", entry.keyspace);
                 return Err(Error::corruption(path, offset, "batch", detail));
-            };
-            if entry.seqno <= keyspace.flushed {
-                continue;
             }
-            self.report.entries += 1;
-            if self.purpose != Purpose::Recover {
-                continue;
-            }
-            used = true;
-            let tag = Tag::new(entry.seqno, entry.kind);
-            let new = || Memtable::new(self.memtable_bytes, state.hash_seed);
-            let memtable = self.memtables.entry(entry.keyspace).or_insert_with(new);
-            memtable.insert(bytes.slice(entry.key), tag, bytes.slice(entry.value));
+            missing += u64::from(state.lacks(entry.keyspace, entry.seqno));
         }
+        self.report.entries += missing;
         self.report.batches += 1;
         self.last_seqno = self.last_seqno.max(last);
-        if used {
-            self.batch_bytes += bytes.len();
-            match &mut self.batches {
-                Some(batches) if self.batch_bytes <= CARRY_BYTES_MAX => batches.push(bytes),
-                other => *other = None,
+        if missing > 0 {
+            self.log_bytes += bytes.len() as u64;
+            if let Some(take) = &mut self.take {
+                take(bytes)?;
             }
         }
         Ok(())
@@ -514,6 +499,8 @@ impl<'a> Replay<'a> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::manifest::edit::{EditItem, VersionEdit, tests::meta};
     use crate::table_meta::FilterRef;

@@ -23,7 +23,8 @@ use bytes::Bytes;
 use super::engine::Engine;
 use super::open::{check_directory, lock_for_reading, shared};
 use super::recover::{
-    DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, damaged_keyspaces, list, strays,
+    DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, damaged_keyspaces, list, open_log,
+    strays,
 };
 use super::store::Db;
 use crate::checksum::FileId;
@@ -356,16 +357,8 @@ impl<'a> Verifier<'a> {
     /// A store whose manifest is whole.
     fn whole_store(&mut self, listing: &Listing, current: &Current, manifest: &ReadManifest) {
         let (fs, dir) = (self.fs(), self.dir);
-        let open = &mut |_, path: &Path| {
-            fs.open(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    Error::corruption(path, 0, "log", "the manifest names it, but it is missing")
-                }
-                _ => Error::io("open", path, error),
-            })
-        };
-        self.known_logs(Purpose::Check, current.store_id, manifest, open);
-        let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, manifest, 0);
+        self.known_logs(Purpose::Check, current.store_id, manifest, &mut |_, path| open_log(fs, path));
+        let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, manifest);
         if let Err(error) = replay.unknown_logs(listing) {
             self.damaged(error);
         }
@@ -383,7 +376,7 @@ impl<'a> Verifier<'a> {
         open: &mut OpenLog<'_>,
     ) {
         let (fs, dir) = (self.fs(), self.dir);
-        let mut replay = Replay::new(purpose, fs, dir, store_id, manifest, 0);
+        let mut replay = Replay::new(purpose, fs, dir, store_id, manifest);
         replay.torn(&manifest.path, manifest.ending);
         let logs = &manifest.state.logs;
         let mut previous: Option<u64> = None;
@@ -421,8 +414,9 @@ impl<'a> Verifier<'a> {
             let FileName::Log(_) = name else { continue };
             let path = name.path(dir);
             // One for each: what is missing between two logs is not known.
-            let mut replay = Replay::new(Purpose::CheckAlone, fs, dir, store_id, &manifest, 0);
-            let read = replay.open(&path).and_then(|file| replay.log_alone(&*file, &path));
+            let mut replay = Replay::new(Purpose::CheckAlone, fs, dir, store_id, &manifest);
+            let file = fs.open(&path).map_err(|error| Error::io("open", &path, error));
+            let read = file.and_then(|file| replay.log_alone(&*file, &path));
             self.report.logs += 1;
             self.report.batches += replay.report.batches;
             self.report.dropped.append(&mut replay.report.dropped);

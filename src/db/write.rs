@@ -7,7 +7,7 @@
 //!    place where a conditional write will be decided: the leader sees every earlier write.)
 //! 2. *throttle*: slow down if flushes or compactions are behind.
 //! 3. *stamp and log*: sequence numbers are written into the batches, the batches appended with one write.
-//! 4. *apply*: the same bytes go into the memtables, sliced, not copied.
+//! 4. *apply*: the same bytes go into the memtables (`apply`), sliced; of a batch for several keyspaces a copy to each.
 //! 5. *publish*: the last sequence number becomes visible, for all keyspaces at once.
 //! 6. *seal*: memtables that are full become immutable, and a new log begins.
 //!
@@ -19,19 +19,15 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-
+use super::apply::{apply, own_batch};
 use super::engine::Engine;
 use super::log::LogPosition;
 use super::publish::{Change, log_closed, log_created};
 use super::tree::Tree;
 use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
-use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
-use crate::key::Tag;
 use crate::limits::SEQNO_MAX;
-use crate::memtable::BATCH_FRAMING_BYTES;
 
 /// When a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -165,28 +161,6 @@ impl CommitQueue {
 pub(crate) struct Admitted {
     pub(crate) bytes: Vec<u8>,
     pub(crate) trees: Vec<Arc<Tree>>,
-}
-
-/// Inserts the entries of a stamped batch into the memtables of its trees, as slices of it. A tree that was
-/// dropped since it was admitted gets them too, and nobody will read them.
-fn apply(bytes: &Bytes, trees: &[Arc<Tree>], log: u64) -> Result<()> {
-    let views: Vec<_> = trees.iter().map(|tree| (tree.id, tree.view())).collect();
-    for (_, view) in &views {
-        view.active.note_log(log);
-        view.active.memtable.charge(BATCH_FRAMING_BYTES);
-    }
-    for entry in BatchReader::open(bytes).map_err(own_batch)? {
-        let entry = entry.map_err(own_batch)?;
-        let view = views.iter().find(|(id, _)| *id == entry.keyspace);
-        let (_, view) = view.ok_or_else(|| Error::invalid("a batch holds a keyspace it does not name"))?;
-        let (key, value) = (bytes.slice(entry.key), bytes.slice(entry.value));
-        view.active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
-    }
-    Ok(())
-}
-
-fn own_batch(error: DecodeError) -> Error {
-    Error::invalid(format!("a batch of this process cannot be read: {error}"))
 }
 
 /// The lead of a group. Dropping it answers the group and hands on, whatever happened: followers wait for it.
@@ -340,7 +314,7 @@ impl Engine {
         let position = self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         for Admitted { bytes, trees } in group {
-            apply(&Bytes::from(bytes), &trees, position.number)?;
+            apply(bytes, &trees, position.number)?;
             touched.extend(trees);
         }
         self.visible.store(next - 1, Ordering::Release);
@@ -350,7 +324,7 @@ impl Engine {
     }
 
     /// Of these trees, those whose memtable is full; of all, the largest if together they hold too much.
-    fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
+    pub(super) fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
         touched.sort_by_key(|tree| tree.id);
         touched.dedup_by_key(|tree| tree.id);
         touched.retain(|tree| tree.is_alive());

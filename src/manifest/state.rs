@@ -130,6 +130,11 @@ impl ManifestState {
         self.keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} is not known"))
     }
 
+    /// Whether this entry of a log has to be replayed: its keyspace is there, and has not flushed so far.
+    pub(crate) fn lacks(&self, keyspace: KeyspaceId, seqno: SeqNo) -> bool {
+        self.keyspaces.get(&keyspace).is_some_and(|keyspace| seqno > keyspace.flushed)
+    }
+
     /// One edit that describes everything: the first of a new manifest.
     pub(crate) fn snapshot(&self) -> VersionEdit {
         let mut items = vec![

@@ -33,6 +33,6 @@ pub(crate) mod vectors;
 pub(crate) mod writer;
 
 pub(crate) use damage::damage_behind;
-pub(crate) use reader::{Ending, Expected, FramedReader};
+pub(crate) use reader::{Ending, Expected, FramedReader, READER_BYTES};
 pub(crate) use record::RecordKind;
 pub(crate) use writer::FramedWriter;

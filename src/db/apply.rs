@@ -1,0 +1,81 @@
+//! From the bytes of a batch to the memtables of its keyspaces.
+//!
+//! A memtable keeps slices, not copies: what the caller built and the log stores is what it holds. Only of a batch for
+//! several keyspaces each gets a copy of its part. For they are flushed at different times, and one that holds a
+//! few small entries would keep the long values of all the others in memory, where nobody counts them.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::tree::{Tree, View};
+use crate::batch::{BatchEntry, BatchReader};
+use crate::codec::DecodeError;
+use crate::error::{Error, Result};
+use crate::key::Tag;
+use crate::memtable::BATCH_FRAMING_BYTES;
+
+/// Inserts the entries of a stamped batch, which is in this log, into the memtables of its trees. A tree that was
+/// dropped since the batch was admitted gets them too, and nobody will read them.
+pub(super) fn apply(bytes: Vec<u8>, trees: &[Arc<Tree>], log: u64) -> Result<()> {
+    let [tree] = trees else { return apply_parts(&bytes, trees, log, |_| true) };
+    let bytes = Bytes::from(bytes);
+    let view = begin(tree, log);
+    for entry in BatchReader::open(&bytes).map_err(own_batch)? {
+        let entry = entry.map_err(own_batch)?;
+        if entry.keyspace != tree.id {
+            return Err(foreign());
+        }
+        insert(&view, &entry, bytes.slice(entry.key.clone()), bytes.slice(entry.value.clone()));
+    }
+    Ok(())
+}
+
+/// The same for those entries that are `wanted`: each memtable gets a copy of its part.
+pub(super) fn apply_parts(
+    bytes: &[u8],
+    trees: &[Arc<Tree>],
+    log: u64,
+    wanted: impl Fn(&BatchEntry) -> bool,
+) -> Result<()> {
+    let place =
+        |entry: &BatchEntry| trees.iter().position(|tree| tree.id == entry.keyspace).ok_or_else(foreign);
+    let wanted = |entry: &Result<BatchEntry, DecodeError>| entry.as_ref().map_or(true, &wanted);
+    let mut lens = vec![0; trees.len()];
+    for entry in BatchReader::open(bytes).map_err(own_batch)?.filter(wanted) {
+        let entry = entry.map_err(own_batch)?;
+        lens[place(&entry)?] += entry.key.len() + entry.value.len();
+    }
+    let parts = trees.iter().zip(lens).map(|(tree, len)| (begin(tree, log), BytesMut::with_capacity(len)));
+    let mut parts: Vec<_> = parts.collect();
+    for entry in BatchReader::open(bytes).map_err(own_batch)?.filter(wanted) {
+        let entry = entry.map_err(own_batch)?;
+        let (view, part) = &mut parts[place(&entry)?];
+        part.extend_from_slice(&bytes[entry.key.clone()]);
+        part.extend_from_slice(&bytes[entry.value.clone()]);
+        let mut key = part.split().freeze();
+        let value = key.split_off(entry.key.len());
+        insert(view, &entry, key, value);
+    }
+    Ok(())
+}
+
+/// The view whose memtable is to have entries of a batch in this log.
+fn begin(tree: &Tree, log: u64) -> Arc<View> {
+    let view = tree.view();
+    view.active.note_log(log);
+    view.active.memtable.charge(BATCH_FRAMING_BYTES);
+    view
+}
+
+fn insert(view: &View, entry: &BatchEntry, key: Bytes, value: Bytes) {
+    view.active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
+}
+
+fn foreign() -> Error {
+    Error::invalid("a batch holds a keyspace it does not name")
+}
+
+pub(super) fn own_batch(error: DecodeError) -> Error {
+    Error::invalid(format!("a batch of this process cannot be read: {error}"))
+}
