@@ -3,7 +3,9 @@
 //! ```text
 //! 1/4   memtables     active and waiting; a writer waits before they would hold more (`db/pressure`)
 //! 1/8   builders      tables that are being written: hashes, index, buffers. Each job has an equal part of it,
-//!                     and cuts its table when that is full (`compaction/run`); but some blocks each has
+//!                     and cuts its table when that is full (`compaction/run`); but some blocks each has. A new
+//!                     filter for a table that there is cannot be cut: what it lacks comes from the rest, or it
+//!                     is not built (`db/refilter`)
 //! 5/8   the rest      open tables (what is known of them, roots of their indexes), filters, and blocks
 //! ```
 //!
@@ -171,6 +173,11 @@ impl Memory {
         is_given.then(|| Lease { memory: Arc::clone(self), part, bytes })
     }
 
+    /// Memory for what will soon be done, if tables and filters leave it: the blocks make do without any until then.
+    pub(crate) fn try_lease_briefly(self: &Arc<Self>, part: Part, bytes: u64) -> Option<Lease> {
+        self.try_lease_instead(part, bytes, u64::MAX)
+    }
+
     /// Whether [`Memory::try_lease_instead`] would give it now. If not, the waker will be told when memory comes back.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
@@ -205,6 +212,12 @@ impl Memory {
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
         self.loaded_max().saturating_sub(leased.tables)
+    }
+
+    /// The most that [`Memory::try_lease_briefly`] would give.
+    pub(crate) fn room_briefly(&self) -> u64 {
+        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        rest(self.budget).saturating_sub(leased.tables + leased.filters)
     }
 
     /// How much more tables and filters may take.

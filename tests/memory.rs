@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use peak_alloc::PeakAlloc;
-use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options, WriteBatch};
+use sievedb::{Db, Error, FilterKind, FilterPolicy, KeyspaceOptions, Options, WriteBatch};
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
@@ -20,6 +20,9 @@ const FIXED_BYTES: usize = 2 << 20;
 
 /// Four times the budget.
 const KEYS: u64 = 200_000;
+
+/// Keys of a table whose filter takes half of the budget to build.
+const MANY: u64 = 400_000;
 
 fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
@@ -69,6 +72,25 @@ fn write_with_a_large_budget(crashed: &Path) -> u64 {
     assert_eq!(db.stats().flushes, 0);
     copy(dir.path(), crashed);
     KEYS / 10
+}
+
+/// A store whose tables were written with a large budget: one keyspace with values, one with very many small keys.
+fn tables_of_a_large_budget(dir: &Path) {
+    let options = Options::new().memory_budget(64 * BUDGET).background_threads(0);
+    let db = options.open(dir).unwrap();
+    let many = db.keyspace("many", KeyspaceOptions::new()).unwrap();
+    for number in 0..MANY / 100 {
+        db.put(key(number), [value(number), value(!number)].concat().repeat(5)).unwrap();
+        let mut batch = WriteBatch::new();
+        (100 * number..100 * number + 100).for_each(|number| {
+            batch.put_in(&many, key(number), "");
+        });
+        db.write(batch).unwrap();
+    }
+    db.flush().unwrap();
+    let total = db.stats().keyspaces.into_iter().find(|keyspace| keyspace.name == "many").unwrap().total();
+    assert_eq!((total.tables, total.keys), (1, MANY));
+    db.close().unwrap();
 }
 
 /// Runs a phase and asserts that neither what is allocated nor the ledger passes the budget.
@@ -180,6 +202,25 @@ fn a_program_with_a_store_allocates_its_budget_and_little_more_whatever_it_does(
         assert!(keys.map(|key| few.get(key).unwrap()).all(|value| value.unwrap().is_empty()));
     });
     db.close().unwrap();
+    let large = tempfile::tempdir().unwrap();
+    tables_of_a_large_budget(large.path());
+    let db = phase("open with large tables", before, || open(large.path()));
+    let many = db.existing_keyspace("many").unwrap();
+    phase("new filters for large tables", before, || {
+        assert_eq!(db.iter().map(Result::unwrap).count() as u64, MANY / 100);
+        assert!(db.stats().memory.blocks as usize > BUDGET / 2);
+        many.refilter(policy(10.0)).unwrap();
+        let refused = many.refilter(policy(40.0)).unwrap_err();
+        assert!(matches!(refused, Error::LimitExceeded { .. }), "{refused}");
+        assert!(
+            (0..2 * MANY).step_by(17).all(|number| many.contains(key(number)).unwrap() == (number < MANY))
+        );
+        check_ledger(&db);
+        many.compact().unwrap();
+        many.refilter(policy(20.0)).unwrap();
+    });
+    db.close().unwrap();
+    drop(many);
     let left = ALLOCATED.current_usage().saturating_sub(before);
     assert!(left < 1 << 20, "{left} bytes are left when it is closed");
 }

@@ -62,7 +62,7 @@ impl Keyspace {
 
     /// Gives every table a filter after `policy`, which becomes that of the keyspace, and waits for it. Tables
     /// are not rewritten: each is read once, and the new filter put beside it. Reads and writes go on; memory
-    /// is taken for one table at a time, some 8 to 20 bytes for each of its keys. Tables that a compaction
+    /// is taken for one table at a time, some 10 to 25 bytes for each of its keys, out of the budget: cached blocks give way. Tables that a compaction
     /// takes meanwhile are passed over: what comes of them follows the policy.
     ///
     /// A store that is closed or lost power in the middle has old and new filters, and all of them are good;
@@ -70,9 +70,10 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the policy is out of range, [`Error::Corruption`] or [`Error::Io`] for the
-    /// first table that cannot be read (it keeps its filter; the others have got theirs), and as
-    /// [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if the policy is out of range; [`Error::Corruption`] or [`Error::Io`] for the
+    /// first table that cannot be read, or [`Error::LimitExceeded`] if the memory budget has no room to build its filter
+    /// (it keeps the one it has; the others have got theirs; [`Keyspace::compact`] cuts its tables by what there is
+    /// room for); and as [`Keyspace::put`].
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         policy.validate()?;
         self.check_writable()?;

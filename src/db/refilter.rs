@@ -7,10 +7,15 @@
 //! 4. one edit gives the table the new list of filters, and its handle in the version gives way to the new one;
 //! 5. the files of old filters go when nobody reads through an old handle any more.
 //!
+//! The memory that the filter is built in is known from the number of keys, and had before anything is read: a job's
+//! equal part of what builders have (`memory`), and beyond it what tables and filters leave of the rest, where the blocks
+//! give way. A table of a store that once had a much larger budget may need more than there is. Then it gets no new
+//! filter, which is an [`Error::LimitExceeded`]; a compaction of it writes tables whose filters can be built.
+//!
 //! The table itself is not touched, and nobody waits: readers hold the old handle or the new one, and either
 //! filter is true of the table. A job claims its table, so that no compaction takes it away meanwhile.
 //!
-//! If the table cannot be read, or the new filter comes out damaged, nothing is changed, and the background does not
+//! If the table cannot be read, or there is no room, or the new filter comes out damaged, nothing is changed, and the background does not
 //! try again; nor when several in a row were found damaged after they had come into use. A failure to write
 //! disables writing, like any other.
 
@@ -28,7 +33,7 @@ use crate::compaction::filters::{Output, plan_output};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::{FilterPlan, FilterPolicy};
-use crate::memory::Building;
+use crate::memory::{Building, Lease, Part};
 use crate::table::write_filter_file;
 use crate::table_meta::FilterRef;
 use crate::version::{TableHandle, Version};
@@ -37,8 +42,30 @@ use crate::version::{TableHandle, Version};
 pub(crate) enum Refiltered {
     /// It has one, or it has left the tree.
     Done,
-    /// None can be made, because the table cannot be read: it stays as it is.
+    /// None can be made, because the table cannot be read or there is no room: it stays as it is.
     Impossible(Error),
+}
+
+/// What a filter is built in: a part of the memory for builders, and what had to be leased beyond it.
+struct Room {
+    building: Building,
+    part: usize,
+    beyond: Option<Lease>,
+}
+
+impl Room {
+    /// Notes that so much is in use now.
+    fn set(&self, bytes: usize) {
+        self.building.set(bytes.min(self.part));
+    }
+
+    /// So much is needed from now on: what the part suffices for is not leased any more.
+    fn shrink(&mut self, bytes: usize) {
+        self.set(bytes);
+        if bytes <= self.part {
+            self.beyond = None;
+        }
+    }
 }
 
 /// A table that needs a new filter, if there is one that is not `busy`.
@@ -69,8 +96,11 @@ impl Engine {
         };
         let plan = plan_output(&tree.options.load().filter, &tree.shape(), &view.version, lookups, &output);
         drop(view);
-        let building = Building::new(&self.context.memory);
-        let block = match self.build_filter(tree, plan, old, &building) {
+        let mut room = match self.room_to_build(tree, plan, old) {
+            Ok(room) => room,
+            Err(error) => return Ok(self.no_filter(tree, old, error)),
+        };
+        let block = match self.build_filter(tree, plan, old, &room) {
             Ok(block) => block,
             Err(Error::Closed) => return Err(Error::Closed),
             Err(error) => return Ok(self.no_filter(tree, old, error)),
@@ -80,9 +110,9 @@ impl Engine {
         let new = old.with_filters(filters.into_iter().collect());
         new.set_made_at(lookups);
         // What was built is gone; a filter that there is no room for is read all the same.
-        building.set(bytes);
+        room.shrink(bytes);
         let checked = new.open().and_then(|table| table.check_filter(&new.meta));
-        drop(building);
+        drop(room);
         if let Err(error) = checked {
             new.set_filters_obsolete(old);
             return Ok(self.no_filter(tree, old, error));
@@ -100,16 +130,35 @@ impl Engine {
         Ok(Refiltered::Done)
     }
 
+    /// The memory to build this filter in.
+    fn room_to_build(&self, tree: &Tree, plan: Option<FilterPlan>, table: &TableHandle) -> Result<Room> {
+        let memory = &self.context.memory;
+        let needed = plan.map_or(0, |plan| plan.build_bytes(table.meta.keys));
+        let part = memory.builder_max(self.options.background_threads + 1, tree.options.load().block_bytes);
+        let building = Building::new(memory);
+        let beyond = match needed.saturating_sub(part) as u64 {
+            0 => None,
+            lacking => Some(memory.try_lease_briefly(Part::Filters, lacking).ok_or_else(|| {
+                Error::limit(
+                    "memory to build a filter in",
+                    memory.room_briefly() + part as u64,
+                    needed as u64,
+                )
+            })?),
+        };
+        Ok(Room { building, part, beyond })
+    }
+
     /// The filter block that a table is to have, if it is to have one.
     fn build_filter(
         &self,
         tree: &Tree,
         plan: Option<FilterPlan>,
         table: &TableHandle,
-        building: &Building,
+        room: &Room,
     ) -> Result<Option<Vec<u8>>> {
         let stop = |bytes| {
-            building.set(bytes);
+            room.set(bytes);
             self.background.is_stopping() || !tree.is_alive() || self.has_failed()
         };
         plan.map(|plan| table.open()?.build_filter(plan, &stop)).transpose()
@@ -194,7 +243,6 @@ mod tests {
     use crate::db::Db;
     use crate::filter::{FilterBuilder, FilterKind};
     use crate::fs::{MemFs, Op};
-    use crate::memory::{Lease, Part};
     use crate::options::Options;
     use crate::table::FilterState;
     use crate::version::REBUILDS_MAX;
@@ -278,6 +326,34 @@ mod tests {
         assert!(db.get(key(7)).unwrap_err().is_corruption());
         while db.step().unwrap() {}
         assert!(db.get(key(7)).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_filter_that_takes_more_to_build_than_there_is_room_for_is_refused_until_its_table_is_rewritten() {
+        let fs = MemFs::new();
+        let db = options(&fs).memory_budget(64 << 20).open("/db").unwrap();
+        (0..60_000u32).for_each(|n| db.put(n.to_be_bytes(), "").unwrap());
+        db.compact().unwrap();
+        db.close().unwrap();
+        let db = options(&fs).memory_budget(1 << 20).open("/db").unwrap();
+        let (tree, before) = table(&db);
+        // What the part for builders lacks, the blocks give: 60 000 keys at 9.5 bytes are half a megabyte.
+        let blocked = FilterPolicy::new(FilterKind::BlockedBloom).bits_per_key(6.0);
+        db.engine().refilter(&tree, blocked).unwrap();
+        let (_, between) = table(&db);
+        assert!(!Arc::ptr_eq(&before, &between) && db.stats().rebuilt_filters == 1);
+        // A ribbon filter takes more than a whole one.
+        let ribbon = FilterPolicy::new(FilterKind::Ribbon).bits_per_key(10.0);
+        let refused = db.engine().refilter(&tree, ribbon).unwrap_err();
+        assert!(matches!(refused, Error::LimitExceeded { asked, limit, .. } if asked > limit), "{refused}");
+        assert!(Arc::ptr_eq(&between, &table(&db).1), "the table keeps what it has");
+        let stats = db.stats();
+        assert_eq!((stats.rebuilt_filters, stats.failed_rebuilds, stats.memory.builders), (1, 1, 0));
+        assert!(db.contains(7u32.to_be_bytes()).unwrap());
+        db.compact().unwrap();
+        assert!(db.stats().keyspaces[0].total().tables > 1);
+        db.engine().refilter(&tree, ribbon.bits_per_key(12.0)).unwrap();
+        assert!((0..60_000u32).step_by(7).all(|n| db.contains(n.to_be_bytes()).unwrap()));
     }
 
     /// Flips a bit at the end of every filter file.

@@ -22,7 +22,7 @@ use super::bloom::{self, Bloom, GRANULE_BITS, PROBES_MAX};
 use super::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES, Header, Kind};
 use super::layout::{Layout, Section, Shape};
 use super::pages;
-use super::policy::{check_bits_per_key, millibits};
+use super::policy::{FilterPlan, check_bits_per_key, millibits};
 use super::reader::{Expect, Filter};
 use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Groups, Ribbon, Size, build_again};
 use crate::checksum::FileId;
@@ -38,6 +38,19 @@ const CONSTRUCTION: &str = "filter under construction";
 
 /// What building a ribbon filter takes per key, hashes included.
 const RIBBON_BYTES_PER_KEY: usize = 20;
+
+/// What a filter of so many keys and bits takes while it is finished, the hashes included; about.
+fn finish_bytes(kind: Kind, keys: usize, body_bits: f64) -> usize {
+    let per_key = if kind == Kind::Ribbon { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
+    keys * per_key + 2 * (HEADER_BYTES + (body_bits / 8.0) as usize)
+}
+
+impl FilterPlan {
+    /// What building such a filter of so many keys takes at its peak, in bytes; about.
+    pub(crate) fn build_bytes(&self, keys: u64) -> usize {
+        finish_bytes(self.kind, keys as usize, keys as f64 * self.bits_per_key)
+    }
+}
 
 /// Collects the hashes of the distinct user keys of a table and makes its filter block.
 #[derive(Debug, Clone)]
@@ -168,9 +181,7 @@ impl FilterBuilder {
     /// What `finish` takes at its peak, hashes included; about.
     #[must_use]
     pub fn finish_bytes(&self) -> usize {
-        let per_key = if self.kind == Kind::Ribbon { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
-        let hashes = self.len() * per_key;
-        hashes + 2 * (HEADER_BYTES + (self.body_bits() / 8.0) as usize)
+        finish_bytes(self.kind, self.len(), self.body_bits())
     }
 
     /// Bits of the filter that `finish` would make now; about, since it is asked for with every key.
