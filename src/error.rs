@@ -87,8 +87,8 @@ pub enum Error {
         /// What is there instead.
         why: &'static str,
     },
-    /// What was computed twice from the same input came out different: the memory or the processor of this machine
-    /// cannot be trusted. Nothing of it was written.
+    /// What was computed is not what it must be, or came out different the second time: the memory or the processor of this
+    /// machine cannot be trusted. Nothing of it was written.
     #[non_exhaustive]
     FaultyMemory {
         /// What was computed.

@@ -94,8 +94,10 @@ impl Options {
     /// - A quarter for memtables, those that wait to be flushed included. A writer waits before they would hold more;
     ///   only a batch that is larger than the whole quarter passes it, alone.
     /// - An eighth for flushes and compactions: what a table takes while it is written, its filter included. Each
-    ///   thread has an equal part, and begins another table when that is full. What a new filter for an existing table
-    ///   lacks comes from the blocks, or it is not built: see [`Keyspace::refilter`](crate::Keyspace::refilter).
+    ///   thread has an equal part, and begins another table when that is full; but eight blocks at least, which is more than
+    ///   its part if the budget is small and [`KeyspaceOptions::block_bytes`](crate::KeyspaceOptions::block_bytes) large.
+    ///   What a new filter for an existing table lacks comes from the blocks, or it is not built: see
+    ///   [`Keyspace::refilter`](crate::Keyspace::refilter).
     /// - The rest for open tables, filters and blocks. Tables and filters come first, and blocks have what these
     ///   leave, an eighth of it at least. Where filters do not fit, those are in memory that answer most for their size, ribbon
     ///   filters as far as only half of their columns; lookups in the tables of the others read a page of a filter.

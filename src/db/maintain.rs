@@ -29,7 +29,8 @@ impl Engine {
                 if self.step(Jobs::All)? {
                     continue;
                 }
-                if !claims.is_working() && claims.epoch() == epoch {
+                // Whoever has just come to the end of its work says so a moment later.
+                if !claims.is_working() && claims.epoch() == epoch && !done() {
                     return Err(Error::invalid("waiting for work that nobody does"));
                 }
             }

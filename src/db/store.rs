@@ -256,7 +256,7 @@ impl Db {
     }
 
     /// Opens every table now instead of at the first lookup that needs it: reads their filters and root
-    /// indexes into memory. After it [`Db::may_contain`] is as sharp and [`Db::stats`] as complete as can be.
+    /// indexes into memory, as far as there is room. After it [`Db::may_contain`] is as sharp and [`Db::stats`] as complete as can be.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use super::out::{Out, Result};
 use crate::block::{BlockHandle, BlockKind};
 use crate::codec::DecodeError;
 use crate::key::{InternalKey, Tag};
-use crate::table::Properties;
+use crate::table::{Footer, Properties};
 
 /// Running sums over a table.
 #[derive(Debug, Default)]
@@ -120,12 +120,12 @@ impl Sums {
         self.disorder.take()
     }
 
-    /// Compares the sums with what the table says of itself: the properties, and the footer at `end` of `root`.
+    /// Compares the sums with what the table says of itself: the properties, and the footer, which stands at `end`.
     pub(super) fn compare(
         &self,
         out: &mut Out<'_>,
         properties: &Properties,
-        root: BlockHandle,
+        footer: &Footer,
         end: u64,
     ) -> Result {
         let p = properties;
@@ -159,8 +159,21 @@ impl Sums {
             ..self.index
         };
         references(out, "index blocks, each at its place", below, self.to_index)?;
-        if self.index.newest != hash(root) {
+        if self.index.newest != hash(footer.root) {
             return out.damage(end, "root index", "the footer refers to another place than it stands at");
+        }
+        // These two say the same of the table: only a difference is worth a line.
+        let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
+        for (what, stated, same) in [
+            ("entries", footer.entries, p.entries),
+            ("index depth", footer.index_depth.into(), p.index_depth.into()),
+            ("filter count", footer.filters.into(), p.filters.len() as u64),
+            ("filter offset", footer.filter.0, first.0),
+            ("filter length", footer.filter.1, first.1),
+        ] {
+            if stated != same {
+                return out.damage(end, what, format!("is {stated} in the footer, {same} in the properties"));
+            }
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     out.showing(whole, |out| ends.tell_footer(out))?;
     match (&ends.properties, &ends.footer) {
         (Ok(properties), Ok((footer, _))) if out.report.damage_count == before && !out.report.partial => {
-            out.showing(whole, |out| sums.compare(out, properties, footer.root, ends.blocks_end))
+            out.showing(whole, |out| sums.compare(out, properties, footer, ends.blocks_end))
         }
         _ => Ok(()),
     }

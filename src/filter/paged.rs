@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_damage_or_of_no_answer() {
+    fn a_flipped_bit_in_any_byte_is_damage_or_of_no_answer() {
         for (block, hashes) in [
             (block(Kind::Bloom, 3400), 40),
             (block(Kind::BlockedBloom, 3400), 40),

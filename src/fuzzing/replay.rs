@@ -22,7 +22,7 @@ const TARGETS: [(&str, Target); 10] = [
 ];
 
 /// What the fuzzer found: target, file in `tests/corpus`, what was wrong.
-const FINDINGS: [(&str, &str, &str); 5] = [
+const FINDINGS: [(&str, &str, &str); 6] = [
     (
         "dump",
         "lock-by-its-name",
@@ -32,6 +32,11 @@ const FINDINGS: [(&str, &str, &str); 5] = [
         "dump",
         "root-of-another-length",
         "the printer found nothing wrong with a footer that gives the root of the index another length than it has",
+    ),
+    (
+        "dump",
+        "footer-of-other-entries",
+        "the printer found nothing wrong with a footer that disagrees with the properties",
     ),
     ("table", "separators-in-disorder", "the keys that damage concerns were given last before first"),
     ("log", "damage-behind-the-cut", "the target took for a change what lay behind the end of the file"),

@@ -140,8 +140,8 @@ impl<'a> FilterSource<'a> {
 
 impl Table {
     /// The same open table with so many pieces of its filter in memory. Fewer than there are take no read (but none at
-    /// all one of what is asked by pages), more only that of what is missing. `None` if there is no room: while readers
-    /// may be using the old ones, both are there.
+    /// all one of what is asked by pages), more only that of what is missing. `None` if there is no room (while readers
+    /// may be using the old ones, both are there), or if what is missing could not be read.
     pub(crate) fn with_pieces(&self, meta: &TableMeta, pieces: usize) -> Option<Arc<Self>> {
         let header = self.filter.header()?;
         let lease = match pieces {
@@ -160,17 +160,22 @@ impl Table {
                 self.source(meta, header).and_then(|source| source.paged(&self.file, meta, header.clone()))
             }
         };
-        let (filter, lease) = changed.unwrap_or_else(|error| {
-            self.file.ctx.io.note_unusable_filter(meta.number, &error);
-            (FilterState::Unusable(Arc::new(error)), None)
-        });
+        let (filter, lease) = match changed {
+            Ok(changed) => changed,
+            // Nothing is known of the filter; what is in memory of it stays there.
+            Err(Error::Io { .. }) => return None,
+            Err(error) => {
+                self.file.ctx.io.note_unusable_filter(meta.number, &error);
+                (FilterState::Unusable(Arc::new(error)), None)
+            }
+        };
         Some(Arc::new(Self {
             file: Arc::clone(&self.file),
             properties: self.properties.clone(),
             footer: self.footer.clone(),
             root: self.root.clone(),
             filter,
-            distrusted: self.distrusted.clone(),
+            distrusted: Arc::clone(&self.distrusted),
             leases: Arc::clone(&self.leases),
             _filter_lease: lease,
         }))

@@ -11,7 +11,7 @@
 //! Data blocks and index partitions are not touched.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::block::{BlockIter, BlockKind, Entries};
 use crate::checksum::FileId;
@@ -71,7 +71,7 @@ impl Table {
             footer,
             root,
             filter,
-            distrusted: OnceLock::new(),
+            distrusted: Arc::default(),
             leases,
             _filter_lease: filter_lease,
         }))

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
 use crate::error::{Error, Result};
+use crate::filter::Header;
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
@@ -36,7 +37,7 @@ pub(crate) struct Table {
     pub(super) root: Option<Bytes>,
     pub(super) filter: FilterState,
     /// Why the filter is not believed any more that could be opened: a wrong answer, or a page that is damaged.
-    pub(super) distrusted: OnceLock<Arc<Error>>,
+    pub(super) distrusted: Arc<OnceLock<Arc<Error>>>,
     /// For the table and for the root.
     pub(super) leases: Arc<[Option<Lease>; 2]>,
     /// For as much of the filter as is in memory.
@@ -50,10 +51,11 @@ impl Table {
         &self.filter
     }
 
-    /// Whether there is nothing wrong with the filter, if there is one. One for which there was no room is read and
+    /// Whether there is nothing wrong with the filter, if there is one. One that is not in memory, or not all of it, is read and
     /// checked for that, and not kept.
     pub(crate) fn check_filter(&self, meta: &TableMeta) -> Result<()> {
-        if !self.filter().is_on_disk() {
+        let whole = |header: &Header| self.filter().pieces() == header.piece_count();
+        if self.filter().header().is_none_or(whole) {
             return self.filter_error().map_or(Ok(()), |error| Err((**error).clone()));
         }
         let mut filters = meta.filters.iter().filter(|filter| filter.domain == 0);

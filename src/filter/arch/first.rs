@@ -13,8 +13,8 @@ use crate::hash::reduce;
 const BYTE_STARTS: u32 = 9;
 
 /// Slots of a block, and starts of a shard, as powers of two.
-const BLOCK_SLOTS: u32 = 6;
-const SHARD_STARTS: u32 = 16;
+const BLOCK_BITS: u32 = 6;
+const SHARD_BITS: u32 = 16;
 
 /// The first layer of one filter.
 #[derive(Debug, Clone, Copy)]
@@ -129,8 +129,8 @@ impl<'a> Place<'a> {
         unsafe { *block.get_unchecked(at) }
     }
 
-    /// The row of the block in which the start is, and as many columns of the next; of a layer that has an additional
-    /// column or is not `MIXED`.
+    /// The row of the block in which the start is, and as many columns of the next. Without `MIXED` of a layer that has
+    /// no additional column; with it of any.
     #[inline(always)]
     pub(in crate::filter) fn rows<const MIXED: bool>(self) -> [&'a [u8]; 2] {
         let There { first, block } = self.there;
@@ -147,7 +147,7 @@ impl<'a> Place<'a> {
 /// The block of the layer in which a start is: each shard has one block more than its starts have.
 #[inline(always)]
 fn block_of(start: u64) -> u64 {
-    (start >> BLOCK_SLOTS) + (start >> SHARD_STARTS)
+    (start >> BLOCK_BITS) + (start >> SHARD_BITS)
 }
 
 #[cfg(test)]

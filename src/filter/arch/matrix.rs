@@ -38,7 +38,7 @@ pub(in crate::filter) struct Matrix {
 }
 
 /// The instructions of a step with operands of these names, and the label behind which the row is done with.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 macro_rules! step {
     ($slot:literal, $coefficients:literal, $mark:literal, $done:literal) => {
         concat!(
@@ -122,7 +122,7 @@ impl Matrix {
     /// coefficient left: which, and what has become of it.
     #[inline(always)]
     pub(in crate::filter) fn eliminate(&mut self, simd: Simd, count: usize) -> (usize, Row) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         if simd.avx2 && !self.coefficients.is_empty() {
             // SAFETY: the processor has the instructions, see `Simd::detect`; and there are slots.
             let lane = unsafe {
@@ -194,7 +194,7 @@ impl Matrix {
     /// # Safety
     ///
     /// The processor has BMI 1 and 2. There are slots.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     #[inline(always)]
     unsafe fn eliminate_one(&mut self) -> usize {
         let [one, ..] = &mut self.turns;
@@ -222,7 +222,7 @@ impl Matrix {
     /// # Safety
     ///
     /// As of one.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     #[inline(always)]
     unsafe fn eliminate_two(&mut self) -> usize {
         let [one, two, _] = &mut self.turns;
@@ -260,7 +260,7 @@ impl Matrix {
     /// # Safety
     ///
     /// The processor has BMI 1 and 2. There are slots.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     #[inline(always)]
     unsafe fn eliminate_three(&mut self) -> usize {
         let [one, two, three] = &mut self.turns;

@@ -4,11 +4,11 @@
 //! compare them. This folder is the only place of the crate with unsafe code: calls of functions for which
 //! the processor was asked beforehand, unaligned loads from slices whose length is checked, slices of a block whose
 //! geometry is checked (`first`, `lines`), and a few instructions written out where the compiler chooses slower ones
-//! (`lines/avx512`, `matrix`). Miri, and every processor without the instructions, runs the safe twins.
+//! (`lines/avx512`, `matrix`). Miri, and every processor without the instructions, runs the safe twins; `first` has none.
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx2;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx512;
 mod first;
 mod lines;
@@ -22,7 +22,7 @@ pub(super) use matrix::{LANES, Matrix, Row};
 /// The instruction set that queries use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Simd {
-    /// Only [`Simd::detect`] sets it: the invariant of every unsafe block below.
+    /// Set only by [`Simd::detect`], and by functions that run with the instructions: the invariant of every unsafe block below.
     avx2: bool,
     /// Likewise; never without `avx2`.
     avx512: bool,
@@ -31,7 +31,7 @@ pub(super) struct Simd {
 /// A call of a function of `avx2` if that is what the processor has, else of its twin.
 macro_rules! choose {
     ($simd:expr, $avx2:expr, $portable:expr) => {{
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if $simd.avx2 {
             // SAFETY: the processor has all instructions that the functions are compiled with, see `Simd::detect`.
@@ -56,7 +56,7 @@ impl Simd {
 
     /// The best one that this processor has.
     pub(super) fn detect() -> Self {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         {
             let avx2 = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")
@@ -66,7 +66,7 @@ impl Simd {
             let avx512 = avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
             Self { avx2, avx512 }
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
         Self::PORTABLE
     }
 
@@ -86,7 +86,7 @@ impl Simd {
     /// [`Simd::run`] of a query, for which the newest instructions are worth a compilation of its own.
     #[inline(always)]
     pub(super) fn ask<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
             // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
@@ -105,9 +105,9 @@ impl Simd {
 /// Asks for the cache line of `bytes` around byte `at`, where that can be done.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     avx2::prefetch(bytes, at);
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
     let _ = (bytes, at);
 }
 

@@ -51,10 +51,13 @@ impl Home {
             match Self::open(&dir, keyspaces) {
                 Err(Failure::Store(error)) if place < PLACES && is_of_this_store(&error) => {
                     store::note(&format!("{} is left as it is: {error}", dir.display()));
-                    place += 1;
+                }
+                Err(Failure::Usage(why)) if place < PLACES => {
+                    store::note(&format!("{} is left as it is: {why}", dir.display()));
                 }
                 outcome => return outcome,
             }
+            place += 1;
         }
     }
 }
