@@ -352,8 +352,8 @@ mod tests {
             let each = reads as f64 / f64::from(lookups);
             assert!(hits == 0 && (1.0..=most).contains(&each), "{kind:?}: {each} pages for an absent key");
             assert!(db.may_contain(absent(1)));
-            // A cache that has room for all of them: each is read once.
-            blocks.set_capacity(512 << 10);
+            // A cache each of whose shards has room for all of them: each is read once.
+            blocks.set_capacity(4 << 20);
             let pages = table(&db).meta.filters[0].len / 4096 + 2;
             let (reads, hits) = ask(10_000);
             assert!(reads <= pages && hits >= u64::from(lookups) - reads, "{kind:?}: {reads} of {pages}");
