@@ -1,10 +1,11 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes.
-//! A block that several threads miss at once is read by one of them, and the others wait for it. What was
-//! evicted while somebody still holds a slice of it stays in memory until that slice is dropped; it no longer
-//! counts against the cache, but is known ([`BlockCache::held_bytes`]). Pages of filters that are not in memory lie there too, under keys of their own
-//! ([`filter_page`]), so that no block can pass for one of them wherever a file says that its filter is.
+//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes. A block
+//! that several threads miss at once is read by one of them, and the others wait for it. What was evicted while
+//! somebody still holds a slice of it stays in memory until that slice is dropped; it no longer counts against the
+//! cache, but is known ([`BlockCache::held_bytes`]). Pages of filters that are not in memory lie there too, under
+//! keys of their own ([`filter_page`]), so that no block can pass for one of them wherever a file says that its
+//! filter is.
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. A file that fell out is opened
 //! again at the next read; one that is in use meanwhile stays open for its users.

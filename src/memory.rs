@@ -16,9 +16,10 @@
 //! another, both are counted, and the blocks give way for that moment.
 //!
 //! Memory is taken by a [`Lease`] and comes back when that is dropped. What a caller holds (values, iterators and
-//! what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and not
-//! counted (but blocks that it keeps alive, apart: [`MemoryStats::held`]); nor is what does not grow with data: threads, the names of keyspaces, and what a lookup or a job is just
-//! reading: a block, or a chunk of a long value, for each table that it reads from.
+//! what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and not counted
+//! (but blocks that it keeps alive, apart: [`MemoryStats::held`]); nor is what does not grow with data: threads, the
+//! names of keyspaces, and what a lookup or a job is just reading: a block, or a chunk of a long value, for each
+//! table that it reads from.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -104,8 +104,9 @@ impl Options {
     ///
     /// What a caller holds on to (values, iterators with the blocks and memtables that these keep alive, batches) is
     /// the caller's, and not counted. Nor is a block or a chunk of a long value for each table that a lookup or a job
-    /// is just reading; nor the bounds of tables; nor what the logs hold in a store that is opened for reading, which cannot
-    /// flush it. Opening for writing flushes as the memtables fill, however much the logs hold. [`Stats::memory`](crate::Stats) has the parts and their sum.
+    /// is just reading; nor the bounds of tables; nor what the logs hold in a store that is opened for reading, which
+    /// cannot flush it. Opening for writing flushes as the memtables fill, however much the logs hold.
+    /// [`Stats::memory`](crate::Stats) has the parts and their sum.
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;

@@ -395,9 +395,10 @@ impl Version {
 
     /// The newest entry of the key that the lookup can see.
     ///
-    /// First the range check of all candidate tables, and the memory of their filters is asked for; then the
-    /// filters, without touching a block; then, newest first, the index and data block of those whose filter did
-    /// not say "absent". A filter that is not in memory is asked when its table's turn comes, for it is read then. A table that cannot be opened is an error only when its turn comes: what is newer is found.
+    /// First the range check of all candidate tables, and the memory of their filters is asked for; then the filters,
+    /// without touching a block; then, newest first, the index and data block of those whose filter did not say
+    /// "absent". A filter that is not in memory is asked when its table's turn comes, for it is read then. A table
+    /// that cannot be opened is an error only when its turn comes: what is newer is found.
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {

@@ -1,8 +1,9 @@
 //! Disks that fail: every operation on a file fails once, or fails from then on, with `EIO` and with "disk full".
 //!
 //! Whoever asked gets an error that says which operation failed on which file, and nothing panics. Reads go on and
-//! give what was acknowledged. After a failure that leaves it unknown what a file holds, writing is refused until the store is opened again;
-//! opened again, on the files as they are or after a power loss, it holds a prefix with everything that was acknowledged as durable.
+//! give what was acknowledged. After a failure that leaves it unknown what a file holds, writing is refused until the
+//! store is opened again; opened again, on the files as they are or after a power loss, it holds a prefix with
+//! everything that was acknowledged as durable.
 
 use std::io;
 use std::path::Path;

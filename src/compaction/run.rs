@@ -4,9 +4,10 @@
 //! input (a merge, or one memtable) -> retain -> table writers, one after the other -> metadata
 //! ```
 //!
-//! A table is cut when it is long enough, or when what is held in memory for it is as much as the job may use, or when it overlaps too much of the level below its own (or it
-//! would be expensive to compact later), but never inside a user key. On any error, and when told to stop,
-//! the outputs are removed and the tree is left as it was: nothing here publishes anything.
+//! A table is cut when it is long enough, or when what is held in memory for it is as much as the job may use, or
+//! when it overlaps too much of the level below its own (or it would be expensive to compact later), but never inside
+//! a user key. On any error, and when told to stop, the outputs are removed and the tree is left as it was: nothing
+//! here publishes anything.
 
 use std::ops::Range;
 use std::path::Path;

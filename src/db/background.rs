@@ -1,8 +1,9 @@
 //! Background work: which job is next, and its execution as one `step()`.
 //!
-//! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced
-//! piece of the log durable (so that the sync at its end is short); flush the oldest immutable memtable of a
-//! keyspace; compact; rebuild a filter that was found damaged; load or drop pieces of filters. A job is found and claimed under one lock, done without it, and then given up.
+//! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced piece of the
+//! log durable (so that the sync at its end is short); flush the oldest immutable memtable of a keyspace; compact;
+//! rebuild a filter that was found damaged; load or drop pieces of filters. A job is found and claimed under one
+//! lock, done without it, and then given up.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads only flushes, so that a long compaction never holds up the writers.

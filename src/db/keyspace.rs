@@ -60,10 +60,10 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Gives every table a filter after `policy`, which becomes that of the keyspace, and waits for it. Tables
-    /// are not rewritten: each is read once, and the new filter put beside it. Reads and writes go on; memory
-    /// is taken for one table at a time, some 10 to 25 bytes for each of its keys, out of the budget: cached blocks give way. Tables that a compaction
-    /// takes meanwhile are passed over: what comes of them follows the policy.
+    /// Gives every table a filter after `policy`, which becomes that of the keyspace, and waits for it. Tables are
+    /// not rewritten: each is read once, and the new filter put beside it. Reads and writes go on; memory is taken
+    /// for one table at a time, some 10 to 25 bytes for each of its keys, out of the budget: cached blocks give way.
+    /// Tables that a compaction takes meanwhile are passed over: what comes of them follows the policy.
     ///
     /// A store that is closed or lost power in the middle has old and new filters, and all of them are good;
     /// call this again to go on.

@@ -15,9 +15,9 @@
 //! The table itself is not touched, and nobody waits: readers hold the old handle or the new one, and either
 //! filter is true of the table. A job claims its table, so that no compaction takes it away meanwhile.
 //!
-//! If the table cannot be read, or there is no room, or the new filter comes out damaged, nothing is changed, and the background does not
-//! try again; nor when several in a row were found damaged after they had come into use. A failure to write
-//! disables writing, like any other.
+//! If the table cannot be read, or there is no room, or the new filter comes out damaged, nothing is changed, and the
+//! background does not try again; nor when several in a row were found damaged after they had come into use. A
+//! failure to write disables writing, like any other.
 
 use std::collections::HashSet;
 use std::sync::Arc;

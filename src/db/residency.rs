@@ -10,8 +10,9 @@
 //! 2. else, of the pieces that are missed, the worthiest is loaded that fits, or for which pieces can go that are worth
 //!    clearly less.
 //!
-//! Before that, a tree with [`FilterAllocation::Optimal`] whose filters take more than its policy's total (because runs wait
-//! to be merged that were planned as merged, or the tree or the policy has changed since they were built) drops later column groups, and gets them again when the total has room.
+//! Before that, a tree with [`FilterAllocation::Optimal`] whose filters take more than its policy's total (because
+//! runs wait to be merged that were planned as merged, or the tree or the policy has changed since they were built)
+//! drops later column groups, and gets them again when the total has room.
 //!
 //! The first group of a ribbon filter answers nearly all that both do with half of the bytes, so that the second groups
 //! go first. Every change but the first kind makes more absent answers, and so with constant counters they come to an end.

@@ -255,8 +255,9 @@ impl Db {
         result
     }
 
-    /// Opens every table now instead of at the first lookup that needs it: reads their filters and root
-    /// indexes into memory, as far as there is room. After it [`Db::may_contain`] is as sharp and [`Db::stats`] as complete as can be.
+    /// Opens every table now instead of at the first lookup that needs it: reads their filters and root indexes into
+    /// memory, as far as there is room. After it [`Db::may_contain`] is as sharp and [`Db::stats`] as complete as can
+    /// be.
     ///
     /// # Errors
     ///
@@ -293,8 +294,8 @@ impl Db {
     }
 
     /// Closes the store: ends its log, durably, and releases the lock. Every other handle answers
-    /// [`Closed`](crate::Error::Closed) from now on; an iterator that is under way may, or go on. Dropping the last handle does the same but cannot say
-    /// what went wrong.
+    /// [`Closed`](crate::Error::Closed) from now on; an iterator that is under way may, or go on. Dropping the last
+    /// handle does the same but cannot say what went wrong.
     ///
     /// # Errors
     ///

@@ -18,9 +18,9 @@ pub(super) const FROZEN_BYTES: usize = 40;
 
 const CHECKSUM_OFFSET: usize = 12;
 
-/// Length of the whole block of which `first_bytes` are the first: [`HEADER_BYTES`](super::header::HEADER_BYTES) of them suffice for this
-/// version, [`HEADER_BYTES_MAX`] for all. It is known for blocks of newer versions and unknown kinds too, so
-/// that whoever walks a file can step over them.
+/// Length of the whole block of which `first_bytes` are the first: [`HEADER_BYTES`](super::header::HEADER_BYTES) of
+/// them suffice for this version, [`HEADER_BYTES_MAX`] for all. It is known for blocks of newer versions and unknown
+/// kinds too, so that whoever walks a file can step over them.
 ///
 /// # Errors
 ///

@@ -8,10 +8,10 @@
 //! 4. `finish` writes padding and filter, index, properties and footer, and syncs the file. The caller syncs
 //!    the directory.
 //!
-//! Bytes go to the file in appends of about [`APPEND_BYTES`], or less where memory is short. Memory: that buffer, a block, the index (a few
-//! tens of bytes per block) and eight bytes per key for the filter. After an error of the file every later
-//! call returns the same error; what was written is rubbish for the caller to remove. A writer that is dropped
-//! unfinished leaves such a file too.
+//! Bytes go to the file in appends of about [`APPEND_BYTES`], or less where memory is short. Memory: that buffer, a
+//! block, the index (a few tens of bytes per block) and eight bytes per key for the filter. After an error of the
+//! file every later call returns the same error; what was written is rubbish for the caller to remove. A writer that
+//! is dropped unfinished leaves such a file too.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -17,9 +17,9 @@ use crate::store;
 
 /// Prints the value of a key, or of each key on standard input.
 ///
-/// With `-` for the key, keys are read from standard input, one a line, and `key<TAB>value` is printed for
-/// each that is present, in the order of the input; absent ones are left out (with --json their value is null). (The key "-" itself is
-/// `--escaped '\x2d'`.)
+/// With `-` for the key, keys are read from standard input, one a line, and `key<TAB>value` is printed for each that
+/// is present, in the order of the input; absent ones are left out (with --json their value is null). (The key "-"
+/// itself is `--escaped '\x2d'`.)
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb get my.db planet
