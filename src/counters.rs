@@ -68,7 +68,8 @@ pub(crate) struct FilterCounters(Striped<4>);
 /// What became of the questions that filters were asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterCounts {
-    /// The filter said "absent": no block was touched.
+    /// The filter said "absent": no block was touched. Of what more than eight threads count at the same moment, some
+    /// may be lost (none with [`Options::audit_absent`](crate::Options::audit_absent)).
     pub negatives: u64,
     /// The filter said "maybe" and the table did not hold the key.
     pub false_positives: u64,
@@ -83,6 +84,12 @@ impl FilterCounters {
     #[inline]
     pub(crate) fn negative(&self) -> u64 {
         self.0.add(0, 1)
+    }
+
+    /// Counts an "absent", the most frequent answer, as [`Striped::bump_about`] does.
+    #[inline]
+    pub(crate) fn negative_about(&self) {
+        self.0.bump_about(0);
     }
 
     #[inline]

@@ -207,9 +207,12 @@ impl TableHandle {
         if table.is_distrusted() {
             return Ok(false);
         }
-        let turn = self.counters.negative();
         let one_in = self.context.trust.audit_one_in;
-        if one_in == 0 || !turn.is_multiple_of(one_in) { Ok(true) } else { self.audit(table, user_key) }
+        if one_in == 0 {
+            self.counters.negative_about();
+            return Ok(true);
+        }
+        if self.counters.negative().is_multiple_of(one_in) { self.audit(table, user_key) } else { Ok(true) }
     }
 
     #[cold]
@@ -284,12 +287,52 @@ pub(crate) struct Run {
     /// Orders the runs of a level: the newer one has the larger id.
     pub(crate) id: u64,
     pub(crate) tables: Vec<Arc<TableHandle>>,
+    fences: Fences,
+}
+
+/// The largest keys of a run's tables, as far as eight bytes tell them apart, side by side: a lookup finds its table
+/// without a look at the others, whose keys are all over the memory.
+#[derive(Debug, Clone, Default)]
+struct Fences {
+    /// What all keys of the run begin with.
+    prefix: Box<[u8]>,
+    /// The bytes after that of each table's largest key, in order.
+    parts: Vec<u64>,
+}
+
+impl Fences {
+    fn of(tables: &[Arc<TableHandle>]) -> Self {
+        let (Some(first), Some(last)) = (tables.first(), tables.last()) else { return Self::default() };
+        let (smallest, largest) = (&first.meta.smallest, &last.meta.largest);
+        let common = smallest.iter().zip(largest.iter()).take_while(|(one, other)| one == other).count();
+        let rest = |table: &Arc<TableHandle>| part(table.meta.largest.get(common..).unwrap_or_default());
+        Self { prefix: smallest[..common].into(), parts: tables.iter().map(rest).collect() }
+    }
+}
+
+/// The first eight bytes, in the order of keys: a key with a smaller part is smaller.
+fn part(key: &[u8]) -> u64 {
+    let mut part = [0; 8];
+    let len = key.len().min(8);
+    part[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(part)
 }
 
 impl Run {
+    fn new(id: u64, tables: Vec<Arc<TableHandle>>) -> Self {
+        Self { id, fences: Fences::of(&tables), tables }
+    }
+
     /// The one table that can hold `user_key`.
     pub(crate) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
-        let index = self.tables.partition_point(|table| &table.meta.largest[..] < user_key);
+        let Fences { prefix, parts } = &self.fences;
+        let part = part(user_key.strip_prefix(&**prefix)?);
+        let mut index = parts.partition_point(|&fence| fence < part);
+        if parts.get(index) == Some(&part) {
+            let alike = parts[index..].partition_point(|&fence| fence == part);
+            let tables = &self.tables[index..index + alike];
+            index += tables.partition_point(|table| &table.meta.largest[..] < user_key);
+        }
         self.tables.get(index).filter(|table| &table.meta.smallest[..] <= user_key)
     }
 
@@ -351,7 +394,7 @@ impl Version {
         for (level, id, table) in added {
             match levels[level].iter_mut().find(|run| run.id == id) {
                 Some(run) => run.tables.push(table),
-                None => levels[level].push(Run { id, tables: vec![table] }),
+                None => levels[level].push(Run::new(id, vec![table])),
             }
         }
         for runs in &mut levels {
@@ -359,6 +402,7 @@ impl Version {
             runs.sort_by_key(|run| std::cmp::Reverse(run.id));
             for run in runs {
                 run.tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+                run.fences = Fences::of(&run.tables);
             }
         }
         Self { levels }
@@ -486,10 +530,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_finds_the_table_of_a_key_and_those_of_a_range() {
-        let run = Run {
-            id: 0,
-            tables: vec![handle(1, "b", "d", 1), handle(2, "f", "h", 1), handle(3, "j", "l", 1)],
-        };
+        let run = Run::new(0, vec![handle(1, "b", "d", 1), handle(2, "f", "h", 1), handle(3, "j", "l", 1)]);
         let at = |key: &str| run.table_for(key.as_bytes()).map(|table| table.meta.number);
         assert_eq!(
             [at("a"), at("b"), at("d"), at("e"), at("h"), at("m")],
@@ -500,6 +541,45 @@ pub(crate) mod tests {
             [over("a", "a"), over("a", "b"), over("d", "f"), over("e", "e"), over("a", "z")],
             [0, 1, 2, 0, 3]
         );
+    }
+
+    #[test]
+    fn the_table_of_a_key_is_the_one_whose_range_has_it_whatever_the_keys_have_in_common() {
+        let mut random = 3u64;
+        let mut below = |most: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (random >> 33) % most
+        };
+        let mut found = 0;
+        for round in 0..400 {
+            // Few letters, one of them the zero that keys are filled up with, behind more or less that all begin with.
+            let common = ["", "k", "https://example.org/", "\0\0"][round % 4];
+            let most = [3, 9, 12][round % 3];
+            let mut keys: Vec<String> = (0..40)
+                .map(|_| {
+                    let letters = (0..below(most)).map(|_| ['\0', 'a', 'b'][below(3) as usize]);
+                    common.chars().chain(letters).collect()
+                })
+                .collect();
+            keys.sort();
+            keys.dedup();
+            let bounds: Vec<&[String]> = keys.chunks(3).filter(|keys| keys.len() > 1).collect();
+            let tables: Vec<_> = (0..)
+                .zip(bounds.iter().skip(usize::from(round % 5 == 0)))
+                .map(|(number, keys)| handle(number, &keys[0], &keys[1], 1))
+                .collect();
+            let run = Run::new(0, tables);
+            for key in keys.iter().map(String::as_str).chain(["", "a", "https://example.org/\u{7f}", "z"]) {
+                let key = key.as_bytes();
+                let holds = |table: &&Arc<TableHandle>| {
+                    &table.meta.smallest[..] <= key && key <= &table.meta.largest[..]
+                };
+                let expected = run.tables.iter().find(holds).map(|table| table.meta.number);
+                assert_eq!(run.table_for(key).map(|table| table.meta.number), expected, "{round} {key:?}");
+                found += usize::from(expected.is_some());
+            }
+        }
+        assert!(found > 1000, "{found}");
     }
 
     #[test]
