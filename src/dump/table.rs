@@ -52,11 +52,14 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     let before = out.report.damage_count;
     let sums = walk.run(out, whole)?;
     out.showing(whole, |out| ends.tell_footer(out))?;
-    match (&ends.properties, &ends.footer) {
-        (Ok(properties), Ok((footer, _))) if out.report.damage_count == before && !out.report.partial => {
-            out.showing(whole, |out| sums.compare(out, properties, footer, ends.blocks_end))
-        }
-        _ => Ok(()),
+    let (Ok((footer, _)), true) = (&ends.footer, out.report.damage_count == before && !out.report.partial)
+    else {
+        return Ok(());
+    };
+    match &ends.properties {
+        Ok(properties) => out.showing(whole, |out| sums.compare(out, properties, footer, ends.blocks_end)),
+        // The block is intact, and not where or what the footer says.
+        Err(error) => out.refused(0, error),
     }
 }
 

@@ -22,7 +22,7 @@ const TARGETS: [(&str, Target); 10] = [
 ];
 
 /// What the fuzzer found: target, file in `tests/corpus`, what was wrong.
-const FINDINGS: [(&str, &str, &str); 6] = [
+const FINDINGS: [(&str, &str, &str); 7] = [
     (
         "dump",
         "lock-by-its-name",
@@ -37,6 +37,11 @@ const FINDINGS: [(&str, &str, &str); 6] = [
         "dump",
         "footer-of-other-entries",
         "the printer found nothing wrong with a footer that disagrees with the properties",
+    ),
+    (
+        "dump",
+        "properties-of-another-length",
+        "the printer called a table intact whose footer gives the properties another length than they have",
     ),
     ("table", "separators-in-disorder", "the keys that damage concerns were given last before first"),
     ("log", "damage-behind-the-cut", "the target took for a change what lay behind the end of the file"),
