@@ -5,6 +5,7 @@
 //!          key = value            facts, in order; keys may repeat
 //!          bytes:
 //!          89 53 ..               hex, sixteen a line
+//!          00 * 4032              a byte, and how often it stands in a row
 //! ```
 //!
 //! [`Vector::assert_is`] compares a vector with what the code makes and reads; where they differ it shows the
@@ -18,6 +19,9 @@ use crate::checksum::FileId;
 pub(crate) const DOCUMENT: &str = include_str!("../format.md");
 
 const OPENING: &str = "```vector ";
+
+/// More lines of one byte than this are rendered as one.
+const ROW_LINES_MAX: usize = 8;
 
 /// A vector of the document.
 #[derive(Debug)]
@@ -38,7 +42,11 @@ impl Vector {
         let (name, body) = body.split_once('\n').expect("its name");
         let (facts, bytes) = body.split_once("bytes:\n").unwrap_or_else(|| panic!("{name} has no bytes"));
         let fact = |line: &'static str| line.split_once(" = ").unwrap_or_else(|| panic!("{name}: {line}"));
-        Self { name, facts: facts.lines().map(fact).collect(), bytes: unhex(bytes) }
+        Self {
+            name,
+            facts: facts.lines().map(fact).collect(),
+            bytes: bytes.lines().flat_map(unhex_line).collect(),
+        }
     }
 
     /// The values of a fact, in order.
@@ -74,12 +82,28 @@ fn render(name: &str, facts: &[(&str, String)], bytes: &[u8]) -> String {
     let mut out = format!("{OPENING}{name}\n");
     facts.iter().for_each(|(key, value)| writeln!(out, "{key} = {value}").unwrap());
     out.push_str("bytes:\n");
-    for line in bytes.chunks(16) {
-        let line: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(out, "{}", line.join(" ")).unwrap();
+    let lines: Vec<_> = bytes.chunks(16).collect();
+    for same in lines.chunk_by(|line, next| line == next) {
+        let first = same[0][0];
+        if same.len() > ROW_LINES_MAX && same[0].iter().all(|&byte| byte == first) {
+            writeln!(out, "{first:02x} * {}", 16 * same.len()).unwrap();
+            continue;
+        }
+        for line in same {
+            let line: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            writeln!(out, "{}", line.join(" ")).unwrap();
+        }
     }
     out.push_str("```\n");
     out
+}
+
+/// A line of a vector's bytes.
+fn unhex_line(line: &str) -> Vec<u8> {
+    match line.split_once(" * ") {
+        Some((byte, times)) => unhex(byte).repeat(times.parse().expect("a decimal number")),
+        None => unhex(line),
+    }
 }
 
 /// Bytes as hex, `-` if there are none.

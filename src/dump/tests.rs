@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::checksum::{checksum, checksum32};
-use crate::file_header::{FileHeader, FileKind};
 use crate::testing::Vector;
 use crate::wal::RecordKind;
 use crate::wal::record::put_fragment;
@@ -12,10 +11,8 @@ const FILES: [&str; 8] =
     ["current", "log", "manifest", "table", "filter-bloom", "filter-blocked", "filter-ribbon", "filter-file"];
 
 fn file(name: &str) -> Vec<u8> {
-    match name {
-        "log" => return log(),
-        "filter-file" => return filter_file(),
-        _ => {}
+    if name == "log" {
+        return log();
     }
     Vector::all().into_iter().find(|vector| vector.name == name).expect("a vector").bytes
 }
@@ -23,14 +20,6 @@ fn file(name: &str) -> Vec<u8> {
 /// A log of the batch, the promise and the close record of the document.
 pub(crate) fn log() -> Vec<u8> {
     log_of(&[file("batch")])
-}
-
-/// A filter beside its table.
-fn filter_file() -> Vec<u8> {
-    let mut out = FileHeader::new(FileKind::Filter, [1; 16], [2; 16]).encode().to_vec();
-    out.resize(4096, 0);
-    out.extend_from_slice(&file("filter-bloom"));
-    out
 }
 
 fn log_of(batches: &[Vec<u8>]) -> Vec<u8> {

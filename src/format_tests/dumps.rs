@@ -10,8 +10,19 @@ use crate::dump::{Detail, Text, View, describe_bytes};
 use crate::testing::Vector;
 
 /// The vectors that the inspector can be given.
-const VECTORS: [&str; 7] =
-    ["current", "manifest", "table", "filter-bloom", "filter-blocked", "filter-empty", "filter-ribbon"];
+const VECTORS: [&str; 10] = [
+    "current",
+    "manifest",
+    "table",
+    "filter-bloom",
+    "filter-blocked",
+    "filter-blocked-many-probes",
+    "filter-empty",
+    "filter-ribbon",
+    // The header alone.
+    "filter-ribbon-layers",
+    "filter-file",
+];
 
 /// Opens a worked example: its name follows, and what [`dump`] has of it.
 const OPENING: &str = "```dump ";

@@ -107,17 +107,45 @@ pub(crate) fn table(document: &Vector) {
     document.assert_is(&facts, &bytes);
 
     fs.overwrite(&path, document.bytes.clone());
-    let ctx = TableContext {
+    assert!(super::verify(&Arc::new(context(fs)), &Arc::new(meta)).damage.is_empty());
+}
+
+/// For the files of a store in `/v`.
+fn context(fs: MemFs) -> TableContext {
+    TableContext {
         fs: Arc::new(fs),
-        dir: dir.to_path_buf(),
+        dir: "/v".into(),
         store_id: [0x55; 16],
         hash_seed: 0,
         memory: crate::memory::Memory::with_blocks(1 << 20, 0),
         files: Arc::new(crate::cache::FileCache::new(1)),
         trust: FilterTrust::default(),
         io: TableIo::default(),
-    };
-    assert!(super::verify(&Arc::new(ctx), &Arc::new(meta)).damage.is_empty());
+    }
+}
+
+/// A filter beside its table: the block of another vector.
+pub(crate) fn filter_file(document: &Vector) {
+    let of = document.fact("filter block");
+    let block = Vector::all().into_iter().find(|vector| vector.name == of).expect("a vector").bytes;
+    let (fs, dir) = (MemFs::new(), std::path::Path::new("/v"));
+    fs.create_dir(dir).unwrap();
+    let ids = [[0x55; 16], OWNER];
+    let filter = super::filter_file::write_filter_file(&fs, dir, 1, ids, &block).unwrap();
+    let bytes = fs.files(dir)[0].1.clone();
+    let facts = [
+        ("store id", hex(&ids[0])),
+        ("file id", hex(&ids[1])),
+        ("length", bytes.len().to_string()),
+        ("filter block", of.to_owned()),
+    ];
+    document.assert_is(&facts, &bytes);
+
+    let path = dir.join("000001.filter");
+    fs.overwrite(&path, document.bytes.clone());
+    let ctx = context(fs);
+    let file = super::filter_file::open_filter_file(&ctx, &path).unwrap();
+    super::filter_file::check_filter_file(&ctx, &*file, &path, &filter).unwrap();
 }
 
 /// A footer.

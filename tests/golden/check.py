@@ -710,6 +710,13 @@ def filter_vector(f, want):
     return out[:256] if "numbered_keys" in f else out
 
 
+def filter_file(f, known):
+    block = filter_vector(dict(known[f["filter block"]]), None)
+    out = header(5, unhex(f["store id"]), unhex(f["file id"])) + bytes(4032) + block
+    assert len(out) == int(f["length"])
+    return out
+
+
 # --- a whole store ---
 
 def apply_edits(data, store, file):
@@ -943,7 +950,12 @@ def store_contents():
 def vectors():
     for name, body in re.findall(r"```vector (\S+)\n(.*?)```", DOCUMENT.read_text(), re.S):
         facts, data = body.split("bytes:\n")
-        yield name, [tuple(line.split(" = ", 1)) for line in facts.splitlines()], bytes.fromhex(data)
+        yield name, [tuple(line.split(" = ", 1)) for line in facts.splitlines()], b"".join(map(row, data.splitlines()))
+
+
+def row(line):
+    byte, _, times = line.partition(" * ")
+    return bytes.fromhex(byte) * int(times or 1)
 
 
 def encode(name, facts, want, known):
@@ -958,6 +970,8 @@ def encode(name, facts, want, known):
         return listed[name](f, facts)
     if name.startswith("log-fragment-"):
         return fragment(f)
+    if name == "filter-file":
+        return filter_file(f, known)
     if name.startswith("filter-"):
         return filter_vector(f, want)
     if name == "compressed-block":
