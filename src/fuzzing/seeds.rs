@@ -186,9 +186,16 @@ impl Seeds {
 
     fn dumps(&mut self) {
         let mut files = vec![("table", vector("table")), ("current", vector("current"))];
-        files.extend(
-            ["log-small", "manifest", "filter-bloom", "filter-ribbon"].map(|name| (name, vector(name))),
-        );
+        let others = [
+            "log-small",
+            "manifest",
+            "filter-bloom",
+            "filter-blocked",
+            "filter-empty",
+            "filter-ribbon",
+            "filter-file",
+        ];
+        files.extend(others.map(|name| (name, vector(name))));
         for (name, kind) in [
             ("store-table", FileKind::Table),
             ("store-log", FileKind::Log),
