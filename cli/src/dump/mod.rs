@@ -7,14 +7,16 @@
 //! |---|---|
 //! | `file` | a file: what it is, what its bytes mean |
 //! | `filter` | a filter: shown, proved, measured |
-//! | `tree` | a store: levels, runs, tables, drawn |
+//! | `tree`, `draw`, `layout` | a store: levels, runs, tables; drawn; in so many columns |
 //! | `plan` | a store: what its filters could be |
 //! | `events` | a description as JSON |
 //! | `opening` | files that are looked at, and what stands in the way |
 
+mod draw;
 mod events;
 mod file;
 mod filter;
+mod layout;
 mod opening;
 mod plan;
 mod tree;
