@@ -42,19 +42,28 @@ pub(crate) fn write_lines(
     add: impl FnMut(&[u8], &mut WriteBatch) -> Result<u64>,
 ) -> Result<Tally> {
     let start = Instant::now();
-    let tally = Arc::new(Mutex::new(Tally::default()));
-    on_interrupt(db.clone(), Arc::clone(&tally), done)?;
-    let written = write_batches(&db, lines, &tally, add);
+    let progress = Some(Progress::of_bytes("reading", lines.bytes()));
+    let state = Arc::new(Mutex::new(State { tally: Tally::default(), progress }));
+    on_interrupt(db.clone(), Arc::clone(&state), done)?;
+    let written = write_batches(&db, lines, &state, add);
     // Held from here on: an interrupt that comes now must not report on a store that is being closed.
-    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    state.progress = None;
     let closed = db.close();
-    tally.time = start.elapsed();
+    state.tally.time = start.elapsed();
     if !matches!(written, Err(Failure::Store(_))) {
         closed?;
     }
-    let count = units::counted(tally.lines, "line", "lines");
+    let count = units::counted(state.tally.lines, "line", "lines");
     written.map_err(|failure| failure.noted(format!("{count} before it {done}")))?;
-    Ok(*tally)
+    Ok(state.tally)
+}
+
+/// What the command and an interrupt both tell of.
+struct State {
+    tally: Tally,
+    /// The bar; `None` once nothing is to be drawn any more.
+    progress: Option<Progress>,
 }
 
 /// Whether more is to come only when somebody sends it: what has come so far is written then.
@@ -66,10 +75,9 @@ fn waits(lines: &Lines) -> bool {
 fn write_batches(
     db: &Db,
     lines: &mut Lines,
-    tally: &Mutex<Tally>,
+    state: &Mutex<State>,
     mut add: impl FnMut(&[u8], &mut WriteBatch) -> Result<u64>,
 ) -> Result<()> {
-    let mut progress = Progress::of_bytes("reading", lines.bytes());
     let mut batch = WriteBatch::new();
     let mut read = Tally::default();
     loop {
@@ -85,10 +93,12 @@ fn write_batches(
                 continue;
             }
         }
-        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         db.write(std::mem::take(&mut batch))?;
-        *tally = read;
-        progress.at(lines.position());
+        state.tally = read;
+        if let Some(progress) = &mut state.progress {
+            progress.at(lines.position());
+        }
         if added?.is_none() {
             return Ok(db.sync()?);
         }
@@ -97,11 +107,13 @@ fn write_batches(
 
 /// From now on an interrupt closes the store and ends the process. It is told in a thread of its own, so that it
 /// comes through while the command waits for its input.
-fn on_interrupt(db: Db, tally: Arc<Mutex<Tally>>, done: &'static str) -> Result<()> {
+fn on_interrupt(db: Db, state: Arc<Mutex<State>>, done: &'static str) -> Result<()> {
     let handle = move || {
         // Waits for a batch that is being written.
-        let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = units::counted(tally.lines, "line", "lines");
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The message is not to stand behind the bar.
+        state.progress = None;
+        let count = units::counted(state.tally.lines, "line", "lines");
         match db.clone().close() {
             Ok(()) => warn("sievedb", &format!("interrupted; {count} {done}")),
             Err(error) => warn("sievedb", &format!("interrupted after {count}; {error}")),

@@ -7,7 +7,8 @@
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed |
 //! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
 //!
-//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: that ends the command with 0.
+//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: that ends the command with 0, unless it
+//! is known by then that the answer is another one ([`answered`]).
 
 use std::fmt;
 use std::io::{self, Write};
@@ -70,6 +71,14 @@ impl Failure {
             warn(program, &self.to_string());
         }
         ExitCode::from(self.code())
+    }
+}
+
+/// How a command ends whose answer is known: as the answer says, also if a reader closed the pipe before it was printed.
+pub(crate) fn answered(printed: Result<()>, answer: Result<()>) -> Result<()> {
+    match printed {
+        Ok(()) | Err(Failure::PipeClosed) => answer,
+        failure => failure,
     }
 }
 

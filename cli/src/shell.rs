@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{compact, completion, contains, delete, demo, get, load, put, scan, stats, verify};
-use crate::failure::{Failure, Result};
-use crate::store;
+use crate::commands::{
+    compact, completion, contains, delete, demo, get, load, man, put, scan, stats, verify,
+};
+use crate::failure::Result;
 
 /// Works on a SieveDB store: an ordered key-value store that answers "it is not there" from memory.
 ///
@@ -19,10 +20,6 @@ use crate::store;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-
-    /// The keyspace to work on ["default" if not given; `stats` and `compact` take all].
-    #[arg(long, global = true, value_name = "NAME", value_parser = store::keyspace_name)]
-    keyspace: Option<String>,
 }
 
 macro_rules! first_steps {
@@ -49,6 +46,7 @@ const LONG_HELP: &str = concat!(
     r#"Keys and values are bytes:
   Printed, a tab, a newline, a backslash and any other byte that is not printable ASCII are \t, \n, \\ and \xHH.
   Read, bytes are taken as they are; with --escaped those four forms are read as what they stand for.
+  One that begins with a hyphen stands after --, as in `sievedb get my.db -- -k`.
   In JSON (--json), bytes that are UTF-8 are text, {"key":"a"}; others are in base64, {"key_base64":"/w=="}.
 
 Exit codes:
@@ -73,16 +71,14 @@ enum Command {
     Stats(stats::Args),
     Compact(compact::Args),
     Verify(verify::Args),
-    Completion(completion::CompletionArgs),
-    Man(completion::ManArgs),
+    Completion(completion::Args),
+    Man(man::Args),
 }
 
 /// The program: parses its arguments, does what they ask, says why not.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Cli { command, keyspace } = Cli::parse();
-    run(&command, keyspace.as_deref())
-        .map_or_else(|failure| failure.report("sievedb"), |()| ExitCode::SUCCESS)
+    run(&Cli::parse().command).map_or_else(|failure| failure.report("sievedb"), |()| ExitCode::SUCCESS)
 }
 
 /// The arguments of the program, for its manual pages and completions.
@@ -90,22 +86,19 @@ pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
-fn run(command: &Command, keyspace: Option<&str>) -> Result<()> {
+fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Demo(args) => demo::run(args, keyspace),
-        Command::Load(args) => load::run(args, keyspace),
-        Command::Put(args) => put::run(args, keyspace),
-        Command::Get(args) => get::run(args, keyspace),
-        Command::Contains(args) => contains::run(args, keyspace),
-        Command::Scan(args) => scan::run(args, keyspace),
-        Command::Delete(args) => delete::run(args, keyspace),
-        Command::Stats(args) => stats::run(args, keyspace),
-        Command::Compact(args) => compact::run(args, keyspace),
-        Command::Verify(_) | Command::Completion(_) | Command::Man(_) if keyspace.is_some() => {
-            Err(Failure::Usage("--keyspace has no meaning here".into()))
-        }
+        Command::Demo(args) => demo::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Put(args) => put::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Contains(args) => contains::run(args),
+        Command::Scan(args) => scan::run(args),
+        Command::Delete(args) => delete::run(args),
+        Command::Stats(args) => stats::run(args),
+        Command::Compact(args) => compact::run(args),
         Command::Verify(args) => verify::run(args),
-        Command::Completion(args) => completion::completion(args),
-        Command::Man(args) => completion::man(args),
+        Command::Completion(args) => completion::run(args),
+        Command::Man(args) => man::run(args),
     }
 }

@@ -13,6 +13,28 @@ use crate::units;
 /// The keyspace a command works on if none is named.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
+/// Which keyspace a command works on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Within {
+    /// The keyspace to work on, instead of "default".
+    #[arg(long, value_name = "NAME", value_parser = keyspace_name)]
+    pub(crate) keyspace: Option<String>,
+}
+
+impl Within {
+    /// The keyspace, which is there.
+    pub(crate) fn existing(&self, db: &Db) -> Result<Keyspace> {
+        let Some(name) = &self.keyspace else { return Ok(db.default_keyspace()) };
+        existing_keyspace(db, name)
+    }
+
+    /// The keyspace, created if it is missing.
+    pub(crate) fn or_create(&self, db: &Db) -> Result<Keyspace> {
+        let Some(name) = &self.keyspace else { return Ok(db.default_keyspace()) };
+        Ok(db.keyspace(name, KeyspaceOptions::default())?)
+    }
+}
+
 /// The argument of `--keyspace`.
 pub(crate) fn keyspace_name(name: &str) -> Result<String, String> {
     match name.len() {
@@ -57,9 +79,8 @@ fn noted(db: Db) -> Result<Db> {
     Ok(db)
 }
 
-/// The keyspace of this name, or the default one.
-pub(crate) fn existing_keyspace(db: &Db, name: Option<&str>) -> Result<Keyspace> {
-    let Some(name) = name else { return Ok(db.default_keyspace()) };
+/// The keyspace of this name.
+pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     db.existing_keyspace(name).ok_or_else(|| {
         let names: Vec<String> = db.keyspaces().iter().map(|name| escape(name.as_bytes())).collect();
         Failure::Refused(format!(
@@ -69,14 +90,6 @@ pub(crate) fn existing_keyspace(db: &Db, name: Option<&str>) -> Result<Keyspace>
             names.join(", ")
         ))
     })
-}
-
-/// The same, created if it is missing.
-pub(crate) fn keyspace_or_create(db: &Db, name: Option<&str>) -> Result<Keyspace> {
-    match name {
-        Some(name) => Ok(db.keyspace(name, KeyspaceOptions::default())?),
-        None => Ok(db.default_keyspace()),
-    }
 }
 
 /// Says so if filters turned out to be unusable.

@@ -22,14 +22,18 @@ use crate::{store, units};
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
+    /// This keyspace alone; all if not given.
+    #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
+    keyspace: Option<String>,
     #[command(flatten)]
     format: Format,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let db = store::open_existing(&args.db)?;
     let start = Instant::now();
-    let one = keyspace.map(|name| store::existing_keyspace(&db, Some(name))).transpose()?;
+    let keyspace = args.keyspace.as_deref();
+    let one = keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
     let before = tables(&db, keyspace);
     let waiting = Waiting::begin("compacting");
     match &one {

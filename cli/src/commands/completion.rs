@@ -1,11 +1,9 @@
-//! `sievedb completion` and `sievedb man`: what a shell and `man` want to know of the programs here.
-
-use std::path::PathBuf;
+//! `sievedb completion`: what a shell wants to know of the programs here.
 
 use clap::ValueEnum;
 use clap_complete::{Shell, generate};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::Output;
 
 /// Prints a script that makes a shell complete the commands and options of a program.
@@ -14,7 +12,7 @@ use crate::output::Output;
   sievedb completion bash > ~/.local/share/bash-completion/completions/sievedb
   sievedb completion zsh > ~/.zfunc/_sievedb                # with ~/.zfunc in $fpath
   sievedb completion fish > ~/.config/fish/completions/sievedb.fish")]
-pub(crate) struct CompletionArgs {
+pub(crate) struct Args {
     /// The shell.
     shell: Shell,
     /// The program to complete.
@@ -22,24 +20,15 @@ pub(crate) struct CompletionArgs {
     program: Program,
 }
 
-/// Writes the manual pages of all programs and commands into a directory.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  sievedb man ~/.local/share/man/man1 && man sievedb-scan")]
-pub(crate) struct ManArgs {
-    /// The directory; it is created if it is not there, and pages of these names in it are replaced.
-    dir: PathBuf,
-}
-
 /// The programs of this package.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Program {
+pub(super) enum Program {
     Sievedb,
     SievedbDump,
 }
 
 impl Program {
-    fn command(self) -> clap::Command {
+    pub(super) fn command(self) -> clap::Command {
         match self {
             Self::Sievedb => crate::shell::command(),
             Self::SievedbDump => crate::dump::command(),
@@ -47,7 +36,7 @@ impl Program {
     }
 }
 
-pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = args.program.command();
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
@@ -55,13 +44,4 @@ pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
     let mut out = Output::new();
     out.raw(&script)?;
     out.finish()
-}
-
-pub(crate) fn man(args: &ManArgs) -> Result<()> {
-    let cannot = |error| Failure::io(format!("write manual pages into {}", args.dir.display()), error);
-    std::fs::create_dir_all(&args.dir).map_err(cannot)?;
-    for program in Program::value_variants() {
-        clap_mangen::generate_to(program.command(), &args.dir).map_err(cannot)?;
-    }
-    Ok(())
 }

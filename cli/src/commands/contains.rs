@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use sievedb::Keyspace;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::lines::{Encoding, Lines};
 use crate::output::Output;
-use crate::store;
+use crate::store::{self, Within};
 
 /// Says whether a key, or each key on standard input, is there.
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Args {
     /// Of keys from standard input, print only those that are so.
     #[arg(long, value_name = "ANSWER", conflicts_with = "json")]
     only: Option<Answer>,
+    #[command(flatten)]
+    within: Within,
     #[command(flatten)]
     encoding: Encoding,
     #[command(flatten)]
@@ -55,14 +57,14 @@ impl Answer {
     }
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let many = args.key == "-";
     if args.only.is_some() && !many {
         return Err(Failure::Usage("--only is for keys from standard input".into()));
     }
     let key = args.encoding.argument(&args.key)?;
     let db = store::open_for_reading(&args.db)?;
-    let keyspace = store::existing_keyspace(&db, keyspace)?;
+    let keyspace = args.within.existing(&db)?;
     let result = if many { ask_many(&keyspace, args) } else { ask_one(&keyspace, &key, args.format) };
     store::note_filters(&db);
     result
@@ -71,13 +73,9 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
 fn ask_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
     let answer = Answer::of(keyspace.contains(key)?);
     let mut out = Output::new();
-    if format.json {
-        out.object(object(key, answer))?;
-    } else {
-        out.text(answer.name())?;
-    }
-    out.finish()?;
-    if answer == Answer::Absent { Err(Failure::No) } else { Ok(()) }
+    let printed = if format.json { out.object(object(key, answer)) } else { out.text(answer.name()) };
+    let printed = printed.and_then(|()| out.finish());
+    answered(printed, if answer == Answer::Absent { Err(Failure::No) } else { Ok(()) })
 }
 
 fn ask_many(keyspace: &Keyspace, args: &Args) -> Result<()> {

@@ -10,7 +10,8 @@ use crate::failure::{Failure, Result};
 use crate::json::{Format, Object};
 use crate::lines::{Encoding, Lines, check_limits};
 use crate::output::Output;
-use crate::{store, units};
+use crate::store::{self, Within};
+use crate::units;
 
 /// Removes a key, or each key on standard input, durably.
 ///
@@ -28,14 +29,16 @@ pub(crate) struct Args {
     #[arg(allow_negative_numbers = true)]
     key: OsString,
     #[command(flatten)]
+    within: Within,
+    #[command(flatten)]
     encoding: Encoding,
     #[command(flatten)]
     format: Format,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if args.key == "-" {
-        return delete_many(args, keyspace);
+        return delete_many(args);
     }
     if args.format.json {
         return Err(Failure::Usage("--json is for many keys: a single one is removed without a word".into()));
@@ -43,17 +46,17 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     let key = args.encoding.argument(&args.key)?;
     check_limits(&key, b"")?;
     let db = store::open_existing(&args.db)?;
-    let keyspace = store::existing_keyspace(&db, keyspace)?;
+    let keyspace = args.within.existing(&db)?;
     let mut batch = WriteBatch::new();
     batch.delete_in(&keyspace, key);
     db.write_with(batch, Durability::Synced)?;
     Ok(db.close()?)
 }
 
-fn delete_many(args: &Args, keyspace: Option<&str>) -> Result<()> {
+fn delete_many(args: &Args) -> Result<()> {
     let mut lines = Lines::open(Path::new("-"))?;
     let db = store::open_existing(&args.db)?;
-    let keyspace = store::existing_keyspace(&db, keyspace)?;
+    let keyspace = args.within.existing(&db)?;
     let tally = write_lines(db, &mut lines, "deleted", |line, batch| {
         let key = args.encoding.read(line)?;
         check_limits(&key, b"")?;

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use sievedb::Keyspace;
 
 use crate::escape::escape;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, entry};
 use crate::lines::{Encoding, Lines};
 use crate::output::Output;
-use crate::store;
+use crate::store::{self, Within};
 
 /// Prints the value of a key, or of each key on standard input.
 ///
@@ -35,19 +35,21 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
+    within: Within,
+    #[command(flatten)]
     encoding: Encoding,
     #[command(flatten)]
     format: Format,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let many = args.key == "-";
     if many && args.raw {
         return Err(Failure::Usage("--raw is for a single key".into()));
     }
     let key = args.encoding.argument(&args.key)?;
     let db = store::open_for_reading(&args.db)?;
-    let keyspace = store::existing_keyspace(&db, keyspace)?;
+    let keyspace = args.within.existing(&db)?;
     let result = if many { get_many(&keyspace, args) } else { get_one(&keyspace, &key, args) };
     store::note_filters(&db);
     result
@@ -56,14 +58,14 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
 fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
     let value = keyspace.get(key)?;
     let mut out = Output::new();
-    match &value {
-        _ if args.format.json => out.object(entry(key, value.as_deref()))?,
-        Some(value) if args.raw => out.raw(value)?,
-        Some(value) => out.columns(&[value])?,
+    let printed = match &value {
+        _ if args.format.json => out.object(entry(key, value.as_deref())),
+        Some(value) if args.raw => out.raw(value),
+        Some(value) => out.columns(&[value]),
         None => return Err(Failure::Absent(escape(key))),
-    }
-    out.finish()?;
-    if value.is_some() { Ok(()) } else { Err(Failure::No) }
+    };
+    let printed = printed.and_then(|()| out.finish());
+    answered(printed, if value.is_some() { Ok(()) } else { Err(Failure::No) })
 }
 
 fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {

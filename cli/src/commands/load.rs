@@ -7,7 +7,8 @@ use crate::failure::Result;
 use crate::json::{Format, Object};
 use crate::lines::{Encoding, Lines, check_limits};
 use crate::output::Output;
-use crate::{store, units};
+use crate::store::{self, Within};
+use crate::units;
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it is not there.
 ///
@@ -26,15 +27,17 @@ pub(crate) struct Args {
     /// The file to read; `-` reads standard input.
     file: PathBuf,
     #[command(flatten)]
+    within: Within,
+    #[command(flatten)]
     encoding: Encoding,
     #[command(flatten)]
     format: Format,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let mut lines = Lines::open(&args.file)?;
     let db = store::open_or_create(&args.db)?;
-    let keyspace = store::keyspace_or_create(&db, keyspace)?;
+    let keyspace = args.within.or_create(&db)?;
     let tally = write_lines(db, &mut lines, "loaded", |line, batch| {
         let (key, value) = match line.iter().position(|&byte| byte == b'\t') {
             Some(tab) => (&line[..tab], &line[tab + 1..]),

@@ -7,6 +7,7 @@ pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod get;
 pub(crate) mod load;
+pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod scan;
 pub(crate) mod stats;

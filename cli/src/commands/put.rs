@@ -7,9 +7,11 @@ use sievedb::{Durability, WriteBatch};
 
 use crate::failure::Result;
 use crate::lines::{Encoding, check_limits};
-use crate::store;
+use crate::store::{self, Within};
 
 /// Sets a key to a value, durably. Creates the store if it is not there.
+///
+/// The key is taken as it is: `-` is a key of one byte, and nothing is read from standard input (`load` does that).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb put my.db planet Saturn
@@ -24,14 +26,16 @@ pub(crate) struct Args {
     #[arg(allow_negative_numbers = true)]
     value: OsString,
     #[command(flatten)]
+    within: Within,
+    #[command(flatten)]
     encoding: Encoding,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let (key, value) = (args.encoding.argument(&args.key)?, args.encoding.argument(&args.value)?);
     check_limits(&key, &value)?;
     let db = store::open_or_create(&args.db)?;
-    let keyspace = store::keyspace_or_create(&db, keyspace)?;
+    let keyspace = args.within.or_create(&db)?;
     let mut batch = WriteBatch::new();
     batch.put_in(&keyspace, key, value);
     db.write_with(batch, Durability::Synced)?;

@@ -10,7 +10,7 @@ use crate::failure::Result;
 use crate::json::{Format, entry};
 use crate::lines::Encoding;
 use crate::output::Output;
-use crate::store;
+use crate::store::{self, Within};
 
 /// Prints entries as `key<TAB>value`, in the order of their keys.
 ///
@@ -40,17 +40,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
     #[command(flatten)]
+    within: Within,
+    #[command(flatten)]
     encoding: Encoding,
     #[command(flatten)]
     format: Format,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let argument = |argument: &Option<OsString>| args.encoding.optional(argument.as_ref());
     let (from, to) = (argument(&args.from)?, argument(&args.to)?);
     let prefix = argument(&args.prefix)?.unwrap_or_default();
     let db = store::open_for_reading(&args.db)?;
-    let keyspace = store::existing_keyspace(&db, keyspace)?;
+    let keyspace = args.within.existing(&db)?;
     let entries = range(&keyspace, from, to, &prefix);
     let limit = args.limit.unwrap_or(u64::MAX);
     let mut out = Output::new();

@@ -22,13 +22,17 @@ use crate::{store, units};
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
+    /// Of this keyspace alone; all if not given.
+    #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
+    keyspace: Option<String>,
     #[command(flatten)]
     format: Format,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let db = store::open_for_reading(&args.db)?;
-    store::existing_keyspace(&db, keyspace)?;
+    let keyspace = args.keyspace.as_deref();
+    keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
     // A table that cannot be opened is shown by what the manifest says of it, then reported.
     let opened = db.open_tables();
     let mut out = Output::new();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sievedb::{Damage, Error, Options, VerifyReport};
 
 use crate::escape::escape;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -38,18 +38,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })?;
     drop(bar);
     let mut out = Output::new();
-    if args.format.json {
-        out.text(&object(&report).to_string())?;
-    } else {
-        print(&report, &mut out)?;
-    }
-    out.finish()?;
+    let printed =
+        if args.format.json { out.text(&object(&report).to_string()) } else { print(&report, &mut out) };
+    answered(printed.and_then(|()| out.finish()), verdict(&report, &args.db))
+}
+
+fn verdict(report: &VerifyReport, db: &Path) -> Result<()> {
     let found = report.damage.len() as u64 + report.omitted;
     if found == 0 {
         return Ok(());
     }
     let pieces = units::counted(found, "piece of damage", "pieces of damage");
-    Err(Failure::Refused(format!("{pieces} in {}", args.db.display())))
+    Err(Failure::Refused(format!("{pieces} in {}", db.display())))
 }
 
 fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {

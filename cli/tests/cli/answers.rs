@@ -96,7 +96,8 @@ fn shells_and_man_get_what_they_want() {
     let pages = place.folder.path().join("man/man1");
     assert_eq!(run(&["man", pages.to_str().unwrap()]).ok(), "");
     let page = std::fs::read_to_string(pages.join("sievedb-scan.1")).unwrap();
-    assert!(page.contains(".TH") && page.contains("prefix"), "{page}");
+    assert!(page.contains(".TH sievedb-scan") && page.contains("prefix"), "{page}");
+    assert!(page.contains(".SH \"EXAMPLES\"\n.nf\n  sievedb scan my.db \\-\\-prefix user/"), "{page}");
     assert!(std::fs::read_to_string(pages.join("sievedb.1")).unwrap().contains("contains"));
     assert!(pages.join("sievedb-dump.1").exists());
     assert!(run(&["completion", "bash", "--program", "sievedb-dump"]).ok().contains("summary"));

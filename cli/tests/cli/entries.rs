@@ -136,13 +136,18 @@ fn a_keyspace_is_a_world_of_its_own_for_every_command() {
     let db = &place.db;
     run(&["put", db, "k", "default"]).ok();
     run(&["put", db, "k", "users", "--keyspace", "users"]).ok();
-    run_with(&["--keyspace", "lines", "load", db, "-"], b"k\tlines\nl\n").ok();
+    run_with(&["load", db, "-", "--keyspace", "lines"], b"k\tlines\nl\n").ok();
     assert_eq!(run(&["get", db, "k"]).ok(), "default\n");
     assert_eq!(run(&["get", db, "k", "--keyspace", "default"]).ok(), "default\n");
     assert_eq!(run(&["get", db, "k", "--keyspace", "users"]).ok(), "users\n");
     assert_eq!(run_with(&["get", db, "-", "--keyspace", "lines"], b"l\nk\n").ok(), "l\t\nk\tlines\n");
     assert_eq!(run(&["scan", db, "--keyspace", "lines"]).ok(), "k\tlines\nl\t\n");
     run(&["get", db, "l"]).fails(1);
+    assert_eq!(run(&["contains", db, "l", "--keyspace", "lines"]).ok(), "present\n");
+    run(&["delete", db, "k", "--keyspace", "lines"]).ok();
+    assert_eq!(run(&["scan", db, "--keyspace", "lines"]).ok(), "l\t\n");
+    run_with(&["load", db, "-", "--keyspace", "lines"], b"k\tlines\n").ok();
+    assert_eq!(run(&["get", db, "k"]).ok(), "default\n");
 
     assert!(
         run(&["compact", db, "--keyspace", "users"]).ok().contains("after   1 entry in 1 run and 1 table")
@@ -156,9 +161,17 @@ fn a_keyspace_is_a_world_of_its_own_for_every_command() {
         "{stats}"
     );
     let stats = run(&["stats", db, "--keyspace", "lines"]).ok();
-    assert!(stats.contains("\nin memory  2 entries, "), "{stats}");
+    assert!(stats.contains("\nin memory  4 entries, "), "{stats}");
 
-    for command in [&["get", db, "k"][..], &["scan", db], &["stats", db], &["compact", db]] {
+    let commands = [
+        &["get", db, "k"][..],
+        &["contains", db, "k"],
+        &["delete", db, "k"],
+        &["scan", db],
+        &["stats", db],
+        &["compact", db],
+    ];
+    for command in commands {
         let message = run(&[command, &["--keyspace", "none"]].concat()).fails(3);
         assert!(
             message.contains("no keyspace none in ") && message.contains("default, users, lines"),

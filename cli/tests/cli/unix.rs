@@ -1,9 +1,12 @@
 //! What a Unix user expects: signals, closed and full streams, no terminal.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::pty;
+use rustix::termios::Winsize;
 
 use crate::tool::{Place, command, place, run};
 
@@ -45,6 +48,77 @@ fn an_interrupted_load_says_how_far_it_came_and_keeps_that() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "sievedb: interrupted; 1,000 lines loaded\n");
     assert!(output.stdout.is_empty());
     assert_eq!(run(&["scan", &place.db]).ok(), lines(1000));
+}
+
+/// A terminal: what draws on it is read from the first, what is to draw has the second.
+fn terminal() -> (File, File) {
+    let terminal = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
+    pty::grantpt(&terminal).unwrap();
+    pty::unlockpt(&terminal).unwrap();
+    let name = pty::ptsname(&terminal, Vec::new()).unwrap();
+    let other = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&other, size).unwrap();
+    (terminal.into(), other)
+}
+
+#[test]
+fn on_a_terminal_a_bar_is_drawn_and_gone_when_an_interrupt_is_told() {
+    let place = place();
+    let input = place.folder.path().join("input");
+    let fifo = Command::new("mkfifo").arg(&input).status().unwrap();
+    assert!(fifo.success());
+    let (mut screen, stderr) = terminal();
+    let child = command(&["load", &place.db, input.to_str().unwrap()]).stderr(stderr).spawn().unwrap();
+    let mut writer = File::options().write(true).open(&input).unwrap();
+    let mut drawn = Vec::new();
+    let mut see = |what: &str| {
+        let mut bytes = [0; 4096];
+        while !String::from_utf8_lossy(&drawn).contains(what) {
+            let len = screen.read(&mut bytes).unwrap();
+            drawn.extend_from_slice(&bytes[..len]);
+        }
+    };
+    // A bar appears once it takes long: what is written before that draws nothing.
+    writer.write_all(lines(1000).as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    writer.write_all(lines(1000).as_bytes()).unwrap();
+    see("reading");
+    signal(&child, "-INT");
+    see("lines loaded");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let drawn = String::from_utf8(drawn).unwrap();
+    let (before, message) = drawn.split_once("sievedb: interrupted; ").unwrap();
+    assert_eq!(message.trim_end(), "2,000 lines loaded");
+    // The line was emptied, and the cursor is at its start.
+    assert!(before.ends_with("\r\x1b[2K"), "{drawn:?}");
+}
+
+#[test]
+fn an_answer_counts_also_if_nobody_reads_it() {
+    let place = place();
+    place.load(lines(1000).as_bytes());
+    run(&["compact", &place.db]).ok();
+    let ends = |args: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(args).stdout(writer).spawn().unwrap().wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let db = &place.db[..];
+    assert_eq!(ends(&["contains", db, "key000001"]), (Some(0), String::new()));
+    assert_eq!(ends(&["contains", db, "none"]), (Some(1), String::new()));
+    assert_eq!(ends(&["get", db, "none", "--json"]), (Some(1), String::new()));
+    assert_eq!(ends(&["scan", db]), (Some(0), String::new()));
+    assert_eq!(ends(&["verify", db]), (Some(0), String::new()));
+    let table = &place.paths_of(".sst")[0];
+    let mut bytes = std::fs::read(table).unwrap();
+    bytes[200] ^= 1;
+    std::fs::write(table, bytes).unwrap();
+    let damaged = (Some(3), format!("sievedb: 1 piece of damage in {db}\n"));
+    assert_eq!(ends(&["verify", db]), damaged);
+    assert_eq!(ends(&["verify", db, "--json"]), damaged);
 }
 
 #[test]

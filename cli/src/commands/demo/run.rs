@@ -14,7 +14,7 @@ use super::source::{Record, Source};
 use crate::failure::Result;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{self, DEFAULT_KEYSPACE};
+use crate::store::{self, DEFAULT_KEYSPACE, Within};
 
 /// Where everything random begins.
 const SEED: u64 = 1;
@@ -35,6 +35,8 @@ pub(crate) struct Args {
     /// A file whose lines become the keys, or a directory whose files' paths do.
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
+    #[command(flatten)]
+    within: Within,
 }
 
 /// What the report is about.
@@ -61,7 +63,7 @@ pub(super) struct Pair {
     pub(super) without: Measured,
 }
 
-pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let source = Source::read(args.from.as_deref())?;
     let mut random = Random(SEED);
     let absent = absent_keys(&source.records, &mut random);
@@ -69,7 +71,7 @@ pub(crate) fn run(args: &Args, keyspace: Option<&str>) -> Result<()> {
     let order = random.order(source.records.len());
     let questions = Questions { records: &source.records, absent: &absent, order: &order };
 
-    let name = keyspace.unwrap_or(DEFAULT_KEYSPACE);
+    let name = args.within.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE);
     let bare_name = format!("{name}-without-filters");
     let options = shape(source.bytes);
     let bare_options = options.clone().filter(FilterPolicy::new(FilterKind::None));
