@@ -189,10 +189,10 @@ impl TableHandle {
             .map_or(0.0, |rate| rate * asked as f64)
     }
 
-    /// Whether the table has a filter that cannot be used: rewriting it would mend that.
-    pub(crate) fn has_unusable_filter(&self) -> bool {
+    /// Whether rewriting the table would mend its filter: one that cannot be used, or that could not be made anew.
+    pub(crate) fn gains_by_rewriting(&self) -> bool {
         // A table that cannot be opened has other troubles; whoever reads it will be told.
-        self.open().is_ok_and(|table| table.filter_error().is_some())
+        self.rebuild_failed() || self.open().is_ok_and(|table| table.filter_error().is_some())
     }
 
     /// Whether the table is known to need a new filter, and nobody has failed to make one that lasts.

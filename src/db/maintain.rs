@@ -75,7 +75,7 @@ impl Engine {
 
     /// The compaction of [`Engine::compact_all`], once nobody else works on the tree.
     pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<Compacted> {
-        let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::has_unusable_filter);
+        let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::gains_by_rewriting);
         task.map_or(Ok(Compacted::Done), |task| self.compact(tree, &task))
     }
 

@@ -241,7 +241,7 @@ mod tests {
 
     use super::*;
     use crate::db::Db;
-    use crate::filter::{FilterBuilder, FilterKind};
+    use crate::filter::{FilterBuilder, FilterKind, Kind};
     use crate::fs::{MemFs, Op};
     use crate::options::Options;
     use crate::table::FilterState;
@@ -410,6 +410,28 @@ mod tests {
     }
 
     #[test]
+    fn compact_rewrites_a_settled_table_only_if_its_filter_could_not_be_made() {
+        let fs = MemFs::new();
+        let (db, taken) = without_room(&fs);
+        drop(taken);
+        let (tree, before) = table(&db);
+        db.compact().unwrap();
+        assert!(Arc::ptr_eq(&before, &table(&db).1), "there is nothing to be done");
+        fs.observe(|fs, op| {
+            if matches!(op, Op::SyncDir(_)) {
+                damage_filters(fs);
+            }
+            Ok(())
+        });
+        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
+        assert!(db.engine().refilter(&tree, policy).unwrap_err().is_corruption());
+        fs.stop_observing();
+        db.compact().unwrap();
+        let (_, after) = table(&db);
+        assert_eq!(after.open().unwrap().filter().header().map(|header| header.kind), Some(Kind::Bloom));
+    }
+
+    #[test]
     fn filters_that_are_damaged_again_and_again_are_not_made_anew_for_ever() {
         let fs = MemFs::new();
         let (db, mut taken) = without_room(&fs);
@@ -422,7 +444,7 @@ mod tests {
             db.engine().context.forget(FileName::Filter(beside));
             taken.take();
             assert!(db.step().unwrap(), "it is loaded");
-            assert!(table(&db).1.has_unusable_filter());
+            assert!(table(&db).1.open().unwrap().filter_error().is_some());
             taken = take_room(&db);
             assert_eq!(db.step().unwrap(), round < REBUILDS_MAX, "round {round}");
         }
