@@ -11,7 +11,6 @@ use std::error::Error;
 
 use sievedb::filter::{AlignedBytes, Expect, Filter, FilterBuilder, FilterPlan, Kind};
 
-const KINDS: [Kind; 3] = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
 const OWNER: [u8; 16] = *b"filter-rates ...";
 const SEED: u64 = 1;
 
@@ -73,7 +72,7 @@ fn tables() -> Result<()> {
     );
     println!("recognise (of 10^6 to 10^8, so that some 4000 are counted; of rates under 4 · 10^-5 fewer).");
     println!("Each filter has {KEYS} keys.\n");
-    for kind in KINDS {
+    for kind in Kind::ALL {
         println!("## {kind:?}\n");
         println!("| bits per key | probes | formula | predicted | measured | measured / predicted |");
         println!("|---:|---:|---:|---:|---:|---:|");
@@ -123,7 +122,7 @@ fn false_negatives(wanted: u64) -> Result<()> {
     let (mut probes, mut lost, mut filters, mut round) = (0, 0, 0, 0);
     while probes < wanted {
         for keys in SIZES {
-            for kind in KINDS {
+            for kind in Kind::ALL {
                 let bits = 1.0 + (hash(round) % 2400) as f64 / 100.0;
                 let (asked, absent) = lose(kind, keys, bits, round)?;
                 (probes, lost, filters) = (probes + asked, lost + absent, filters + 1);

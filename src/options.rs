@@ -448,9 +448,6 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
-const FILTER_KINDS: [FilterKind; 5] =
-    [FilterKind::None, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::Auto];
-
 /// The code of a filter kind in a policy: that of the filter block, 0 for none and 255 for "choose".
 fn kind_code(kind: FilterKind) -> u8 {
     match kind {
@@ -471,7 +468,7 @@ fn allocation_code(allocation: FilterAllocation) -> u8 {
 
 fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
     let kind = reader.u8("filter kind")?;
-    let kind = FILTER_KINDS.iter().find(|known| kind_code(**known) == kind).copied();
+    let kind = FilterKind::ALL.into_iter().find(|known| kind_code(*known) == kind);
     let code = reader.u8("filter size code")?;
     let allocation = reader.u8("filter allocation")?;
     let allocation =
@@ -510,8 +507,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_filter_has_its_code_and_comes_back() {
-        assert_eq!(FILTER_KINDS.map(kind_code), [0, 1, 2, 3, 255]);
-        for kind in FILTER_KINDS {
+        assert_eq!(FilterKind::ALL.map(kind_code), [0, 255, 1, 2, 3]);
+        for kind in FilterKind::ALL {
             let options = KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(7.5));
             assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options), "{kind:?}");
         }

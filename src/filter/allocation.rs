@@ -212,8 +212,8 @@ fn ribbon_steps(keys: u64) -> Vec<Step> {
 /// Quarters of a bit, without those that a mixture of their neighbours would beat. Up to the first corner, near two
 /// bits, a real filter is worse than the mixture; an optimum has at most one filter there.
 fn bloom_steps(kind: Kind) -> &'static [Step] {
-    static STEPS: [OnceLock<Vec<Step>>; 2] = [const { OnceLock::new() }; 2];
-    STEPS[usize::from(kind == Kind::BlockedBloom)].get_or_init(|| {
+    static STEPS: [OnceLock<Vec<Step>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
+    STEPS[kind as usize - Kind::ALL[0] as usize].get_or_init(|| {
         let mut hull = vec![Step { bits: 0.0, rate: 1.0 }];
         for quarters in 1..=4 * BITS_PER_KEY_MAX as u32 {
             let bits = f64::from(quarters) / 4.0;
@@ -236,8 +236,6 @@ fn slope(from: Step, to: Step) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const KINDS: [Kind; 3] = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
 
     fn levels(kind: Kind, count: u32, ratio: u64) -> Vec<Share> {
         (0..count).map(|level| Share::new(kind, 100_000 * ratio.pow(level), 1.0)).collect()
@@ -265,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_total_is_met_and_no_exchange_of_bits_would_be_better() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for bits in [0.3, 2.0, 9.7, 16.0] {
                 let mut shares = levels(kind, 4, 7);
                 shares[1].probe_rate = 0.1;
@@ -315,7 +313,7 @@ mod tests {
 
     #[test]
     fn every_chain_is_convex_and_has_the_rates_of_its_kind() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for keys in [1, 100, 1000, 100_000, 1 << 40] {
                 let share = Share::new(kind, keys, 1.0);
                 let steps = share.steps();

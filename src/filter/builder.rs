@@ -41,7 +41,7 @@ const RIBBON_BYTES_PER_KEY: usize = 20;
 
 /// What a filter of so many keys and bits takes while it is finished, the hashes included; about.
 fn finish_bytes(kind: Kind, keys: usize, body_bits: f64) -> usize {
-    let per_key = if kind == Kind::Ribbon { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
+    let per_key = if kind.has_columns() { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
     keys * per_key + 2 * (HEADER_BYTES + (body_bits / 8.0) as usize)
 }
 
@@ -199,7 +199,7 @@ impl FilterBuilder {
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         let keys = self.len() as u64;
-        let layout = if self.kind == Kind::Ribbon && keys > 0 {
+        let layout = if self.kind.has_columns() && keys > 0 {
             Layout::of(&[ribbon::expected_bytes(keys, self.size())])
         } else {
             layout(self.shape())
@@ -230,7 +230,7 @@ impl FilterBuilder {
     /// not found in the finished bytes, and another attempt with the same keys makes other bytes.
     pub fn finish(self) -> Result<Vec<u8>> {
         let keys = self.len() as u64;
-        if self.kind == Kind::Ribbon && keys > 0 {
+        if self.kind.has_columns() && keys > 0 {
             return self.finish_ribbon(keys);
         }
         let build = || {
@@ -494,7 +494,6 @@ mod tests {
     use super::*;
 
     const OWNER: FileId = [8; 16];
-    const KINDS: [Kind; 3] = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
 
     /// The hash of the `index`-th key: the same in all tests, without a pattern.
     fn hash(index: u64) -> u64 {
@@ -530,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_loses_keys_however_it_is_built_says_maybe_of_every_key() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let block = with_fault(kind, |bits, _| bits.fill(0)).unwrap();
             let filter = Filter::open(block, Expect::table(OWNER, 1, 1000)).unwrap();
             assert!(filter.header().answers_only_maybe() && filter.predicted_rate() == 1.0, "{kind:?}");
@@ -557,7 +556,7 @@ mod tests {
             bits.fill(0);
             bits.iter_mut().take(1).for_each(|byte| *byte = before as u8);
         };
-        for (kind, first_fails) in KINDS.into_iter().zip([first_fails, first_fails, first_ribbon_fails]) {
+        for (kind, first_fails) in Kind::ALL.into_iter().zip([first_fails, first_fails, first_ribbon_fails]) {
             for fault in [first_fails, both_fail] {
                 let error = with_fault(kind, fault).unwrap_err();
                 assert!(matches!(error, Error::FaultyMemory { .. }), "{kind:?}: {error}");
@@ -583,7 +582,7 @@ mod tests {
 
     #[test]
     fn no_key_is_ever_absent() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for keys in [0, 1, 2, 7, 100, 10_000] {
                 for bits in 1..=24 {
                     let filter = build(kind, f64::from(bits), 3, (0..keys).map(hash));
@@ -600,7 +599,7 @@ mod tests {
 
     #[test]
     fn the_measured_rate_is_the_predicted_one() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for (keys, bits) in [
                 (100, 10.0),
                 (1000, 8.0),
@@ -628,7 +627,7 @@ mod tests {
 
     #[test]
     fn a_large_filter_has_the_rate_that_its_plan_promises() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for bits in [4.0, 8.0, 9.9, 10.0, 12.5, 16.0, 20.0] {
                 let filter = build(kind, bits, 5, (0..300_000).map(hash));
                 let expected = super::super::FilterPlan { kind, bits_per_key: bits }.expected_rate();
@@ -653,7 +652,7 @@ mod tests {
 
     #[test]
     fn false_positives_of_two_salts_are_independent() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let filters = [10, 11].map(|salt| build(kind, 5.0, salt, (0..50_000).map(hash)));
             let both = (0..1_000_000u64)
                 .map(|index| hash((1 << 41) + index))
@@ -668,7 +667,7 @@ mod tests {
     fn false_positives_near_the_keys_of_two_tables_are_independent_too() {
         // Keys that differ from one that is there in one byte, as those of a range often do.
         let hash = |group: u64, last: u8| key_hash(1, format!("user:{group:08}:{last:03}").as_bytes());
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let filters =
                 [10, 11].map(|salt| build(kind, 5.0, salt, (0..50_000).map(|group| hash(group, 0))));
             let near = (0..50_000).flat_map(|group| (1..21).map(move |last| hash(group, last)));
@@ -681,7 +680,7 @@ mod tests {
 
     #[test]
     fn the_order_of_the_keys_leaves_no_trace() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let upwards = build(kind, 10.0, 4, (0..20_000).map(hash)).into_inner();
             let downwards = build(kind, 10.0, 4, (0..20_000).rev().map(hash)).into_inner();
             let shuffled =
@@ -700,7 +699,7 @@ mod tests {
                 (builder.finish_bytes(), 20_000 * per_key + 2 * builder.block_bytes() as usize);
             assert!(told.abs_diff(real) < real / 16, "{:?}: {told} is not about {real}", builder.kind);
         };
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for bits in [0.9, 7.9, 24.0] {
                 about(FilterBuilder::new(kind, bits, 1, 2, OWNER).unwrap());
             }
@@ -712,7 +711,7 @@ mod tests {
 
     #[test]
     fn equal_and_extreme_hashes_are_found() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             for extreme in [0, 1, 1 << 63, u64::MAX, u64::MAX - 1] {
                 for salt in [0, extreme, u64::MAX] {
                     for count in [500, 20_000] {

@@ -33,6 +33,8 @@
 //!
 //! What follows the header is computed from the lengths of its sections, see `layout`.
 
+use std::fmt;
+
 use super::blocked::{Blocked, LINE_BITS};
 use super::bloom::{Bloom, PROBES_MAX};
 use super::frozen::{self, FROZEN_BYTES, Frozen};
@@ -71,8 +73,30 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Bloom, Self::BlockedBloom, Self::Ribbon];
+
     fn from_u8(kind: u8) -> Option<Self> {
-        [Self::Bloom, Self::BlockedBloom, Self::Ribbon].into_iter().find(|known| *known as u8 == kind)
+        Self::ALL.into_iter().find(|known| *known as u8 == kind)
+    }
+
+    /// Whether a filter is the solution of a linear system, in columns; else keys set bits in it.
+    pub(crate) const fn has_columns(self) -> bool {
+        match self {
+            Self::Bloom | Self::BlockedBloom => false,
+            Self::Ribbon => true,
+        }
+    }
+}
+
+/// What a person calls it: "blocked Bloom".
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Bloom => "Bloom",
+            Self::BlockedBloom => "blocked Bloom",
+            Self::Ribbon => "ribbon",
+        })
     }
 }
 
@@ -131,7 +155,7 @@ impl Header {
     /// Whether this is a ribbon filter of which no attempt to build it succeeded: it says "maybe" of every key.
     #[must_use]
     pub fn answers_only_maybe(&self) -> bool {
-        self.kind == Kind::Ribbon && self.key_count > 0 && self.size == 0
+        self.kind.has_columns() && self.key_count > 0 && self.size == 0
     }
 
     /// Length of the beginning of the block that holds its first `sections` sections whole: what has to be in memory
@@ -148,15 +172,15 @@ impl Header {
     /// filter the thresholds with the first column group; each further column group is one more.
     #[must_use]
     pub fn piece_count(&self) -> usize {
-        if self.kind == Kind::Ribbon { self.sections.len().saturating_sub(1).max(1) } else { 1 }
+        if self.kind.has_columns() { self.sections.len().saturating_sub(1).max(1) } else { 1 }
     }
 
     /// Length of the beginning of the block that must be in memory for a filter that is asked by pages: header, page
     /// checksums, and of a ribbon filter the thresholds.
     #[must_use]
     pub(crate) fn head_len(&self) -> u64 {
-        match (self.kind, self.sections.first()) {
-            (Kind::Ribbon, Some(thresholds)) => thresholds.offset + thresholds.len,
+        match self.sections.first() {
+            Some(thresholds) if self.kind.has_columns() => thresholds.offset + thresholds.len,
             _ => HEADER_BYTES as u64 + checksums_len(self),
         }
     }
@@ -233,7 +257,8 @@ impl Header {
         let section_count = reader.u8("filter section count")?;
         known(44, "filter required flags", reader.u16("filter required flags")?.into(), 0)?;
         let Some(kind) = Kind::from_u8(kind) else {
-            return Err(DecodeError::unsupported(40, "filter kind", kind.into(), Kind::Ribbon as u64));
+            let newest = Kind::ALL.map(|kind| kind as u64).into_iter().max().unwrap_or(0);
+            return Err(DecodeError::unsupported(40, "filter kind", kind.into(), newest));
         };
         known(41, "filter domain", domain.into(), DOMAIN_WHOLE_KEY.into())?;
         known(42, "filter hash id", hash_id.into(), HASH_ID.into())?;
@@ -281,7 +306,7 @@ impl Header {
             }
             return Ok(Shape::Empty);
         }
-        if self.kind == Kind::Ribbon {
+        if self.kind.has_columns() {
             if probes != 0 {
                 return Err(DecodeError::corrupt(88, "filter probes", format!("expected 0, found {probes}")));
             }

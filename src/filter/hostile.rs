@@ -13,7 +13,6 @@ use crate::hash::key_hash;
 
 const OWNER: FileId = [6; 16];
 const SEED: u64 = 77;
-const KINDS: [Kind; 3] = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
 const KEYS: u64 = 100;
 
 type Patch = (usize, &'static [u8]);
@@ -32,7 +31,7 @@ fn blocks() -> impl Iterator<Item = (Kind, Vec<u8>)> {
         (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
         (kind, builder.finish().unwrap())
     };
-    KINDS.into_iter().flat_map(move |kind| {
+    Kind::ALL.into_iter().flat_map(move |kind| {
         [(1, 1), (KEYS, 1), (KEYS, 3), (7000, 2), (20_000, 3)]
             .map(move |(keys, groups)| grouped(kind, keys, groups))
     })
@@ -236,7 +235,7 @@ fn a_forged_header_is_an_error_that_names_the_field() {
 
 #[test]
 fn an_intact_block_that_asks_for_more_is_unsupported_not_corrupt() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         for &(patch, what) in UNSUPPORTED {
             let error = open(&patched(kind, patch)).unwrap_err();
             assert!(matches!(error.kind, DecodeErrorKind::Unsupported { .. }), "{patch:?}: {error}");
@@ -247,7 +246,7 @@ fn an_intact_block_that_asks_for_more_is_unsupported_not_corrupt() {
 
 #[test]
 fn what_a_block_cannot_know_is_believed_alone_and_refused_by_its_table() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let good = block(kind, KEYS, 5);
         let table = Expect::table(OWNER, SEED, KEYS).header_checksum(super::header::checksum(&good).unwrap());
         assert!(Filter::open(&good[..], table).is_ok());
@@ -264,7 +263,7 @@ fn what_a_block_cannot_know_is_believed_alone_and_refused_by_its_table() {
 
 #[test]
 fn the_filter_of_another_table_is_refused_by_this_one() {
-    for kind in KINDS {
+    for kind in Kind::ALL {
         let own = block(kind, KEYS, 5);
         let table = Expect::table(OWNER, SEED, KEYS);
         let pinned = table.header_checksum(super::header::checksum(&own).unwrap());
@@ -278,7 +277,7 @@ fn the_filter_of_another_table_is_refused_by_this_one() {
         assert_eq!(Filter::open(&other[..], table).unwrap_err().what, "filter page checksums");
         let salted = block(kind, KEYS, 6);
         assert_eq!(Filter::open(&salted[..], pinned).unwrap_err().what, "filter header checksum");
-        let of_another_kind = block(KINDS[kind as usize % 3], KEYS, 5);
+        let of_another_kind = block(Kind::ALL[kind as usize % 3], KEYS, 5);
         assert_eq!(Filter::open(&of_another_kind[..], pinned).unwrap_err().what, "filter header checksum");
     }
 }

@@ -298,7 +298,6 @@ mod tests {
 
     const OWNER: FileId = [6; 16];
     const SEED: u64 = 77;
-    const KINDS: [Kind; 3] = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
 
     fn builder(kind: Kind, keys: u64) -> FilterBuilder {
         let mut builder = FilterBuilder::new(kind, 10.0, SEED, 5, OWNER).unwrap();
@@ -362,7 +361,7 @@ mod tests {
     #[test]
     fn answers_are_those_of_the_filter_in_memory() {
         for keys in [0, 1, 2, 300, 5000, 20_000, 500_000] {
-            for kind in KINDS {
+            for kind in Kind::ALL {
                 let expect = Expect::table(OWNER, SEED, keys);
                 let pages = compare(&block(kind, keys), keys, expect);
                 let most = if kind == Kind::Bloom { 2.1 } else { 1.05 };
@@ -501,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_short_or_not_read_is_never_absent() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let block = block(kind, 5000);
             let filter = open(&block, Expect::anything()).unwrap();
             for hash in absent(1000) {

@@ -56,6 +56,11 @@ pub enum FilterKind {
     Ribbon,
 }
 
+impl FilterKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::None, Self::Auto, Self::Bloom, Self::BlockedBloom, Self::Ribbon];
+}
+
 /// How large a filter is to be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -323,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_document_of_rates_has_the_formula_and_measurements_that_agree_with_it() {
-        for kind in [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon] {
+        for kind in Kind::ALL {
             let rows = documented(&format!("{kind:?}\n"));
             assert!(rows.len() > 10);
             for row in rows {
@@ -377,7 +382,7 @@ mod tests {
 
     #[test]
     fn more_bits_never_make_the_rate_worse() {
-        for kind in [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon] {
+        for kind in Kind::ALL {
             let rates: Vec<f64> = (1..640).map(|tenths| rate(kind, tenths * 100)).collect();
             assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{kind:?}");
         }

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_parts_add_up_to_the_block() {
-        for kind in [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon] {
+        for kind in Kind::ALL {
             for keys in [0, 1, 100, 10_000, 100_000] {
                 let sizes = sizes(kind, keys);
                 let sections: u64 = sizes.sections.iter().sum();

@@ -14,12 +14,9 @@ fn keys(vector: &Vector, fact: &str) -> Vec<Vec<u8>> {
 }
 
 fn kind(vector: &Vector) -> Kind {
-    match vector.number("kind") {
-        1 => Kind::Bloom,
-        2 => Kind::BlockedBloom,
-        3 => Kind::Ribbon,
-        other => panic!("{} has kind {other}", vector.name),
-    }
+    let number = vector.number("kind");
+    let kind = Kind::ALL.into_iter().find(|&kind| kind as u64 == number);
+    kind.unwrap_or_else(|| panic!("{} has kind {number}", vector.name))
 }
 
 /// A filter, from the bytes of the whole block: opened, verified and asked.

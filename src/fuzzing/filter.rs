@@ -58,7 +58,7 @@ pub fn run(bytes: &[u8]) {
 }
 
 fn kind(input: &mut Input<'_>) -> Kind {
-    [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon][input.below(3)]
+    Kind::ALL[input.below(Kind::ALL.len())]
 }
 
 /// A number with any number of significant bits: small ones and enormous ones are equally likely.

@@ -52,9 +52,8 @@ pub fn run(bytes: &[u8]) {
 }
 
 fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
-    let kinds =
-        [FilterKind::Auto, FilterKind::None, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon];
-    let policy = FilterPolicy::new(kinds[input.below(5)]).bits_per_key(f64::from(1 + input.u8() % 200) / 8.0);
+    let kind = FilterKind::ALL[input.below(FilterKind::ALL.len())];
+    let policy = FilterPolicy::new(kind).bits_per_key(f64::from(1 + input.u8() % 200) / 8.0);
     KeyspaceOptions::new()
         .filter(policy)
         .block_bytes(512 << input.below(3))

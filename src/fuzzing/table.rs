@@ -230,12 +230,9 @@ fn assert_same_or_error(table: &Arc<Table>, entries: &[Entry]) {
 
 fn config(input: &mut Input<'_>) -> TableConfig {
     let bits_per_key = f64::from(1 + input.u8() % 200) / 8.0;
-    let filter = match input.below(4) {
+    let filter = match input.below(1 + Kind::ALL.len()) {
         0 => None,
-        kind => {
-            let kind = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon][kind - 1];
-            Some(FilterPlan { kind, bits_per_key })
-        }
+        kind => Some(FilterPlan { kind: Kind::ALL[kind - 1], bits_per_key }),
     };
     TableConfig {
         number: 1,

@@ -88,9 +88,7 @@ fn name(space: Space) -> &'static str {
 
 /// A filter policy by `pick`'s choices.
 fn filter_policy(mut pick: impl FnMut(&[u64]) -> u64) -> FilterPolicy {
-    let kinds =
-        [FilterKind::None, FilterKind::Auto, FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon];
-    let filter = FilterPolicy::new(kinds[pick(&[0, 1, 2, 3, 4]) as usize]);
+    let filter = FilterPolicy::new(FilterKind::ALL[pick(&[0, 1, 2, 3, 4]) as usize]);
     match pick(&[0, 1, 2]) {
         0 => filter.false_positive_rate(1.0 / pick(&[2, 20, 200, 10_000]) as f64),
         _ => filter.bits_per_key(pick(&[4, 15, 37, 99, 250, 640]) as f64 / 10.0),
