@@ -62,8 +62,8 @@ pub enum Error {
         /// The largest value (or the set of feature bits) this version knows.
         supported: u64,
     },
-    /// A key, value, batch or name is larger than the format allows, or something takes more memory than the budget has;
-    /// the store is as it was.
+    /// A key, value, batch or name is larger than the format allows: the store is as it was. Or a new filter takes more
+    /// memory than the budget has: its table keeps the one it has.
     #[non_exhaustive]
     LimitExceeded {
         /// Which limit.
