@@ -37,6 +37,10 @@ impl Opened {
         self.sealed.len() as u64
     }
 
+    pub(super) fn handle(&self) -> BlockHandle {
+        BlockHandle { offset: self.offset, len: self.len() }
+    }
+
     fn is_compressed(&self) -> bool {
         self.sealed[1] != 0
     }

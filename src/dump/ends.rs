@@ -1,8 +1,10 @@
 //! What a table says of itself at its ends: the footer, and the properties that the footer leads to.
 
 use super::annotate::{Fields, Halt, Payload};
+use super::block::Opened;
 use super::event::{Place, Value};
 use super::head::Head;
+use super::known::Known;
 use super::out::{Out, Result};
 use super::view::Detail;
 use super::window::Window;
@@ -12,6 +14,7 @@ use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES;
 use crate::table::{FOOTER_BYTES, Footer, Properties};
+use crate::table_meta::FilterRef;
 
 /// What the ends of a table say.
 pub(super) struct Ends {
@@ -21,6 +24,8 @@ pub(super) struct Ends {
     pub(super) blocks_end: u64,
     pub(super) footer: Result<(Footer, u32), DecodeError>,
     footer_bytes: Vec<u8>,
+    /// Whether that id is not the one that an intact file header states.
+    other_id: bool,
     pub(super) properties: Result<Properties, DecodeError>,
 }
 
@@ -31,12 +36,14 @@ impl Ends {
         let footer_bytes = window.get(offset, FOOTER_BYTES as u64)?.to_vec();
         let mut file_id = head.file_id;
         let mut footer = Footer::decode(&footer_bytes, &file_id, len);
+        let mut other_id = false;
         // The id in the file header may be what is damaged.
         if let (Err(_), Some(own)) = (&footer, footer_bytes.get(80..96).and_then(|id| id.first_chunk::<16>()))
             && let Ok(found) = Footer::decode(&footer_bytes, own, len)
         {
             file_id = *own;
             footer = Ok(found);
+            other_id = head.is_intact();
         }
         let has_magic = footer_bytes.len() == FOOTER_BYTES && footer_bytes.ends_with(b"\x89SVTBL\r\n");
         let blocks_end = if has_magic || footer.is_ok() { offset } else { len };
@@ -44,7 +51,7 @@ impl Ends {
             Ok((footer, _)) => read_properties(window, &file_id, footer.properties)?,
             Err(error) => Err(error.clone()),
         };
-        Ok(Self { file_id, blocks_end, footer, footer_bytes, properties })
+        Ok(Self { file_id, blocks_end, footer, footer_bytes, other_id, properties })
     }
 
     pub(super) fn facts(&self, out: &mut Out<'_>) -> Result {
@@ -75,6 +82,33 @@ impl Ends {
         )?;
         let levels = counted(p.index_depth.into(), "level", "levels");
         out.fact("index", counted(p.index_blocks, "block", "blocks"), levels)
+    }
+
+    /// The filters that the properties name, in the order of the file.
+    pub(super) fn filters(&self) -> Vec<FilterRef> {
+        let mut filters =
+            self.properties.as_ref().map_or(Vec::new(), |properties| properties.filters.clone());
+        filters.sort_by_key(|filter| filter.offset);
+        filters
+    }
+
+    /// What must be true of a filter of this table that the properties name so.
+    pub(super) fn known<'a>(&self, name: Option<&'a FilterRef>) -> Known<'a> {
+        match (&self.properties, name) {
+            (Ok(properties), Some(filter)) => {
+                Known::Named { filter, owner: self.file_id, keys: properties.keys }
+            }
+            (Ok(_), None) => Known::Unnamed,
+            (Err(_), _) => Known::Nothing,
+        }
+    }
+
+    /// Tells of a file header and a footer that are both intact, and of two files.
+    pub(super) fn tell_other_id(&self, out: &mut Out<'_>) -> Result {
+        match self.other_id {
+            true => out.damage(32, "file id", "is not that of the footer and of the blocks"),
+            false => Ok(()),
+        }
     }
 
     /// Tells the footer.
@@ -128,7 +162,17 @@ fn read_properties(
     handle: BlockHandle,
 ) -> Result<Result<Properties, DecodeError>> {
     // The footer has checked the handle against the file and the limits.
-    let sealed = window.get(handle.offset, handle.len)?.to_vec();
-    let payload = crate::block::open(file_id, handle.offset, sealed, BlockKind::Properties);
-    Ok(payload.and_then(|payload| Properties::decode(&payload)).map_err(|error| error.at(handle.offset)))
+    let sealed = window.get(handle.offset, handle.len)?;
+    Ok(Opened::open(file_id, handle.offset, sealed).map_err(|error| error.at(handle.offset)).and_then(
+        |block| {
+            if block.kind != BlockKind::Properties {
+                let detail = format!("expected properties, found {}", block.kind.name());
+                return Err(DecodeError::corrupt(handle.offset, "block kind", detail));
+            }
+            Properties::decode(&block.payload).map_err(|error| match block.place() {
+                Payload::Plain(start) => error.at(start),
+                Payload::Made(offset) => DecodeError { offset, ..error },
+            })
+        },
+    ))
 }

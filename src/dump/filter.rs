@@ -5,18 +5,20 @@
 
 use super::annotate::{Fields, Halt, Payload};
 use super::ends::Ends;
-use super::event::{Place, Value};
+use super::event::Place;
+use super::filter_facts::{facts, kind_words};
 use super::head::Head;
+use super::known::Known;
 use super::out::{Out, Result};
 use super::survey::Survey;
 use super::view::Detail;
 use super::window::Window;
-use super::words::{bytes, count, counted, percent};
+use super::words::counted;
 use crate::checksum::checksum32;
 use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES as FILE_HEADER_BYTES;
+use crate::filter::Header;
 use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, block_len};
-use crate::filter::{Header, Kind};
 
 /// Filters in a file start at multiples of this.
 const ALIGN: u64 = 4096;
@@ -52,7 +54,8 @@ pub(super) fn describe_block(out: &mut Out<'_>, window: &mut Window<'_>) -> Resu
     out.report.units = 1;
     let picked = out.view.block == Some(0);
     let shown = out.view.entries.is_none() && out.view.block.is_none_or(|block| block == 0);
-    let told = out.showing(shown, |out| tell(out, window, (0, len), "filter block", picked))?;
+    let told =
+        out.showing(shown, |out| tell(out, window, (0, len), "filter block", (picked, Known::Nothing)))?;
     rest(out, window, told.unwrap_or(len))
 }
 
@@ -80,7 +83,9 @@ pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &H
         return out.damage(len, "filter block", "the file ends before it");
     }
     let picked = out.view.block == Some(0);
-    let told = out.showing(whole || picked, |out| tell(out, window, (at, len), "filter block", picked))?;
+    let told = out.showing(whole || picked, |out| {
+        tell(out, window, (at, len), "filter block", (picked, Known::Nothing))
+    })?;
     rest(out, window, told.map_or(len, |told| at + told))
 }
 
@@ -88,29 +93,42 @@ pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &H
 pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let ends = Ends::read(window, head)?;
     let end = ends.blocks_end;
-    let places: Vec<u64> = match &ends.properties {
-        Ok(properties) => properties.filters.iter().map(|filter| filter.offset).collect(),
-        Err(error) => {
-            out.refused(0, error)?;
-            let mut found = Vec::new();
-            for at in (ALIGN..end).step_by(ALIGN as usize) {
-                if is_intact_at(window, at)? {
-                    found.push(at);
-                }
+    ends.tell_other_id(out)?;
+    let mut named = ends.filters();
+    let mut places: Vec<u64> = named.iter().map(|filter| filter.offset).collect();
+    if let Err(error) = &ends.properties {
+        out.refused(0, error)?;
+        for at in (ALIGN..end).step_by(ALIGN as usize) {
+            if is_intact_at(window, at)? {
+                places.push(at);
             }
-            found
         }
-    };
+    }
     if places.is_empty() {
         out.fact("filter", "none", "")?;
     }
     for &at in &places {
-        if let Ok(header) = Header::decode(window.get(at, HEADER_BYTES as u64)?) {
+        if let Ok(header) = Header::decode(&window.apart(at, HEADER_BYTES as u64)?) {
             facts(out, &header)?;
         }
     }
+    // From front to back, and nothing twice.
+    let mut behind = 0;
+    named.reverse();
     for (number, &at) in places.iter().enumerate() {
-        tell(out, window, (at.min(end), end), &format!("filter {number}"), true)?;
+        let name = named.pop();
+        if at < behind {
+            out.damage(at, "filter handle", "the filter before it does not end there yet")?;
+            continue;
+        }
+        let told = tell(
+            out,
+            window,
+            (at.min(end), end),
+            &format!("filter {number}"),
+            (true, ends.known(name.as_ref())),
+        )?;
+        behind = at.saturating_add(told.unwrap_or(1));
     }
     Ok(())
 }
@@ -125,104 +143,13 @@ fn rest(out: &mut Out<'_>, window: &Window<'_>, end: u64) -> Result {
     }
 }
 
-/// What the summary of a table says of its filters.
-pub(super) fn facts_of_table(out: &mut Out<'_>, window: &mut Window<'_>, ends: &Ends) -> Result {
-    let Ok(properties) = &ends.properties else { return Ok(()) };
-    if properties.filters.is_empty() {
-        return out.fact("filter", "none", "");
-    }
-    for filter in &properties.filters {
-        let header = Header::decode(window.get(filter.offset, HEADER_BYTES as u64)?);
-        match header {
-            Ok(header) => facts_in_short(out, &header)?,
-            Err(error) => out.fact("filter", "cannot be used", error.to_string())?,
-        }
-    }
-    Ok(())
-}
-
-/// The kind and its parameters in words.
-fn kind_words(header: &Header) -> String {
-    match header.kind {
-        Kind::Bloom => format!("Bloom, {} bits, {} probes", count(header.size), header.probes),
-        Kind::BlockedBloom => format!(
-            "blocked Bloom, {} of 64 bytes, {} probes",
-            counted(header.size, "line", "lines"),
-            header.probes
-        ),
-        Kind::Ribbon if header.answers_only_maybe() => {
-            "ribbon that could not be built: it says \"maybe\" of every key".into()
-        }
-        Kind::Ribbon => {
-            let layers = header.buckets.iter().filter(|&&buckets| buckets > 0).count() as u64;
-            let columns: Vec<_> =
-                header.column_groups.iter().filter(|&&c| c > 0).map(u8::to_string).collect();
-            format!(
-                "ribbon, {} and a last one, columns {}",
-                counted(layers, "bumped layer", "bumped layers"),
-                columns.join(" + ")
-            )
-        }
-    }
-}
-
-/// The predicted false-positive rate.
-pub(super) fn rate(header: &Header) -> f64 {
-    header.rate as f64 / 2f64.powi(64)
-}
-
-fn per_key(bytes: u64, header: &Header) -> f64 {
-    8.0 * bytes as f64 / header.key_count.max(1) as f64
-}
-
-fn section_bytes(header: &Header) -> u64 {
-    header.sections.iter().fold(0, |sum, section| sum.saturating_add(section.len))
-}
-
-fn facts_in_short(out: &mut Out<'_>, header: &Header) -> Result {
-    let size = format!("{}, {:.2} bits per key", bytes(header.block_len), per_key(header.block_len, header));
-    out.fact("filter", kind_words(header), format!("{size}, rate {} predicted", percent(rate(header))))
-}
-
-/// What the summary of a filter says.
-fn facts(out: &mut Out<'_>, header: &Header) -> Result {
-    out.fact("kind", kind_words(header), "")?;
-    out.fact("owner", header.owner, "file id of its table")?;
-    out.fact("keys", count(header.key_count), "")?;
-    let (sections, whole) = (section_bytes(header), header.block_len);
-    if header.key_count == 0 {
-        return out.fact("size", bytes(whole), "");
-    }
-    out.fact("size", bytes(whole), format!("{} in sections", bytes(sections)))?;
-    let each = (per_key(sections, header), per_key(whole, header));
-    let in_all = format!("in sections; {:.3} with header and page checksums", each.1);
-    out.fact("bits per key", format!("{:.3}", each.0), in_all)?;
-    let predicted = rate(header);
-    let one_in = match predicted > 0.0 {
-        true => format!("predicted, one in {}", count((1.0 / predicted).round() as u64)),
-        false => "predicted".into(),
-    };
-    out.fact("rate", Value::Share(predicted), one_in)?;
-    let least = -predicted.log2();
-    if least.is_finite() && least > 0.0 {
-        let above = |bits: f64| format!("{:+.2} %", 100.0 * (bits / least - 1.0));
-        let distance = format!(
-            "bits per key at least for that rate; {} in sections, {} with all",
-            above(each.0),
-            above(each.1)
-        );
-        out.fact("log2(1/rate)", format!("{least:.3}"), distance)?;
-    }
-    Ok(())
-}
-
 /// Tells the filter at `at` of a file; the blocks end at `end`. Gives its length, `None` if that is not known.
 pub(super) fn tell(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
     (at, end): (u64, u64),
     label: &str,
-    picked: bool,
+    (picked, known): (bool, Known<'_>),
 ) -> Result<Option<u64>> {
     let first = window.get(at, (end - at).min(HEADER_BYTES_MAX as u64))?.to_vec();
     let all = picked || out.detail == Detail::Bytes;
@@ -241,12 +168,18 @@ pub(super) fn tell(
         }
     };
     out.report.accounted += len;
+    if known.is_not_asked() {
+        out.group(Place::File(at), len, label.to_owned(), "of a domain that is not asked", |_| Ok(()))?;
+        // Nobody here knows what it must look like.
+        out.report.partial = true;
+        return known.judge(out, at, (&first, len)).map(|()| Some(len));
+    }
     let header = match header {
         Ok(header) => header,
         Err(error) => {
             out.group(Place::File(at), len, label.to_owned(), "", |_| Ok(()))?;
             out.refused(at, &error)?;
-            return Ok(Some(len));
+            return known.judge(out, at, (&first, len)).map(|()| Some(len));
         }
     };
     let survey = Survey::of(window, at, header)?;
@@ -256,6 +189,8 @@ pub(super) fn tell(
         survey.tell(out, window, at, all)
     })?;
     survey.judge(out, at)?;
+    out.report.partial |= !survey.is_whole();
+    known.judge(out, at, (&first, len))?;
     Ok(Some(len))
 }
 

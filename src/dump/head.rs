@@ -40,6 +40,10 @@ impl Head {
         FileKind::from_u16(stated).map_or(Kind::Unknown, kind_of)
     }
 
+    pub(super) fn is_intact(&self) -> bool {
+        self.decoded.is_ok()
+    }
+
     /// Whether the header is intact, and newer than this program.
     pub(super) fn is_newer(&self) -> bool {
         matches!(

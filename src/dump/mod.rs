@@ -24,8 +24,11 @@
 //! | `describe` | what is this file? |
 //! | `head` | the header of every file; `CURRENT` |
 //! | `framed`, `log`, `manifest`, `items` | records and what they hold |
-//! | `table`, `ends`, `block`, `sums` | tables, their two ends, their blocks, what these add up to |
-//! | `filter`, `survey` | filter blocks, and what is found in them |
+//! | `table`, `ends`, `block` | tables, their two ends, their blocks |
+//! | `scan`, `index`, `chunks`, `sums` | what a block holds, what leads to it, what all of them add up to |
+//! | `search` | the way on behind damage |
+//! | `filter`, `filter_facts` | filter blocks; what a summary says of them |
+//! | `known`, `survey` | what must be found in one, what is found |
 //! | `fields` | extensible records |
 //! | `tree` | the shape of a whole store |
 //! | `probe` | filters asked for keys: proved, measured |
@@ -36,27 +39,33 @@
 //!
 //! - It is only read: nothing is locked, created or changed. A file that is being written is described as long as it was
 //!   when it was opened.
-//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB, a record of up to 64 MiB, or a filter of up to
-//!   256 MiB, whatever the length of the file; time linear in it, and a bounded search behind damage.
+//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB and six of an index, a record of up to 64 MiB, or a
+//!   filter of up to 256 MiB, whatever the length of the file; time linear in it, and a bounded search behind damage.
 //! - Damage is told where it lies, and the walk goes on behind it with the next block or record that is intact.
 //! - The hash seed of a store is a secret, and is not shown unless [`View::secrets`] asks for it. Keys and
 //!   values are shown.
 
 mod annotate;
 mod block;
+mod chunks;
 mod describe;
 mod ends;
 mod event;
 mod fields;
 mod filter;
+mod filter_facts;
 mod framed;
 mod head;
+mod index;
 mod items;
+mod known;
 mod lines;
 mod log;
 mod manifest;
 mod out;
 mod probe;
+mod scan;
+mod search;
 mod sums;
 mod survey;
 mod table;

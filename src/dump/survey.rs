@@ -79,6 +79,11 @@ impl Survey {
         Ok(Self { header, sections, stray, opened })
     }
 
+    /// Whether the reader of the store was asked: not of a filter that is too large to be opened here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.opened.is_some()
+    }
+
     /// Tells what follows the header: page checksums, sections, the zeros between them. `all`: with bytes.
     pub(super) fn tell(&self, out: &mut Out<'_>, window: &mut Window<'_>, at: u64, all: bool) -> Result {
         out.showing(all, |out| {

@@ -1,5 +1,8 @@
 //! What holds for every description, tried on the vectors of format.md.
 
+mod forge;
+mod tables;
+
 use super::*;
 use crate::checksum::{checksum, checksum32};
 use crate::testing::Vector;

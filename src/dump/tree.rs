@@ -230,7 +230,7 @@ impl Shapes<'_> {
             Ok(Header::decode(&bytes))
         });
         let found = match found {
-            Ok(Ok(header)) => Some((header.kind, super::filter::rate(&header))),
+            Ok(Ok(header)) => Some((header.kind, super::filter_facts::rate(&header))),
             Ok(Err(error)) => {
                 self.lose(&path, filter.offset.saturating_add(error.offset), "filter", error.to_string());
                 None

@@ -43,6 +43,18 @@ impl<'f> Window<'f> {
         }
         Ok(&self.bytes[(offset - self.start) as usize..(end - self.start) as usize])
     }
+
+    /// The same for what stands aside: the buffer stays where it is.
+    pub(super) fn apart(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let end = offset.saturating_add(len).min(self.len);
+        let offset = offset.min(end);
+        if offset >= self.start && end <= self.start + self.bytes.len() as u64 {
+            return Ok(self.bytes[(offset - self.start) as usize..(end - self.start) as usize].to_vec());
+        }
+        let mut bytes = vec![0; (end - offset) as usize];
+        self.file.read_at(&mut bytes, offset).map_err(|source| Stop::Read { offset, source })?;
+        Ok(bytes)
+    }
 }
 
 /// Bytes in memory as a file.

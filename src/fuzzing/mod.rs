@@ -41,4 +41,6 @@ pub use log::run as log;
 pub use manifest::run as manifest;
 pub use ops::run as ops;
 pub use store::run as store;
+#[cfg(test)]
+pub(crate) use table::damage_of as damage_of_table;
 pub use table::run as table;

@@ -90,6 +90,12 @@ fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
     report.damage.into_iter().map(|found| found.error).collect()
 }
 
+/// What opening a table says, or else what `verify` finds wrong with it.
+#[cfg(test)]
+pub(crate) fn damage_of(file: Vec<u8>) -> Result<Vec<Error>> {
+    open(file).map(|(_, damage)| damage)
+}
+
 /// Whether a table opens and can be walked from both ends.
 pub(super) fn is_sound(file: &[u8]) -> bool {
     open(file.to_vec()).is_ok_and(|(table, _)| walk(&table, true).is_ok() && walk(&table, false).is_ok())

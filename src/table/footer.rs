@@ -58,7 +58,7 @@ pub(crate) struct Footer {
 
 impl Footer {
     /// The footer's bytes, and the checksum in them.
-    pub(super) fn encode(&self) -> (Vec<u8>, u32) {
+    pub(crate) fn encode(&self) -> (Vec<u8>, u32) {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         for handle in [self.root, self.properties] {
             put_u64(&mut out, handle.offset);

@@ -74,7 +74,7 @@ const SHAPE: u64 = 5 << 1;
 const FILTER: u64 = 6 << 1;
 
 impl Properties {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let varints = |out: &mut Vec<u8>, numbers: &[u64]| numbers.iter().for_each(|&n| put_varint(out, n));
         put_field(&mut out, COUNTS, |out| {
