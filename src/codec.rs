@@ -21,6 +21,17 @@ pub struct DecodeError {
     pub kind: DecodeErrorKind,
 }
 
+/// What is wrong with bytes that are not the magic that should stand there: both in hex and as text.
+pub(crate) fn another_magic(expected: &[u8], found: &[u8]) -> String {
+    format!("expected {}, found {}", hex_and_text(expected), hex_and_text(found))
+}
+
+/// A few bytes, `89 53 0a (\x89S\n)`.
+pub(crate) fn hex_and_text(bytes: &[u8]) -> String {
+    let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} ({})", hex.join(" "), bytes.escape_ascii())
+}
+
 /// The two ways in which bytes can be unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -297,6 +308,13 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_magic_is_told_in_hex_and_as_text() {
+        let detail = another_magic(b"\x89SVFLT\r\n", b"key\t\0\xff\"x");
+        let found = r#"6b 65 79 09 00 ff 22 78 (key\t\x00\xff\"x)"#;
+        assert_eq!(detail, format!(r"expected 89 53 56 46 4c 54 0d 0a (\x89SVFLT\r\n), found {found}"));
+    }
 
     #[test]
     fn every_varint_returns_and_has_the_stated_length() {

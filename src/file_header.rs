@@ -19,7 +19,7 @@
 //! version is looked at.
 
 use crate::checksum::{FileId, checksum32};
-use crate::codec::{DecodeError, Reader, put_u16, put_u32};
+use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32};
 
 /// First bytes of every file.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
@@ -100,11 +100,7 @@ impl FileHeader {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 8] = reader.array("file magic")?;
         if magic != MAGIC {
-            return Err(DecodeError::corrupt(
-                0,
-                "file magic",
-                format!("expected {MAGIC:02x?}, found {magic:02x?}"),
-            ));
+            return Err(DecodeError::corrupt(0, "file magic", another_magic(&MAGIC, &magic)));
         }
         let kind = reader.u16("file kind")?;
         let version = reader.u16("format version")?;

@@ -4,9 +4,28 @@
 //! is accepted only if writing its number gives the same name back, so that nothing outside the store's own
 //! pattern is ever opened.
 
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::error::{Error, Result};
+use crate::fs::Fs;
 use crate::limits::FILE_NUMBER_MAX;
+
+/// All names in the directory of a store.
+///
+/// # Errors
+///
+/// [`Error::NoStore`] if there is no such directory, [`Error::Io`] if it cannot be listed.
+pub(crate) fn names_in(fs: &dyn Fs, dir: &Path) -> Result<Vec<OsString>> {
+    fs.list(dir).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::NoStore { dir: dir.to_path_buf(), why: "no such directory" },
+        ErrorKind::NotADirectory => {
+            Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" }
+        }
+        _ => Error::io("list", dir, error),
+    })
+}
 
 /// What a name in a store's directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

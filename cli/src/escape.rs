@@ -37,6 +37,18 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     out.into_iter().map(char::from).collect()
 }
 
+/// A name or a message for people: like [`escape`], but printable text stays, whatever its script, and backslashes too.
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char.is_control() {
+            true => out.push_str(&escape(char.encode_utf8(&mut [0; 4]).as_bytes())),
+            false => out.push(char),
+        }
+    }
+    out
+}
+
 /// A backslash that does not begin an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadEscape {
@@ -94,6 +106,11 @@ mod tests {
         }
         assert_eq!(escape(b"a\tb\nc\\d\r\xff"), "a\\tb\\nc\\\\d\\x0d\\xff");
         assert_eq!(unescape(b"\\xfF").unwrap(), &b"\xff"[..]);
+    }
+
+    #[test]
+    fn nothing_in_a_message_moves_the_cursor() {
+        assert_eq!(visible("größe\t\\ \u{1b}[2J\n\u{9b}x\r"), "größe\\t\\ \\x1b[2J\\n\\xc2\\x9bx\\x0d");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::escape::visible;
+
 /// Why a command ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -82,9 +84,9 @@ pub(crate) fn answered(printed: Result<()>, answer: Result<()>) -> Result<()> {
     }
 }
 
-/// A line on standard error. If that is closed, there is nobody to tell.
+/// A line on standard error, whatever the names in it. If that is closed, there is nobody to tell.
 pub(crate) fn warn(program: &str, message: &str) {
-    let _ = writeln!(io::stderr(), "{program}: {message}");
+    let _ = writeln!(io::stderr(), "{program}: {}", visible(message));
 }
 
 impl From<sievedb::Error> for Failure {

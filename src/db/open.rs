@@ -29,7 +29,7 @@ use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
-use crate::filename::FileName;
+use crate::filename::{FileName, names_in};
 use crate::fs::{Fs, LockGuard, LockKind};
 use crate::graveyard::Graveyard;
 use crate::limits::FILE_NUMBER_MAX;
@@ -67,7 +67,7 @@ impl Db {
 }
 
 fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
-    check_directory(&*options.fs, dir)?;
+    names_in(&*options.fs, dir)?;
     let lock = lock_for_reading(&*options.fs, dir)?;
     let Some(recovered) = recover(&*options.fs, dir)? else {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
@@ -172,7 +172,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
             _ => Error::io("create", dir, error),
         })?;
     } else {
-        check_directory(fs, dir)?;
+        names_in(fs, dir)?;
         // A directory without a store is left exactly as it is.
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
@@ -181,19 +181,6 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
         }
     }
     fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive).map_err(|error| lock_error(dir, error))
-}
-
-pub(super) fn check_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    match fs.list(dir) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Error::NoStore { dir: dir.to_path_buf(), why: "no such directory" })
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            Err(Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" })
-        }
-        Err(error) => Err(Error::io("list", dir, error)),
-    }
 }
 
 /// Keeps writers out, and lets readers in. A copy of a store need not have the file; nobody can be writing to it

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::engine::Engine;
-use super::open::{check_directory, lock_for_reading, shared};
+use super::open::{lock_for_reading, shared};
 use super::recover::{
     DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, damaged_keyspaces, list, open_log,
     strays,
@@ -30,7 +30,7 @@ use super::store::Db;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use crate::filename::FileName;
+use crate::filename::{FileName, names_in};
 use crate::filter::{self, Header};
 use crate::fs::{Fs, ReadFile};
 use crate::manifest::current::Current;
@@ -143,7 +143,7 @@ impl Options {
         mut progress: impl FnMut(VerifyProgress),
     ) -> Result<VerifyReport> {
         let dir = path.as_ref();
-        check_directory(&*self.fs, dir)?;
+        names_in(&*self.fs, dir)?;
         let _lock = lock_for_reading(&*self.fs, dir)?;
         verify_at_rest(dir, self, &mut progress)
     }

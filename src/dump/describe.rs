@@ -5,7 +5,9 @@ use super::head::{self, Head};
 use super::out::{Out, Result, Stop};
 use super::view::View;
 use super::window::{InMemory, Window};
+use super::words::counted;
 use super::{filter, log, manifest, table};
+use crate::codec::hex_and_text;
 use crate::fs::ReadFile;
 
 /// Describes a file: what it is, and what `view` asks for of its bytes.
@@ -40,6 +42,15 @@ pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result
     out.end()
 }
 
+/// What a file is, by its first bytes; of an empty one by its name. Reads no more than these.
+///
+/// # Errors
+///
+/// [`Stop::Read`] if the file cannot be read.
+pub fn kind_of(file: &dyn ReadFile, view: &View) -> Result<Kind, Stop> {
+    Ok(identify(&mut Window::new(file)?, view)?.kind())
+}
+
 /// [`describe`] for bytes in memory.
 ///
 /// # Errors
@@ -51,23 +62,29 @@ pub fn describe_bytes(bytes: &[u8], view: &View, sink: &mut dyn Sink) -> Result<
 
 /// Describes the filters that a file holds and nothing else of it: those of a table, or the one that it is.
 ///
-/// Where a table does not say any more where its filters are, they are looked for.
+/// Where a table does not say any more where its filters are, they are looked for. Of a file of another kind it says
+/// that it has none.
 ///
 /// # Errors
 ///
 /// As [`describe`].
 pub fn describe_filter(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result<Report, Stop> {
     let mut window = Window::new(file)?;
-    match identify(&mut window, view)? {
-        Found::Headed(head) if head.kind() == Kind::Table => {
-            let mut out = Out::new(sink, view, window.len());
-            out.begin(Kind::Table)?;
-            out.report.partial = true;
-            filter::describe_of_table(&mut out, &mut window, &head)?;
-            out.end()
-        }
-        _ => describe(file, view, sink),
+    let found = identify(&mut window, view)?;
+    let kind = found.kind();
+    if matches!(kind, Kind::FilterFile | Kind::FilterBlock | Kind::Unknown) {
+        return describe(file, view, sink);
     }
+    let mut out = Out::new(sink, view, window.len());
+    out.begin(kind)?;
+    out.report.partial = true;
+    match &found {
+        Found::Headed(head) if kind == Kind::Table => {
+            filter::describe_of_table(&mut out, &mut window, head)?;
+        }
+        _ => out.fact("filter", "none", "")?,
+    }
+    out.end()
 }
 
 enum Found {
@@ -75,6 +92,17 @@ enum Found {
     FilterBlock,
     Lock,
     Unknown,
+}
+
+impl Found {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Headed(head) => head.kind(),
+            Self::FilterBlock => Kind::FilterBlock,
+            Self::Lock => Kind::Lock,
+            Self::Unknown => Kind::Unknown,
+        }
+    }
 }
 
 fn identify(window: &mut Window<'_>, view: &View) -> Result<Found> {
@@ -109,10 +137,18 @@ fn describe_headed(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> R
 
 fn unknown(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {
     let first = window.get(0, 32)?.to_vec();
-    out.leaf(Place::File(0), &first, "first bytes", Value::None, "")?;
-    let detail = match first.len() {
-        0 => "the file is empty, and is not called LOCK".to_owned(),
-        _ => "neither the magic of a file of a store nor that of a filter block".to_owned(),
+    let detail = match first.first_chunk::<8>() {
+        None if first.is_empty() => "it is empty, and not called LOCK".to_owned(),
+        None => {
+            format!("it is {} long: {}", counted(first.len() as u64, "byte", "bytes"), hex_and_text(&first))
+        }
+        Some(magic) => format!(
+            "it begins with {}, the magic of neither a file of a store nor a filter block",
+            hex_and_text(magic)
+        ),
     };
+    if !first.is_empty() {
+        out.leaf(Place::File(0), &first, "first bytes", Value::None, "")?;
+    }
     out.damage(0, "file magic", detail)
 }

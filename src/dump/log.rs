@@ -153,6 +153,9 @@ fn check_sequence(out: &mut Out<'_>, record: &Record<'_>, last: &mut u64) -> Res
 
 fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {
     if let Some(wanted) = out.view.entries {
+        if out.view.block.is_some_and(|block| block != record.number) {
+            return Ok(());
+        }
         let body = record.bytes.unwrap_or_default();
         return tell_body(out, record, Payload::Made(record.offset), body, Some(wanted));
     }

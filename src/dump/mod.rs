@@ -30,7 +30,7 @@
 //! | `filter`, `filter_facts` | filter blocks; what a summary says of them |
 //! | `known`, `survey` | what must be found in one, what is found |
 //! | `fields` | extensible records |
-//! | `tree` | the shape of a whole store |
+//! | `tree`, `shapes` | the shape of a whole store, and of its tables |
 //! | `probe` | filters asked for keys: proved, measured |
 //! | `out`, `annotate`, `window`, `lines` | the pen, fields told as they are read, the eye, where the pen is lifted |
 //! | `text`, `words` | events as text |
@@ -66,6 +66,7 @@ mod out;
 mod probe;
 mod scan;
 mod search;
+mod shapes;
 mod sums;
 mod survey;
 mod table;
@@ -78,7 +79,7 @@ mod words;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use describe::{describe, describe_bytes, describe_filter};
+pub use describe::{describe, describe_bytes, describe_filter, kind_of};
 pub use event::{Damage, Entry, Event, Kind, Place, Report, Sink, Span, Value};
 pub use out::Stop;
 pub use probe::{Measured, Sample, Trouble, Verified, measure_filter, verify_filter};

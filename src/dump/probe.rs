@@ -7,17 +7,18 @@
 
 use std::io;
 
-use super::describe::describe;
+use super::describe::{describe, kind_of};
 use super::ends::Ends;
-use super::event::{Damage, Event, Sink};
+use super::event::{Damage, Event, Kind, Sink};
 use super::head::Head;
 use super::out::{Result as Walked, Stop};
 use super::view::{Entries, View};
 use super::window::Window;
 use crate::codec::DecodeErrorKind;
-use crate::filter::{AlignedBytes, Expect, Filter};
+use crate::filter::{AlignedBytes, Expect, Filter, Header};
 use crate::fs::ReadFile;
 use crate::hash::key_hash;
+use crate::table::FILTER_OFFSET;
 
 /// Bytes of near misses that are held, at most.
 const NEAR_BYTES_MAX: usize = 256 << 20;
@@ -34,12 +35,14 @@ const RANDOM_KEY_BYTES: usize = 16;
 pub enum Trouble {
     /// The file could not be read.
     Stopped(Stop),
-    /// Table or filter are damaged; the first damage that was met.
+    /// The table, or the filter in it, is damaged; the first damage that was met.
     Damaged(Box<Damage>),
     /// The file is no table.
     NoTable,
-    /// The table has no filter.
+    /// The table has no filter, or the file beside it is none.
     NoFilter,
+    /// The same of the file beside the table.
+    Beside(Box<Trouble>),
 }
 
 impl From<Stop> for Trouble {
@@ -182,28 +185,36 @@ pub fn measure_filter(
 fn open_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Filter<AlignedBytes>, Trouble> {
     let mut window = Window::new(table)?;
     let head = Head::read(&mut window)?.ok_or(Trouble::NoTable)?;
-    if head.kind() != super::event::Kind::Table {
+    if head.kind() != Kind::Table {
         return Err(Trouble::NoTable);
     }
     let ends = Ends::read(&mut window, &head)?;
     let properties = ends.properties.map_err(|error| damaged(0, &error))?;
-    let (bytes, at) = match beside {
-        Some(file) => {
-            let mut window = Window::new(file)?;
-            let at = if Head::read(&mut window)?.is_some() { 4096 } else { 0 };
-            let len = super::filter::len_at(&mut window, at)?.map_err(|error| damaged(at, &error))?;
-            (window.get(at, len)?.to_vec(), at)
-        }
-        None => {
-            let filter = properties.filters.first().ok_or(Trouble::NoFilter)?;
-            (window.get(filter.offset, filter.len)?.to_vec(), filter.offset)
-        }
+    let open = |bytes: &[u8], at| {
+        let seed = Header::decode(bytes).map_err(|error| damaged(at, &error))?.seed;
+        let expect = Expect::table(ends.file_id, seed, properties.keys);
+        let opened = Filter::open(AlignedBytes::copy_of(bytes), expect);
+        let verified = opened.and_then(|filter| filter.verify().map(|()| filter));
+        verified.map_err(|error| damaged(at, &error))
     };
-    let seed = crate::filter::Header::decode(&bytes).map_err(|error| damaged(at, &error))?.seed;
-    let expect = Expect::table(ends.file_id, seed, properties.keys);
-    let filter = Filter::open(AlignedBytes::copy_of(&bytes), expect).map_err(|error| damaged(at, &error))?;
-    filter.verify().map_err(|error| damaged(at, &error))?;
-    Ok(filter)
+    if let Some(file) = beside {
+        let opened = read_beside(file).and_then(|(bytes, at)| open(&bytes, at));
+        return opened.map_err(|trouble| Trouble::Beside(Box::new(trouble)));
+    }
+    let filter = properties.filters.first().ok_or(Trouble::NoFilter)?;
+    open(window.get(filter.offset, filter.len)?, filter.offset)
+}
+
+/// The filter block of a file that holds nothing else, and where it starts.
+fn read_beside(file: &dyn ReadFile) -> Result<(Vec<u8>, u64), Trouble> {
+    let at = match kind_of(file, &View::new())? {
+        Kind::FilterBlock => 0,
+        Kind::FilterFile => FILTER_OFFSET,
+        _ => return Err(Trouble::NoFilter),
+    };
+    let mut window = Window::new(file)?;
+    let len = super::filter::len_at(&mut window, at)?.map_err(|error| damaged(at, &error))?;
+    Ok((window.get(at, len)?.to_vec(), at))
 }
 
 fn damaged(base: u64, error: &crate::codec::DecodeError) -> Trouble {

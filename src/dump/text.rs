@@ -36,6 +36,8 @@ pub struct Text<W> {
     width: usize,
     /// Whether the heading of the bytes stands.
     headed: bool,
+    /// Whether the first line stands, and nothing below it.
+    bare: bool,
     checks: bool,
 }
 
@@ -43,7 +45,7 @@ impl<W: Write> Text<W> {
     /// Prints to `to`, which should be buffered.
     #[must_use]
     pub fn new(to: W) -> Self {
-        Self { to, width: 6, headed: false, checks: false }
+        Self { to, width: 6, headed: false, bare: false, checks: false }
     }
 
     /// Gives back what it printed to.
@@ -51,11 +53,19 @@ impl<W: Write> Text<W> {
         self.to
     }
 
+    /// Sets off what follows the first line.
+    fn set_off(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.bare) {
+            true => writeln!(self.to),
+            false => Ok(()),
+        }
+    }
+
     fn head(&mut self) -> io::Result<()> {
         if self.headed {
             return Ok(());
         }
-        self.headed = true;
+        (self.headed, self.bare) = (true, false);
         writeln!(self.to, "\n{:>width$}  {:<23}  what", "offset", "bytes", width = self.width)
     }
 
@@ -95,6 +105,7 @@ impl<W: Write> Text<W> {
 
     fn damage(&mut self, damage: &Damage) -> io::Result<()> {
         let Damage { offset, what, detail, newer } = damage;
+        self.set_off()?;
         let verdict = if *newer { "newer" } else { "damaged" };
         writeln!(self.to, "! {verdict} at {offset}: {what}: {detail}")
     }
@@ -132,9 +143,11 @@ impl<W: Write> Sink for Text<W> {
         match event {
             Event::Begin { kind, len } => {
                 self.width = len.to_string().len().max(6);
-                writeln!(self.to, "{}, {}\n", kind.name(), counted(*len, "byte", "bytes"))
+                self.bare = true;
+                writeln!(self.to, "{}, {}", kind.name(), counted(*len, "byte", "bytes"))
             }
             Event::Fact { label, value, note } => {
+                self.set_off()?;
                 let value = if let Value::Number(number) = value { count(*number) } else { text(value) };
                 let note = if note.is_empty() { String::new() } else { format!("  ({note})") };
                 writeln!(self.to, "  {label:<13} {value}{note}")
@@ -146,6 +159,7 @@ impl<W: Write> Sink for Text<W> {
                 writeln!(self.to, "{offset:>width$}  {:<23}  {what}", bytes(*len), width = self.width)
             }
             Event::Entry(entry) => {
+                self.set_off()?;
                 let keyspace = entry.keyspace.map_or(String::new(), |id| format!("{id}\t"));
                 let kind = if entry.delete { "delete" } else { "put" };
                 write!(self.to, "{keyspace}{}\t{kind}\t{}", entry.seqno, escape(entry.key))?;

@@ -1,24 +1,24 @@
 //! The shape of a store: keyspaces, levels, runs, tables and their filters, as the manifest in force has them.
 //!
 //! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed, nothing locked.
-//! Where the manifest is damaged the shape is that of the edits before, and the damage is told.
+//! Where the manifest is damaged the shape is that of the edits that can be read, and the damage is told; if they make no
+//! keyspace, the tables that are there tell of themselves.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::event::Damage;
 use super::head::Head;
 use super::manifest;
 use super::out::{Out, Stop};
+use super::shapes::Shapes;
 use super::view::View;
 use super::window::Window;
 use crate::error::{Error, Result};
-use crate::filename::FileName;
-use crate::filter::{Header, Kind};
+use crate::filename::{FileName, names_in};
+use crate::filter::Kind;
 use crate::fs::Fs;
 use crate::manifest::current::Current;
-use crate::manifest::state::{ManifestState, TablePlace};
-use crate::table_meta::{FilterRef, TableMeta};
+use crate::manifest::state::ManifestState;
 
 /// A store at a glance.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Tree {
     pub manifest: PathBuf,
     /// In the order of their ids.
     pub keyspaces: Vec<KeyspaceShape>,
+    /// If no keyspace can be read from the manifest: all tables in the directory, as each describes itself.
+    pub unplaced: Vec<TableShape>,
     /// The logs that the manifest names: numbers, and lengths of their files if they are there.
     pub logs: Vec<(u64, Option<u64>)>,
     /// What is not as it should be, and the file that it is in.
@@ -104,6 +106,8 @@ impl Tree {
     /// [`Error::NoStore`] if there is none, [`Error::Io`]. Damage is no error, and is in [`Tree::damage`].
     pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Self> {
         let mut damage = Vec::new();
+        let names = names_in(fs, dir)?;
+        let names: Vec<_> = names.iter().filter_map(|name| FileName::parse(name.to_str()?)).collect();
         let number = match Current::read(fs, dir) {
             Ok(Some(current)) => Some(current.manifest),
             Ok(None) => None,
@@ -115,18 +119,19 @@ impl Tree {
             }
             Err(error) => return Err(error),
         };
-        let Some(number) = number.map_or_else(|| newest_manifest(fs, dir), |number| Ok(Some(number)))? else {
+        let Some(number) = number.or_else(|| newest_manifest(&names)) else {
             let why = "it has neither a CURRENT nor a manifest";
             return Err(Error::NoStore { dir: dir.to_path_buf(), why });
         };
         let manifest = FileName::Manifest(number).path(dir);
         if damage.is_empty() && Current::read(fs, dir)?.is_none() {
-            let detail = format!("is missing; {} is the newest manifest", manifest.display());
+            let detail = format!("is missing; {} is the newest manifest", FileName::Manifest(number));
             let lost = Damage { offset: 0, what: "CURRENT".into(), detail, newer: false };
             damage.push((FileName::Current.path(dir), lost));
         }
         let state = read_state(fs, &manifest, &mut damage)?;
         let mut reader = Shapes { fs, dir, damage };
+        let unplaced = if state.keyspaces.is_empty() { reader.unplaced(&names) } else { Vec::new() };
         let keyspaces = state
             .keyspaces
             .iter()
@@ -139,18 +144,14 @@ impl Tree {
             .collect();
         let len = |path: &Path| fs.open(path).and_then(|file| file.len()).ok();
         let logs = state.logs.keys().map(|&log| (log, len(&FileName::Log(log).path(dir)))).collect();
-        Ok(Self { manifest, keyspaces, logs, damage: reader.damage })
+        Ok(Self { manifest, keyspaces, unplaced, logs, damage: reader.damage })
     }
 }
 
 /// The manifest with the largest number.
-fn newest_manifest(fs: &dyn Fs, dir: &Path) -> Result<Option<u64>> {
-    let names = fs.list(dir).map_err(|source| Error::io("list", dir, source))?;
-    let numbers = names.iter().filter_map(|name| match FileName::parse(name.to_str()?)? {
-        FileName::Manifest(number) => Some(number),
-        _ => None,
-    });
-    Ok(numbers.max())
+fn newest_manifest(names: &[FileName]) -> Option<u64> {
+    let manifests = names.iter().filter(|name| matches!(name, FileName::Manifest(_)));
+    manifests.filter_map(|name| name.number()).max()
 }
 
 fn read_state(fs: &dyn Fs, path: &Path, damage: &mut Vec<(PathBuf, Damage)>) -> Result<ManifestState> {
@@ -169,81 +170,13 @@ fn read_state(fs: &dyn Fs, path: &Path, damage: &mut Vec<(PathBuf, Damage)>) -> 
         return Ok(ManifestState::default());
     };
     let (edits, ending) = manifest::survey(&mut out, &mut window, &head).map_err(stopped)?;
-    if let Some(offset) = ending.first_damage {
-        lost(offset, "manifest", format!("{} bytes from here on are damaged", window.len() - offset));
+    if edits.state.keyspaces.is_empty() {
+        let offset = ending.first_damage.unwrap_or(ending.good_end);
+        lost(offset, "manifest", "no edit that can be read makes a keyspace".into());
+    } else if let Some(offset) = ending.first_damage {
+        lost(offset, "manifest", "an edit is lost here, and perhaps more behind it".into());
     }
     Ok(edits.state)
-}
-
-/// Reads what tables and filters look like.
-struct Shapes<'a> {
-    fs: &'a dyn Fs,
-    dir: &'a Path,
-    damage: Vec<(PathBuf, Damage)>,
-}
-
-impl Shapes<'_> {
-    fn runs<'t>(&mut self, tables: impl Iterator<Item = &'t TablePlace>) -> Vec<RunShape> {
-        // Within a level the newest run comes first.
-        let mut runs: BTreeMap<(u8, u64), Vec<TableShape>> = BTreeMap::new();
-        for place in tables {
-            let table = self.table(&place.meta);
-            runs.entry((place.level, u64::MAX - place.run)).or_default().push(table);
-        }
-        let run = |((level, run), mut tables): ((u8, u64), Vec<TableShape>)| {
-            tables.sort_by(|a, b| (&a.smallest, a.number).cmp(&(&b.smallest, b.number)));
-            RunShape { level, run: u64::MAX - run, tables }
-        };
-        runs.into_iter().map(run).collect()
-    }
-
-    fn table(&mut self, meta: &TableMeta) -> TableShape {
-        let path = FileName::Table(meta.number).path(self.dir);
-        match self.fs.open(&path).and_then(|file| file.len()) {
-            Ok(len) if len != meta.len => {
-                let detail = format!("the manifest says {}, found {len}", meta.len);
-                self.lose(&path, len.min(meta.len), "file length", detail);
-            }
-            Ok(_) => {}
-            Err(error) => self.lose(&path, 0, "table", format!("cannot be opened: {error}")),
-        }
-        TableShape {
-            number: meta.number,
-            bytes: meta.len,
-            entries: meta.entries,
-            tombstones: meta.tombstones,
-            keys: meta.keys,
-            smallest: meta.smallest.to_vec(),
-            largest: meta.largest.to_vec(),
-            seqnos: (meta.seqno_min, meta.seqno_max),
-            filters: meta.filters.iter().map(|filter| self.filter(meta.number, filter)).collect(),
-        }
-    }
-
-    fn filter(&mut self, table: u64, filter: &FilterRef) -> FilterShape {
-        let path = filter.file.map_or(FileName::Table(table), FileName::Filter).path(self.dir);
-        let found = self.fs.open(&path).and_then(|file| {
-            let len =
-                file.len()?.saturating_sub(filter.offset).min(crate::filter::header::HEADER_BYTES as u64);
-            let mut bytes = vec![0; len as usize];
-            file.read_at(&mut bytes, filter.offset)?;
-            Ok(Header::decode(&bytes))
-        });
-        let found = match found {
-            Ok(Ok(header)) => Some((header.kind, super::filter_facts::rate(&header))),
-            Ok(Err(error)) => {
-                self.lose(&path, filter.offset.saturating_add(error.offset), "filter", error.to_string());
-                None
-            }
-            // That the file cannot be opened was said of the table.
-            Err(_) => None,
-        };
-        FilterShape { file: filter.file, bytes: filter.len, found }
-    }
-
-    fn lose(&mut self, path: &Path, offset: u64, what: &'static str, detail: String) {
-        self.damage.push((path.to_path_buf(), Damage { offset, what: what.into(), detail, newer: false }));
-    }
 }
 
 impl RunShape {

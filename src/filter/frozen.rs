@@ -5,7 +5,7 @@
 //! block. It tells newer from damaged by verifying the checksum before it looks at the version.
 
 use crate::checksum::{FileId, checksum32};
-use crate::codec::{DecodeError, Reader};
+use crate::codec::{DecodeError, Reader, another_magic};
 
 /// First bytes of every filter block.
 pub const MAGIC: [u8; 8] = *b"\x89SVFLT\r\n";
@@ -54,8 +54,7 @@ impl<'a> Frozen<'a> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 8] = reader.array("filter magic")?;
         if magic != MAGIC {
-            let detail = format!("expected {MAGIC:02x?}, found {magic:02x?}");
-            return Err(DecodeError::corrupt(0, "filter magic", detail));
+            return Err(DecodeError::corrupt(0, "filter magic", another_magic(&MAGIC, &magic)));
         }
         let version = reader.u16("filter format version")?;
         let len = usize::from(reader.u16("filter header length")?);

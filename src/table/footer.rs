@@ -26,7 +26,7 @@
 
 use crate::block::BlockHandle;
 use crate::checksum::{FileId, checksum32};
-use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
+use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32, put_u64};
 
 /// Length of the footer.
 pub(crate) const FOOTER_BYTES: usize = 128;
@@ -146,8 +146,7 @@ fn check_seal(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<u32, Decode
     let stored = reader.u32("footer checksum")?;
     let magic: [u8; 8] = reader.array("footer magic")?;
     if magic != FOOTER_MAGIC {
-        let detail = format!("expected {FOOTER_MAGIC:02x?}, found {magic:02x?}");
-        return Err(DecodeError::corrupt(120, "footer magic", detail));
+        return Err(DecodeError::corrupt(120, "footer magic", another_magic(&FOOTER_MAGIC, &magic)));
     }
     let offset = file_len.checked_sub(FOOTER_BYTES as u64);
     let computed = offset.map(|offset| checksum32(owner, offset, &[checked]));

@@ -41,9 +41,7 @@ pub(crate) mod vectors;
 pub use crate::block::Compression;
 pub(crate) use context::{FilterTrust, TableContext, TableIo};
 pub(crate) use filter_block::{FilterState, Verdict};
-#[cfg(any(test, fuzzing))]
-pub(crate) use filter_file::FILTER_OFFSET;
-pub(crate) use filter_file::write_filter_file;
+pub(crate) use filter_file::{FILTER_OFFSET, write_filter_file};
 pub(crate) use filter_pages::FilterPages;
 pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;

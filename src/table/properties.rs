@@ -189,7 +189,7 @@ impl Properties {
     }
 
     /// The table as the manifest would describe it.
-    pub(super) fn to_meta(&self, number: u64, file_id: FileId, len: u64, footer_checksum: u32) -> TableMeta {
+    pub(crate) fn to_meta(&self, number: u64, file_id: FileId, len: u64, footer_checksum: u32) -> TableMeta {
         TableMeta {
             number,
             file_id,

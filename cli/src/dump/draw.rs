@@ -30,6 +30,13 @@ pub(super) fn draw(tree: &Tree, all: bool, columns: usize) -> Vec<String> {
         lines.push(String::new());
         draw_keyspace(&mut lines, keyspace, most, columns);
     }
+    if tree.keyspaces.is_empty() {
+        lines.extend([String::new(), "keyspace   none that can be read".into()]);
+    }
+    if !tree.unplaced.is_empty() {
+        lines.extend([String::new(), "tables by what they say of themselves".into()]);
+        list(&mut lines, tree.unplaced.iter().map(|table| ("-".to_owned(), table)), most, columns);
+    }
     lines
 }
 
@@ -63,7 +70,9 @@ fn draw_keyspace(lines: &mut Vec<String>, keyspace: &KeyspaceShape, most: usize,
         lines.push(scale.line(&run.tables));
     }
     lines.push(String::new());
-    list(lines, runs, most, columns);
+    let of_run = |run: &RunShape, table| (run.level.to_string(), table);
+    let tables = runs.iter().flat_map(|run| run.tables.iter().map(move |table| of_run(run, table)));
+    list(lines, tables, most, columns);
 }
 
 /// A run in a line, or in more where one is too long.
@@ -122,21 +131,26 @@ impl<'t> Scale<'t> {
     }
 }
 
-fn list(lines: &mut Vec<String>, runs: &[RunShape], most: usize, columns: usize) {
+/// Tables with their levels, a few lines each.
+fn list<'t>(
+    lines: &mut Vec<String>,
+    mut tables: impl Iterator<Item = (String, &'t TableShape)>,
+    most: usize,
+    columns: usize,
+) {
     let heading = "level   table        keys        size  filter";
     let narrow = heading.trim_end_matches("  filter");
     lines.push(if heading.len() <= columns { heading } else { narrow }.into());
-    let tables = runs.iter().flat_map(|run| run.tables.iter().map(move |table| (run, table)));
-    tables.take(most).for_each(|(run, table)| list_table(lines, run.level, table, columns));
-    let total: usize = runs.iter().map(|run| run.tables.len()).sum();
-    if total > most {
-        let more = counted((total - most) as u64, "more table", "more tables");
+    tables.by_ref().take(most).for_each(|(level, table)| list_table(lines, &level, table, columns));
+    let more = tables.count() as u64;
+    if more > 0 {
+        let more = counted(more, "more table", "more tables");
         let indent = " ".repeat(TABLE_INDENT);
         lines.extend(flow(&indent, TABLE_INDENT, &format!("and {more}; --all lists them"), columns));
     }
 }
 
-fn list_table(lines: &mut Vec<String>, level: u8, table: &TableShape, columns: usize) {
+fn list_table(lines: &mut Vec<String>, level: &str, table: &TableShape, columns: usize) {
     let (number, keys, size) = (table.number, count(table.keys), bytes(table.bytes));
     let row = format!("{level:>5}  {number:06} {keys:>11}  {size:>10}");
     let filter = filter_words(table);

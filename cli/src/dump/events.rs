@@ -34,9 +34,9 @@ impl<W: Write> Sink for Events<'_, W> {
         match event {
             Event::Begin { kind, len, .. } => {
                 put("event", "begin".into());
-                put("file", self.path.display().to_string().into());
                 put("kind", kind.name().into());
                 put("length", (*len).into());
+                put_bytes(&mut object, "file", self.path.as_os_str().as_encoded_bytes());
             }
             Event::Fact { label, value, note, .. } => {
                 put("event", "fact".into());

@@ -7,7 +7,8 @@ use sievedb::dump::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, Text
 
 use super::PROGRAM;
 use super::events::Events;
-use super::opening::{intact, open, stopped};
+use super::opening::{identify, intact, refuse_foreign, stopped, view_of};
+use crate::escape::visible;
 use crate::failure::{Failure, Result};
 
 #[derive(Debug, clap::Args)]
@@ -24,8 +25,9 @@ pub(super) struct Args {
     /// Show everything, to the byte.
     #[arg(long, conflicts_with_all = ["block", "keys", "values"])]
     all: bool,
-    /// Show only block N of a table or record N of a log or manifest, to the byte; counted from 0.
-    #[arg(long, value_name = "N", conflicts_with_all = ["keys", "values"])]
+    /// Show only block N of a table or record N of a log or manifest, to the byte; counted from 0. A table's filters are
+    /// blocks too, and a filter by itself is block 0. With --keys or --values: only what is in that block.
+    #[arg(long, value_name = "N")]
     block: Option<u64>,
     /// Show only the keys, an entry a line: sequence number, put or delete, key; before these the keyspace id in a log.
     #[arg(long)]
@@ -49,15 +51,26 @@ impl Args {
             Self { all: true, .. } => Detail::Bytes,
             _ => Detail::Auto,
         };
-        let mut view = View::new().detail(detail).secrets(self.secrets);
+        let mut view = view_of(path).detail(detail).secrets(self.secrets);
         view.block = self.block;
         view.entries = match self {
             Self { values: true, .. } => Some(Entries::Values),
             Self { keys: true, .. } => Some(Entries::Keys),
             _ => None,
         };
-        view.name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         view
+    }
+
+    /// Fails if a file of this kind has nothing of the sort that was asked for.
+    fn suits(&self, path: &Path, kind: Kind) -> Result<()> {
+        let lacks =
+            |what| Err(Failure::Usage(format!("{} is a {} and has no {what}", path.display(), kind.name())));
+        match kind {
+            Kind::Table | Kind::Log | Kind::Unknown => Ok(()),
+            _ if self.keys || self.values => lacks("keys"),
+            Kind::Current | Kind::Lock if self.block.is_some() => lacks("blocks"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -80,17 +93,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
 }
 
 fn describe(args: &Args, path: &Path) -> Result<()> {
-    let file = open(path)?;
+    let (file, kind) = identify(path)?;
+    args.suits(path, kind)?;
+    if !args.json {
+        refuse_foreign(path, &*file, kind)?;
+    }
     let view = args.view(path);
     let report = print(path, args.json, view.entries.is_some(), |sink| dump::describe(&*file, &view, sink))?;
     intact(path, &report)?;
-    if view.entries.is_some() && !matches!(report.kind, Kind::Table | Kind::Log) {
-        return Err(Failure::Usage(format!(
-            "{} is a {} and has no keys",
-            path.display(),
-            report.kind.name()
-        )));
-    }
     match args.block {
         Some(block) if block >= report.units => {
             let message = format!("{} has no block {block}: it has {}", path.display(), report.units);
@@ -111,7 +121,8 @@ pub(super) fn print(
     let report = if json {
         describe(&mut Events::new(&mut out, path))
     } else {
-        let heading = if entries_only { Ok(()) } else { write!(out, "{}: ", path.display()) };
+        let heading =
+            if entries_only { Ok(()) } else { write!(out, "{}: ", visible(&path.display().to_string())) };
         let mut text = Text::new(&mut out);
         heading.map_err(Stop::Sink).and_then(|()| {
             describe(&mut |event: &Event<'_>| match event {

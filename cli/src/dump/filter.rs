@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sievedb::dump::{self, Detail, Sample, View, escape};
+use serde_json::{Value as Json, json};
+use sievedb::dump::{self, Detail, Kind, Sample, Trouble, Verified, escape};
 use sievedb::fs::ReadFile;
 
 use super::file::print;
-use super::opening::{intact, open, troubled};
+use super::opening::{identify, intact, is_not, refuse_foreign, troubled, view_of};
 use super::plan;
-use crate::failure::{Failure, Result};
+use super::watched::Watched;
+use crate::escape::visible;
+use crate::failure::{Failure, Result, answered};
+use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
-use crate::units::count;
+use crate::units::{count, counted};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -34,9 +38,8 @@ pub(super) struct Show {
     /// Show the hash seed too.
     #[arg(long)]
     secrets: bool,
-    /// Print JSON, one object a line.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 #[derive(Debug, clap::Args)]
@@ -46,6 +49,8 @@ pub(super) struct Asked {
     /// The table of a filter that is in a file of its own.
     #[arg(long)]
     table: Option<PathBuf>,
+    #[command(flatten)]
+    format: Format,
 }
 
 #[derive(Debug, clap::Args)]
@@ -70,10 +75,17 @@ pub(super) fn run(command: &Command) -> Result<()> {
 }
 
 fn show(args: &Show) -> Result<()> {
-    let file = open(&args.file)?;
-    let view = View::new().detail(Detail::Bytes).secrets(args.secrets);
-    let report = print(&args.file, args.json, false, |sink| dump::describe_filter(&*file, &view, sink))?;
-    intact(&args.file, &report)
+    let (path, json) = (&args.file, args.format.json);
+    let (file, kind) = identify(path)?;
+    if !matches!(kind, Kind::Table | Kind::FilterFile | Kind::FilterBlock | Kind::Unknown) {
+        return Err(is_not(path, kind, "filter"));
+    }
+    if !json {
+        refuse_foreign(path, &*file, kind)?;
+    }
+    let view = view_of(path).detail(Detail::Bytes).secrets(args.secrets);
+    let report = print(path, json, false, |sink| dump::describe_filter(&*file, &view, sink))?;
+    intact(path, &report)
 }
 
 /// A table, and the file that holds its filter if that is another one.
@@ -85,43 +97,118 @@ struct Opened<'a> {
 
 impl Asked {
     fn open(&self) -> Result<Opened<'_>> {
-        let file = open(&self.file)?;
-        Ok(match &self.table {
-            Some(path) => Opened { path: &self.file, table: open(path)?, beside: Some(file) },
-            None => Opened { path: &self.file, table: file, beside: None },
-        })
+        let (file, kind) = identify(&self.file)?;
+        let is_filter = matches!(kind, Kind::FilterFile | Kind::FilterBlock);
+        let Some(path) = &self.table else {
+            return match kind {
+                Kind::Table => Ok(Opened { path: &self.file, table: file, beside: None }),
+                kind if is_filter => {
+                    let (path, kind) = (self.file.display(), kind.name());
+                    Err(Failure::Usage(format!("{path} is a {kind}: name its table with --table")))
+                }
+                kind => Err(is_not(&self.file, kind, "table")),
+            };
+        };
+        let (table, table_kind) = identify(path)?;
+        match (table_kind, is_filter) {
+            (Kind::Table, true) => Ok(Opened { path, table, beside: Some(file) }),
+            (Kind::Table, false) if kind == Kind::Table => {
+                let path = self.file.display();
+                Err(Failure::Usage(format!("{path} is a table: the filter in it is asked without --table")))
+            }
+            (Kind::Table, false) => Err(is_not(&self.file, kind, "filter")),
+            (other, _) => Err(is_not(path, other, "table")),
+        }
+    }
+
+    /// Opens what is asked, asks it, and shows how much of the table, which is read so many times, has been read.
+    fn ask<T>(
+        &self,
+        times: u64,
+        ask: impl FnOnce(&dyn ReadFile, Option<&dyn ReadFile>) -> Result<T, Trouble>,
+    ) -> Result<T> {
+        let Opened { path, table, beside } = self.open()?;
+        let found = ask(&Watched::new(&*table, "asking", times), beside.as_deref());
+        found.map_err(|trouble| troubled(path, &self.file, trouble))
+    }
+
+    /// An object that names the file.
+    fn object(&self) -> Object {
+        let mut object = Object::new();
+        put_bytes(&mut object, "file", self.file.as_os_str().as_encoded_bytes());
+        object
+    }
+
+    fn name(&self) -> String {
+        visible(&self.file.display().to_string())
     }
 }
 
 fn verify(asked: &Asked) -> Result<()> {
-    let Opened { path, table, beside } = asked.open()?;
-    let found = dump::verify_filter(&*table, beside.as_deref()).map_err(|trouble| troubled(path, trouble))?;
+    let found = asked.ask(1, dump::verify_filter)?;
     let mut out = Output::new();
-    out.text(&format!("{}: every checksum and the predicted rate are right", path.display()))?;
+    let printed = if asked.format.json {
+        let mut object = asked.object();
+        object.insert("keys".into(), found.keys.into());
+        object.insert("denied".into(), found.denied.into());
+        let denied = found.first_denied.iter().map(|key| {
+            let mut object = Object::new();
+            put_bytes(&mut object, "key", key);
+            Json::Object(object)
+        });
+        object.insert("first_denied".into(), denied.collect());
+        out.object(object)
+    } else {
+        print_verified(&mut out, &asked.name(), &found)
+    };
+    let verdict = match found.denied {
+        0 => Ok(()),
+        denied => {
+            let keys = counted(denied, "key", "keys");
+            Err(Failure::Refused(format!("{} denies {keys} of its table", asked.file.display())))
+        }
+    };
+    answered(printed.and_then(|()| out.finish()), verdict)
+}
+
+fn print_verified(out: &mut Output, name: &str, found: &Verified) -> Result<()> {
+    out.text(&format!("{name}: every checksum and the predicted rate are right"))?;
     out.text(&format!("  keys asked for  {:>15}", count(found.keys)))?;
     out.text(&format!("  denied          {:>15}", count(found.denied)))?;
-    for key in &found.first_denied {
-        out.text(&format!("    {}", escape(key)))?;
-    }
-    out.finish()?;
-    match found.denied {
-        0 => Ok(()),
-        denied => Err(Failure::Refused(format!("{} denies {denied} keys of its table", path.display()))),
-    }
+    found.first_denied.iter().try_for_each(|key| out.text(&format!("    {}", escape(key))))
 }
 
 fn measure(args: &Measure) -> Result<()> {
-    let Opened { path, table, beside } = args.asked.open()?;
-    let found = dump::measure_filter(&*table, beside.as_deref(), args.probes, args.seed)
-        .map_err(|trouble| troubled(path, trouble))?;
+    let asked = &args.asked;
+    let found = asked.ask(2, |table, beside| dump::measure_filter(table, beside, args.probes, args.seed))?;
     let mut out = Output::new();
-    out.text(&format!("{}: {} keys", path.display(), count(found.keys)))?;
+    if asked.format.json {
+        let mut object = asked.object();
+        object.insert("keys".into(), found.keys.into());
+        object.insert("predicted_rate".into(), found.predicted.into());
+        object.insert("random".into(), sample(&found.random));
+        object.insert("near_misses".into(), sample(&found.near));
+        out.object(object)?;
+        return out.finish();
+    }
+    out.text(&format!("{}: {}", asked.name(), counted(found.keys, "key", "keys")))?;
     out.text("")?;
     out.text("absent keys              asked   recognised   rate (95 % interval)              of predicted")?;
     out.text(&row("random", &found.random, found.predicted))?;
     out.text(&row("near misses", &found.near, found.predicted))?;
     out.text(&format!("{:<12} {:>17} {:>12}   {}", "predicted", "", "", share(found.predicted)))?;
     out.finish()
+}
+
+fn sample(sample: &Sample) -> Json {
+    let (low, high) = sample.interval();
+    json!({
+        "asked": sample.asked,
+        "recognised": sample.positive,
+        "rate": sample.rate(),
+        "rate_low": low,
+        "rate_high": high,
+    })
 }
 
 fn row(name: &str, sample: &Sample, predicted: f64) -> String {

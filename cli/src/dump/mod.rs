@@ -10,7 +10,7 @@
 //! | `tree`, `draw`, `layout` | a store: levels, runs, tables; drawn; in so many columns |
 //! | `plan` | a store: what its filters could be |
 //! | `events` | a description as JSON |
-//! | `opening` | files that are looked at, and what stands in the way |
+//! | `opening`, `watched` | files that are looked at, and what stands in the way; a bar while one is read |
 
 mod draw;
 mod events;
@@ -20,6 +20,7 @@ mod layout;
 mod opening;
 mod plan;
 mod tree;
+mod watched;
 
 use std::process::ExitCode;
 
@@ -35,7 +36,7 @@ const PROGRAM: &str = "sievedb-dump";
 /// Files are only read, and never locked. Of a small file everything is shown, of a large one its shape; all of it is
 /// read and verified unless --summary or --block is given.
 #[derive(Debug, Parser)]
-#[command(name = PROGRAM, version, after_help = EXIT_CODES)]
+#[command(name = PROGRAM, version, after_help = AFTER_HELP)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
@@ -52,7 +53,14 @@ enum Command {
     Filter(filter::Command),
 }
 
-const EXIT_CODES: &str = "\
+const AFTER_HELP: &str = "\
+Examples:
+  sievedb-dump my.db/000007.sst                  what it is, and whether it is intact
+  sievedb-dump --block 3 my.db/000007.sst        one block, to the byte
+  sievedb-dump --values my.db/000005.wal | less  what was written
+  sievedb-dump tree my.db                        levels, tables and filters, drawn
+  sievedb-dump filter verify my.db/000007.sst    ask its filter for every key
+
 Offsets and lengths are in decimal, bytes in hexadecimal. Keys and values are printed with
 \\t, \\n, \\\\ and \\xHH for what is not printable ASCII. The hash seed of the store is a secret
 and is not shown unless --secrets is given. A file called tree or filter is ./tree or ./filter.

@@ -4,13 +4,35 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use sievedb::dump::{Damage, Report, Stop, Trouble};
+use sievedb::dump::{self, Damage, Event, Kind, Report, Stop, Trouble, View};
 use sievedb::fs::{Fs, ReadFile, StdFs};
 
 use crate::failure::{Failure, Result};
 
-/// Opens a file to look at it.
-pub(super) fn open(path: &Path) -> Result<Arc<dyn ReadFile>> {
+/// How a file is looked at whose path is this.
+pub(super) fn view_of(path: &Path) -> View {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    name.map_or_else(View::new, |name| View::new().name(name))
+}
+
+/// Opens a file, and says what it is.
+pub(super) fn identify(path: &Path) -> Result<(Arc<dyn ReadFile>, Kind)> {
+    let file = open(path)?;
+    let kind = dump::kind_of(&*file, &view_of(path)).map_err(|stop| stopped(path, stop))?;
+    Ok((file, kind))
+}
+
+/// Fails if nothing in a file is known to a store: of that there is no more to show than a message says.
+pub(super) fn refuse_foreign(path: &Path, file: &dyn ReadFile, kind: Kind) -> Result<()> {
+    if kind != Kind::Unknown {
+        return Ok(());
+    }
+    let described = dump::describe(file, &view_of(path), &mut |_: &Event<'_>| Ok(()));
+    let report = described.map_err(|stop| stopped(path, stop))?;
+    if is_foreign(&report) { intact(path, &report) } else { Ok(()) }
+}
+
+fn open(path: &Path) -> Result<Arc<dyn ReadFile>> {
     let failed = |source| Failure::io(format!("open {}", path.display()), source);
     // A link is followed here, and nowhere in a store.
     let real = path.canonicalize().map_err(failed)?;
@@ -33,17 +55,23 @@ pub(super) fn stopped(path: &Path, stop: Stop) -> Failure {
     }
 }
 
-/// What stands in the way of asking a filter.
-pub(super) fn troubled(path: &Path, trouble: Trouble) -> Failure {
+/// What stands in the way of asking the filter of a table, or the one in a file beside it.
+pub(super) fn troubled(table: &Path, beside: &Path, trouble: Trouble) -> Failure {
     match trouble {
-        Trouble::Stopped(stop) => stopped(path, stop),
-        Trouble::Damaged(damage) => Failure::Refused(damaged(path, &damage)),
-        Trouble::NoTable => {
-            Failure::Usage(format!("{} is not a table; --table names the filter's", path.display()))
-        }
-        Trouble::NoFilter => Failure::Usage(format!("{} has no filter", path.display())),
-        _ => Failure::Refused(format!("{} cannot be used", path.display())),
+        Trouble::Stopped(stop) => stopped(table, stop),
+        Trouble::Damaged(damage) => Failure::Refused(damaged(table, &damage)),
+        Trouble::NoFilter => Failure::Usage(format!("{} has no filter", table.display())),
+        Trouble::Beside(trouble) => troubled(beside, beside, *trouble),
+        _ => Failure::Usage(format!("{} is not a table", table.display())),
     }
+}
+
+/// That a file is not of the kind that was asked for.
+pub(super) fn is_not(path: &Path, kind: Kind, wanted: &str) -> Failure {
+    Failure::Usage(match kind {
+        Kind::Unknown => format!("{} is not a {wanted}", path.display()),
+        kind => format!("{} is a {}, not a {wanted}", path.display(), kind.name()),
+    })
 }
 
 /// Damage in a sentence.
@@ -55,9 +83,22 @@ pub(super) fn damaged(path: &Path, damage: &Damage) -> String {
 /// Fails if a description found something that is not as it should be.
 pub(super) fn intact(path: &Path, report: &Report) -> Result<()> {
     let Some(first) = &report.first_damage else { return Ok(()) };
+    if is_foreign(report) {
+        return Err(Failure::Refused(format!(
+            "{} is not a file of a store: {}",
+            path.display(),
+            first.detail
+        )));
+    }
     let more = match report.damage_count {
         1 => String::new(),
         count => format!(" (and {} more)", count - 1),
     };
     Err(Failure::Refused(damaged(path, first) + &more))
+}
+
+/// Whether what was described is nothing that a store wrote, by its first bytes.
+fn is_foreign(report: &Report) -> bool {
+    report.kind == Kind::Unknown
+        && report.first_damage.as_ref().is_some_and(|first| first.what == "file magic")
 }

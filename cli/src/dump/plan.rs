@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value as Json, json};
 use sievedb::dump::escape;
 use sievedb::dump::tree::{KeyspaceShape, RunShape, Tree};
 use sievedb::filter::Kind;
@@ -14,7 +15,8 @@ use sievedb::fs::StdFs;
 
 use super::filter::share;
 use super::tree::told;
-use crate::failure::Result;
+use crate::failure::{Result, answered};
+use crate::json::Format;
 use crate::output::Output;
 use crate::units::{bytes, count, counted};
 
@@ -28,6 +30,8 @@ pub(super) struct Args {
     /// Plan for so many bits per key; what the filters have now if not given.
     #[arg(long, value_name = "BITS", value_parser = bits_per_key)]
     bits_per_key: Option<f64>,
+    #[command(flatten)]
+    format: Format,
 }
 
 fn bits_per_key(text: &str) -> Result<f64, String> {
@@ -40,66 +44,144 @@ fn bits_per_key(text: &str) -> Result<f64, String> {
 pub(super) fn run(args: &Args) -> Result<()> {
     let tree = Tree::read(&StdFs, &args.db)?;
     let mut out = Output::new();
-    for (index, keyspace) in tree.keyspaces.iter().enumerate() {
+    let printed = tree.keyspaces.iter().enumerate().try_for_each(|(index, keyspace)| {
+        let plan = Plan::of(keyspace, args.bits_per_key);
+        if args.format.json {
+            return out.text(&plan.object().to_string());
+        }
         if index > 0 {
             out.text("")?;
         }
-        plan(&mut out, keyspace, args.bits_per_key)?;
-    }
-    out.finish()?;
-    told(&tree)
+        plan.print(&mut out)
+    });
+    answered(printed.and_then(|()| out.finish()), told(&tree))
 }
 
-fn plan(out: &mut Output, keyspace: &KeyspaceShape, wanted: Option<f64>) -> Result<()> {
-    let runs = &keyspace.runs;
-    let name = escape(keyspace.name.as_bytes());
-    let keys: u64 = runs.iter().map(RunShape::keys).sum();
-    if keys == 0 {
-        return out.text(&format!("keyspace \"{name}\": nothing in tables"));
+/// What the filters of a keyspace are, and what could be.
+struct Plan<'k> {
+    keyspace: &'k KeyspaceShape,
+    keys: u64,
+    filter_bytes: u64,
+    /// Bits per key.
+    now: f64,
+    /// Wasted reads per absent lookup.
+    wasted: f64,
+    /// Bits per key that are planned for.
+    budget: f64,
+    shares: Vec<Share>,
+}
+
+impl<'k> Plan<'k> {
+    fn of(keyspace: &'k KeyspaceShape, wanted: Option<f64>) -> Self {
+        let runs = &keyspace.runs;
+        let keys: u64 = runs.iter().map(RunShape::keys).sum();
+        let filter_bytes: u64 = runs.iter().map(RunShape::filter_bytes).sum();
+        let now = 8.0 * filter_bytes as f64 / keys.max(1) as f64;
+        Self {
+            keyspace,
+            keys,
+            filter_bytes,
+            now,
+            wasted: runs.iter().map(RunShape::rate).sum(),
+            budget: wanted.unwrap_or(now),
+            shares: runs.iter().map(|run| Share::new(Kind::Ribbon, run.keys(), 1.0)).collect(),
+        }
     }
-    let filters: u64 = runs.iter().map(RunShape::filter_bytes).sum();
-    let now = 8.0 * filters as f64 / keys as f64;
-    let wasted: f64 = runs.iter().map(RunShape::rate).sum();
-    let budget = wanted.unwrap_or(now);
-    out.text(&format!(
-        "keyspace \"{name}\": {} in {}",
-        counted(keys, "key", "keys"),
-        counted(runs.len() as u64, "run", "runs")
-    ))?;
-    out.text(&format!(
-        "filters {}, {now:.2} bits per key; {wasted:.5} wasted reads per absent lookup",
-        bytes(filters)
-    ))?;
-    out.text("")?;
-    let shares: Vec<Share> = runs.iter().map(|run| Share::new(Kind::Ribbon, run.keys(), 1.0)).collect();
-    let best = allocate(&shares, Total::BitsPerKey(budget));
-    out.text(&format!("{:>43}  best with {budget:.2} bits per key", "now"))?;
-    out.text("level    run          keys   bits      rate    bits      rate")?;
-    for ((run, bits), rate) in runs.iter().zip(&best.bits_per_key).zip(&best.rates) {
-        let has = 8.0 * run.filter_bytes() as f64 / run.keys().max(1) as f64;
-        out.text(&format!(
-            "{:>5} {:>6} {:>13} {has:>6.2} {:>9} {bits:>7.2} {:>9}",
-            run.level,
-            run.run,
-            count(run.keys()),
-            share(run.rate()),
-            share(*rate)
-        ))?;
+
+    fn object(&self) -> Json {
+        if self.keys == 0 {
+            return json!({ "keyspace": self.keyspace.name, "keys": 0, "runs": [] });
+        }
+        let best = allocate(&self.shares, Total::BitsPerKey(self.budget));
+        let runs = self.keyspace.runs.iter().zip(&best.bits_per_key).zip(&best.rates);
+        let runs = runs.map(|((run, bits), rate)| {
+            json!({
+                "level": run.level,
+                "run": run.run,
+                "keys": run.keys(),
+                "bits_per_key": bits_per_key_of(run),
+                "rate": run.rate(),
+                "best_bits_per_key": bits,
+                "best_rate": rate,
+            })
+        });
+        let budgets = BUDGETS.iter().map(|&bits| {
+            let (memory, best, even) = self.buys(bits);
+            json!({
+                "bits_per_key": bits,
+                "bytes": memory,
+                "best_wasted_reads": best,
+                "even_wasted_reads": even,
+            })
+        });
+        json!({
+            "keyspace": self.keyspace.name,
+            "keys": self.keys,
+            "filter_bytes": self.filter_bytes,
+            "bits_per_key": self.now,
+            "wasted_reads": self.wasted,
+            "planned_bits_per_key": self.budget,
+            "best_wasted_reads": best.wasted_reads,
+            "runs": runs.collect::<Json>(),
+            "budgets": budgets.collect::<Json>(),
+        })
     }
-    out.text(&format!(
-        "{:>25} {now:>6.2} {wasted:>9.5} {:>7.2} {:>9.5}",
-        "wasted reads", budget, best.wasted_reads
-    ))?;
-    out.text("")?;
-    out.text("What other budgets would buy, with ribbon filters on every run:")?;
-    out.text("")?;
-    out.text("bits per key      memory   wasted reads per absent lookup")?;
-    out.text("                              best     the same bits for every key")?;
-    for bits in BUDGETS {
+
+    /// Bytes of filters with so many bits per key, and the wasted reads of the best allocation and of an even one.
+    fn buys(&self, bits: f64) -> (u64, f64, f64) {
         let total = Total::BitsPerKey(bits);
-        let memory = bytes((bits * keys as f64 / 8.0) as u64);
-        let (best, even) = (allocate(&shares, total).wasted_reads, uniform(&shares, total).wasted_reads);
-        out.text(&format!("{bits:>12.1}  {memory:>10}  {best:>9.6}   {even:>9.6}"))?;
+        let memory = (bits * self.keys as f64 / 8.0) as u64;
+        (memory, allocate(&self.shares, total).wasted_reads, uniform(&self.shares, total).wasted_reads)
     }
-    Ok(())
+
+    fn print(&self, out: &mut Output) -> Result<()> {
+        let Self { keys, now, wasted, budget, .. } = *self;
+        let runs = &self.keyspace.runs;
+        let name = escape(self.keyspace.name.as_bytes());
+        if keys == 0 {
+            return out.text(&format!("keyspace \"{name}\": nothing in tables"));
+        }
+        out.text(&format!(
+            "keyspace \"{name}\": {} in {}",
+            counted(keys, "key", "keys"),
+            counted(runs.len() as u64, "run", "runs")
+        ))?;
+        out.text(&format!(
+            "filters {}, {now:.2} bits per key; {wasted:.5} wasted reads per absent lookup",
+            bytes(self.filter_bytes)
+        ))?;
+        out.text("")?;
+        let best = allocate(&self.shares, Total::BitsPerKey(budget));
+        out.text(&format!("{:>43}  best with {budget:.2} bits per key", "now"))?;
+        out.text("level    run          keys   bits      rate    bits      rate")?;
+        for ((run, bits), rate) in runs.iter().zip(&best.bits_per_key).zip(&best.rates) {
+            out.text(&format!(
+                "{:>5} {:>6} {:>13} {:>6.2} {:>9} {bits:>7.2} {:>9}",
+                run.level,
+                run.run,
+                count(run.keys()),
+                bits_per_key_of(run),
+                share(run.rate()),
+                share(*rate)
+            ))?;
+        }
+        out.text(&format!(
+            "{:>25} {now:>6.2} {wasted:>9.5} {:>7.2} {:>9.5}",
+            "wasted reads", budget, best.wasted_reads
+        ))?;
+        out.text("")?;
+        out.text("What other budgets would buy, with ribbon filters on every run:")?;
+        out.text("")?;
+        out.text("bits per key      memory   wasted reads per absent lookup")?;
+        out.text("                              best     the same bits for every key")?;
+        for bits in BUDGETS {
+            let (memory, best, even) = self.buys(bits);
+            out.text(&format!("{bits:>12.1}  {:>10}  {best:>9.6}   {even:>9.6}", bytes(memory)))?;
+        }
+        Ok(())
+    }
+}
+
+fn bits_per_key_of(run: &RunShape) -> f64 {
+    8.0 * run.filter_bytes() as f64 / run.keys().max(1) as f64
 }

@@ -10,7 +10,7 @@ use sievedb::fs::StdFs;
 use super::PROGRAM;
 use super::draw::{draw, kind_name};
 use super::opening::damaged;
-use crate::failure::{Failure, Result, warn};
+use crate::failure::{Failure, Result, answered, warn};
 use crate::json::put_bytes;
 use crate::output::Output;
 
@@ -28,7 +28,8 @@ pub(super) struct Args {
     /// List all tables and logs, however many.
     #[arg(long)]
     all: bool,
-    /// Print JSON, one object a table. Bytes that are no UTF-8 stand in base64 under NAME_base64.
+    /// Print JSON, one object a table. Bytes that are no UTF-8 stand in base64 under NAME_base64; a table of which the
+    /// manifest says nothing has null for keyspace, level and run.
     #[arg(long)]
     json: bool,
 }
@@ -36,19 +37,12 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<()> {
     let tree = Tree::read(&StdFs, &args.dir)?;
     let mut out = Output::new();
-    if args.json {
-        for keyspace in &tree.keyspaces {
-            for run in &keyspace.runs {
-                run.tables
-                    .iter()
-                    .try_for_each(|table| out.text(&object(keyspace, run, table).to_string()))?;
-            }
-        }
+    let printed = if args.json {
+        objects(&tree).try_for_each(|object| out.text(&object.to_string()))
     } else {
-        draw(&tree, args.all, columns()).iter().try_for_each(|line| out.text(line))?;
-    }
-    out.finish()?;
-    told(&tree)
+        draw(&tree, args.all, columns()).iter().try_for_each(|line| out.text(line))
+    };
+    answered(printed.and_then(|()| out.finish()), told(&tree))
 }
 
 /// Says what was damaged, and fails if something was.
@@ -62,7 +56,15 @@ fn columns() -> usize {
     width.map_or(COLUMNS.0, |(width, _)| usize::from(width.0)).max(COLUMNS.1)
 }
 
-fn object(keyspace: &KeyspaceShape, run: &RunShape, table: &TableShape) -> Json {
+fn objects(tree: &Tree) -> impl Iterator<Item = Json> {
+    let placed = tree.keyspaces.iter().flat_map(|keyspace| {
+        let runs = keyspace.runs.iter().flat_map(|run| run.tables.iter().map(move |table| (run, table)));
+        runs.map(|(run, table)| object(Some((keyspace, run)), table))
+    });
+    placed.chain(tree.unplaced.iter().map(|table| object(None, table)))
+}
+
+fn object(place: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Json {
     let filters: Vec<Json> = table
         .filters
         .iter()
@@ -74,9 +76,9 @@ fn object(keyspace: &KeyspaceShape, run: &RunShape, table: &TableShape) -> Json 
         })
         .collect();
     let mut object = json!({
-        "keyspace": keyspace.name,
-        "level": run.level,
-        "run": run.run,
+        "keyspace": place.map(|place| &place.0.name),
+        "level": place.map(|place| place.1.level),
+        "run": place.map(|place| place.1.run),
         "table": table.number,
         "bytes": table.bytes,
         "entries": table.entries,

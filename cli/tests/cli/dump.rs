@@ -144,24 +144,43 @@ fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
     let (empty, noise) = (folder.join("empty"), folder.join("noise"));
     std::fs::write(&empty, b"").unwrap();
     std::fs::write(&noise, (0..5000u32).map(|n| ((n * n) >> 3) as u8).collect::<Vec<_>>()).unwrap();
-    let (missing, current) = (folder.join("missing"), Path::new(&place.db).join("CURRENT"));
+    let missing = folder.join("missing");
+    let (current, lock) = (Path::new(&place.db).join("CURRENT"), Path::new(&place.db).join("LOCK"));
+    let table = table(&place);
     for (args, code, said) in [
         (vec![text(&missing)], 3, "cannot open "),
         (vec![place.db.as_str()], 2, "is a directory: `sievedb-dump tree` looks at a store"),
-        (vec![text(&empty)], 3, "the file is empty, and is not called LOCK"),
-        (vec![text(&noise)], 3, "neither the magic of a file of a store nor that of a filter block"),
-        (vec!["tree", text(&missing)], 3, "missing"),
+        (vec![text(&empty)], 3, "is not a file of a store: it is empty, and not called LOCK"),
+        (
+            vec![text(&noise)],
+            3,
+            "is not a file of a store: it begins with 00 00 00 01 02 03 04 06 (\\x00\\x00\\x00",
+        ),
+        (vec!["tree", text(&missing)], 3, "missing: no such directory"),
+        (vec!["tree", text(&noise)], 3, "noise: it is a file, not a directory"),
         (vec!["tree", text(folder)], 3, "neither a CURRENT nor a manifest"),
         (vec!["--keys", text(&current)], 2, "is a CURRENT and has no keys"),
-        (vec!["filter", "verify", text(&noise)], 2, "is not a table"),
-        (vec!["--keys", "--block", "1", "x"], 2, "cannot be used with"),
+        (vec!["--block", "0", text(&current)], 2, "is a CURRENT and has no blocks"),
+        (vec!["--block", "0", text(&lock)], 2, "is a LOCK and has no blocks"),
+        (vec!["filter", "show", text(&noise)], 3, "is not a file of a store: "),
+        (vec!["filter", "show", text(&lock)], 2, "LOCK is a LOCK, not a filter"),
+        (vec!["filter", "show", text(&current)], 2, "CURRENT is a CURRENT, not a filter"),
+        (vec!["filter", "verify", text(&noise)], 2, "noise is not a table"),
+        (vec!["filter", "verify", text(&current)], 2, "CURRENT is a CURRENT, not a table"),
+        (vec!["filter", "verify", "--table", text(&noise), text(&table)], 2, "noise is not a table"),
+        (vec!["filter", "verify", "--table", text(&table), text(&noise)], 2, "noise is not a filter"),
+        (
+            vec!["filter", "measure", "--table", text(&table), text(&table)],
+            2,
+            ".sst is a table: the filter in it ",
+        ),
     ] {
         let outcome = dump(&args);
-        assert_eq!(outcome.code, Some(code), "{args:?}: {outcome:?}");
+        assert_eq!((outcome.code, outcome.stdout.len()), (Some(code), 0), "{args:?}: {outcome:?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{args:?}: {outcome:?}");
         assert!(outcome.stderr.contains(said), "{args:?}: {outcome:?}");
     }
     // Of several files the others are shown all the same.
-    let table = table(&place);
     let both = dump(&["--summary", text(&missing), text(&table)]);
     assert_eq!(both.code, Some(3));
     assert!(String::from_utf8(both.stdout).unwrap().contains("intact as far as it was read"));
@@ -191,6 +210,11 @@ fn wherever_a_file_is_cut_it_is_shown_up_to_there_and_the_offset_is_named() {
         for len in (0..good.len()).step_by(step) {
             std::fs::write(&cut, &good[..len]).unwrap();
             let outcome = dump(&[text(&cut)]);
+            if len < 8 {
+                // Without all of its magic it is nothing that could be known.
+                assert!(outcome.fails(3).contains("cut is not a file of a store: it is "));
+                continue;
+            }
             assert!(names_the_damage(&outcome, &cut) <= len as u64, "{len}: {outcome:?}");
             assert!(!outcome.stdout.is_empty());
         }
@@ -241,7 +265,7 @@ fn a_filter_is_shown_proved_and_measured() {
         "{proved}"
     );
     let measured = dump(&["filter", "measure", "--probes", "200000", text(&table)]).ok();
-    assert_eq!(measured.matches(", as predicted").count(), 2, "{measured}");
+    assert_eq!(measured.matches("as predicted").count(), 2, "{measured}");
     assert_eq!(measured, dump(&["filter", "measure", "--probes", "200000", text(&table)]).ok());
 
     // The block by itself is a filter too, and is proved by its table.
@@ -253,6 +277,12 @@ fn a_filter_is_shown_proved_and_measured() {
     std::fs::write(&alone, &bytes[start..start + len]).unwrap();
     assert!(dump(&[text(&alone)]).ok().contains("filter block, "));
     dump(&["filter", "verify", "--table", text(&table), text(&alone)]).ok();
+    let wrong = dump(&["filter", "verify", text(&alone)]).fails(2);
+    assert!(wrong.contains("filter is a filter block: name its table with --table"), "{wrong}");
+    // Whichever of the two is damaged is named.
+    let other = place.folder.path().join("other");
+    std::fs::write(&other, &bytes[..bytes.len() - 1]).unwrap();
+    names_the_damage(&dump(&["filter", "verify", "--table", text(&other), text(&alone)]), &other);
     let mut bad = bytes[start..start + len].to_vec();
     let last = bad.len() - 100;
     bad[last] ^= 4;
@@ -320,4 +350,124 @@ fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
         seen += 1;
     }
     assert_eq!(seen, 10, "{plan}");
+}
+
+#[test]
+fn a_filter_says_the_same_to_programs() {
+    let place = store();
+    let table = table(&place);
+    let json = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&dump(args).ok()).unwrap() };
+    let proved = json(&["filter", "verify", "--json", text(&table)]);
+    let none: [serde_json::Value; 0] = [];
+    assert_eq!(
+        proved,
+        serde_json::json!({ "file": text(&table), "keys": KEYS, "denied": 0, "first_denied": none })
+    );
+    let measured = json(&["filter", "measure", "--json", "--probes", "200000", text(&table)]);
+    assert_eq!((&measured["keys"], &measured["random"]["asked"]), (&KEYS.into(), &200_000.into()));
+    let predicted = measured["predicted_rate"].as_f64().unwrap();
+    for sample in [&measured["random"], &measured["near_misses"]] {
+        let number = |name: &str| sample[name].as_f64().unwrap();
+        let (rate, asked) = (number("rate"), number("asked"));
+        assert!(number("rate_low") <= rate && rate <= number("rate_high"), "{measured}");
+        // Six standard deviations: the store is another one every time.
+        let spread = (predicted * (1.0 - predicted) / asked).sqrt();
+        assert!((rate - predicted).abs() <= 6.0 * spread + 1.0 / asked, "{measured}");
+    }
+    let plan = json(&["filter", "plan", "--json", "--bits-per-key", "8", &place.db]);
+    assert_eq!((&plan["keyspace"], &plan["keys"]), (&"default".into(), &KEYS.into()));
+    assert_eq!(plan["planned_bits_per_key"], 8.0);
+    assert_eq!(
+        (plan["runs"][0]["keys"].as_u64(), plan["budgets"].as_array().unwrap().len()),
+        (Some(3000), 10)
+    );
+    assert!((plan["runs"][0]["rate"].as_f64().unwrap() - predicted).abs() < 1e-12, "{plan}");
+}
+
+#[test]
+fn the_keys_of_one_block_are_those_that_are_missing_without_it() {
+    let place = store();
+    let (table, log) = (table(&place), only(&place, ".wal"));
+    let all = dump(&["--keys", text(&table)]).ok();
+    let mut keys = String::new();
+    for block in 0.. {
+        let outcome = dump(&["--keys", "--block", &block.to_string(), text(&table)]);
+        if outcome.code == Some(2) {
+            assert!(outcome.fails(2).contains("has no block "), "{block}");
+            break;
+        }
+        let of_block = outcome.ok();
+        assert!(of_block.len() < all.len());
+        keys += &of_block;
+    }
+    assert!(keys == all, "{}", keys.len());
+    let values = dump(&["--values", "--block", "1", text(&log)]).ok();
+    assert_eq!(values, "0\t3001\tput\tlogged\tnot in a table\n");
+    assert_eq!(dump(&["--values", "--block", "0", text(&log)]).ok(), "");
+}
+
+#[test]
+fn a_manifest_without_its_first_edit_leaves_the_tables_to_speak_for_themselves() {
+    let place = store();
+    let manifest = place.paths_of("").into_iter().find(|path| text(path).contains("MANIFEST")).unwrap();
+    let mut bytes = std::fs::read(&manifest).unwrap();
+    bytes[90] ^= 1;
+    std::fs::write(&manifest, &bytes).unwrap();
+    let outcome = dump(&["tree", &place.db]);
+    assert_eq!(names_the_damage(&outcome, &manifest), 64);
+    assert!(outcome.stderr.contains("no edit that can be read makes a keyspace"), "{outcome:?}");
+    let out = String::from_utf8(outcome.stdout).unwrap();
+    assert!(
+        out.contains("keyspace   none that can be read") && out.contains("key00000 to key02999"),
+        "{out}"
+    );
+    assert!(out.lines().any(|line| line.starts_with("    -  ") && line.contains("3,000")), "{out}");
+    let json = dump(&["tree", "--json", &place.db]);
+    let object: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&object["keys"], &object["level"]), (&KEYS.into(), &serde_json::Value::Null));
+    // One that is no table says so.
+    std::fs::write(Path::new(&place.db).join("000099.sst"), b"hello").unwrap();
+    let said = dump(&["tree", &place.db]).stderr;
+    assert!(said.contains("000099.sst is corrupt at offset 0: table: it is none"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn no_name_of_a_file_moves_the_cursor() {
+    let place = store();
+    let folder = place.folder.path();
+    let name = folder.join("a\x1b[2J\nb");
+    std::fs::copy(table(&place), &name).unwrap();
+    let shown = "a\\x1b[2J\\nb";
+    let heading = dump(&[text(&name)]).ok();
+    assert!(heading.lines().next().unwrap().contains(&format!("{shown}: table, ")), "{heading}");
+    let proved = dump(&["filter", "verify", text(&name)]).ok();
+    let measured = dump(&["filter", "measure", "--probes", "10", text(&name)]).ok();
+    std::fs::remove_file(&name).unwrap();
+    let mut said =
+        vec![heading, proved, measured, dump(&[text(&name)]).fails(3), dump(&["tree", text(&name)]).fails(3)];
+    std::fs::write(&name, "x").unwrap();
+    said.push(dump(&[text(&name)]).fails(3));
+    said.push(dump(&["filter", "verify", text(&name)]).fails(2));
+    std::fs::remove_file(&name).unwrap();
+    std::fs::rename(&place.db, &name).unwrap();
+    std::fs::remove_file(name.join("CURRENT")).unwrap();
+    said.push(dump(&["tree", text(&name)]).stderr);
+    for said in said {
+        assert!(said.contains(shown) || said.contains("keyspace"), "{said}");
+        assert!(!said.contains('\x1b'), "{said}");
+    }
+}
+
+#[test]
+fn the_help_has_examples_and_no_description_two_blank_lines() {
+    assert!(dump(&["--help"]).ok().contains("\nExamples:\n  sievedb-dump "));
+    let place = store();
+    let table = table(&place);
+    for args in
+        [vec!["--block", "0", text(&table)], vec!["--all", text(&table)], vec!["--summary", text(&table)]]
+    {
+        let out = dump(&args).ok();
+        assert!(!out.contains("\n\n\n"), "{args:?}: {out}");
+    }
 }
