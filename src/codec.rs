@@ -95,15 +95,22 @@ impl std::error::Error for DecodeError {}
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
+    /// Offset of the first of the bytes in what is decoded.
+    base: u64,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0 }
+        Self { bytes, position: 0, base: 0 }
     }
 
     pub(crate) fn position(&self) -> usize {
         self.position
+    }
+
+    /// Where the reader stands, in bytes from the start of what is decoded: what errors count from.
+    pub(crate) fn offset(&self) -> u64 {
+        self.base.saturating_add(self.position as u64)
     }
 
     pub(crate) fn remaining(&self) -> usize {
@@ -116,7 +123,7 @@ impl<'a> Reader<'a> {
 
     /// An error about the field that starts where the reader stands.
     pub(crate) fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
-        DecodeError::corrupt(self.position as u64, what, detail)
+        DecodeError::corrupt(self.offset(), what, detail)
     }
 
     pub(crate) fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], DecodeError> {
@@ -163,7 +170,7 @@ impl<'a> Reader<'a> {
 
     /// A varint that must not be over `limit`.
     pub(crate) fn varint_up_to(&mut self, limit: u64, what: &'static str) -> Result<u64, DecodeError> {
-        let start = self.position as u64;
+        let start = self.offset();
         match self.varint(what)? {
             value if value <= limit => Ok(value),
             value => Err(DecodeError::corrupt(start, what, format!("{value} is over the limit of {limit}"))),
@@ -172,16 +179,20 @@ impl<'a> Reader<'a> {
 
     /// A varint that counts bytes or items and must fit the address space and `limit`.
     pub(crate) fn length(&mut self, limit: u64, what: &'static str) -> Result<usize, DecodeError> {
-        let start = self.position;
+        let start = self.offset();
         let value = self.varint(what)?;
         if value > limit || usize::try_from(value).is_err() {
-            return Err(DecodeError::corrupt(
-                start as u64,
-                what,
-                format!("{value} is over the limit of {limit}"),
-            ));
+            return Err(DecodeError::corrupt(start, what, format!("{value} is over the limit of {limit}")));
         }
         Ok(value as usize)
+    }
+
+    /// All that is left, as a reader whose offsets go on.
+    pub(crate) fn rest(&mut self) -> Self {
+        let base = self.offset();
+        let bytes = &self.bytes[self.position..];
+        self.position = self.bytes.len();
+        Self { bytes, position: 0, base }
     }
 
     /// Bytes preceded by their length as a varint.
@@ -195,7 +206,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn zeros(&mut self, len: usize, what: &'static str) -> Result<(), DecodeError> {
-        let start = self.position as u64;
+        let start = self.offset();
         if self.bytes(len, what)?.iter().any(|&byte| byte != 0) {
             return Err(DecodeError::corrupt(start, what, "reserved bytes are not zero"));
         }
@@ -211,9 +222,9 @@ pub(crate) const CRITICAL: u64 = 1;
 pub(crate) struct Field<'a> {
     /// Number of the field shifted left by one, with [`CRITICAL`] in the lowest bit.
     pub(crate) tag: u64,
-    /// Offset of the field in the record.
+    /// Where the field starts, in bytes from the start of what is decoded.
     pub(crate) offset: u64,
-    /// The payload, as a reader whose offsets count from the payload's start.
+    /// The payload, as a reader whose offsets count from there too.
     pub(crate) reader: Reader<'a>,
 }
 
@@ -223,10 +234,12 @@ impl<'a> Reader<'a> {
         if self.is_empty() {
             return Ok(None);
         }
-        let offset = self.position as u64;
+        let offset = self.offset();
         let tag = self.varint("field tag")?;
-        let payload = self.length_prefixed(u64::from(u32::MAX), "field length")?;
-        Ok(Some(Field { tag, offset, reader: Reader::new(payload) }))
+        let len = self.length(u64::from(u32::MAX), "field length")?;
+        let base = self.offset();
+        let reader = Reader { bytes: self.bytes(len, "field length")?, position: 0, base };
+        Ok(Some(Field { tag, offset, reader }))
     }
 }
 
@@ -244,7 +257,38 @@ impl Field<'_> {
         if self.reader.is_empty() {
             return Ok(());
         }
-        Err(DecodeError::corrupt(self.offset, what, "bytes follow the last part of the field"))
+        Err(self.reader.corrupt(what, "bytes follow the last part of the field"))
+    }
+}
+
+/// Which of the fields of a record that stand at most once have been met. Of those that are passed over nothing is kept,
+/// however many there are.
+pub(crate) struct Seen<const N: usize> {
+    record: &'static str,
+    tags: [u64; N],
+    seen: [bool; N],
+}
+
+impl<const N: usize> Seen<N> {
+    /// `record` is the name of the record in errors, `tags` are those of the fields.
+    pub(crate) fn new(record: &'static str, tags: [u64; N]) -> Self {
+        Self { record, tags, seen: [false; N] }
+    }
+
+    /// Notes a field; an error if it is one of these and was met before.
+    pub(crate) fn note(&mut self, field: &Field<'_>) -> Result<(), DecodeError> {
+        let Some(index) = self.tags.iter().position(|&tag| tag == field.tag) else { return Ok(()) };
+        if std::mem::replace(&mut self.seen[index], true) {
+            return Err(DecodeError::corrupt(field.offset, self.record, "a field stands twice"));
+        }
+        Ok(())
+    }
+
+    /// Checks that these were met in the record that starts at `start`.
+    pub(crate) fn expect(&self, tags: &[u64], start: u64) -> Result<(), DecodeError> {
+        let missing = self.tags.iter().zip(&self.seen).find(|(tag, seen)| !**seen && tags.contains(tag));
+        let Some((tag, _)) = missing else { return Ok(()) };
+        Err(DecodeError::corrupt(start, self.record, format!("field {} is missing", tag >> 1)))
     }
 }
 

@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use crate::checksum::FileId;
 use crate::codec::{
-    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
+    CRITICAL, DecodeError, Field, Reader, Seen, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
 };
 use crate::key::SeqNo;
-use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
+use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, SEQNO_MAX};
 
 /// Where a filter block lies: in the table itself, or in a file beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,14 +100,12 @@ impl FilterRef {
     pub(crate) fn decode_all(mut reader: Reader<'_>) -> Result<Vec<Self>, DecodeError> {
         let mut filters = Vec::new();
         while let Some(mut field) = reader.field()? {
-            let mut decode = || match field.tag {
-                FILTER => {
-                    filters.push(Self::decode_payload(&mut field.reader)?);
-                    field.finish("filter")
-                }
-                _ => field.skip_unknown(),
-            };
-            decode().map_err(|error| error.at(field.offset))?;
+            if field.tag == FILTER {
+                filters.push(Self::decode_payload(&mut field.reader)?);
+                field.finish("filter")?;
+            } else {
+                field.skip_unknown()?;
+            }
         }
         Ok(filters)
     }
@@ -160,22 +158,14 @@ impl TableMeta {
             filters: Vec::new(),
             trimmed: false,
         };
-        let mut seen = Vec::new();
+        let start = reader.offset();
+        let mut seen = Seen::new("table record", [FILE, COUNTS, SEQNOS, POINT_BOUNDS]);
         while let Some(mut field) = reader.field()? {
-            if field.tag != FILTER && seen.contains(&field.tag) {
-                return Err(DecodeError::corrupt(field.offset, "table record", "a field stands twice"));
-            }
-            seen.push(field.tag);
-            meta.decode_field(&mut field).map_err(|error| error.at(field.offset))?;
+            seen.note(&field)?;
+            meta.decode_field(&mut field)?;
         }
-        if let Some(missing) = [FILE, COUNTS, SEQNOS, POINT_BOUNDS].iter().find(|tag| !seen.contains(tag)) {
-            return Err(DecodeError::corrupt(
-                0,
-                "table record",
-                format!("field {} is missing", missing >> 1),
-            ));
-        }
-        meta.validate()?;
+        seen.expect(&[FILE, COUNTS, SEQNOS, POINT_BOUNDS], start)?;
+        meta.validate().map_err(|error| error.at(start))?;
         Ok(meta)
     }
 
@@ -199,18 +189,19 @@ impl TableMeta {
                 self.seqno_max = reader.varint("largest sequence number")?;
             }
             POINT_BOUNDS => {
+                let start = reader.offset();
+                let wrong = |detail: String| Err(DecodeError::corrupt(start, "bounds flag", detail));
                 let trimmed = reader.u8("bounds flag")?;
                 if trimmed > 1 {
-                    return Err(DecodeError::corrupt(
-                        0,
-                        "bounds flag",
-                        format!("{trimmed} is neither 0 nor 1"),
-                    ));
+                    return wrong(format!("{trimmed} is neither 0 nor 1"));
                 }
                 self.trimmed = trimmed == 1;
-                let mut bound = |what| reader.length_prefixed(KEY_BYTES_MAX as u64, what);
+                let mut bound = |what| reader.length_prefixed(BOUND_BYTES_MAX as u64, what);
                 self.smallest = Bytes::copy_from_slice(bound("smallest key")?);
                 self.largest = Bytes::copy_from_slice(bound("largest key")?);
+                if self.trimmed && self.smallest.len().max(self.largest.len()) < BOUND_BYTES_MAX {
+                    return wrong(format!("is 1, but neither key has {BOUND_BYTES_MAX} bytes"));
+                }
             }
             FILTER => self.filters.push(FilterRef::decode_payload(reader)?),
             _ => return field.skip_unknown(),
@@ -292,6 +283,79 @@ mod tests {
         assert_eq!((back.smallest.len(), back.largest.len()), (0, BOUND_BYTES_MAX));
         let again = TableMeta::decode(Reader::new(&encoded(&back))).unwrap();
         assert!(again.trimmed, "what is trimmed stays so from manifest to manifest");
+    }
+
+    /// Offsets of the payloads of the fields of a record.
+    fn payloads(record: &[u8]) -> Vec<(u64, usize)> {
+        let mut reader = Reader::new(record);
+        let next = || reader.field().unwrap().map(|field| (field.tag, field.reader.offset() as usize));
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+        let good = encoded(&meta());
+        let mut unknown = good.clone();
+        put_field(&mut unknown, 99 << 1 | CRITICAL, |out| out.push(1));
+        let error = TableMeta::decode(Reader::new(&unknown)).unwrap_err();
+        assert_eq!((error.offset, error.what), (good.len() as u64, "critical field"));
+
+        let payloads = payloads(&good);
+        let at = |tag| payloads.iter().find(|(found, _)| *found == tag).unwrap().1;
+        let mut flag = good.clone();
+        flag[at(POINT_BOUNDS)] = 2;
+        let error = TableMeta::decode(Reader::new(&flag)).unwrap_err();
+        assert_eq!((error.offset, error.what), (at(POINT_BOUNDS) as u64, "bounds flag"));
+
+        let mut counts = good[..at(COUNTS) - 2].to_vec();
+        put_field(&mut counts, COUNTS, |out| out.push(7));
+        let error = TableMeta::decode(Reader::new(&counts)).unwrap_err();
+        assert_eq!((error.offset, error.what), (counts.len() as u64, "tombstone count"));
+        let mut counts = good[..at(COUNTS) - 2].to_vec();
+        put_field(&mut counts, COUNTS, |out| out.extend_from_slice(&[7, 0, 7, 9, 9]));
+        let error = TableMeta::decode(Reader::new(&counts)).unwrap_err();
+        assert_eq!((error.offset, error.what), (counts.len() as u64 - 1, "table record"));
+
+        // One that stands in something longer: from the start of that.
+        let mut longer = vec![0; 100];
+        longer.extend_from_slice(&unknown);
+        let mut reader = Reader::new(&longer);
+        reader.bytes(100, "what stands before").unwrap();
+        let error = TableMeta::decode(reader.rest()).unwrap_err();
+        assert_eq!(error.offset, 100 + good.len() as u64);
+
+        let filters = [&good[at(FILTER) - 2..], &[99 << 1 | 1, 0][..]].concat();
+        let error = FilterRef::decode_all(Reader::new(&filters)).unwrap_err();
+        assert_eq!(error.offset, filters.len() as u64 - 2);
+    }
+
+    #[test]
+    fn bounds_are_as_long_as_the_flag_says() {
+        let record = |trimmed: u8, smallest: usize, largest: usize| {
+            let good = encoded(&TableMeta { filters: Vec::new(), ..meta() });
+            let bounds = payloads(&good).last().unwrap().1 - 2;
+            let mut out = good[..bounds].to_vec();
+            put_field(&mut out, POINT_BOUNDS, |out| {
+                out.push(trimmed);
+                put_length_prefixed(out, &vec![b'a'; smallest]);
+                put_length_prefixed(out, &vec![b'b'; largest]);
+            });
+            TableMeta::decode(Reader::new(&out)).map_err(|error| error.what)
+        };
+        for (trimmed, smallest, largest) in [(0, 0, 1024), (0, 1024, 1024), (1, 1024, 1), (1, 3, 1024)] {
+            assert!(record(trimmed, smallest, largest).is_ok(), "{trimmed} {smallest} {largest}");
+        }
+        assert_eq!(record(0, 3, 1025), Err("largest key"));
+        assert_eq!(record(1, 1025, 3), Err("smallest key"));
+        assert_eq!(record(1, 1023, 3), Err("bounds flag"));
+    }
+
+    #[test]
+    fn very_many_unknown_fields_are_passed_over_in_one_pass() {
+        // With a list of those that were met, this would take minutes.
+        let mut bytes = encoded(&meta());
+        (100..600_000u64).for_each(|number| put_field(&mut bytes, number << 1, |_| ()));
+        assert_eq!(TableMeta::decode(Reader::new(&bytes)), Ok(meta()));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::batch::KeyspaceId;
 use crate::checksum::FileId;
@@ -135,48 +135,91 @@ impl VersionEdit {
     /// Decodes a record. `previous` is the mark it must follow; `None` for the first of a manifest, which
     /// says itself what it follows.
     pub(crate) fn decode(record: &[u8], previous: Option<EditMark>) -> Result<(Self, EditMark), DecodeError> {
+        let (items, mark) = EditItems::open(record, previous)?;
+        Ok((Self { items: items.collect::<Result<_, _>>()? }, mark))
+    }
+
+    pub(crate) fn decode_fields(reader: Reader<'_>) -> Result<Self, DecodeError> {
+        let items = EditItems { reader, base: BaseItem::Possible };
+        Ok(Self { items: items.collect::<Result<_, _>>()? })
+    }
+}
+
+/// The items of an edit, each decoded when it is asked for: together they can take twenty times the memory of the record.
+/// Behind an error there are none.
+#[derive(Clone)]
+pub(crate) struct EditItems<'a> {
+    reader: Reader<'a>,
+    base: BaseItem,
+}
+
+/// Whether the next item is an [`EditItem::Base`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BaseItem {
+    Possible,
+    Refused,
+}
+
+impl<'a> EditItems<'a> {
+    /// Those of a record and the mark that it makes, which is checked; `previous` as in [`VersionEdit::decode`].
+    pub(crate) fn open(
+        record: &'a [u8],
+        previous: Option<EditMark>,
+    ) -> Result<(Self, EditMark), DecodeError> {
         let mut reader = Reader::new(record);
         let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
-        let fields = &record[16..];
-        let edit = Self::decode_fields(Reader::new(fields)).map_err(|error| error.at(16))?;
-        let base = edit.items.iter().position(|item| matches!(item, EditItem::Base(_)));
-        let previous = match (previous, edit.items.first()) {
-            (None, Some(EditItem::Base(base))) => *base,
-            (Some(previous), _) if base.is_none() => previous,
-            _ => {
-                return Err(DecodeError::corrupt(
-                    16,
-                    "edit",
-                    "only the first edit continues another manifest",
-                ));
+        let base = if previous.is_some() { BaseItem::Refused } else { BaseItem::Possible };
+        let items = Self { reader, base };
+        let previous = match (previous, items.clone().next().transpose()) {
+            (Some(previous), _) => previous,
+            (None, Ok(Some(EditItem::Base(base)))) => base,
+            (None, first) => {
+                first?;
+                return Err(DecodeError::corrupt(16, "edit", "does not say which edit it continues"));
             }
         };
-        let expected = previous.after(fields);
+        let expected = previous.after(&record[16..]);
         if mark != expected {
             let detail = format!("expected edit {expected:x?} after {previous:x?}, found {mark:x?}");
             return Err(DecodeError::corrupt(0, "edit count and hash", detail));
         }
-        Ok((edit, mark))
+        Ok((items, mark))
     }
 
-    pub(crate) fn decode_fields(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
-        let mut items = Vec::new();
-        while let Some(mut field) = reader.field()? {
-            let item = EditItem::decode(&mut field).map_err(|error| error.at(field.offset))?;
-            items.extend(item);
+    fn read(&mut self) -> Result<Option<EditItem>, DecodeError> {
+        while let Some(mut field) = self.reader.field()? {
+            let base = std::mem::replace(&mut self.base, BaseItem::Refused);
+            if field.tag == BASE && base == BaseItem::Refused {
+                let detail = "continues another one, but is not the first item of a manifest";
+                return Err(DecodeError::corrupt(field.offset, "edit", detail));
+            }
+            if let Some(item) = EditItem::decode(&mut field)? {
+                return Ok(Some(item));
+            }
         }
-        Ok(Self { items })
+        Ok(None)
+    }
+}
+
+impl Iterator for EditItems<'_> {
+    type Item = Result<EditItem, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.read();
+        if item.is_err() {
+            self.reader = Reader::new(&[]);
+        }
+        item.transpose()
     }
 }
 
 impl EditMark {
     pub(crate) fn after(self, fields: &[u8]) -> Self {
         let count = self.count.wrapping_add(1);
-        let mut input = Vec::with_capacity(16 + fields.len());
-        put_u64(&mut input, self.hash);
-        put_u64(&mut input, count);
-        input.extend_from_slice(fields);
-        Self { count, hash: xxh3_64(&input) }
+        let mut hash = Xxh3::new();
+        [self.hash, count].iter().for_each(|number| hash.update(&number.to_le_bytes()));
+        hash.update(fields);
+        Self { count, hash: hash.digest() }
     }
 }
 
@@ -257,10 +300,13 @@ impl EditItem {
             LOG_FLOOR => Self::LogFloor(reader.varint("log floor")?),
             KEYSPACE_CREATED => {
                 let id = keyspace_id(reader)?;
+                let start = reader.offset();
+                let wrong = |detail: String| DecodeError::corrupt(start, "keyspace name", detail);
                 let name = reader.length_prefixed(KEYSPACE_NAME_BYTES_MAX as u64, "keyspace name")?;
-                let name = std::str::from_utf8(name)
-                    .map_err(|error| DecodeError::corrupt(0, "keyspace name", error.to_string()))?
-                    .to_owned();
+                let name = std::str::from_utf8(name).map_err(|error| wrong(error.to_string()))?.to_owned();
+                if name.is_empty() {
+                    return Err(wrong("is empty".into()));
+                }
                 Self::KeyspaceCreated { id, name, options: rest(reader)? }
             }
             KEYSPACE_DROPPED => Self::KeyspaceDropped(keyspace_id(reader)?),
@@ -271,14 +317,18 @@ impl EditItem {
             },
             TABLE_ADDED => {
                 let keyspace = keyspace_id(reader)?;
+                let start = reader.offset();
                 let level = reader.u8("level")?;
                 if usize::from(level) >= LEVELS {
-                    return Err(DecodeError::unsupported(0, "level", level.into(), LEVELS as u64 - 1));
+                    return Err(DecodeError::unsupported(start, "level", level.into(), LEVELS as u64 - 1));
                 }
+                let start = reader.offset();
                 let run = reader.varint("run")?;
-                let start = reader.position() as u64;
-                let fields = reader.bytes(reader.remaining(), "table record")?;
-                let meta = TableMeta::decode(Reader::new(fields)).map_err(|error| error.at(start))?;
+                if level > 0 && run != 0 {
+                    let detail = format!("{run} of level {level}, which has one, number 0");
+                    return Err(DecodeError::corrupt(start, "run", detail));
+                }
+                let meta = TableMeta::decode(reader.rest())?;
                 Self::TableAdded { keyspace, level, run, meta: Arc::new(meta) }
             }
             TABLE_REMOVED => {
@@ -286,9 +336,7 @@ impl EditItem {
             }
             FILTERS_REPLACED => {
                 let (keyspace, number) = (keyspace_id(reader)?, reader.varint("table number")?);
-                let start = reader.position() as u64;
-                let fields = reader.bytes(reader.remaining(), "filters")?;
-                let filters = FilterRef::decode_all(Reader::new(fields)).map_err(|error| error.at(start))?;
+                let filters = FilterRef::decode_all(reader.rest())?;
                 Self::FiltersReplaced { keyspace, number, filters }
             }
             _ => return field.skip_unknown().map(|()| None),
@@ -299,8 +347,9 @@ impl EditItem {
 }
 
 fn log_number(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let start = reader.offset();
     match reader.varint_up_to(FILE_NUMBER_MAX, "log number")? {
-        0 => Err(DecodeError::corrupt(0, "log number", "is zero")),
+        0 => Err(DecodeError::corrupt(start, "log number", "is zero")),
         number => Ok(number),
     }
 }
@@ -359,7 +408,7 @@ pub(crate) mod tests {
             },
             EditItem::KeyspaceOptions { id: 1, options: Bytes::from_static(&[2, 1, 8]) },
             EditItem::Flushed { keyspace: 1, seqno: 200 },
-            EditItem::TableAdded { keyspace: 1, level: 2, run: 8, meta: Arc::new(meta(8, "a", "b", 5000)) },
+            EditItem::TableAdded { keyspace: 1, level: 2, run: 0, meta: Arc::new(meta(8, "a", "b", 5000)) },
             EditItem::TableRemoved { keyspace: 1, number: 7 },
             EditItem::FiltersReplaced { keyspace: 1, number: 8, filters: vec![filter(15), filter(16)] },
             EditItem::KeyspaceDropped(1),
@@ -407,6 +456,78 @@ pub(crate) mod tests {
             let error = VersionEdit::decode(&record, Some(EditMark::default())).unwrap_err();
             assert!(matches!(error.kind, DecodeErrorKind::Corrupt(_)), "{item:?}: {error}");
         }
+    }
+
+    /// The record of an edit with these fields behind that of a table, and where they start.
+    fn record_with(fields: impl FnOnce(&mut Vec<u8>)) -> (Vec<u8>, u64) {
+        let mut out = Vec::new();
+        EditItem::LastSeqno(3).encode(&mut out);
+        let at = 16 + out.len() as u64;
+        fields(&mut out);
+        let mark = EditMark::default().after(&out);
+        ([&mark.count.to_le_bytes()[..], &mark.hash.to_le_bytes(), &out].concat(), at)
+    }
+
+    fn error_of(record: &[u8]) -> DecodeError {
+        VersionEdit::decode(record, Some(EditMark::default())).unwrap_err()
+    }
+
+    #[test]
+    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+        let (record, at) = record_with(|out| put_field(out, 99 << 1 | CRITICAL, |out| out.push(1)));
+        let error = error_of(&record);
+        assert_eq!((error.offset, error.what), (at, "critical field"));
+        let (record, at) =
+            record_with(|out| put_field(out, LAST_SEQNO, |out| put_varint(out, SEQNO_MAX + 1)));
+        assert_eq!(error_of(&record).offset, at + 2);
+        let (record, at) = record_with(|out| put_field(out, NEXT_FILE, |out| out.extend_from_slice(&[1, 2])));
+        let error = error_of(&record);
+        assert_eq!((error.offset, error.what), (at + 3, "edit field"));
+        // A field of the table record in a field.
+        let (record, at) = record_with(|out| {
+            put_field(out, TABLE_ADDED, |out| {
+                out.extend_from_slice(&[1, 2, 0, 99 << 1 | 1, 0]);
+            });
+        });
+        assert_eq!(error_of(&record).offset, at + 5);
+        let (record, at) = record_with(|out| {
+            put_field(out, FILTERS_REPLACED, |out| out.extend_from_slice(&[1, 2, 99 << 1 | 1, 0]));
+        });
+        assert_eq!(error_of(&record).offset, at + 4);
+    }
+
+    #[test]
+    fn a_keyspace_has_a_name_and_only_level_0_has_runs_with_numbers() {
+        let of = |item: EditItem| {
+            let (record, _) = VersionEdit::new(vec![item]).encode(EditMark::default());
+            VersionEdit::decode(&record, Some(EditMark::default())).map_err(|error| error.what)
+        };
+        let created =
+            |name: &str| EditItem::KeyspaceCreated { id: 4, name: name.into(), options: Bytes::new() };
+        assert!(of(created("a")).is_ok());
+        assert_eq!(of(created("")), Err("keyspace name"));
+        let meta = Arc::new(meta(8, "a", "b", 5000));
+        let added = |level, run| EditItem::TableAdded { keyspace: 1, level, run, meta: Arc::clone(&meta) };
+        assert!(of(added(0, 8)).is_ok() && of(added(6, 0)).is_ok());
+        assert_eq!(of(added(1, 1)), Err("run"));
+    }
+
+    #[test]
+    fn only_the_first_item_of_a_manifest_says_what_it_continues() {
+        let base = EditItem::Base(EditMark::default());
+        let edit = VersionEdit::new(vec![base.clone(), EditItem::NextFile(3), base]);
+        let (record, _) = edit.encode(EditMark::default());
+        let error = VersionEdit::decode(&record, None).unwrap_err();
+        assert_eq!((error.offset, error.what), (16 + 18 + 3, "edit"));
+    }
+
+    #[test]
+    fn items_are_decoded_when_they_are_asked_for() {
+        let (record, _) = record_with(|out| put_field(out, LOG_CREATED, |out| out.push(0)));
+        let (mut items, _) = EditItems::open(&record, Some(EditMark::default())).unwrap();
+        assert_eq!(items.next(), Some(Ok(EditItem::LastSeqno(3))));
+        assert!(matches!(items.next(), Some(Err(_))));
+        assert_eq!(items.next(), None, "behind an error there are none");
     }
 
     #[test]

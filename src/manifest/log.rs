@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::current::Current;
-use super::edit::{EditItem, EditMark, VersionEdit};
+use super::edit::{EditItem, EditItems, EditMark, VersionEdit};
 use super::state::ManifestState;
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
@@ -84,9 +85,12 @@ fn read_edit(
 ) -> Result<bool> {
     let Some(record) = reader.next_record()? else { return Ok(false) };
     let offset = record.offset;
-    let (edit, mark) = VersionEdit::decode(record.bytes, marks.last().copied())
-        .map_err(|error| error.in_file(path, offset))?;
-    state.apply(&edit).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
+    let in_file = |error: DecodeError| error.in_file(path, offset);
+    let (items, mark) = EditItems::open(record.bytes, marks.last().copied()).map_err(in_file)?;
+    for item in items {
+        let item = item.map_err(in_file)?;
+        state.apply_item(&item).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
+    }
     state.mark = mark;
     marks.push(mark);
     Ok(true)

@@ -3,7 +3,7 @@
 //! [`ManifestState::apply`] checks each item against what came before (a table removed that never was added,
 //! an id used twice): a manifest whose edits do not fit together is damaged, even if each is intact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -52,6 +52,8 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     pub(crate) logs: BTreeMap<u64, LogState>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
+    /// Their names: no two have the same.
+    pub(crate) names: BTreeSet<String>,
 }
 
 impl ManifestState {
@@ -60,7 +62,8 @@ impl ManifestState {
         edit.items.iter().try_for_each(|item| self.apply_item(item))
     }
 
-    fn apply_item(&mut self, item: &EditItem) -> Result<(), String> {
+    /// Applies one item, or says why it does not fit.
+    pub(crate) fn apply_item(&mut self, item: &EditItem) -> Result<(), String> {
         match item {
             EditItem::Base(mark) => self.mark = *mark,
             EditItem::HashSeed(seed) => self.hash_seed = *seed,
@@ -80,11 +83,14 @@ impl ManifestState {
             }
             EditItem::LogFloor(number) => {
                 self.log_floor = self.log_floor.max(*number);
-                self.logs = self.logs.split_off(&self.log_floor);
+                while let Some(log) = self.logs.first_entry().filter(|log| *log.key() < self.log_floor) {
+                    log.remove();
+                }
             }
             EditItem::KeyspaceCreated { id, name, options } => self.create_keyspace(*id, name, options)?,
             EditItem::KeyspaceDropped(id) => {
-                self.keyspaces.remove(id).ok_or_else(|| format!("keyspace {id} is not known"))?;
+                let dropped = self.keyspaces.remove(id);
+                self.names.remove(&dropped.ok_or_else(|| format!("keyspace {id} is not known"))?.name);
             }
             EditItem::KeyspaceOptions { id, options } => self.keyspace(*id)?.options = options.clone(),
             EditItem::Flushed { keyspace, seqno } => {
@@ -112,7 +118,7 @@ impl ManifestState {
     }
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &Bytes) -> Result<(), String> {
-        if self.keyspaces.contains_key(&id) || self.keyspaces.values().any(|known| known.name == name) {
+        if self.keyspaces.contains_key(&id) || !self.names.insert(name.to_owned()) {
             return Err(format!("keyspace {id} ({name:?}) is created twice"));
         }
         self.next_keyspace = self.next_keyspace.max(id.checked_add(1).ok_or("keyspace ids are used up")?);
@@ -209,6 +215,32 @@ mod tests {
         let (old, new) = (&state().keyspaces[&1].tables[&8], &changed.keyspaces[&1].tables[&8]);
         assert_eq!((new.level, new.run, &new.meta.filters), (old.level, old.run, &filters));
         assert_eq!(TableMeta { filters: old.meta.filters.clone(), ..(*new.meta).clone() }, *old.meta);
+    }
+
+    #[test]
+    fn the_name_of_a_keyspace_that_was_dropped_can_be_given_again() {
+        let mut state = state();
+        let created = |id| EditItem::KeyspaceCreated { id, name: "users".into(), options: Bytes::new() };
+        assert!(state.clone().apply_item(&created(2)).is_err());
+        state.apply_item(&EditItem::KeyspaceDropped(1)).unwrap();
+        state.apply_item(&created(2)).unwrap();
+        assert!(state.apply_item(&created(3)).is_err());
+    }
+
+    #[test]
+    fn very_many_items_take_time_in_proportion() {
+        // If each name were compared with all others, or each floor looked at all logs, this would take minutes.
+        let mut state = ManifestState::default();
+        for id in 0..100_000 {
+            let item = EditItem::KeyspaceCreated { id, name: format!("{id}"), options: Bytes::new() };
+            state.apply_item(&item).unwrap();
+        }
+        for number in 1..50_000 {
+            let log = EditItem::LogCreated { number, file_id: [5; 16], predecessor: number - 1 };
+            state.apply_item(&log).unwrap();
+        }
+        (0..300_000).for_each(|_| state.apply_item(&EditItem::LogFloor(10)).unwrap());
+        assert_eq!((state.logs.len(), state.keyspaces.len()), (50_000 - 10, 100_000));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use crate::block::Compression;
 use crate::checksum::FileId;
 use crate::codec::{
-    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u32, put_varint,
+    CRITICAL, DecodeError, Field, Reader, Seen, put_field, put_length_prefixed, put_u32, put_varint,
 };
 use crate::key::SeqNo;
 use crate::limits::{BOUND_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
@@ -109,20 +109,12 @@ impl Properties {
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut properties = Self::default();
-        let mut seen = Vec::new();
+        let mut seen = Seen::new("properties", [COUNTS, SEQNOS, BOUNDS, LAYOUT, SHAPE]);
         while let Some(mut field) = reader.field()? {
-            if field.tag & CRITICAL != 0 || field.tag == SHAPE {
-                if seen.contains(&field.tag) {
-                    return Err(DecodeError::corrupt(field.offset, "properties", "a field stands twice"));
-                }
-                seen.push(field.tag);
-            }
-            properties.decode_field(&mut field).map_err(|error| error.at(field.offset))?;
+            seen.note(&field)?;
+            properties.decode_field(&mut field)?;
         }
-        if let Some(missing) = [COUNTS, SEQNOS, BOUNDS, LAYOUT].iter().find(|tag| !seen.contains(tag)) {
-            let detail = format!("field {} is missing", missing >> 1);
-            return Err(DecodeError::corrupt(0, "properties", detail));
-        }
+        seen.expect(&[COUNTS, SEQNOS, BOUNDS, LAYOUT], 0)?;
         properties.validate()?;
         Ok(properties)
     }
@@ -277,6 +269,21 @@ mod tests {
         assert_eq!(Properties::decode(&bytes), Ok(properties()));
         put_field(&mut bytes, 99 << 1 | CRITICAL, |out| out.push(1));
         assert_eq!(Properties::decode(&bytes).unwrap_err().what, "critical field");
+    }
+
+    #[test]
+    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+        let mut bytes = properties().encode();
+        let len = bytes.len() as u64;
+        put_field(&mut bytes, 99 << 1 | CRITICAL, |out| out.push(1));
+        assert_eq!(Properties::decode(&bytes).unwrap_err().offset, len);
+        bytes.truncate(len as usize);
+        put_field(&mut bytes, FILTER, |out| out.push(1));
+        let error = Properties::decode(&bytes).unwrap_err();
+        assert_eq!((error.offset, error.what), (bytes.len() as u64, "filter domain"));
+        bytes.truncate(len as usize);
+        put_field(&mut bytes, SHAPE, |out| out.extend_from_slice(&[1, 1]));
+        assert_eq!(Properties::decode(&bytes).unwrap_err().offset, len, "a field stands twice");
     }
 
     #[test]
