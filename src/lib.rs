@@ -66,8 +66,9 @@ pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
-    Damage, DamagedKeys, Db, DroppedTail, Durability, IgnoredFile, Iter, Keyspace, KeyspaceSnapshot,
-    KeyspaceStats, LevelStats, OpenReport, Snapshot, Stats, Value, VerifyProgress, VerifyReport,
+    Concerned, Damage, DamagedKeys, Db, DroppedTail, Durability, IgnoredFile, Iter, Keyspace,
+    KeyspaceSnapshot, KeyspaceStats, LevelStats, OpenReport, Snapshot, Stats, Value, VerifyProgress,
+    VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use sievedb::fs::MemFs;
-use sievedb::{Damage, Db, Error, VerifyReport};
+use sievedb::{Concerned, Damage, Db, Error, VerifyReport};
 
 use crate::support::store::{self, DIR};
 
@@ -149,12 +149,58 @@ fn damage_in_manifest_log_and_table_is_listed_although_the_store_cannot_be_opene
         report.damage.iter().filter(in_file).count()
     };
     assert_eq!((of(manifest), of(log), of(table), report.damage.len()), (1, 2, 1, 4), "{report:?}");
+    for damage in &report.damage {
+        let Error::Corruption { file, .. } = &damage.error else { panic!("{damage:?}") };
+        match damage.concerns() {
+            Concerned::Unflushed => assert_eq!(file, log),
+            Concerned::Any => assert_eq!(file, manifest),
+            Concerned::Keys(_) => assert_eq!(file, table),
+            other => panic!("{other:?}"),
+        }
+    }
     // The hash seed, which only the manifest has, is found in the filters: they are held against the keys all the same.
     assert_eq!((report.tables, report.filters), (2, 2));
     let Some(keys) = &report.damage.iter().find_map(|damage| damage.keys.as_ref()) else {
         panic!("{report:?}")
     };
     assert_eq!((&keys.keyspace, &keys.first[..]), (&None, key(0).as_bytes()));
+}
+
+/// Offsets of the fragments of a log that are a whole record of more than a hundred bytes each.
+fn records(log: &[u8]) -> Vec<usize> {
+    const PAGE: usize = 32 << 10;
+    let (mut at, mut found) = (64, Vec::new());
+    while at + 16 <= log.len() {
+        let len = usize::from(u16::from_le_bytes([log[at + 4], log[at + 5]]));
+        if log[at + 6] & 3 == 3 && len > 100 {
+            found.push(at);
+        }
+        at += (16 + len).next_multiple_of(8);
+        if PAGE - at % PAGE < 16 {
+            at = at.next_multiple_of(PAGE);
+        }
+    }
+    found
+}
+
+#[test]
+fn all_damage_of_a_log_is_listed_however_much_there_is() {
+    let fs = MemFs::new();
+    let roomy = store::small().memtable_bytes(1 << 20);
+    let db = store::options(&fs).memory_budget(16 << 20).default_keyspace(roomy).open(DIR).unwrap();
+    (0..1400).for_each(|n| db.put(key(n), [b'v'; 150]).unwrap());
+    db.sync().unwrap();
+    db.close().unwrap();
+    let log = &paths(&fs, ".wal")[0];
+    let bytes = fs.files(log)[0].1.clone();
+    let places: Vec<usize> = records(&bytes).into_iter().step_by(2).take(600).collect();
+    assert_eq!(places.len(), 600);
+    places.iter().for_each(|place| flip(&fs, log, place + 50));
+    let report = verify(&fs);
+    assert_eq!((report.damage.len(), report.omitted), (600, 0));
+    for (damage, place) in report.damage.iter().zip(places) {
+        assert_eq!((is_at(damage, log), damage.concerns()), (place as u64, Concerned::Unflushed));
+    }
 }
 
 #[test]

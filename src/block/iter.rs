@@ -16,6 +16,7 @@ use bytes::Bytes;
 
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, Tag};
+use crate::limits::VALUE_INLINE_MAX;
 
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
@@ -273,7 +274,8 @@ impl BlockIter {
     }
 
     /// Checks what reading takes for granted: restarts that ascend from 0 and stand where entries share
-    /// nothing, no interval over the limit, entries that end where the restarts begin, keys that ascend.
+    /// nothing, no interval over the limit, entries that end where the restarts begin, keys that ascend, no value
+    /// here that is so long that it should stand in chunks.
     pub(crate) fn verify(&mut self) -> Result<(), DecodeError> {
         let mut since_restart = 0;
         let mut next_restart = 0;
@@ -289,6 +291,10 @@ impl BlockIter {
             since_restart += 1;
             if next_restart == 0 || since_restart > RESTART_INTERVAL_MAX {
                 return Err(DecodeError::corrupt(at, "restart interval", "too long, or not from 0"));
+            }
+            if self.entries == Entries::Data && current.value.len() > VALUE_INLINE_MAX {
+                let detail = format!("{} bytes do not stand in chunks", current.value.len());
+                return Err(DecodeError::corrupt(at, "value length", detail));
             }
             let key = InternalKey::new(&self.user_key, current.tag);
             if previous.as_ref().is_some_and(|(user, tag)| InternalKey::new(user, *tag) >= key) {

@@ -43,5 +43,5 @@ pub use read::{Iter, Value};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::{KeyspaceStats, LevelStats, Stats};
 pub use store::Db;
-pub use verify::{Damage, DamagedKeys, VerifyProgress, VerifyReport};
+pub use verify::{Concerned, Damage, DamagedKeys, VerifyProgress, VerifyReport};
 pub use write::Durability;

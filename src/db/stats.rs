@@ -96,34 +96,17 @@ impl KeyspaceStats {
     #[must_use]
     pub fn total(&self) -> LevelStats {
         let mut total = LevelStats::default();
-        let (mut rate, mut weight) = (0.0, 0);
+        let (mut rate, mut weight) = (0.0, 0.0);
         for level in &self.levels {
-            total.runs += level.runs;
-            total.tables += level.tables;
-            total.bytes += level.bytes;
-            total.entries += level.entries;
-            total.tombstones += level.tombstones;
-            total.keys += level.keys;
-            total.data_bytes += level.data_bytes;
-            total.filter_bytes += level.filter_bytes;
-            total.filter_keys += level.filter_keys;
-            total.open_tables += level.open_tables;
-            total.unusable_filters += level.unusable_filters;
-            total.unbuilt_filters += level.unbuilt_filters;
-            total.set_aside_tables += level.set_aside_tables;
-            total.unloaded_filters += level.unloaded_filters;
-            total.paged_filters += level.paged_filters;
-            total.filter_pieces += level.filter_pieces;
-            total.loaded_filter_pieces += level.loaded_filter_pieces;
-            total.filter_memory_bytes += level.filter_memory_bytes;
+            total.add_counts(level);
             total.filter.add(level.filter);
             total.expected_false_positives += level.expected_false_positives;
             if let Some(predicted) = level.predicted_rate {
                 rate += predicted * level.filter_keys as f64;
-                weight += level.filter_keys;
+                weight += level.filter_keys as f64;
             }
         }
-        total.predicted_rate = (weight > 0).then(|| rate / weight as f64);
+        total.predicted_rate = (weight > 0.0).then(|| rate / weight);
         total
     }
 }
@@ -289,20 +272,47 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
     }
 }
 
+/// What tables say of themselves may come to more than any number, until somebody has verified it.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
 impl LevelStats {
+    /// Everything but what the filters answered and predict.
+    fn add_counts(&mut self, other: &Self) {
+        add(&mut self.runs, other.runs);
+        add(&mut self.tables, other.tables);
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.entries, other.entries);
+        add(&mut self.tombstones, other.tombstones);
+        add(&mut self.keys, other.keys);
+        add(&mut self.data_bytes, other.data_bytes);
+        add(&mut self.filter_bytes, other.filter_bytes);
+        add(&mut self.filter_keys, other.filter_keys);
+        add(&mut self.open_tables, other.open_tables);
+        add(&mut self.unusable_filters, other.unusable_filters);
+        add(&mut self.unbuilt_filters, other.unbuilt_filters);
+        add(&mut self.set_aside_tables, other.set_aside_tables);
+        add(&mut self.unloaded_filters, other.unloaded_filters);
+        add(&mut self.paged_filters, other.paged_filters);
+        add(&mut self.filter_pieces, other.filter_pieces);
+        add(&mut self.loaded_filter_pieces, other.loaded_filter_pieces);
+        add(&mut self.filter_memory_bytes, other.filter_memory_bytes);
+    }
+
     fn add_tables<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<TableHandle>>) {
         let (mut rate, mut weight) = (0.0, 0.0);
         for table in tables {
             let meta = &table.meta;
             self.tables += 1;
-            self.bytes += meta.len;
-            self.entries += meta.entries;
-            self.tombstones += meta.tombstones;
-            self.keys += meta.keys;
-            self.data_bytes += meta.data_bytes;
+            add(&mut self.bytes, meta.len);
+            add(&mut self.entries, meta.entries);
+            add(&mut self.tombstones, meta.tombstones);
+            add(&mut self.keys, meta.keys);
+            add(&mut self.data_bytes, meta.data_bytes);
             if let Some(filter) = meta.filters.first() {
-                self.filter_bytes += filter.len;
-                self.filter_keys += meta.keys;
+                add(&mut self.filter_bytes, filter.len);
+                add(&mut self.filter_keys, meta.keys);
             }
             self.filter.add(table.counters.counts());
             self.expected_false_positives += table.expected_false_positives();
@@ -323,5 +333,24 @@ impl LevelStats {
             }
         }
         self.predicted_rate = (weight > 0.0).then(|| rate / weight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tables_say_of_themselves_is_added_up_to_the_largest_number_and_no_further() {
+        let huge = LevelStats { tables: 1, bytes: 1 << 63, keys: u64::MAX, ..LevelStats::default() };
+        let keyspace = KeyspaceStats {
+            name: String::new(),
+            memtable_entries: 0,
+            memtable_bytes: 0,
+            immutable_memtables: 0,
+            levels: vec![huge.clone(), huge],
+        };
+        let total = keyspace.total();
+        assert_eq!((total.tables, total.bytes, total.keys), (2, u64::MAX, u64::MAX));
     }
 }

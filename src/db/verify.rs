@@ -41,8 +41,14 @@ use crate::table::{self, Table, TableContext};
 use crate::table_meta::TableMeta;
 use crate::wal::{Ending, damage_behind};
 
-/// Most further pieces of damage that are listed for one log.
-const LOG_DAMAGE_MAX: usize = 100;
+/// Most further pieces of damage that are listed for one log: more than the fragments of a log of usual size.
+const LOG_DAMAGE_MAX: usize = 100_000;
+
+/// What the list of damage may take in memory, in bytes; about.
+const LIST_BYTES_MAX: usize = 512 << 20;
+
+/// What a piece of damage takes in it without its keys, in bytes; about.
+const PIECE_BYTES: usize = 512;
 
 /// What a verification read and what it found.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +62,7 @@ pub struct VerifyReport {
     pub batches: u64,
     /// Tables that were read.
     pub tables: u64,
-    /// Their length in bytes.
+    /// Their length in bytes, as the manifest has it.
     pub bytes: u64,
     /// Their entries, as the manifest counts them.
     pub entries: u64,
@@ -67,9 +73,10 @@ pub struct VerifyReport {
     /// Files that do not belong to the store, and why. No damage either. (In a store that is open for writing only
     /// those whose names are not a store's.)
     pub ignored: Vec<IgnoredFile>,
-    /// Everything that is wrong. Empty if the store is sound.
+    /// Everything that is wrong, up to 100 000 pieces for each table and each log and half a gigabyte of memory for all of
+    /// them, which no store has that was not made up. Empty if the store is sound.
     pub damage: Vec<Damage>,
-    /// Pieces of damage that were found and not listed, in tables that have very many.
+    /// Pieces of damage that were found beyond that and are not listed.
     pub omitted: u64,
 }
 
@@ -79,8 +86,42 @@ pub struct VerifyReport {
 pub struct Damage {
     /// What is wrong, with file and offset.
     pub error: Error,
-    /// The keys that it can concern, if that is known: all others are as they were.
+    /// The first and the last key that it can concern, if it is in a table whose bounds are known: all others are as they
+    /// were. `None` does not say that it concerns no key: see [`Damage::concerns`].
     pub keys: Option<DamagedKeys>,
+}
+
+/// What a piece of damage can concern: the answer of [`Damage::concerns`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Concerned<'a> {
+    /// The keys of a table from one to another, and no others.
+    Keys(&'a DamagedKeys),
+    /// The damage is in a log: keys that were written after the last flush of their keyspace, any of them, in every
+    /// keyspace. What is in tables is as it was.
+    Unflushed,
+    /// Any key: the damage is in the manifest or in `CURRENT`, which say which tables and logs there are, or in a table
+    /// of which not even its bounds can be read.
+    Any,
+}
+
+impl Damage {
+    /// What it can concern, as narrowly as is known.
+    #[must_use]
+    pub fn concerns(&self) -> Concerned<'_> {
+        if let Some(keys) = &self.keys {
+            return Concerned::Keys(keys);
+        }
+        let file = match &self.error {
+            Error::Corruption { file, .. } | Error::Unsupported { file, .. } => Some(file),
+            Error::Io { path, .. } => Some(path),
+            _ => None,
+        };
+        match file.and_then(|file| FileName::parse(file.file_name()?.to_str()?)) {
+            Some(FileName::Log(_)) => Concerned::Unflushed,
+            _ => Concerned::Any,
+        }
+    }
 }
 
 /// The keys that damage can concern: from `first` to `last`, both included.
@@ -98,14 +139,15 @@ pub struct DamagedKeys {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)?;
-        match &self.keys {
-            Some(DamagedKeys { first, last, .. }) if first == last => {
+        match self.concerns() {
+            Concerned::Keys(DamagedKeys { first, last, .. }) if first == last => {
                 write!(f, "; key {}", first.escape_ascii())
             }
-            Some(DamagedKeys { first, last, .. }) => {
+            Concerned::Keys(DamagedKeys { first, last, .. }) => {
                 write!(f, "; keys {} to {}", first.escape_ascii(), last.escape_ascii())
             }
-            None => Ok(()),
+            Concerned::Unflushed => write!(f, "; keys that were written after the last flush"),
+            Concerned::Any => write!(f, "; any key"),
         }
     }
 }
@@ -272,13 +314,16 @@ struct Verifier<'a> {
     dir: &'a Path,
     options: &'a Options,
     report: VerifyReport,
+    /// What the list of damage takes.
+    list_bytes: usize,
     progress: &'a mut dyn FnMut(VerifyProgress),
     at: VerifyProgress,
 }
 
 impl<'a> Verifier<'a> {
     fn new(dir: &'a Path, options: &'a Options, progress: &'a mut dyn FnMut(VerifyProgress)) -> Self {
-        Self { dir, options, report: VerifyReport::default(), progress, at: VerifyProgress::default() }
+        let (report, at) = (VerifyReport::default(), VerifyProgress::default());
+        Self { dir, options, report, list_bytes: 0, progress, at }
     }
 
     fn fs(&self) -> &'a dyn Fs {
@@ -286,7 +331,17 @@ impl<'a> Verifier<'a> {
     }
 
     fn damaged(&mut self, error: Error) {
-        self.report.damage.push(Damage { error, keys: None });
+        self.list(Damage { error, keys: None });
+    }
+
+    fn list(&mut self, damage: Damage) {
+        let keys = damage.keys.as_ref().map_or(0, |keys| keys.first.len() + keys.last.len());
+        self.list_bytes = self.list_bytes.saturating_add(PIECE_BYTES + keys);
+        if self.list_bytes <= LIST_BYTES_MAX {
+            self.report.damage.push(damage);
+        } else {
+            self.report.omitted += 1;
+        }
     }
 
     /// Learns how much there is to read.
@@ -348,9 +403,10 @@ impl<'a> Verifier<'a> {
         self.damaged(error);
         let Some(offset) = behind else { return };
         if let Ok(file) = self.fs().open(path)
-            && let Ok(more) = damage_behind(&*file, path, offset, LOG_DAMAGE_MAX)
+            && let Ok((more, omitted)) = damage_behind(&*file, path, offset, LOG_DAMAGE_MAX)
         {
             more.into_iter().for_each(|error| self.damaged(error));
+            self.report.omitted += omitted;
         }
     }
 
@@ -452,7 +508,7 @@ impl<'a> Verifier<'a> {
                 let (first, last) = (start.to_vec(), end.min(largest).to_vec());
                 let keys = DamagedKeys { keyspace: Some(keyspace.to_owned()), first, last };
                 let error = Error::corruption(&path, 0, "table", detail);
-                self.report.damage.push(Damage { error, keys: Some(keys) });
+                self.list(Damage { error, keys: Some(keys) });
             }
         }
     }
@@ -469,24 +525,23 @@ impl<'a> Verifier<'a> {
             Some(DamagedKeys { keyspace: keyspace.cloned(), first: first.to_vec(), last: last.to_vec() })
         };
         self.report.tables += 1;
-        self.report.bytes += meta.len;
-        self.report.entries += meta.entries;
+        self.report.bytes = self.report.bytes.saturating_add(meta.len);
+        self.report.entries = self.report.entries.saturating_add(meta.entries);
         if let Err(error) = self.fs().open(&path)
             && error.kind() == std::io::ErrorKind::NotFound
         {
             let error = Error::corruption(&path, 0, "table", "the manifest names it, but it is missing");
             let keys = keys((meta.smallest.clone(), meta.largest.clone()));
-            self.report.damage.push(Damage { error, keys });
+            self.list(Damage { error, keys });
             return None;
         }
         let found = table::verify(context, meta);
         self.report.filters += found.filters;
         self.report.omitted += found.omitted;
-        let damage = found.damage.into_iter();
-        self.report
-            .damage
-            .extend(damage.map(|damage| Damage { error: damage.error, keys: keys(damage.keys) }));
-        self.done(meta.len);
+        for damage in found.damage {
+            self.list(Damage { error: damage.error, keys: keys(damage.keys) });
+        }
+        self.done(self.len(&FileName::Table(meta.number)));
         found.bounds
     }
 
@@ -532,4 +587,34 @@ fn seed_of(fs: &dyn Fs, path: &Path, meta: &TableMeta) -> Option<u64> {
     let mut bytes = [0; filter::header::HEADER_BYTES];
     fs.open(path).ok()?.read_at(&mut bytes, filter.offset).ok()?;
     Header::decode(&bytes).ok().map(|header| header.seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::manifest::edit::{EditItem, tests::meta};
+    use crate::manifest::log::ManifestLog;
+    use crate::options::KeyspaceOptions;
+
+    #[test]
+    fn table_records_that_state_the_largest_numbers_are_added_up_without_overflow() {
+        let (fs, dir) = (MemFs::new(), Path::new("/db"));
+        fs.create_dir(dir).unwrap();
+        let state = ManifestState { next_file: 9, hash_seed: 5, ..ManifestState::default() };
+        let shared: Arc<dyn Fs> = Arc::new(fs.clone());
+        let mut manifest = ManifestLog::create(shared, dir, [1; 16], 1, state, &|| Ok([7; 16])).unwrap();
+        let options = KeyspaceOptions::new().encode();
+        let mut items = vec![EditItem::KeyspaceCreated { id: 0, name: "default".into(), options }];
+        for (number, first, last) in [(7, "a", "b"), (8, "c", "d")] {
+            let meta = TableMeta { entries: 1 << 63, ..meta(number, first, last, 1 << 63) };
+            items.push(EditItem::TableAdded { keyspace: 0, level: 1, run: 0, meta: Arc::new(meta) });
+        }
+        manifest.append(items).unwrap();
+        let report = Options::new().fs(Arc::new(fs)).verify(dir).unwrap();
+        assert_eq!((report.tables, report.bytes, report.entries), (2, u64::MAX, u64::MAX));
+        assert_eq!(report.damage.len(), 2, "{report:?}");
+        let keys = report.damage[0].keys.as_ref().unwrap();
+        assert_eq!(report.damage[0].concerns(), Concerned::Keys(keys));
+    }
 }

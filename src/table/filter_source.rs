@@ -12,6 +12,7 @@ use super::filter_block::FilterState;
 use super::filter_file::check_filter_file;
 use super::filter_pages::{FilterPages, Place};
 use super::reader::Table;
+use super::writer::FILTER_ALIGN;
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filter::header::HEADER_BYTES;
@@ -29,6 +30,11 @@ pub(super) fn read_filter(
     FilterSource::open(table, filter)?.read(table, meta)
 }
 
+/// Whether a filter block may stand at this offset of a table.
+pub(super) fn is_aligned(offset: u64) -> bool {
+    offset.is_multiple_of(FILTER_ALIGN)
+}
+
 /// The file with a filter block in it, and where.
 pub(super) struct FilterSource<'a> {
     file: Arc<dyn ReadFile>,
@@ -43,6 +49,8 @@ impl<'a> FilterSource<'a> {
         let file = place.open(&table.ctx)?;
         if filter.file.is_some() {
             check_filter_file(&table.ctx, &*file, &place.path, filter)?;
+        } else if !is_aligned(filter.offset) {
+            return Err(table.corrupt(filter.offset, "filter handle", "is no multiple of 4096"));
         } else if filter.offset.checked_add(filter.len).is_none_or(|end| end > table.blocks_end) {
             let detail = format!("{} bytes are not in the file", filter.len);
             return Err(table.corrupt(filter.offset, "filter handle", detail));

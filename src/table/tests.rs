@@ -24,6 +24,8 @@ use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 use crate::memory::Memory;
 use crate::table_meta::{FilterRef, TableMeta};
 
+mod hostile;
+
 const STORE: FileId = [7; 16];
 const SEED: u64 = 99;
 const BLOOM: FilterConfig = Some(FilterPlan { kind: Kind::Bloom, bits_per_key: 10.0 });

@@ -42,7 +42,7 @@ use super::properties::Properties;
 pub(crate) const APPEND_BYTES: usize = 256 << 10;
 
 /// Boundary on which a filter block starts.
-const FILTER_ALIGN: u64 = 4096;
+pub(super) const FILTER_ALIGN: u64 = 4096;
 
 /// What a table writer needs to know.
 #[derive(Debug, Clone)]

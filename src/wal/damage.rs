@@ -7,12 +7,18 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::fs::ReadFile;
 
-/// The damaged stretches behind `offset` that intact fragments follow, up to `max` of them: those that are no torn end.
+/// The damaged stretches behind `offset` that intact fragments follow: those that are no torn end. Up to `max` of them,
+/// and how many more there are.
 ///
 /// # Errors
 ///
 /// [`Error::Io`], and [`Error::Corruption`] if the header of the file cannot be read.
-pub(crate) fn damage_behind(file: &dyn ReadFile, path: &Path, offset: u64, max: usize) -> Result<Vec<Error>> {
+pub(crate) fn damage_behind(
+    file: &dyn ReadFile,
+    path: &Path,
+    offset: u64,
+    max: usize,
+) -> Result<(Vec<Error>, u64)> {
     let read = |offset: u64, len: u64| {
         let mut bytes = vec![0; len as usize];
         let done = file.read_at(&mut bytes, offset);
@@ -22,15 +28,20 @@ pub(crate) fn damage_behind(file: &dyn ReadFile, path: &Path, offset: u64, max: 
     let header = FileHeader::decode(&read(0, len.min(HEADER_BYTES as u64))?);
     let file_id = header.map_err(|error| error.in_file(path, 0))?.file_id;
     let (mut found, mut waiting) = (Vec::new(), Vec::new());
+    let (mut omitted, mut waiting_omitted) = (0, 0);
     let mut at = offset - offset % 8;
-    while at < len && found.len() < max {
+    while at < len {
         let page_end = len.min((at / PAGE_BYTES as u64 + 1) * PAGE_BYTES as u64);
         let page = read(at, page_end - at)?;
         for span in spans(&file_id, at, &page) {
             match span.status {
-                SpanStatus::Intact(_) => found.append(&mut waiting),
+                SpanStatus::Intact(_) => {
+                    found.append(&mut waiting);
+                    omitted += std::mem::take(&mut waiting_omitted);
+                }
                 SpanStatus::Padding => {}
                 SpanStatus::Damaged(_) if span.offset <= offset => {}
+                SpanStatus::Damaged(_) if found.len() + waiting.len() >= max => waiting_omitted += 1,
                 SpanStatus::Damaged(damage) => {
                     waiting.push(Error::corruption(path, span.offset, "log fragment", damage.to_string()));
                 }
@@ -38,6 +49,5 @@ pub(crate) fn damage_behind(file: &dyn ReadFile, path: &Path, offset: u64, max: 
         }
         at = page_end;
     }
-    found.truncate(max);
-    Ok(found)
+    Ok((found, omitted))
 }

@@ -1,0 +1,433 @@
+//! Tables whose checksums are right and that lie all the same: what `verify` must find in them, and at what cost.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+
+use super::*;
+use crate::block::{
+    BlockBuilder, BlockHandle, BlockKind, ChunkRef, DATA_RESTART_INTERVAL, ENVELOPE_BYTES,
+    INDEX_RESTART_INTERVAL, Sealer,
+};
+use crate::filter::{FilterBuilder, Header};
+use crate::fs::ReadFile;
+use crate::table::footer::Footer;
+use crate::table::properties::Properties;
+
+const OWNER: FileId = [8; 16];
+
+/// A table that is put together block by block.
+struct Forge {
+    bytes: Vec<u8>,
+    sealer: Sealer,
+    /// What its entries and blocks add up to.
+    properties: Properties,
+}
+
+impl Forge {
+    fn new() -> Self {
+        let bytes = FileHeader::new(FileKind::Table, STORE, OWNER).encode().to_vec();
+        let properties = Properties { seqno_min: 1, seqno_max: 1, ..Properties::default() };
+        Self { bytes, sealer: Sealer::new(OWNER), properties }
+    }
+
+    fn block(&mut self, kind: BlockKind, payload: &[u8]) -> BlockHandle {
+        let offset = self.bytes.len() as u64;
+        let len = self.sealer.seal(&mut self.bytes, offset, kind, Compression::None, payload);
+        BlockHandle { offset, len }
+    }
+
+    fn chunk(&mut self, len: usize) -> BlockHandle {
+        self.properties.chunk_blocks += 1;
+        self.block(BlockKind::ValueChunk, &vec![b'c'; len])
+    }
+
+    /// A data block with one put of each key.
+    fn data(&mut self, entries: &[(&str, EntryValue)]) -> BlockHandle {
+        let values: Vec<(&str, Vec<u8>, u64, bool)> = entries
+            .iter()
+            .map(|(key, value)| (*key, value.read().unwrap().to_vec(), value.len(), false))
+            .collect();
+        self.data_of(&values)
+    }
+
+    /// A data block with a reference to chunks for each key.
+    fn references(&mut self, entries: &[(&str, ChunkRef)]) -> BlockHandle {
+        let encoded = |chunks: &ChunkRef| {
+            let mut out = Vec::new();
+            chunks.encode(&mut out);
+            out
+        };
+        let values: Vec<_> =
+            entries.iter().map(|(key, chunks)| (*key, encoded(chunks), chunks.total, true)).collect();
+        self.data_of(&values)
+    }
+
+    fn data_of(&mut self, entries: &[(&str, Vec<u8>, u64, bool)]) -> BlockHandle {
+        let mut builder = BlockBuilder::new(DATA_RESTART_INTERVAL);
+        let own = &mut self.properties;
+        for (key, value, len, chunked) in entries {
+            let user = Bytes::copy_from_slice(key.as_bytes());
+            builder.add(InternalKey::new(&user, Tag::new(1, EntryKind::Put)), value, *chunked);
+            if own.entries == 0 || user < own.smallest {
+                own.smallest = user.clone();
+            }
+            own.largest = own.largest.clone().max(user);
+            own.entries += 1;
+            own.keys += 1;
+            own.key_bytes += key.len() as u64;
+            own.value_bytes += len;
+        }
+        own.data_blocks += 1;
+        self.block(BlockKind::Data, builder.finish())
+    }
+
+    /// An index block; the first one says that no data follows.
+    fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
+        let mut builder = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+        for (separator, handle) in entries {
+            let mut value = Vec::new();
+            handle.encode(&mut value);
+            let tag = Tag::new(0, EntryKind::Delete);
+            builder.add(InternalKey::new(separator.as_bytes(), tag), &value, false);
+        }
+        self.end_data();
+        self.properties.index_blocks += 1;
+        self.block(BlockKind::Index, builder.finish())
+    }
+
+    fn end_data(&mut self) {
+        if self.properties.data_end == 0 {
+            self.properties.data_end = self.bytes.len() as u64;
+        }
+    }
+
+    /// A filter over these keys at the next multiple of `boundary`, changed by `change`.
+    fn filter(&mut self, keys: &[&str], boundary: usize, change: impl FnOnce(&mut Header)) {
+        self.end_data();
+        let used = self.bytes.len() + ENVELOPE_BYTES;
+        let padding = used.next_multiple_of(boundary) - used;
+        self.block(BlockKind::Padding, &vec![0; padding]);
+        let mut builder = FilterBuilder::new(Kind::Bloom, 10.0, SEED, 1, OWNER).unwrap();
+        keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
+        let mut block = builder.finish().unwrap();
+        let mut header = Header::decode(&block).unwrap();
+        change(&mut header);
+        let head = header.encode();
+        block[..head.len()].copy_from_slice(&head);
+        let header_checksum = Header::decode(&block).unwrap().checksum;
+        let (offset, len) = (self.bytes.len() as u64, block.len() as u64);
+        let kind = Kind::Bloom as u8;
+        self.properties.filters.push(FilterRef { file: None, kind, domain: 0, offset, len, header_checksum });
+        self.bytes.extend_from_slice(&block);
+    }
+
+    /// Puts the table into the place of the fixture's.
+    fn finish(mut self, fixture: &Fixture, root: BlockHandle, depth: u8) -> TableMeta {
+        self.properties.index_depth = depth;
+        let payload = self.properties.encode();
+        let properties = self.block(BlockKind::Properties, &payload);
+        let own = &self.properties;
+        let footer = Footer {
+            root,
+            properties,
+            filter: own.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len)),
+            entries: own.entries,
+            file_len: self.bytes.len() as u64 + 128,
+            filters: own.filters.len() as u32,
+            index_depth: depth,
+            file_id: OWNER,
+        };
+        self.bytes.extend_from_slice(&footer.encode().0);
+        fixture.fs.overwrite(&fixture.path, self.bytes);
+        fixture.ctx.files.remove(12);
+        Table::read_meta(&fixture.ctx, 12, &fixture.path).unwrap()
+    }
+}
+
+fn inline(value: &str) -> EntryValue {
+    EntryValue::Inline(Bytes::copy_from_slice(value.as_bytes()))
+}
+
+/// What is wrong with the table, in words.
+fn found(fixture: &Fixture, meta: &TableMeta) -> Vec<String> {
+    fixture.damage(meta).iter().map(|damage| damage.error.to_string()).collect()
+}
+
+fn cannot_be_walked(fixture: &Fixture, meta: &TableMeta) -> bool {
+    scan(&fixture.open(meta).unwrap()).is_err()
+}
+
+#[test]
+fn a_forged_table_that_does_not_lie_is_sound() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    let chunk = forge.chunk(40_000);
+    let a = forge.references(&[("a", ChunkRef::new(40_000, chunk.offset))]);
+    let b = forge.data(&[("b", inline("blue")), ("c", inline(""))]);
+    forge.filter(&["a", "b", "c"], 4096, |_| ());
+    forge.filter(&["a", "b", "c"], 4096, |_| ());
+    let partitions = [forge.index(&[("a", a)]), forge.index(&[("c", b)])];
+    let root = forge.index(&[("a", partitions[0]), ("c", partitions[1])]);
+    let meta = forge.finish(&fixture, root, 2);
+    assert_eq!(found(&fixture, &meta), [""; 0]);
+    assert_eq!(scan(&fixture.open(&meta).unwrap()).unwrap().len(), 3);
+}
+
+#[test]
+fn chunks_of_other_lengths_than_their_value_needs_are_found_one_by_one() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    let (short, long) = (forge.chunk(39_999), forge.chunk(50_001));
+    let value = |total, chunk: BlockHandle| ChunkRef::new(total, chunk.offset);
+    let data = forge.references(&[("a", value(40_000, short)), ("b", value(50_000, long))]);
+    let root = forge.index(&[("b", data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    assert!(cannot_be_walked(&fixture, &meta));
+    let damage = fixture.damage(&meta);
+    assert_eq!(damage.len(), 2, "{damage:?}");
+    for (damage, (key, chunk)) in damage.iter().zip([("a", short), ("b", long)]) {
+        assert_eq!((&damage.keys.0[..], &damage.keys.1[..]), (key.as_bytes(), key.as_bytes()));
+        let Error::Corruption { offset, what, .. } = &damage.error else { panic!("{damage:?}") };
+        assert_eq!((*offset, *what), (chunk.offset, "value chunk length"));
+    }
+
+    // Two chunks of one value: each of them.
+    let mut forge = Forge::new();
+    let first = forge.chunk((1 << 20) - 1);
+    forge.chunk(101);
+    let data = forge.references(&[("a", ChunkRef::new((1 << 20) + 100, first.offset))]);
+    let root = forge.index(&[("a", data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    assert_eq!(found(&fixture, &meta).len(), 2);
+}
+
+#[test]
+fn data_and_index_blocks_whose_offsets_descend_are_found() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    let b = forge.data(&[("b", inline("1"))]);
+    let a = forge.data(&[("a", inline("2"))]);
+    let root = forge.index(&[("a", a), ("b", b)]);
+    let meta = forge.finish(&fixture, root, 1);
+    assert!(cannot_be_walked(&fixture, &meta));
+    let damage = found(&fixture, &meta);
+    assert!(damage.len() == 1 && damage[0].contains("does not stand in order"), "{damage:?}");
+
+    let mut forge = Forge::new();
+    let (a, b) = (forge.data(&[("a", inline("1"))]), forge.data(&[("b", inline("2"))]));
+    let second = forge.index(&[("b", b)]);
+    let first = forge.index(&[("a", a)]);
+    let root = forge.index(&[("a", first), ("b", second)]);
+    let meta = forge.finish(&fixture, root, 2);
+    assert!(cannot_be_walked(&fixture, &meta));
+    let damage = found(&fixture, &meta);
+    assert!(damage.len() == 1 && damage[0].contains("does not stand in order"), "{damage:?}");
+}
+
+#[test]
+fn handles_that_are_not_those_of_the_walk_are_found() {
+    for change in [|handle: &mut BlockHandle| handle.len -= 1, |handle: &mut BlockHandle| handle.offset += 1]
+    {
+        let fixture = Fixture::new(0);
+        let mut forge = Forge::new();
+        let a = forge.data(&[("a", inline("1"))]);
+        let mut b = forge.data(&[("b", inline("2"))]);
+        let c = forge.data(&[("c", inline("3"))]);
+        change(&mut b);
+        let root = forge.index(&[("a", a), ("b", b), ("c", c)]);
+        let meta = forge.finish(&fixture, root, 1);
+        let damage = fixture.damage(&meta);
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!((&damage[0].keys.0[..], &damage[0].keys.1[..]), (&b"a"[..], &b"b"[..]));
+    }
+}
+
+#[test]
+fn blocks_that_nothing_refers_to_are_found_one_by_one() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    forge.chunk(5);
+    let a = forge.data(&[("a", inline("1"))]);
+    forge.chunk(7);
+    let root = forge.index(&[("a", a)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let damage = found(&fixture, &meta);
+    assert!(damage.len() == 2 && damage.iter().all(|damage| damage.contains("nothing refers")), "{damage:?}");
+}
+
+#[test]
+fn a_long_value_that_does_not_stand_in_chunks_is_found() {
+    for (len, sound) in [(32_768, true), (32_769, false)] {
+        let fixture = Fixture::new(0);
+        let mut forge = Forge::new();
+        let value = EntryValue::Inline(vec![b'v'; len].into());
+        let data = forge.data(&[("a", value)]);
+        let root = forge.index(&[("a", data)]);
+        let meta = forge.finish(&fixture, root, 1);
+        let damage = found(&fixture, &meta);
+        assert_eq!(damage.is_empty(), sound, "{len}: {damage:?}");
+        assert!(sound || damage[0].contains("value length"), "{damage:?}");
+    }
+}
+
+#[test]
+fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
+    let fixture = Fixture::new(1 << 20);
+    let mut forge = Forge::new();
+    let data = forge.data(&[("a", inline("1"))]);
+    forge.filter(&["a"], 4096, |_| ());
+    forge.filter(&["a"], 64, |_| ());
+    let root = forge.index(&[("a", data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    assert!(!meta.filters[1].offset.is_multiple_of(4096));
+    assert!(matches!(fixture.open(&meta).unwrap().filter(), FilterState::Ready(_)));
+    let damage = found(&fixture, &meta);
+    assert!(damage.len() == 1 && damage[0].contains("4096"), "{damage:?}");
+    // Neither is it asked where it is the only one.
+    let second = TableMeta { filters: meta.filters[1..].to_vec(), ..meta.clone() };
+    assert!(matches!(fixture.open(&second).unwrap().filter(), FilterState::Unusable(_)));
+    let none = TableMeta { filters: Vec::new(), ..meta };
+    assert_eq!(found(&fixture, &none).len(), 1, "the properties name it still");
+
+    let mut forge = Forge::new();
+    let data = forge.data(&[("a", inline("1"))]);
+    forge.filter(&["a"], 4096, |_| ());
+    let unnamed = std::mem::take(&mut forge.properties.filters);
+    let root = forge.index(&[("a", data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let damage = found(&fixture, &TableMeta { filters: unnamed, ..meta });
+    assert!(
+        damage.len() == 2 && damage[1].contains("the properties name none"),
+        "bytes of nothing: {damage:?}"
+    );
+}
+
+#[test]
+fn a_rate_that_is_not_that_of_the_bits_is_found_and_the_filter_asked_all_the_same() {
+    let fixture = Fixture::new(1 << 20);
+    let mut forge = Forge::new();
+    let data = forge.data(&[("a", inline("1"))]);
+    forge.filter(&["a"], 4096, |header| header.rate += 1);
+    let root = forge.index(&[("a", data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    assert_eq!(fixture.open(&meta).unwrap().ask_filter(key_hash(SEED, b"absent")), Verdict::Absent);
+    let report = super::super::verify(&fixture.ctx, &Arc::new(meta));
+    assert_eq!((report.damage.len(), report.filters), (1, 1), "{report:?}");
+    assert!(report.damage[0].error.to_string().contains("filter rate"), "{report:?}");
+
+    // One that lacks the key and has a wrong rate is damaged twice.
+    let mut forge = Forge::new();
+    let data = forge.data(&[("a", inline("1"))]);
+    forge.filter(&["b"], 4096, |header| header.rate += 1);
+    let root = forge.index(&[("a", data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    assert_eq!(found(&fixture, &meta).len(), 2);
+}
+
+#[test]
+fn every_damaged_block_is_listed_however_many_there_are() {
+    let mut model = Model::new();
+    for i in 0..9000 {
+        insert(&mut model, format!("{i:05}"), 3, Some(vec![b'v'; 40]));
+    }
+    let fixture = Fixture::new(0);
+    let meta = fixture.write(&model, 512, Compression::None);
+    let mut bad = fixture.bytes();
+    let end = fixture.open(&meta).unwrap().properties.data_end;
+    let blocks = data_blocks(&bad, end);
+    assert!(blocks.len() > 800, "{} blocks", blocks.len());
+    blocks.iter().take(600).for_each(|(at, _)| bad[at + 30] ^= 1);
+    fixture.fs.overwrite(&fixture.path, bad);
+    fixture.ctx.files.remove(12);
+    let report = super::super::verify(&fixture.ctx, &Arc::new(meta));
+    assert_eq!((report.damage.len(), report.omitted), (600, 0));
+    let offsets: Vec<u64> = report
+        .damage
+        .iter()
+        .map(|damage| match damage.error {
+            Error::Corruption { offset, .. } => offset,
+            _ => panic!("{damage:?}"),
+        })
+        .collect();
+    assert!(
+        offsets.iter().zip(&blocks).all(|(offset, (at, _))| (*at as u64..*at as u64 + 20).contains(offset))
+    );
+}
+
+/// Counts what is read of a file.
+#[derive(Debug)]
+struct Counted(Arc<dyn ReadFile>, Arc<AtomicU64>);
+
+impl ReadFile for Counted {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.1.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.0.read_at(buffer, offset)
+    }
+}
+
+/// How many times its length `verify` reads of a table that is damaged.
+fn times_read(fixture: &Fixture, meta: &TableMeta) -> u64 {
+    let read = Arc::new(AtomicU64::new(0));
+    let counted = Counted(fixture.fs.open(&fixture.path).unwrap(), Arc::clone(&read));
+    fixture.ctx.files.remove(12);
+    fixture.ctx.files.get_or_open(12, || Ok::<_, Error>(Arc::new(counted) as Arc<dyn ReadFile>)).unwrap();
+    assert!(!fixture.damage(meta).is_empty());
+    read.load(Ordering::Relaxed) / meta.len
+}
+
+/// Bytes of which each 160th seems to start a block of `len` bytes that is damaged, and what would refer to those.
+fn rubbish(forge: &mut Forge, kind: BlockKind, len: usize) -> Vec<(String, BlockHandle)> {
+    let mut pattern = vec![kind as u8, 0, 0, 0];
+    pattern.extend_from_slice(&(len as u32).to_le_bytes().repeat(2));
+    pattern.resize(160, 0xa5);
+    let count = 4000;
+    let start = forge.bytes.len() as u64;
+    forge.bytes.extend_from_slice(&pattern.repeat(count));
+    let handle = |index| BlockHandle { offset: start + 160 * index, len: (ENVELOPE_BYTES + len) as u64 };
+    let fit = (count * 160 - len) / 160 - 1;
+    (0..fit as u64).map(|index| (format!("{index:05}"), handle(index))).collect()
+}
+
+fn borrowed<T: Copy>(all: &[(String, T)]) -> Vec<(&str, T)> {
+    all.iter().map(|(key, value)| (&key[..], *value)).collect()
+}
+
+#[test]
+fn blocks_that_overlap_are_not_read_over_and_over() {
+    const LEN: usize = 250_000;
+    let fixture = Fixture::new(0);
+    // Data blocks.
+    let mut forge = Forge::new();
+    let good = forge.data(&[("", inline("good"))]);
+    let mut handles = vec![(String::new(), good)];
+    handles.extend(rubbish(&mut forge, BlockKind::Data, LEN));
+    let root = forge.index(&borrowed(&handles));
+    let meta = forge.finish(&fixture, root, 1);
+    let times = times_read(&fixture, &meta);
+    assert!(times < 20, "{times} times");
+
+    // Index blocks.
+    let mut forge = Forge::new();
+    let good = forge.data(&[("", inline("good"))]);
+    let mut handles = vec![(String::new(), forge.index(&[("", good)]))];
+    handles.extend(rubbish(&mut forge, BlockKind::Index, LEN));
+    let root = forge.index(&borrowed(&handles));
+    let meta = forge.finish(&fixture, root, 2);
+    let times = times_read(&fixture, &meta);
+    assert!(times < 20, "{times} times");
+
+    // Chunks.
+    let mut forge = Forge::new();
+    let handles = rubbish(&mut forge, BlockKind::ValueChunk, LEN);
+    let chunks: Vec<_> =
+        handles.iter().map(|(key, at)| (key.clone(), ChunkRef::new(LEN as u64, at.offset))).collect();
+    let data = forge.references(&borrowed(&chunks));
+    let root = forge.index(&[(&chunks[chunks.len() - 1].0, data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let times = times_read(&fixture, &meta);
+    assert!(times < 20, "{times} times");
+}

@@ -1,0 +1,90 @@
+//! The filters of a table: each read whole, its rate computed anew, and asked for every key.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::filename::FileName;
+use crate::filter::{AlignedBytes, Filter};
+use crate::hash::key_hash;
+
+use super::super::filter_source::{is_aligned, read_filter};
+use super::super::reader::Table;
+use super::Verifier;
+
+/// A filter of the table, and what it denied.
+pub(super) struct Asked {
+    filter: Filter<AlignedBytes>,
+    path: PathBuf,
+    offset: u64,
+    denied: u64,
+    /// The first key that it denied and the data block that holds it.
+    first: Option<(Bytes, u64)>,
+}
+
+impl Verifier<'_> {
+    /// Reads the filters; gives what is wrong with them, by themselves.
+    pub(super) fn open_filters(&mut self) -> Vec<Error> {
+        let mut wrong = self.misplaced_filters();
+        for reference in self.meta.filters.iter().filter(|filter| filter.domain == 0) {
+            let path = match reference.file {
+                Some(number) => FileName::Filter(number).path(&self.file.ctx.dir),
+                None => self.file.path.clone(),
+            };
+            let offset = reference.offset;
+            let is_named = |table: &Table| table.properties.filters.contains(reference);
+            if reference.file.is_none() && !self.table.is_none_or(is_named) {
+                let detail = "the manifest names it, the properties name none like it";
+                wrong.push(self.file.corrupt(offset, "filter handle", detail));
+                continue;
+            }
+            match read_filter(self.file, self.meta, reference) {
+                Ok(filter) => {
+                    // A wrong rate makes no answer wrong.
+                    wrong.extend(filter.verify().err().map(|error| error.in_file(&path, offset)));
+                    self.filters.push(Asked { filter, path, offset, denied: 0, first: None });
+                }
+                Err(error) => wrong.push(error),
+            }
+        }
+        wrong
+    }
+
+    /// Filters of the properties that do not stand where one must, apart from those that will be read.
+    fn misplaced_filters(&self) -> Vec<Error> {
+        let Some(table) = self.table else { return Vec::new() };
+        let is_read = |offset: u64| {
+            self.meta
+                .filters
+                .iter()
+                .any(|filter| filter.file.is_none() && (filter.domain, filter.offset) == (0, offset))
+        };
+        let misplaced = table.properties.filters.iter().map(|filter| filter.offset);
+        let misplaced = misplaced.filter(|&offset| !is_aligned(offset) && !is_read(offset));
+        let detail = |offset| format!("a filter at {offset}, which is no multiple of 4096");
+        let at = table.footer.properties.offset;
+        misplaced.map(|offset| self.file.corrupt(at, "properties", detail(offset))).collect()
+    }
+
+    pub(super) fn ask_filters(&mut self, user: &[u8], block: u64) {
+        let hash = key_hash(self.file.ctx.hash_seed, user);
+        for asked in self.filters.iter_mut().filter(|asked| !asked.filter.may_contain(hash)) {
+            asked.denied += 1;
+            asked.first.get_or_insert_with(|| (Bytes::copy_from_slice(user), block));
+        }
+    }
+
+    /// A filter that denies a key of its table breaks the one promise that filters make.
+    pub(super) fn report_denied(&mut self) {
+        self.report.filters = self.filters.len() as u64;
+        for asked in std::mem::take(&mut self.filters) {
+            let Some((key, block)) = asked.first else { continue };
+            let detail =
+                format!("denies {} of the table's keys, first one in the block at {block}", asked.denied);
+            let error = Error::corruption(&asked.path, asked.offset, "filter", detail);
+            let last = if asked.denied == 1 { key.clone() } else { self.keys.1.clone() };
+            self.report_for(error, (key, last));
+        }
+    }
+}
