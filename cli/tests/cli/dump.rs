@@ -279,6 +279,15 @@ fn a_filter_is_shown_proved_and_measured() {
     dump(&["filter", "verify", "--table", text(&table), text(&alone)]).ok();
     let wrong = dump(&["filter", "verify", text(&alone)]).fails(2);
     assert!(wrong.contains("filter is a filter block: name its table with --table"), "{wrong}");
+    // So is one in a filter file, of which it is block 0.
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/v1/filter-file.bin");
+    let file = place.folder.path().join("000001.filter");
+    let head = std::fs::read(golden).unwrap()[..4096].to_vec();
+    std::fs::write(&file, [&head, &bytes[start..start + len]].concat()).unwrap();
+    dump(&["filter", "verify", "--table", text(&table), text(&file)]).ok();
+    let block = dump(&["--block", "0", text(&file)]).ok();
+    assert!(block.contains("\n  4096  ") && !block.contains("file header"), "{block}");
+    assert!(dump(&["filter", "show", text(&file)]).ok().contains("section 0"));
     // Whichever of the two is damaged is named.
     let other = place.folder.path().join("other");
     std::fs::write(&other, &bytes[..bytes.len() - 1]).unwrap();
