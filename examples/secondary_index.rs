@@ -54,6 +54,10 @@ impl People {
     }
 }
 
+fn whose(number: Option<u32>) -> String {
+    number.map_or_else(|| "nobody's".into(), |number| format!("the address of number {number}"))
+}
+
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("sievedb-secondary-index-{}", std::process::id()));
     let people = People::open(&dir)?;
@@ -63,11 +67,11 @@ fn main() -> Result<()> {
     for number in (0..5_000).step_by(3) {
         people.set_address(number, &format!("moved{number}@example.net"))?;
     }
-    println!("moved42@example.net is number {:?}", people.find("moved42@example.net")?);
-    println!("person42@example.org is number {:?} now", people.find("person42@example.org")?);
+    println!("moved42@example.net is {}", whose(people.find("moved42@example.net")?));
+    println!("person42@example.org is {} now", whose(people.find("person42@example.org")?));
     println!("{} people, each found both ways", people.check()?);
 
-    // No close, no sync: as if the program had ended here. What was written is in the log.
+    // The last handle closes the store.
     drop(people);
     let people = People::open(&dir)?;
     println!("{} people, each found both ways, after opening again", people.check()?);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sievedb::{Damage, Error, Options, VerifyReport};
+use sievedb::{Concerned, Damage, Error, Options, VerifyReport};
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result, answered};
@@ -73,9 +73,7 @@ fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {
     }
     for damage in &report.damage {
         out.text(&format!("damage     {}", message(&damage.error)))?;
-        if let Some(keys) = keys(damage) {
-            out.text(&format!("           {keys}"))?;
-        }
+        out.text(&format!("           concerns {}", concerns(damage)))?;
     }
     match (report.damage.len(), report.omitted) {
         (0, _) => out.text("sound      no damage found"),
@@ -98,18 +96,19 @@ fn message(error: &Error) -> String {
     }
 }
 
-fn keys(damage: &Damage) -> Option<String> {
-    let keys = damage.keys.as_ref()?;
-    let (first, last) = (escape(&keys.first), escape(&keys.last));
-    let range = if first == last {
-        format!("concerns key {first}")
-    } else {
-        format!("concerns keys {first} to {last}")
+/// What a piece of damage concerns, in words.
+fn concerns(damage: &Damage) -> String {
+    let keys = match damage.concerns() {
+        Concerned::Keys(keys) => keys,
+        Concerned::Unflushed => return "any key that was written after the last flush".into(),
+        _ => return "any key".into(),
     };
-    Some(match &keys.keyspace {
+    let (first, last) = (escape(&keys.first), escape(&keys.last));
+    let range = if first == last { format!("key {first}") } else { format!("keys {first} to {last}") };
+    match &keys.keyspace {
         Some(keyspace) => format!("{range} of keyspace {}", escape(keyspace.as_bytes())),
         None => range,
-    })
+    }
 }
 
 fn object(report: &VerifyReport) -> Value {
@@ -149,6 +148,7 @@ fn damage_object(damage: &Damage) -> Value {
         Error::Io { path, .. } => drop(object.insert("file".into(), name(path).into())),
         _ => {}
     }
+    object.insert("concerns".into(), concerns(damage).into());
     if let Some(keys) = &damage.keys {
         object.insert("keyspace".into(), keys.keyspace.clone().into());
         put_bytes(&mut object, "first_key", &keys.first);

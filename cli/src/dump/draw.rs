@@ -5,7 +5,6 @@
 //! is seen however the keys are spread. No line is longer than the columns that there are, if these are at least 40.
 
 use sievedb::dump::tree::{FilterShape, KeyspaceShape, RunShape, TableShape, Tree};
-use sievedb::filter::Kind;
 
 use super::filter::share;
 use super::layout::{fit, flow};
@@ -175,7 +174,7 @@ fn filter_words(table: &TableShape) -> String {
         match filter.found {
             Some((kind, rate)) => {
                 let bits = 8.0 * filter.bytes as f64 / table.keys.max(1) as f64;
-                format!("{}, {bits:.1} bits/key, {}{beside}", kind_name(kind), share(rate))
+                format!("{kind}, {bits:.1} bits/key, {}{beside}", share(rate))
             }
             None => format!("cannot be used{beside}"),
         }
@@ -183,15 +182,6 @@ fn filter_words(table: &TableShape) -> String {
     match &table.filters[..] {
         [] => "none".into(),
         filters => filters.iter().map(words).collect::<Vec<_>>().join("; "),
-    }
-}
-
-pub(super) fn kind_name(kind: Kind) -> String {
-    match kind {
-        Kind::Bloom => "Bloom".into(),
-        Kind::BlockedBloom => "blocked Bloom".into(),
-        Kind::Ribbon => "ribbon".into(),
-        other => format!("{other:?}"),
     }
 }
 

@@ -7,9 +7,9 @@ use sievedb::dump::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, Text
 
 use super::PROGRAM;
 use super::events::Events;
-use super::opening::{identify, intact, refuse_foreign, stopped, view_of};
+use super::opening::{damaged, identify, intact, refuse_foreign, stopped, view_of};
 use crate::escape::visible;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, answered};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -110,7 +110,8 @@ fn describe(args: &Args, path: &Path) -> Result<()> {
     }
 }
 
-/// Prints a description of the file at `path`, as text or as JSON.
+/// Prints a description of the file at `path`, as text or as JSON. If a reader closes the pipe the rest is not described;
+/// damage that was met by then is a failure all the same.
 pub(super) fn print(
     path: &Path,
     json: bool,
@@ -118,6 +119,15 @@ pub(super) fn print(
     describe: impl FnOnce(&mut dyn Sink) -> Result<Report, Stop>,
 ) -> Result<Report> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut met = None;
+    let describe = |sink: &mut dyn Sink| {
+        describe(&mut |event: &Event<'_>| {
+            if let Event::Damage(damage) = event {
+                met.get_or_insert_with(|| damage.clone());
+            }
+            sink.event(event)
+        })
+    };
     let report = if json {
         describe(&mut Events::new(&mut out, path))
     } else {
@@ -133,7 +143,11 @@ pub(super) fn print(
             })
         })
     };
-    let report = report.map_err(|stop| stopped(path, stop))?;
-    out.flush().map_err(|error| stopped(path, Stop::Sink(error)))?;
+    let report = report.map_err(|stop| match (stopped(path, stop), met) {
+        (Failure::PipeClosed, Some(damage)) => Failure::Refused(damaged(path, &damage)),
+        (failure, _) => failure,
+    })?;
+    let flushed = out.flush().map_err(|error| stopped(path, Stop::Sink(error)));
+    answered(flushed, Ok(()))?;
     Ok(report)
 }

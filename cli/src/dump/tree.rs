@@ -8,7 +8,7 @@ use sievedb::dump::tree::{KeyspaceShape, RunShape, TableShape, Tree};
 use sievedb::fs::StdFs;
 
 use super::PROGRAM;
-use super::draw::{draw, kind_name};
+use super::draw::draw;
 use super::opening::damaged;
 use crate::failure::{Failure, Result, answered, warn};
 use crate::json::put_bytes;
@@ -71,7 +71,7 @@ fn object(place: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Jso
         .map(|filter| {
             let (kind, rate) = filter
                 .found
-                .map_or((Json::Null, Json::Null), |(kind, rate)| (kind_name(kind).into(), rate.into()));
+                .map_or((Json::Null, Json::Null), |(kind, rate)| (kind.to_string().into(), rate.into()));
             json!({"file": filter.file, "bytes": filter.bytes, "kind": kind, "rate": rate})
         })
         .collect();

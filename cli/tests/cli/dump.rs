@@ -1,17 +1,10 @@
 //! `sievedb-dump`: every kind of file, intact and not, and what a person and a program get of it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::tool::{Outcome, Place, place, run};
+use crate::tool::{Outcome, Place, dump_command, place, run};
 
 const KEYS: usize = 3000;
-
-fn dump_command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb-dump"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 fn dump(args: &[&str]) -> Outcome {
     let output = dump_command(args).output().unwrap();

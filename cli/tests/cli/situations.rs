@@ -15,15 +15,16 @@ use std::sync::LazyLock;
 
 use sievedb::{Db, Options};
 
-use crate::tool::{Place, command, place};
+use crate::tool::{Place, command, dump_command, place};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/situations.txt");
 
 /// The user `nobody`.
 const NOBODY: u32 = 65534;
 
-/// The commands, `DB` and `LINES` to be replaced, and what they read.
-const COMMANDS: [(&str, &str); 13] = [
+/// The commands of `sievedb`, and of `sievedb-dump` where that is named, and what they read. Replaced are `DB`, `INPUT` (a
+/// file that holds what they read) and `TABLE` (that of the store, if it is there).
+const COMMANDS: [(&str, &str); 21] = [
     ("get DB key00000", ""),
     ("get DB none", ""),
     ("get DB -", "key00000\nnone\n"),
@@ -37,6 +38,14 @@ const COMMANDS: [(&str, &str); 13] = [
     ("delete DB -", "key00000\n"),
     ("load DB -", "key00000\tnew\n"),
     ("compact DB", ""),
+    ("demo DB --from INPUT", "one\ntwo\n"),
+    ("sievedb-dump DB/CURRENT", ""),
+    ("sievedb-dump TABLE", ""),
+    ("sievedb-dump tree DB", ""),
+    ("sievedb-dump filter show TABLE", ""),
+    ("sievedb-dump filter verify TABLE", ""),
+    ("sievedb-dump filter measure TABLE", ""),
+    ("sievedb-dump filter plan DB", ""),
 ];
 
 /// Something that stays as it is while commands run: an open store, a mounted file system.
@@ -158,6 +167,10 @@ static STORE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     place.files()
 });
 
+/// The name of its table.
+static TABLE: LazyLock<&str> =
+    LazyLock::new(|| STORE.keys().find(|name| name.ends_with(".sst")).expect("the store has a table"));
+
 fn fill(place: &Place) {
     std::fs::create_dir_all(&place.db).unwrap();
     for (name, bytes) in &*STORE {
@@ -249,15 +262,19 @@ fn try_all(situation: &Situation) -> Result<String, String> {
     for (line, input) in COMMANDS {
         let place = place();
         let held = (situation.make)(&place)?;
-        let args: Vec<&str> =
-            line.split(' ').map(|word| if word == "DB" { &place.db[..] } else { word }).collect();
-        let mut command = command(&args);
+        let input_path = place.folder.path().join("input");
+        std::fs::write(&input_path, input).unwrap();
+        let line_here = line.replace("TABLE", &format!("DB/{}", *TABLE));
+        let line_here = line_here.replace("INPUT", input_path.to_str().unwrap()).replace("DB", &place.db);
+        let args: Vec<&str> = line_here.split(' ').collect();
+        let mut command = match &args[..] {
+            ["sievedb-dump", args @ ..] => dump_command(args),
+            args => command(args),
+        };
         if situation.as_nobody {
             check_nobody(&place)?;
             command = as_nobody(command, &place);
         }
-        let input_path = place.folder.path().join("input");
-        std::fs::write(&input_path, input).unwrap();
         let output = command.stdin(std::fs::File::open(&input_path).unwrap()).output().unwrap();
         drop(held);
         if situation.as_nobody {
@@ -267,6 +284,7 @@ fn try_all(situation: &Situation) -> Result<String, String> {
         writeln!(table, "{line:22} {}", output.status.code().expect("it is ended by no signal")).unwrap();
         for (mark, bytes) in [('|', output.stdout), ('!', output.stderr)] {
             let text = String::from_utf8(bytes).expect("output is text").replace(&place.db, "DB");
+            let text = text.replace(input_path.to_str().unwrap(), "INPUT");
             let shown = if line.starts_with("verify") { usize::MAX } else { 3 };
             for line in text.lines().take(shown) {
                 writeln!(table, "    {mark} {}", plain(line)).unwrap();
@@ -287,7 +305,7 @@ fn plain(line: &str) -> String {
         let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
         let is_far = at > 0 && words[at - 1] == "offset" && bare.len() > 3;
         let next = words.get(at + 1).map_or("", |word| word.trim_end_matches([',', ';', ':', ')']));
-        let is_measured = matches!(next, "B" | "KiB" | "MiB" | "s")
+        let is_measured = matches!(next, "B" | "KiB" | "MiB" | "s" | "bytes")
             || words[at + 1..].starts_with(&["keys", "a", "second"]);
         let is_hex = bare.len() >= 8
             && bare.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));

@@ -39,6 +39,13 @@ pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     command
 }
 
+/// The inspector, ready to be run.
+pub(crate) fn dump_command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb-dump"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// Runs it with nothing on standard input.
 pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Outcome {
     run_with(args, b"")

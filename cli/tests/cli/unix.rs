@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::pty;
 use rustix::termios::Winsize;
 
-use crate::tool::{Place, command, place, run};
+use crate::tool::{Place, command, dump_command, place, run};
 
 /// A `load` that has written `lines` and waits for more.
 fn loading(place: &Place, lines: &str) -> Child {
@@ -119,6 +119,11 @@ fn an_answer_counts_also_if_nobody_reads_it() {
     let damaged = (Some(3), format!("sievedb: 1 piece of damage in {db}\n"));
     assert_eq!(ends(&["verify", db]), damaged);
     assert_eq!(ends(&["verify", db, "--json"]), damaged);
+    let table = table.to_str().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let dumped = dump_command(&[table]).stdout(writer).output().unwrap();
+    assert_eq!(dumped.status.code(), Some(3), "{dumped:?}");
 }
 
 #[test]
