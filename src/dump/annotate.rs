@@ -32,15 +32,16 @@ pub(super) struct Fields<'o, 's, 'b> {
     reader: Reader<'b>,
 }
 
-/// A field could not be read, or the description ended.
+/// Why fields end before they should.
 pub(super) enum Halt {
-    Decode(DecodeError),
+    /// One could not be read: whoever decodes the whole tells why.
+    Unread,
     Stop(Stop),
 }
 
 impl From<DecodeError> for Halt {
-    fn from(error: DecodeError) -> Self {
-        Self::Decode(error)
+    fn from(_: DecodeError) -> Self {
+        Self::Unread
     }
 }
 
@@ -53,15 +54,6 @@ impl From<Stop> for Halt {
 impl<'o, 's, 'b> Fields<'o, 's, 'b> {
     pub(super) fn new(out: &'o mut Out<'s>, payload: Payload, bytes: &'b [u8]) -> Self {
         Self { out, payload, bytes, reader: Reader::new(bytes) }
-    }
-
-    /// An error about what stands next.
-    pub(super) fn wrong(&self, what: &'static str, detail: String) -> DecodeError {
-        self.reader.corrupt(what, detail)
-    }
-
-    pub(super) fn remaining(&self) -> usize {
-        self.reader.remaining()
     }
 
     /// Moves on by what `read` reads, and tells it.

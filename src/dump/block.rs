@@ -14,6 +14,7 @@ use crate::block::{BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Envelope, R
 use crate::checksum::{FileId, checksum};
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, Tag};
+use crate::limits::VALUE_INLINE_MAX;
 
 /// Most entries from one restart to the next.
 const INTERVAL_MAX: usize = 16;
@@ -184,6 +185,10 @@ fn chunks(kind: BlockKind, raw: &RawEntry, payload: &[u8]) -> Result<Option<Chun
     }
     match raw.chunked {
         true => ChunkRef::decode(value).map(Some).map_err(|error| error.at(start)),
+        false if value.len() > VALUE_INLINE_MAX => {
+            let detail = format!("{} is over the limit of {VALUE_INLINE_MAX}", value.len());
+            Err(DecodeError::corrupt(start, "value length", detail))
+        }
         false => Ok(None),
     }
 }

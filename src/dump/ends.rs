@@ -43,7 +43,7 @@ impl Ends {
         {
             file_id = *own;
             footer = Ok(found);
-            other_id = head.is_intact();
+            other_id = head.decoded.is_ok();
         }
         let has_magic = footer_bytes.len() == FOOTER_BYTES && footer_bytes.ends_with(b"\x89SVTBL\r\n");
         let blocks_end = if has_magic || footer.is_ok() { offset } else { len };

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::checksum::FileId;
+use crate::codec::{DecodeError, DecodeErrorKind};
 
 /// Takes the events of a description, one after the other.
 pub trait Sink {
@@ -173,6 +174,19 @@ pub struct Damage {
     pub detail: String,
     /// Whether it is intact and only newer than this program.
     pub newer: bool,
+}
+
+impl Damage {
+    /// What a decoder that began at `base` found wrong.
+    pub(super) fn of(base: u64, error: &DecodeError) -> Self {
+        let (detail, newer) = match &error.kind {
+            DecodeErrorKind::Corrupt(detail) => (detail.clone(), false),
+            DecodeErrorKind::Unsupported { found, supported } => {
+                (format!("is {found:#x}, and this program knows it up to {supported:#x}"), true)
+            }
+        };
+        Self { offset: base.saturating_add(error.offset), what: error.what.into(), detail, newer }
+    }
 }
 
 /// What a file is.

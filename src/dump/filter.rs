@@ -15,7 +15,6 @@ use super::view::Detail;
 use super::window::Window;
 use super::words::counted;
 use crate::checksum::checksum32;
-use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES as FILE_HEADER_BYTES;
 use crate::filter::Header;
 use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, block_len};
@@ -31,18 +30,6 @@ pub(super) fn is_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
 /// Whether a filter block with an intact header begins at `at`.
 pub(super) fn is_intact_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
     Ok(is_at(window, at)? && block_len(window.get(at, HEADER_BYTES_MAX as u64)?).is_ok())
-}
-
-/// The length of the filter block at `at`, if its header is intact and all of it is there.
-pub(super) fn len_at(window: &mut Window<'_>, at: u64) -> Result<Result<u64, DecodeError>> {
-    let room = window.len().saturating_sub(at);
-    let len = block_len(window.get(at, HEADER_BYTES_MAX as u64)?);
-    Ok(len.and_then(|len| match len <= room {
-        true => Ok(len),
-        false => {
-            Err(DecodeError::corrupt(32, "filter block length", format!("{len} bytes, {room} are left")))
-        }
-    }))
 }
 
 /// Tells of a file that is a filter block and nothing else.
@@ -107,7 +94,11 @@ pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head
     if places.is_empty() {
         out.fact("filter", "none", "")?;
     }
+    let mut told = None;
     for &at in &places {
+        if told.replace(at) == Some(at) {
+            continue;
+        }
         if let Ok(header) = Header::decode(&window.apart(at, HEADER_BYTES as u64)?) {
             facts(out, &header)?;
         }
@@ -205,7 +196,7 @@ fn tell_header(out: &mut Out<'_>, at: u64, first: &[u8], all: bool, label: &str)
 fn tell_fields(out: &mut Out<'_>, at: u64, first: &[u8]) -> Result {
     let header = &first[..first.len().min(HEADER_BYTES)];
     match tell_fields_of(out, at, header) {
-        Ok(()) | Err(Halt::Decode(_)) => Ok(()),
+        Ok(()) | Err(Halt::Unread) => Ok(()),
         Err(Halt::Stop(stop)) => Err(stop),
     }
 }

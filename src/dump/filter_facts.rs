@@ -14,7 +14,9 @@ pub(super) fn of_table(out: &mut Out<'_>, window: &mut Window<'_>, ends: &Ends) 
     if properties.filters.is_empty() {
         return out.fact("filter", "none", "");
     }
-    for filter in &properties.filters {
+    let mut filters = ends.filters();
+    filters.dedup_by_key(|filter| filter.offset);
+    for filter in filters {
         let header = Header::decode(&window.apart(filter.offset, HEADER_BYTES as u64)?);
         match header {
             Ok(header) => facts_in_short(out, &header)?,

@@ -7,17 +7,16 @@
 //!    and opening the store drops it.
 //!
 //! Memory: a page, and a record of up to [`RECORD_SHOWN_MAX`] bytes. Of a longer one the fragments are checked, and
-//! what it holds is not decoded.
+//! what it holds is not decoded: then the description is a partial one.
 
-use super::annotate::{Fields, Halt, Payload};
-use super::event::Place;
 use super::out::{Out, Result};
+use super::record::{Piece, Record};
 use super::window::Window;
 use crate::checksum::FileId;
 use crate::file_header::{FileKind, HEADER_BYTES};
 use crate::wal::RecordKind;
 use crate::wal::record::{
-    FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, Span, SpanStatus,
+    FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, Search, Span, SpanStatus,
     page_left, spans,
 };
 
@@ -25,29 +24,6 @@ use crate::wal::record::{
 const RECORD_SHOWN_MAX: usize = 64 << 20;
 
 const LOST_END: &str = "the record that begins here has lost its end";
-
-/// A whole record.
-pub(super) struct Record<'a> {
-    /// Counted from 0.
-    pub(super) number: u64,
-    pub(super) kind: RecordKind,
-    /// Where its first fragment starts, and where its last one ends.
-    pub(super) offset: u64,
-    pub(super) end: u64,
-    pub(super) fragments: &'a [Piece],
-    /// What it holds; `None` if that is too long.
-    pub(super) bytes: Option<&'a [u8]>,
-    /// Its length.
-    pub(super) len: u64,
-}
-
-/// An intact fragment and the bytes of its header.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    fragment: Fragment,
-    header: [u8; FRAGMENT_HEADER_BYTES],
-    padding: usize,
-}
 
 /// What the walk meets.
 pub(super) enum Found<'a> {
@@ -93,6 +69,7 @@ struct Begun {
     /// Where its last fragment so far ends.
     end: u64,
     pieces: Vec<Piece>,
+    fragments: u64,
     bytes: Vec<u8>,
     len: u64,
 }
@@ -122,7 +99,27 @@ pub(super) fn walk<'s>(
         walker.give_up_begun(out, "the file ends before the record that begins here does")?;
     }
     walker.flush(out)?;
-    Ok(walker.ending)
+    let mut ending = walker.ending;
+    if let (Some(false), Some(damage)) = (ending.is_corrupt(), ending.first_damage)
+        && let Some(synced) = hidden_witness(window, file_id, damage)?
+    {
+        ending.witness = synced;
+    }
+    Ok(ending)
+}
+
+/// What an intact fragment knew to be durable beyond the damage, wherever behind it the fragment stands: a reader tries
+/// each multiple of 8, also within what the walk took for the payload of another.
+fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Result<Option<u64>> {
+    let mut at = damage;
+    while at < window.len() {
+        let rest = window.get(at, page_left(at) as u64)?;
+        if let Some(witness) = Search::new(file_id, at, rest).first_from(at, damage + 1) {
+            return Ok(Some(witness.synced));
+        }
+        at += rest.len() as u64;
+    }
+    Ok(None)
 }
 
 struct Walker<'v, 's> {
@@ -176,6 +173,7 @@ impl<'s> Walker<'_, 's> {
         let payload_end = FRAGMENT_HEADER_BYTES + fragment.payload_bytes;
         begun.len += fragment.payload_bytes as u64;
         begun.end = fragment.end();
+        begun.fragments += 1;
         if begun.len <= RECORD_SHOWN_MAX as u64 {
             let header = bytes.first_chunk().copied().unwrap_or_default();
             begun.pieces.push(Piece { fragment: *fragment, header, padding: bytes.len() - payload_end });
@@ -219,12 +217,14 @@ impl<'s> Walker<'_, 's> {
         }
         self.closed = kind == RecordKind::Close;
         let whole = begun.len <= RECORD_SHOWN_MAX as u64;
+        out.report.partial |= !whole;
         let record = Record {
             number,
             kind,
             offset: begun.offset,
             end,
             fragments: &begun.pieces,
+            fragment_count: begun.fragments,
             bytes: whole.then_some(&begun.bytes),
             len: begun.len,
         };
@@ -261,86 +261,6 @@ impl<'s> Walker<'_, 's> {
             Some(damaged) => (self.visit)(out, Found::Damaged(damaged)),
             None => Ok(()),
         }
-    }
-}
-
-/// Tells a record to the byte; `body` tells what it holds.
-pub(super) fn tell<'s>(
-    out: &mut Out<'s>,
-    record: &Record<'_>,
-    body: impl FnOnce(&mut Out<'s>, Payload, &[u8]) -> Result,
-) -> Result {
-    for piece in record.fragments {
-        let fragment = &piece.fragment;
-        tell_header(out, piece, record)?;
-        let start = fragment.offset + FRAGMENT_HEADER_BYTES as u64;
-        let payload = fragment.payload_bytes as u64;
-        if let ([_], Some(bytes)) = (record.fragments, record.bytes) {
-            return tell_padding(out, piece, start + payload, |out| body(out, Payload::Plain(start), bytes));
-        }
-        let parts = format!("of the {} of the record", record.len);
-        tell_padding(out, piece, start + payload, |out| {
-            out.group(Place::File(start), payload, "payload", parts, |_| Ok(()))
-        })?;
-    }
-    match record.bytes {
-        Some(bytes) => body(out, Payload::Made(record.offset), bytes),
-        None => {
-            out.group(Place::File(record.offset), record.len, "payload", "too long to be told here", |_| {
-                Ok(())
-            })
-        }
-    }
-}
-
-fn tell_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result {
-    let Fragment { offset, first, last, .. } = piece.fragment;
-    let part = match (first, last) {
-        (true, true) => "whole",
-        (true, false) => "begins the record",
-        (false, true) => "ends the record",
-        (false, false) => "goes on",
-    };
-    let len = FRAGMENT_HEADER_BYTES as u64;
-    out.group(Place::File(offset), len, "fragment", part, |out| {
-        // It is intact: the walk has computed the checksum over all of it.
-        let stored = u32::from_le_bytes(piece.header[..4].try_into().unwrap_or_default());
-        let value = super::event::Value::Hex(stored.into(), 4);
-        out.span(Place::File(offset), 4, &piece.header[..4], "checksum", value, "", Some(true))?;
-        let mut fields = Fields::new(out, Payload::Plain(offset + 4), &piece.header[4..]);
-        let told = (|| {
-            fields.u16("length", |_| String::new())?;
-            fields.u8("type", |_| format!("{}, {part}", name(record.kind)))?;
-            fields.u8("reserved", |_| String::new())?;
-            fields.u64("synced")
-        })();
-        match told {
-            Ok(_) | Err(Halt::Decode(_)) => Ok(()),
-            Err(Halt::Stop(stop)) => Err(stop),
-        }
-    })
-}
-
-fn tell_padding<'s>(
-    out: &mut Out<'s>,
-    piece: &Piece,
-    at: u64,
-    before: impl FnOnce(&mut Out<'s>) -> Result,
-) -> Result {
-    before(out)?;
-    if piece.padding == 0 {
-        return Ok(());
-    }
-    out.leaf(Place::File(at), &[0; 2 * FRAGMENT_HEADER_BYTES][..piece.padding.min(32)], "padding", "", "")
-}
-
-/// A kind of record in words.
-pub(super) fn name(kind: RecordKind) -> &'static str {
-    match kind {
-        RecordKind::Batch => "batch",
-        RecordKind::Promise => "promise",
-        RecordKind::Close => "close",
-        RecordKind::Edit => "edit",
     }
 }
 

@@ -14,7 +14,7 @@ use crate::manifest::current::{self, Current};
 pub(super) struct Head {
     /// The bytes, fewer if the file is shorter.
     bytes: Vec<u8>,
-    decoded: Result<FileHeader, DecodeError>,
+    pub(super) decoded: Result<FileHeader, DecodeError>,
     /// The id that the file's checksums are bound to, if there are bytes for it.
     pub(super) file_id: FileId,
 }
@@ -38,10 +38,6 @@ impl Head {
     pub(super) fn kind(&self) -> Kind {
         let stated = self.bytes.get(8..10).map_or(0, |kind| u16::from_le_bytes([kind[0], kind[1]]));
         FileKind::from_u16(stated).map_or(Kind::Unknown, kind_of)
-    }
-
-    pub(super) fn is_intact(&self) -> bool {
-        self.decoded.is_ok()
     }
 
     /// Whether the header is intact, and newer than this program.

@@ -4,7 +4,8 @@ use super::event::Value;
 use super::fields::Said;
 use super::out::Result;
 use super::text::{escape, short};
-use crate::codec::{DecodeError, Field, Reader, varint_len};
+use crate::block::Compression;
+use crate::codec::{CRITICAL, DecodeError, Field, Reader, varint_len};
 use crate::manifest::edit::EditItem;
 
 /// Says what an item of an edit is.
@@ -63,19 +64,19 @@ pub(super) fn say_item(field: &Field<'_>, secrets: bool) -> Said {
 /// A field of a table record.
 fn say_table(field: &Field<'_>, _: bool) -> Said {
     let mut reader = field.reader.clone();
-    let said = match field.tag >> 1 {
-        1 => file(&mut reader).map(|words| Said::new("file", words)),
-        2 => numbers(&mut reader).map(|[entries, deletes, keys, bytes]| {
+    let said = match (field.tag >> 1, field.tag & CRITICAL) {
+        (1, CRITICAL) => file(&mut reader).map(|words| Said::new("file", words)),
+        (2, CRITICAL) => numbers(&mut reader).map(|[entries, deletes, keys, bytes]| {
             let words = format!("{entries} entries, {deletes} deletes, {keys} keys, {bytes} bytes of data");
             Said::new("counts", words)
         }),
-        3 => numbers(&mut reader)
+        (3, CRITICAL) => numbers(&mut reader)
             .map(|[first, last]| Said::new("sequence numbers", format!("{first}..={last}"))),
-        4 => reader.u8("cut").and_then(|cut| {
+        (4, CRITICAL) => reader.u8("cut").and_then(|cut| {
             let cut = if cut == 1 { ", cut" } else { "" };
             Ok(Said::new("bounds", bounds(&mut reader)? + cut))
         }),
-        5 => reader.varint("file").and_then(|number| {
+        (5, 0) => reader.varint("file").and_then(|number| {
             let file = if number == 0 { "in the table".to_owned() } else { format!("in {number:06}.filter") };
             Ok(Said::new("filter", format!("{file}, {}", filter(&mut reader)?)))
         }),
@@ -87,29 +88,33 @@ fn say_table(field: &Field<'_>, _: bool) -> Said {
 /// Says what a field of a properties block is.
 pub(super) fn say_property(field: &Field<'_>, _: bool) -> Said {
     let mut reader = field.reader.clone();
-    let said = match field.tag >> 1 {
-        1 => numbers(&mut reader).map(|[entries, deletes, keys, of_keys, of_values]| {
+    let said = match (field.tag >> 1, field.tag & CRITICAL) {
+        (1, CRITICAL) => numbers(&mut reader).map(|[entries, deletes, keys, of_keys, of_values]| {
             let words = format!(
                 "{entries} entries, {deletes} tombstones, {keys} keys, {of_keys} + {of_values} bytes of data"
             );
             Said::new("counts", words)
         }),
-        2 => numbers(&mut reader)
+        (2, CRITICAL) => numbers(&mut reader)
             .map(|[first, last]| Said::new("sequence numbers", format!("{first}..={last}"))),
-        3 => bounds(&mut reader).map(|words| Said::new("bounds", words)),
-        4 => reader.u8("index depth").and_then(|depth| {
+        (3, CRITICAL) => bounds(&mut reader).map(|words| Said::new("bounds", words)),
+        (4, CRITICAL) => reader.u8("index depth").and_then(|depth| {
             let [end, data, chunks, index] = numbers(&mut reader)?;
             let blocks = format!("{data} data, {chunks} chunk, {index} index blocks");
             Ok(Said::new("layout", format!("index depth {depth}, data ends at {end}, {blocks}")))
         }),
-        5 => reader.u8("compression").and_then(|compression| {
-            let compression = if compression == 0 { "no compression" } else { "LZ4" };
+        (5, 0) => reader.u8("compression").and_then(|compression| {
+            let compression = match Compression::from_u8(compression) {
+                Some(Compression::None) => "no compression",
+                Some(Compression::Lz4) => "LZ4",
+                None => "unknown compression",
+            };
             Ok(Said::new(
                 "shape",
                 format!("{compression}, data blocks of {} bytes", reader.varint("block bytes")?),
             ))
         }),
-        6 => filter(&mut reader).map(|words| Said::new("filter", words)),
+        (6, 0) => filter(&mut reader).map(|words| Said::new("filter", words)),
         _ => Ok(Said::new("unknown field", "")),
     };
     said.unwrap_or_else(|error| Said::new("field", error.to_string()))
@@ -145,15 +150,20 @@ fn filter(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
 /// A field of a keyspace's options.
 fn say_option(field: &Field<'_>, _: bool) -> Said {
     let mut reader = field.reader.clone();
-    match field.tag >> 1 {
-        1 => Said::new("comparator", all_numbers(&mut reader)),
-        2 => Said::new("hash domain", all_numbers(&mut reader)),
-        3 => Said::new("filter", filter_option(&mut reader).unwrap_or_default()),
-        4 => Said::new("block bytes", all_numbers(&mut reader)),
-        5 => Said::new("compression", all_numbers(&mut reader)),
-        6 => Said::new("shape", all_numbers(&mut reader)),
+    match (field.tag >> 1, field.tag & CRITICAL) {
+        (1, CRITICAL) => Said::new("comparator", all_numbers(&mut reader)),
+        (2, CRITICAL) => Said::new("hash domain", all_numbers(&mut reader)),
+        (3, 0) => Said::new("filter", filter_option(&mut reader).unwrap_or_default()),
+        (4, 0) => Said::new("block bytes", all_numbers(&mut reader)),
+        (5, 0) => Said::new("compression", all_numbers(&mut reader)),
+        (6, 0) => Said::new("shape", all_numbers(&mut reader)),
+        (7, 0) => Said::new("hints", reader.varint("hints").map_or_else(|error| error.to_string(), hints)),
         _ => Said::new("unknown field", ""),
     }
+}
+
+fn hints(hints: u64) -> String {
+    if hints & 1 == 1 { "nearly all lookups are for keys that are there".into() } else { "none".into() }
 }
 
 fn filter_option(reader: &mut Reader<'_>) -> Result<String, DecodeError> {

@@ -2,14 +2,17 @@
 
 use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
-use super::framed::{self, Damaged, Ending, Found, Record};
+use super::framed::{self, Damaged, Ending, Found};
 use super::head::Head;
 use super::lines::Lines;
 use super::out::{Out, Result};
+use super::record::{self, Record};
 use super::view::{Detail, Entries};
 use super::window::Window;
 use super::words::{bytes, count, counted};
 use crate::batch::{self, BatchReader};
+use crate::codec::DecodeError;
+use crate::db::log::{decode_close, decode_promise};
 use crate::file_header::FileKind;
 use crate::key::EntryKind;
 use crate::wal::RecordKind;
@@ -105,11 +108,14 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     let whole = out.view.block.is_none() && out.view.entries.is_none();
     out.showing(whole, |out| head.tell(out))?;
     let mut lines = Lines::new(out.detail, "records");
-    let mut last_seqno = 0;
+    let mut last_batch = 0;
     let ending = framed::walk(out, window, file, &mut |out, found| match found {
         Found::Record(record) => {
-            check_sequence(out, &record, &mut last_seqno)?;
-            tell_record(out, &record, &mut lines)
+            tell_record(out, &record, &mut lines)?;
+            match wrong(&record, &mut last_batch) {
+                Some(error) => out.refused_in(record.payload(), &error),
+                None => Ok(()),
+            }
         }
         Found::Damaged(bytes) => {
             lines.flush(out)?;
@@ -128,27 +134,33 @@ pub(super) fn damaged(out: &mut Out<'_>, bytes: &Damaged) -> Result {
     out.damage(bytes.offset, what, format!("{len} are no record: {}", bytes.detail))
 }
 
-fn check_sequence(out: &mut Out<'_>, record: &Record<'_>, last: &mut u64) -> Result {
-    let Some(bytes) = record.bytes else { return Ok(()) };
-    match record.kind {
-        RecordKind::Batch => {
-            let Ok(batch) = BatchReader::open(bytes) else { return Ok(()) };
-            if batch.first <= *last && batch.count > 0 {
-                let detail = format!("{} is not over {last}, the last one before", batch.first);
-                out.damage(record.offset, "sequence number", detail)?;
+/// What recovery would find wrong with a record that follows a batch up to `last_batch`.
+fn wrong(record: &Record<'_>, last_batch: &mut u64) -> Option<DecodeError> {
+    let bytes = record.bytes?;
+    let checked = match record.kind {
+        RecordKind::Batch => check_batch(bytes, last_batch),
+        RecordKind::Promise => decode_promise(bytes).map(|_| ()),
+        RecordKind::Close => decode_close(bytes).and_then(|(stated, _)| match stated < *last_batch {
+            true => {
+                let detail = format!("{stated} is below {last_batch}, the last one of the batches");
+                Err(DecodeError::corrupt(0, "last sequence number of the log", detail))
             }
-            *last = batch.last_seqno().max(*last);
-        }
-        RecordKind::Close => {
-            let stated = bytes.first_chunk().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
-            if stated < *last {
-                let detail = format!("{stated} is below {last}, the last one of the batches");
-                out.damage(record.offset, "last sequence number", detail)?;
-            }
-        }
-        RecordKind::Promise | RecordKind::Edit => {}
+            false => Ok(()),
+        }),
+        RecordKind::Edit => Ok(()),
+    };
+    checked.err()
+}
+
+fn check_batch(bytes: &[u8], last: &mut u64) -> Result<(), DecodeError> {
+    let mut batch = BatchReader::open(bytes)?;
+    let (first, before) = (batch.first, *last);
+    *last = batch.last_seqno().max(before);
+    if first <= before {
+        let detail = format!("{first} is not over {before}, the last one before");
+        return Err(DecodeError::corrupt(0, "batch sequence number", detail));
     }
-    Ok(())
+    batch.try_for_each(|entry| entry.map(|_| ()))
 }
 
 fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {
@@ -156,8 +168,9 @@ fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Res
         if out.view.block.is_some_and(|block| block != record.number) {
             return Ok(());
         }
-        let body = record.bytes.unwrap_or_default();
-        return tell_body(out, record, Payload::Made(record.offset), body, Some(wanted));
+        return record
+            .bytes
+            .map_or(Ok(()), |body| tell_body(out, record, record.payload(), body, Some(wanted)));
     }
     let len = record.end - record.offset;
     let (bytes_wanted, number) = (out.detail == Detail::Bytes, record.number);
@@ -168,7 +181,7 @@ fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Res
         let label = format!("record {number}");
         out.group(Place::File(record.offset), len, label, note, |out| {
             out.showing(bytes_wanted || picked, |out| {
-                framed::tell(out, record, |out, payload, body| tell_body(out, record, payload, body, None))
+                record::tell(out, record, |out, payload, body| tell_body(out, record, payload, body, None))
             })
         })
     })
@@ -176,7 +189,7 @@ fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Res
 
 /// What a record is, in a line.
 fn note(record: &Record<'_>) -> String {
-    let fragments = counted(record.fragments.len() as u64, "fragment", "fragments");
+    let fragments = counted(record.fragment_count, "fragment", "fragments");
     let body = record.bytes.unwrap_or_default();
     match (record.kind, BatchReader::open(body)) {
         (RecordKind::Batch, Ok(batch)) if batch.count > 0 => {
@@ -184,7 +197,7 @@ fn note(record: &Record<'_>) -> String {
             let (first, last) = (batch.first, batch.last_seqno());
             format!("batch: {entries}, sequence {first}..={last}, {}, {fragments}", bytes(record.len))
         }
-        (kind, _) => format!("{}: {}, {fragments}", framed::name(kind), bytes(record.len)),
+        (kind, _) => format!("{}: {}, {fragments}", record::name(kind), bytes(record.len)),
     }
 }
 
@@ -208,17 +221,15 @@ fn tell_body(
     match told {
         Ok(()) => Ok(()),
         Err(Halt::Stop(stop)) => Err(stop),
-        Err(Halt::Decode(error)) => out.refused_in(payload, &error),
+        // It is told when the record is checked.
+        Err(Halt::Unread) => Ok(()),
     }
 }
 
 fn tell_mark(fields: &mut Fields<'_, '_, '_>) -> Result<(), Halt> {
     fields.u64("edit count")?;
     fields.hex64("edit hash")?;
-    match fields.remaining() {
-        0 => Ok(()),
-        more => Err(fields.wrong("record", format!("{more} bytes follow the last field")).into()),
-    }
+    Ok(())
 }
 
 fn tell_batch(

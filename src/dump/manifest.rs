@@ -1,22 +1,32 @@
 //! Describes a manifest: its edits, item by item, and the store that they amount to.
 
 use super::annotate::{Fields, Halt, Payload};
-use super::event::{Place, Value};
+use super::event::{Damage, Place, Value};
 use super::fields;
-use super::framed::{self, Ending, Found, Record};
+use super::framed::{self, Ending, Found};
 use super::head::Head;
 use super::items::say_item;
 use super::lines::Lines;
 use super::log::{damaged, ending_fact};
 use super::out::{Out, Result};
+use super::record::{self, Record};
 use super::text::escape;
 use super::view::Detail;
 use super::window::Window;
 use super::words::{bytes, counted};
+use crate::batch::DEFAULT_KEYSPACE;
 use crate::codec::{DecodeError, Reader};
+use crate::db::DEFAULT_NAME;
 use crate::file_header::FileKind;
+use crate::limits::BOUND_BYTES_MAX;
 use crate::manifest::edit::{EditMark, LEVELS, VersionEdit};
-use crate::manifest::state::{KeyspaceState, ManifestState};
+use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
+use crate::options::KeyspaceOptions;
+use crate::table_meta::TableMeta;
+
+const NO_EDIT: &str = "its first edit is missing";
+
+const TOO_LONG: &str = "too long to be put together here";
 
 /// The edits of a manifest, one after the other, as far as they follow each other.
 #[derive(Debug, Default)]
@@ -25,58 +35,78 @@ pub(super) struct Edits {
     pub(super) state: ManifestState,
     pub(super) count: u64,
     items: u64,
+    /// The count of the first one in the life of the store.
+    first: u64,
     /// The mark of the last one, unless bytes are damaged behind it.
     last: Option<EditMark>,
     /// Whether an edit may have been lost.
     gap: bool,
+    /// What is wrong with the first record that is whole and no edit that fits.
+    pub(super) wrong: Option<Damage>,
 }
 
 impl Edits {
     /// Takes the next edit; what is wrong with it is an error, and it is left out.
     pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
-        if self.gap && self.last.is_none() {
-            // After a gap the marks start anew with what the record says itself.
-            let mut reader = Reader::new(record);
-            let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
-            let edit = VersionEdit::decode_fields(reader).map_err(|error| error.at(16))?;
-            self.items += edit.items.len() as u64;
-            self.count += 1;
-            self.last = Some(mark);
-            // What was lost may be what an item refers to: not damage of this edit.
-            let _ = self.state.apply(&edit);
-            return Ok(());
+        let (edit, mark) = match self.gap && self.last.is_none() {
+            true => unlinked(record)?,
+            false => VersionEdit::decode(record, self.last)?,
+        };
+        if self.count == 0 {
+            self.first = mark.count;
         }
-        let (edit, mark) = VersionEdit::decode(record, self.last)?;
         self.count += 1;
         self.items += edit.items.len() as u64;
         self.last = Some(mark);
         let applied = self.state.apply(&edit);
         self.state.mark = mark;
         match applied {
-            Err(_) if self.gap => Ok(()),
-            Err(detail) => Err(DecodeError::corrupt(16, "edit", detail)),
-            Ok(()) => Ok(()),
+            // What was lost may be what an item refers to: not damage of this edit.
+            Err(detail) if !self.gap => Err(DecodeError::corrupt(16, "edit", detail)),
+            _ => Ok(()),
         }
     }
 
-    /// Notes that bytes were damaged.
+    /// Notes that bytes were damaged, or not read.
     pub(super) fn lose(&mut self) {
         self.gap = true;
         self.last = None;
     }
+
+    fn facts(&self, out: &mut Out<'_>) -> Result {
+        let items = counted(self.items, "item", "items");
+        let mark = self.state.mark;
+        let span = match (self.count, self.gap) {
+            (0, _) => String::new(),
+            (_, gap) => {
+                let gap = if gap { ", with a gap" } else { "" };
+                format!("{} to {} of the store{gap}, ", ordinal(self.first), ordinal(mark.count))
+            }
+        };
+        out.fact("edits", self.count, format!("{span}{items}"))?;
+        out.fact("last hash", Value::Hex(mark.hash, 8), "")
+    }
+}
+
+/// An edit behind a gap: which one it is, it says itself.
+fn unlinked(record: &[u8]) -> Result<(VersionEdit, EditMark), DecodeError> {
+    let mut reader = Reader::new(record);
+    let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
+    Ok((VersionEdit::decode_fields(Reader::new(&record[16..])).map_err(|error| error.at(16))?, mark))
 }
 
 /// Reads all edits, as far as they can be read, and tells nothing.
 pub(super) fn survey(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result<(Edits, Ending)> {
     let mut edits = Edits::default();
     let ending = framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |_, found| {
-        match found {
-            Found::Record(Record { bytes: Some(bytes), .. }) => {
-                if edits.add(bytes).is_err() {
-                    edits.lose();
-                }
-            }
-            _ => edits.lose(),
+        let Found::Record(record) = found else {
+            edits.lose();
+            return Ok(());
+        };
+        let added = record.bytes.ok_or_else(|| DecodeError::corrupt(0, "edit", TOO_LONG));
+        if let Err(error) = added.and_then(|bytes| edits.add(bytes)) {
+            edits.lose();
+            edits.wrong.get_or_insert_with(|| Damage { offset: record.offset, ..Damage::of(0, &error) });
         }
         Ok(())
     })?;
@@ -87,11 +117,7 @@ pub(super) fn survey(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) ->
 pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let (edits, ending) = survey(out, window, head)?;
     head.facts(out)?;
-    let first = (edits.state.mark.count + 1).saturating_sub(edits.count);
-    let span = format!("{} to {} of the store", ordinal(first), ordinal(edits.state.mark.count));
-    let items = counted(edits.items, "item", "items");
-    out.fact("edits", edits.count, format!("{span}, {items}"))?;
-    out.fact("last hash", Value::Hex(edits.state.mark.hash, 8), "")?;
+    edits.facts(out)?;
     state_facts(out, &edits.state)?;
     ending_fact(out, &ending, false)?;
 
@@ -109,10 +135,54 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
         })?;
     lines.flush(out)?;
     ending.report(out);
-    if edits.count == 0 {
-        out.damage(ending.good_end, "manifest", "its first edit is missing")?;
+    match (edits.count, edits.gap) {
+        (0, _) => out.damage(ending.good_end, "manifest", NO_EDIT),
+        (_, true) => Ok(()),
+        (_, false) => judge(out, &edits.state),
+    }
+}
+
+/// Tells what opening the store would find wrong with the state that all edits amount to.
+fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
+    let default = state.keyspaces.get(&DEFAULT_KEYSPACE);
+    if default.is_none_or(|keyspace| keyspace.name != DEFAULT_NAME) {
+        out.damage(0, "keyspaces", "there is no default keyspace")?;
+    }
+    let mut before = None;
+    for (&number, log) in &state.logs {
+        if before.is_some_and(|before| before != log.predecessor) {
+            let detail =
+                format!("log {number} follows log {}, which the manifest does not know", log.predecessor);
+            out.damage(0, "logs", detail)?;
+        }
+        before = Some(number);
+    }
+    for keyspace in state.keyspaces.values() {
+        if let Err(error) = KeyspaceOptions::decode(&keyspace.options) {
+            out.refused(0, &DecodeError { offset: 0, ..error })?;
+        }
+        let mut tables: Vec<_> = keyspace.tables.values().collect();
+        tables.sort_by(|a, b| {
+            let place = |table: &TablePlace| (table.level, table.run);
+            place(a).cmp(&place(b)).then_with(|| a.meta.smallest.cmp(&b.meta.smallest))
+        });
+        for pair in tables.windows(2) {
+            let [a, b] = [&pair[0], &pair[1]];
+            if (a.level, a.run) == (b.level, b.run) && overlap(&a.meta, &b.meta) {
+                let detail =
+                    format!("the keys of {} overlap those of {} in one run", b.meta.number, a.meta.number);
+                out.damage(0, "table", detail)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Whether the keys of `b`, which begins behind `a`, certainly overlap those of `a`: of a key that was cut there may be
+/// more.
+fn overlap(a: &TableMeta, b: &TableMeta) -> bool {
+    let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
+    a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest))
 }
 
 fn state_facts(out: &mut Out<'_>, state: &ManifestState) -> Result {
@@ -133,7 +203,7 @@ fn state_facts(out: &mut Out<'_>, state: &ManifestState) -> Result {
 
 fn keyspace_words(id: u32, keyspace: &KeyspaceState) -> String {
     let tables: Vec<_> = keyspace.tables.values().collect();
-    let total = |of: fn(&crate::table_meta::TableMeta) -> u64| {
+    let total = |of: fn(&TableMeta) -> u64| {
         tables.iter().fold(0u64, |sum, place| sum.saturating_add(of(&place.meta)))
     };
     let levels: Vec<String> = (0..LEVELS as u8)
@@ -154,7 +224,8 @@ fn tell_edit(out: &mut Out<'_>, record: &Record<'_>, edits: &mut Edits, lines: &
     let wrong = match record.bytes {
         Some(bytes) => edits.add(bytes).err(),
         None => {
-            Some(DecodeError::corrupt(0, "edit", format!("{} are too many for an edit", bytes(record.len))))
+            edits.lose();
+            None
         }
     };
     let (number, len) = (record.number, record.end - record.offset);
@@ -164,22 +235,18 @@ fn tell_edit(out: &mut Out<'_>, record: &Record<'_>, edits: &mut Edits, lines: &
     out.showing(shown, |out| {
         let label = format!("edit {number}");
         out.group(Place::File(record.offset), len, label, note(record), |out| {
-            out.showing(all, |out| framed::tell(out, record, tell_items))
+            out.showing(all, |out| record::tell(out, record, tell_items))
         })
     })?;
     if let Some(error) = wrong {
         edits.lose();
-        let payload = match record.fragments {
-            [_] => Payload::Plain(record.offset + 16),
-            _ => Payload::Made(record.offset),
-        };
-        out.refused_in(payload, &error)?;
+        out.refused_in(record.payload(), &error)?;
     }
     Ok(())
 }
 
 fn note(record: &Record<'_>) -> String {
-    let body = record.bytes.unwrap_or_default();
+    let Some(body) = record.bytes else { return format!("{}, {TOO_LONG}", bytes(record.len)) };
     let mark = body.first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
     let items = fields::count(body.get(16..).unwrap_or_default());
     format!("the {} of the store, {}, {}", ordinal(mark), counted(items, "item", "items"), bytes(record.len))
@@ -202,7 +269,7 @@ fn tell_items(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
         Ok(_) => {}
         Err(Halt::Stop(stop)) => return Err(stop),
         // It is told by who decoded the edit.
-        Err(Halt::Decode(_)) => return Ok(()),
+        Err(Halt::Unread) => return Ok(()),
     }
     fields::tell(out, payload, body, 16, say_item)
 }

@@ -23,7 +23,7 @@
 //! | `view` | how much of it is wanted |
 //! | `describe` | what is this file? |
 //! | `head` | the header of every file; `CURRENT` |
-//! | `framed`, `log`, `manifest`, `items` | records and what they hold |
+//! | `framed`, `record`, `log`, `manifest`, `items` | the walk over records, one of them, and what they hold |
 //! | `table`, `ends`, `block` | tables, their two ends, their blocks |
 //! | `scan`, `index`, `chunks`, `sums` | what a block holds, what leads to it, what all of them add up to |
 //! | `search` | the way on behind damage |
@@ -64,6 +64,7 @@ mod log;
 mod manifest;
 mod out;
 mod probe;
+mod record;
 mod scan;
 mod search;
 mod shapes;

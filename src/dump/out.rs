@@ -248,14 +248,7 @@ impl<'s> Out<'s> {
 
     /// Tells what a decoder that began at `base` found wrong.
     pub(super) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
-        let (detail, newer) = match &error.kind {
-            DecodeErrorKind::Corrupt(detail) => (detail.clone(), false),
-            DecodeErrorKind::Unsupported { found, supported } => {
-                (format!("is {found:#x}, and this program knows it up to {supported:#x}"), true)
-            }
-        };
-        let offset = base.saturating_add(error.offset);
-        self.tell(Damage { offset, what: error.what.into(), detail, newer })
+        self.tell(Damage::of(base, error))
     }
 
     /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.

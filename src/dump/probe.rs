@@ -14,7 +14,8 @@ use super::head::Head;
 use super::out::{Result as Walked, Stop};
 use super::view::{Entries, View};
 use super::window::Window;
-use crate::codec::DecodeErrorKind;
+use crate::codec::DecodeError;
+use crate::filter::header::HEADER_BYTES;
 use crate::filter::{AlignedBytes, Expect, Filter, Header};
 use crate::fs::ReadFile;
 use crate::hash::key_hash;
@@ -160,11 +161,10 @@ pub fn measure_filter(
     // Of a small table several near misses are made of each key, of a large one only of some.
     let keys = filter.key_count().max(1);
     let (each, every) = (probes.div_ceil(keys), (keys / probes.max(1)).max(1));
-    let (mut near, mut bytes): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+    let (mut near, mut room): (Vec<Vec<u8>>, usize) = (Vec::new(), NEAR_BYTES_MAX);
     result.keys = each_key(table, &mut |key| {
-        if random.next().is_multiple_of(every) && bytes < NEAR_BYTES_MAX {
-            near.extend((0..each).map(|_| random.near(key)));
-            bytes += (each as usize).saturating_mul(key.len() + size_of::<Vec<u8>>());
+        if random.next().is_multiple_of(every) {
+            random.near_misses(key, each, &mut room, &mut near);
         }
     })?;
     near.sort_unstable();
@@ -190,42 +190,43 @@ fn open_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Fi
     }
     let ends = Ends::read(&mut window, &head)?;
     let properties = ends.properties.map_err(|error| damaged(0, &error))?;
-    let open = |bytes: &[u8], at| {
-        let seed = Header::decode(bytes).map_err(|error| damaged(at, &error))?.seed;
-        let expect = Expect::table(ends.file_id, seed, properties.keys);
-        let opened = Filter::open(AlignedBytes::copy_of(bytes), expect);
+    let open = |window: &Window<'_>, at| {
+        let (block, seed) = read_filter(window, at)?;
+        let opened = Filter::open(block, Expect::table(ends.file_id, seed, properties.keys));
         let verified = opened.and_then(|filter| filter.verify().map(|()| filter));
         verified.map_err(|error| damaged(at, &error))
     };
     if let Some(file) = beside {
-        let opened = read_beside(file).and_then(|(bytes, at)| open(&bytes, at));
+        let opened = place_beside(file).and_then(|at| open(&Window::new(file)?, at));
         return opened.map_err(|trouble| Trouble::Beside(Box::new(trouble)));
     }
-    let filter = properties.filters.first().ok_or(Trouble::NoFilter)?;
-    open(window.get(filter.offset, filter.len)?, filter.offset)
+    open(&window, properties.filters.first().ok_or(Trouble::NoFilter)?.offset)
 }
 
-/// The filter block of a file that holds nothing else, and where it starts.
-fn read_beside(file: &dyn ReadFile) -> Result<(Vec<u8>, u64), Trouble> {
-    let at = match kind_of(file, &View::new())? {
-        Kind::FilterBlock => 0,
-        Kind::FilterFile => FILTER_OFFSET,
-        _ => return Err(Trouble::NoFilter),
-    };
-    let mut window = Window::new(file)?;
-    let len = super::filter::len_at(&mut window, at)?.map_err(|error| damaged(at, &error))?;
-    Ok((window.get(at, len)?.to_vec(), at))
+/// Where the filter block starts in a file that holds nothing else.
+fn place_beside(file: &dyn ReadFile) -> Result<u64, Trouble> {
+    match kind_of(file, &View::new())? {
+        Kind::FilterBlock => Ok(0),
+        Kind::FilterFile => Ok(FILTER_OFFSET),
+        _ => Err(Trouble::NoFilter),
+    }
 }
 
-fn damaged(base: u64, error: &crate::codec::DecodeError) -> Trouble {
-    let (detail, newer) = match &error.kind {
-        DecodeErrorKind::Corrupt(detail) => (detail.clone(), false),
-        DecodeErrorKind::Unsupported { found, .. } => {
-            (format!("is {found:#x}, which is not known here"), true)
-        }
-    };
-    let offset = base.saturating_add(error.offset);
-    Trouble::Damaged(Box::new(Damage { offset, what: error.what.into(), detail, newer }))
+/// The filter block at `at`, whose header is decoded before anything of the length that it states is taken; and its
+/// seed.
+fn read_filter(window: &Window<'_>, at: u64) -> Result<(AlignedBytes, u64), Trouble> {
+    let first = window.apart(at, HEADER_BYTES as u64)?;
+    let header = Header::decode(&first).map_err(|error| damaged(at, &error))?;
+    let room = window.len().saturating_sub(at);
+    if header.block_len > room {
+        let detail = format!("{} bytes, {room} are left", header.block_len);
+        return Err(damaged(at, &DecodeError::corrupt(32, "filter block length", detail)));
+    }
+    Ok((AlignedBytes::copy_of(&window.apart(at, header.block_len)?), header.seed))
+}
+
+fn damaged(base: u64, error: &DecodeError) -> Trouble {
+    Trouble::Damaged(Box::new(Damage::of(base, error)))
 }
 
 /// Hands each distinct user key of a table to `visit`, in order; gives their number. Fails if the table is damaged.
@@ -267,6 +268,14 @@ impl Random {
         x ^ x >> 31
     }
 
+    /// Adds so many keys that differ from this one in a byte, or those that there is room for.
+    fn near_misses(&mut self, key: &[u8], count: u64, room: &mut usize, out: &mut Vec<Vec<u8>>) {
+        let bytes_each = key.len() + 1 + size_of::<Vec<u8>>();
+        let count = count.min((*room / bytes_each) as u64);
+        out.extend((0..count).map(|_| self.near(key)));
+        *room -= count as usize * bytes_each;
+    }
+
     /// A key that differs from this one in a byte.
     fn near(&mut self, key: &[u8]) -> Vec<u8> {
         let (choice, byte) = (self.next(), (self.next() >> 56) as u8);
@@ -296,6 +305,17 @@ mod tests {
             let (found_low, found_high) = Sample { asked, positive }.interval();
             assert!((found_low - low).abs() < 5e-5 && (found_high - high).abs() < 5e-5, "{positive}/{asked}");
         }
+    }
+
+    #[test]
+    fn near_misses_of_long_keys_stay_within_their_room() {
+        let (mut near, mut room) = (Vec::new(), 1 << 20);
+        for _ in 0..3 {
+            Random(5).near_misses(&[7; 65_536], 1_000_000, &mut room, &mut near);
+        }
+        assert_eq!(near.len(), 15);
+        Random(5).near_misses(b"short", 3, &mut room, &mut near);
+        assert_eq!(near.len(), 18);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What holds for every description, tried on the vectors of format.md.
 
 mod forge;
+mod records;
 mod tables;
 
 use super::*;

@@ -13,6 +13,7 @@ use super::out::{Out, Stop};
 use super::shapes::Shapes;
 use super::view::View;
 use super::window::Window;
+use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filename::{FileName, names_in};
 use crate::filter::Kind;
@@ -108,9 +109,8 @@ impl Tree {
         let mut damage = Vec::new();
         let names = names_in(fs, dir)?;
         let names: Vec<_> = names.iter().filter_map(|name| FileName::parse(name.to_str()?)).collect();
-        let number = match Current::read(fs, dir) {
-            Ok(Some(current)) => Some(current.manifest),
-            Ok(None) => None,
+        let current = match Current::read(fs, dir) {
+            Ok(current) => current,
             Err(Error::Corruption { offset, what, detail, .. }) => {
                 let detail = detail.into_string();
                 let damaged = Damage { offset, what: what.into(), detail, newer: false };
@@ -119,17 +119,18 @@ impl Tree {
             }
             Err(error) => return Err(error),
         };
+        let number = current.as_ref().map(|current| current.manifest);
         let Some(number) = number.or_else(|| newest_manifest(&names)) else {
             let why = "it has neither a CURRENT nor a manifest";
             return Err(Error::NoStore { dir: dir.to_path_buf(), why });
         };
         let manifest = FileName::Manifest(number).path(dir);
-        if damage.is_empty() && Current::read(fs, dir)?.is_none() {
+        if damage.is_empty() && current.is_none() {
             let detail = format!("is missing; {} is the newest manifest", FileName::Manifest(number));
             let lost = Damage { offset: 0, what: "CURRENT".into(), detail, newer: false };
             damage.push((FileName::Current.path(dir), lost));
         }
-        let state = read_state(fs, &manifest, &mut damage)?;
+        let state = read_state(fs, &manifest, current.as_ref(), &mut damage)?;
         let mut reader = Shapes { fs, dir, damage };
         let unplaced = if state.keyspaces.is_empty() { reader.unplaced(&names) } else { Vec::new() };
         let keyspaces = state
@@ -154,7 +155,13 @@ fn newest_manifest(names: &[FileName]) -> Option<u64> {
     manifests.filter_map(|name| name.number()).max()
 }
 
-fn read_state(fs: &dyn Fs, path: &Path, damage: &mut Vec<(PathBuf, Damage)>) -> Result<ManifestState> {
+/// What the edits of the manifest amount to that can be read.
+fn read_state(
+    fs: &dyn Fs,
+    path: &Path,
+    current: Option<&Current>,
+    damage: &mut Vec<(PathBuf, Damage)>,
+) -> Result<ManifestState> {
     let file = fs.open(path).map_err(|source| Error::io("open", path, source))?;
     let stopped = |stop| match stop {
         Stop::Read { source, .. } | Stop::Sink(source) => Error::io("read", path, source),
@@ -162,19 +169,35 @@ fn read_state(fs: &dyn Fs, path: &Path, damage: &mut Vec<(PathBuf, Damage)>) -> 
     let mut window = Window::new(&*file).map_err(stopped)?;
     let mut nowhere = |_: &super::event::Event<'_>| Ok(());
     let mut out = Out::new(&mut nowhere, &View::new(), window.len());
-    let mut lost = |offset, what: &'static str, detail: String| {
-        damage.push((path.to_path_buf(), Damage { offset, what: what.into(), detail, newer: false }));
-    };
-    let Some(head) = Head::read(&mut window).map_err(stopped)? else {
-        lost(0, "file magic", "it is no manifest".into());
+    let mut lost = |found: Damage| damage.push((path.to_path_buf(), found));
+    let head =
+        Head::read(&mut window).map_err(stopped)?.filter(|head| head.kind() == super::event::Kind::Manifest);
+    let Some(head) = head else {
+        lost(Damage::of(0, &DecodeError::corrupt(0, "file magic", "it is no manifest")));
         return Ok(ManifestState::default());
     };
+    match (&head.decoded, current) {
+        (Err(error), _) => lost(Damage::of(0, error)),
+        (Ok(header), Some(current)) if header.store_id != current.store_id => {
+            lost(Damage::of(16, &DecodeError::corrupt(0, "store id", "is not that of CURRENT")));
+        }
+        (Ok(header), Some(current)) if header.file_id != current.manifest_id => {
+            lost(Damage::of(32, &DecodeError::corrupt(0, "file id", "is not the one that CURRENT names")));
+        }
+        _ => {}
+    }
+    if head.is_newer() {
+        return Ok(ManifestState::default());
+    }
     let (edits, ending) = manifest::survey(&mut out, &mut window, &head).map_err(stopped)?;
-    if edits.state.keyspaces.is_empty() {
-        let offset = ending.first_damage.unwrap_or(ending.good_end);
-        lost(offset, "manifest", "no edit that can be read makes a keyspace".into());
-    } else if let Some(offset) = ending.first_damage {
-        lost(offset, "manifest", "an edit is lost here, and perhaps more behind it".into());
+    let at_damage =
+        |detail| DecodeError::corrupt(ending.first_damage.unwrap_or(ending.good_end), "manifest", detail);
+    if let Some(wrong) = edits.wrong {
+        lost(wrong);
+    } else if edits.state.keyspaces.is_empty() {
+        lost(Damage::of(0, &at_damage("no edit that can be read makes a keyspace")));
+    } else if ending.first_damage.is_some() {
+        lost(Damage::of(0, &at_damage("an edit is lost here, and perhaps more behind it")));
     }
     Ok(edits.state)
 }

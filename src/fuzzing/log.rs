@@ -67,9 +67,14 @@ fn read(file: &[u8], kind: FileKind) -> Result<(Vec<Found>, Ending)> {
     Ok((found, reader.ending().expect("the end was reached")))
 }
 
-/// Whether the reader finds records up to the end.
-pub(super) fn is_complete(file: &[u8], kind: FileKind) -> bool {
-    matches!(read(file, kind), Ok((_, Ending::Complete)))
+/// The records of a log that goes on to the end of its file, if the reader says that.
+pub(super) fn complete(file: &[u8]) -> Option<Vec<(RecordKind, Vec<u8>)>> {
+    match read(file, FileKind::Log) {
+        Ok((found, Ending::Complete)) => {
+            Some(found.into_iter().map(|(kind, _, bytes)| (kind, bytes)).collect())
+        }
+        _ => None,
+    }
 }
 
 fn write(records: &[Found], kind: FileKind, synced_every: usize) -> Vec<u8> {

@@ -22,7 +22,7 @@ use crate::filename::FileName;
 use crate::fs::{Fs, MemFs};
 use crate::manifest::current::Current;
 use crate::manifest::edit::{EditMark, VersionEdit};
-use crate::manifest::log as manifest_log;
+use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::ManifestState;
 use crate::options::KeyspaceOptions;
 use crate::table_meta::TableMeta;
@@ -91,12 +91,17 @@ fn manifest_of_fields(input: &mut Input<'_>) -> Vec<u8> {
     fs.files(Path::new("/")).remove(0).1
 }
 
-fn check(file: &[u8]) {
-    let Ok(header) = FileHeader::decode(file) else { return };
+/// The manifest, if it can be read.
+pub(super) fn read(file: &[u8]) -> Option<ReadManifest> {
+    let header = FileHeader::decode(file).ok()?;
     let fs = MemFs::new();
     let current = Current { store_id: header.store_id, manifest: 1, manifest_id: header.file_id };
     fs.overwrite(&FileName::Manifest(1).path(Path::new(DIR)), file.to_vec());
-    let Ok(manifest) = manifest_log::read(&fs, Path::new(DIR), &current) else { return };
+    manifest_log::read(&fs, Path::new(DIR), &current).ok()
+}
+
+fn check(file: &[u8]) {
+    let Some(manifest) = read(file) else { return };
     let last = *manifest.marks.last().expect("there is a first edit");
     manifest.check_promise(last, Path::new("log")).expect("it has come as far as it has");
     let further = EditMark { count: last.count.wrapping_add(1), hash: last.hash };

@@ -42,5 +42,5 @@ pub use manifest::run as manifest;
 pub use ops::run as ops;
 pub use store::run as store;
 #[cfg(test)]
-pub(crate) use table::damage_of as damage_of_table;
+pub(crate) use table::faults as faults_of_table;
 pub use table::run as table;

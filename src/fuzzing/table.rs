@@ -62,20 +62,20 @@ fn path() -> std::path::PathBuf {
     FileName::Table(1).path(Path::new(DIR))
 }
 
-fn context(file: Vec<u8>, store_id: [u8; 16]) -> Arc<TableContext> {
+fn context(file: Vec<u8>, store_id: [u8; 16], hash_seed: u64) -> Arc<TableContext> {
     let fs = MemFs::new();
     fs.overwrite(&path(), file);
     let fs: Arc<dyn Fs> = Arc::new(fs);
-    Arc::new(TableContext { fs, store_id, hash_seed: SEED, ..TableContext::for_tests() })
+    Arc::new(TableContext { fs, store_id, hash_seed, ..TableContext::for_tests() })
 }
 
-/// The table and what `verify` finds wrong with it.
-fn open(file: Vec<u8>) -> Result<(Arc<Table>, Vec<Error>)> {
+/// The table of a store that hashes keys with this seed, and what `verify` finds wrong with it.
+fn open(file: Vec<u8>, hash_seed: u64) -> Result<(Arc<Table>, Vec<Error>)> {
     let mut store_id = [0; 16];
     if let Some(found) = file.get(16..32) {
         store_id.copy_from_slice(found);
     }
-    let ctx = context(file, store_id);
+    let ctx = context(file, store_id, hash_seed);
     let meta = Arc::new(Table::read_meta(&ctx, 1, &path())?);
     let table = Table::open(&ctx, Arc::clone(&meta))?;
     Ok((table, damage(&ctx, &meta)))
@@ -90,19 +90,19 @@ fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
     report.damage.into_iter().map(|found| found.error).collect()
 }
 
-/// What opening a table says, or else what `verify` finds wrong with it.
-#[cfg(test)]
-pub(crate) fn damage_of(file: Vec<u8>) -> Result<Vec<Error>> {
-    open(file).map(|(_, damage)| damage)
-}
-
-/// Whether a table opens and can be walked from both ends.
-pub(super) fn is_sound(file: &[u8]) -> bool {
-    open(file.to_vec()).is_ok_and(|(table, _)| walk(&table, true).is_ok() && walk(&table, false).is_ok())
+/// What is wrong with a table of a store that hashes keys with this seed: opening it, verifying it, walking it from
+/// both ends.
+pub(crate) fn faults(file: Vec<u8>, hash_seed: u64) -> Vec<Error> {
+    let (table, mut faults) = match open(file, hash_seed) {
+        Ok(found) => found,
+        Err(error) => return vec![error],
+    };
+    faults.extend([true, false].into_iter().filter_map(|forward| walk(&table, forward).err()));
+    faults
 }
 
 fn check(file: Vec<u8>) {
-    let Ok((table, damage)) = open(file) else { return };
+    let Ok((table, damage)) = open(file, SEED) else { return };
     let forward = walk(&table, true);
     let backward = walk(&table, false);
     let Ok(entries) = forward else {
@@ -197,7 +197,7 @@ fn built(input: &mut Input<'_>) {
     }
     let entries = described(input);
     let Some((file, meta)) = written(config, &entries) else { return };
-    let ctx = context(file.clone(), STORE);
+    let ctx = context(file.clone(), STORE, SEED);
     assert_eq!(Table::read_meta(&ctx, 1, &path()).as_ref().ok(), Some(&meta));
     let meta = Arc::new(meta);
     let table = Table::open(&ctx, Arc::clone(&meta)).expect("what was written is opened");
@@ -215,7 +215,7 @@ fn built(input: &mut Input<'_>) {
         seal::table(&mut damaged, &mut Mended::default());
         return check(damaged);
     }
-    let ctx = context(damaged, STORE);
+    let ctx = context(damaged, STORE, SEED);
     let Ok(table) = Table::open(&ctx, meta) else { return };
     assert_same_or_error(&table, &entries);
 }

@@ -24,8 +24,8 @@ fn assert_wrong(bytes: &[u8], expected: &str) {
 #[track_caller]
 fn assert_intact(bytes: &[u8]) {
     assert_eq!(wrong(bytes), None);
-    let damage = crate::fuzzing::damage_of_table(bytes.to_vec());
-    assert!(damage.as_ref().is_ok_and(Vec::is_empty), "{damage:?}");
+    let faults = crate::fuzzing::faults_of_table(bytes.to_vec(), 5);
+    assert!(faults.is_empty(), "{faults:?}");
 }
 
 /// Two data blocks under a root, with these separators.
@@ -196,6 +196,17 @@ fn values_in_chunks_must_stand_where_the_references_say() {
 }
 
 #[test]
+fn a_long_value_must_stand_in_chunks() {
+    for (len, is_wrong) in [(32_768, false), (32_769, true)] {
+        let mut forge = Forge::new();
+        let data = forge.data(&[("a", Put::Inline(&vec![b'v'; len]))]);
+        let root = forge.index(&[("a", data)]);
+        let found = wrong(&forge.finish(root, 1));
+        assert_eq!(found.is_some_and(|found| found.contains("value length")), is_wrong);
+    }
+}
+
+#[test]
 fn chunks_without_a_reference_and_references_without_chunks_are_told() {
     let mut forge = Forge::new();
     forge.chunk(40_000);
@@ -265,7 +276,7 @@ fn a_filter_that_is_not_asked_is_not_damaged() {
     let bytes = filtered(&[of_two_keys(), other.clone()], |_| {});
     let (_, report) = told(&bytes, &View::new());
     assert!(report.is_intact() && report.partial && report.accounted == report.len, "{report:?}");
-    assert!(crate::fuzzing::damage_of_table(bytes).unwrap().is_empty());
+    assert!(crate::fuzzing::faults_of_table(bytes, 5).is_empty());
     // The properties say that it is asked.
     assert_wrong(&filtered(&[other], |forge| forge.properties.filters[0].domain = 0), "filter domain");
 }
@@ -284,6 +295,22 @@ fn properties_that_are_not_understood_are_placed_behind_the_envelope() {
         Ok(())
     });
     assert_eq!(report.unwrap().first_damage.unwrap().offset, properties.offset + 20, "{all:?}");
+}
+
+#[test]
+fn a_filter_that_is_named_often_is_surveyed_once() {
+    let bytes = filtered(&[of_two_keys()], |forge| {
+        let again = vec![forge.properties.filters[0].clone(); 3];
+        forge.properties.filters.extend(again);
+    });
+    let (mut sections, mut facts) = (0, 0);
+    let file = super::super::window::InMemory(&bytes);
+    let report = describe_filter(&file, &View::new(), &mut |event: &Event<'_>| {
+        sections += u64::from(matches!(event, Event::Span(span) if span.label == "section 0"));
+        facts += u64::from(matches!(event, Event::Fact { label: "owner", .. }));
+        Ok(())
+    });
+    assert_eq!((sections, facts, report.unwrap().damage_count), (1, 1, 3));
 }
 
 #[test]

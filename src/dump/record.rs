@@ -1,0 +1,123 @@
+//! A record of a framed file, put together from its fragments.
+
+use super::annotate::{Fields, Halt, Payload};
+use super::event::Place;
+use super::out::{Out, Result};
+use super::words::counted;
+use crate::wal::RecordKind;
+use crate::wal::record::{FRAGMENT_HEADER_BYTES, Fragment};
+
+/// A whole record.
+pub(super) struct Record<'a> {
+    /// Counted from 0.
+    pub(super) number: u64,
+    pub(super) kind: RecordKind,
+    /// Where its first fragment starts, and where its last one ends.
+    pub(super) offset: u64,
+    pub(super) end: u64,
+    /// Its fragments; of a record that is too long the first ones.
+    pub(super) fragments: &'a [Piece],
+    /// How many they are in all.
+    pub(super) fragment_count: u64,
+    /// What it holds; `None` if that is too long.
+    pub(super) bytes: Option<&'a [u8]>,
+    /// Its length.
+    pub(super) len: u64,
+}
+
+impl Record<'_> {
+    /// Where what it holds stands.
+    pub(super) fn payload(&self) -> Payload {
+        match self.fragment_count {
+            1 => Payload::Plain(self.offset + FRAGMENT_HEADER_BYTES as u64),
+            _ => Payload::Made(self.offset),
+        }
+    }
+}
+
+/// An intact fragment and the bytes of its header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) fragment: Fragment,
+    pub(super) header: [u8; FRAGMENT_HEADER_BYTES],
+    pub(super) padding: usize,
+}
+
+/// Tells a record to the byte; `body` tells what it holds.
+pub(super) fn tell<'s>(
+    out: &mut Out<'s>,
+    record: &Record<'_>,
+    body: impl FnOnce(&mut Out<'s>, Payload, &[u8]) -> Result,
+) -> Result {
+    for piece in record.fragments {
+        let fragment = &piece.fragment;
+        tell_header(out, piece, record)?;
+        let start = fragment.offset + FRAGMENT_HEADER_BYTES as u64;
+        let payload = fragment.payload_bytes as u64;
+        if let ([_], Some(bytes)) = (record.fragments, record.bytes) {
+            return tell_padding(out, piece, start + payload, |out| body(out, record.payload(), bytes));
+        }
+        let parts = format!("of the {} of the record", record.len);
+        tell_padding(out, piece, start + payload, |out| {
+            out.group(Place::File(start), payload, "payload", parts, |_| Ok(()))
+        })?;
+    }
+    if let Some(bytes) = record.bytes {
+        return body(out, record.payload(), bytes);
+    }
+    let told = record.fragments.last().map_or(record.offset, |piece| piece.fragment.end());
+    let more = counted(record.fragment_count - record.fragments.len() as u64, "fragment", "fragments");
+    let note = format!("{more}; what the record holds is too long to be told here");
+    out.group(Place::File(told), record.end - told, "the rest", note, |_| Ok(()))
+}
+
+fn tell_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result {
+    let Fragment { offset, first, last, .. } = piece.fragment;
+    let part = match (first, last) {
+        (true, true) => "whole",
+        (true, false) => "begins the record",
+        (false, true) => "ends the record",
+        (false, false) => "goes on",
+    };
+    let len = FRAGMENT_HEADER_BYTES as u64;
+    out.group(Place::File(offset), len, "fragment", part, |out| {
+        // It is intact: the walk has computed the checksum over all of it.
+        let stored = u32::from_le_bytes(piece.header[..4].try_into().unwrap_or_default());
+        let value = super::event::Value::Hex(stored.into(), 4);
+        out.span(Place::File(offset), 4, &piece.header[..4], "checksum", value, "", Some(true))?;
+        let mut fields = Fields::new(out, Payload::Plain(offset + 4), &piece.header[4..]);
+        let told = (|| {
+            fields.u16("length", |_| String::new())?;
+            fields.u8("type", |_| format!("{}, {part}", name(record.kind)))?;
+            fields.u8("reserved", |_| String::new())?;
+            fields.u64("synced")
+        })();
+        match told {
+            Ok(_) | Err(Halt::Unread) => Ok(()),
+            Err(Halt::Stop(stop)) => Err(stop),
+        }
+    })
+}
+
+fn tell_padding<'s>(
+    out: &mut Out<'s>,
+    piece: &Piece,
+    at: u64,
+    before: impl FnOnce(&mut Out<'s>) -> Result,
+) -> Result {
+    before(out)?;
+    if piece.padding == 0 {
+        return Ok(());
+    }
+    out.leaf(Place::File(at), &[0; 2 * FRAGMENT_HEADER_BYTES][..piece.padding.min(32)], "padding", "", "")
+}
+
+/// A kind of record in words.
+pub(super) fn name(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Batch => "batch",
+        RecordKind::Promise => "promise",
+        RecordKind::Close => "close",
+        RecordKind::Edit => "edit",
+    }
+}
