@@ -33,6 +33,7 @@ use crate::manifest::edit::EditMark;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
 use crate::options::KeyspaceOptions;
+use crate::wal::reader::Record;
 use crate::wal::{Ending, Expected, FramedReader, RecordKind};
 
 /// What opening a store found and did.
@@ -418,14 +419,14 @@ impl<'a> Replay<'a> {
         while let Some(record) = reader.next_record()? {
             let offset = record.offset;
             match record.kind {
-                RecordKind::Batch => self.batch(record.bytes, path, offset)?,
+                RecordKind::Batch => self.batch(&record, path)?,
                 RecordKind::Promise => {
-                    let mark = decode_promise(record.bytes).map_err(|error| error.in_file(path, offset))?;
+                    let mark = decode_promise(record.bytes).map_err(|error| record.error(error, path))?;
                     self.promise(mark, path)?;
                 }
                 RecordKind::Close => {
                     let (seqno, mark) =
-                        decode_close(record.bytes).map_err(|error| error.in_file(path, offset))?;
+                        decode_close(record.bytes).map_err(|error| record.error(error, path))?;
                     self.promise(mark, path)?;
                     if seqno < self.last_batch {
                         let detail = format!("it says {seqno}, but {} was written", self.last_batch);
@@ -461,8 +462,9 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn batch(&mut self, bytes: &[u8], path: &Path, offset: u64) -> Result<()> {
-        let reader = BatchReader::open(bytes).map_err(|error| error.in_file(path, offset))?;
+    fn batch(&mut self, record: &Record<'_>, path: &Path) -> Result<()> {
+        let (bytes, offset) = (record.bytes, record.offset);
+        let reader = BatchReader::open(bytes).map_err(|error| record.error(error, path))?;
         let (first, last) = (reader.first, reader.last_seqno());
         if first <= self.last_batch {
             let detail = format!("{first} does not follow {}", self.last_batch);
@@ -471,7 +473,7 @@ impl<'a> Replay<'a> {
         self.last_batch = last;
         let mut missing = 0;
         for entry in reader {
-            let entry = entry.map_err(|error| error.in_file(path, offset))?;
+            let entry = entry.map_err(|error| record.error(error, path))?;
             let state = &self.manifest.state;
             if self.purpose == Purpose::CheckAlone {
                 continue;

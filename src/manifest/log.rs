@@ -14,7 +14,6 @@ use super::current::Current;
 use super::edit::{EditItem, EditItems, EditMark, VersionEdit};
 use super::state::ManifestState;
 use crate::checksum::FileId;
-use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
@@ -85,10 +84,10 @@ fn read_edit(
 ) -> Result<bool> {
     let Some(record) = reader.next_record()? else { return Ok(false) };
     let offset = record.offset;
-    let in_file = |error: DecodeError| error.in_file(path, offset);
-    let (items, mark) = EditItems::open(record.bytes, marks.last().copied()).map_err(in_file)?;
+    let (items, mark) =
+        EditItems::open(record.bytes, marks.last().copied()).map_err(|error| record.error(error, path))?;
     for item in items {
-        let item = item.map_err(in_file)?;
+        let item = item.map_err(|error| record.error(error, path))?;
         state.apply_item(&item).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
     }
     state.mark = mark;
@@ -222,6 +221,33 @@ mod tests {
             }
         }
         assert_eq!(manifest.number, 5);
+    }
+
+    #[test]
+    fn an_error_in_an_edit_has_the_offset_of_what_is_wrong_in_the_file() {
+        let (fs, dir) = (MemFs::new(), Path::new(DIR));
+        fs.create_dir(dir).unwrap();
+        let path = FileName::Manifest(2).path(dir);
+        let header = FileHeader::new(FileKind::Manifest, [1; 16], [7; 16]);
+        let mut writer = FramedWriter::create(&fs, &path, header).unwrap();
+        let items = vec![
+            EditItem::Base(EditMark::default()),
+            EditItem::KeyspaceCreated { id: 0, name: "default".into(), options: vec![2; 40_000].into() },
+        ];
+        let (record, mark) = VersionEdit::new(items).encode(EditMark::default());
+        writer.append_record(RecordKind::Edit, &record).unwrap();
+        // Options, and a file number with a byte behind it: in the second page of the record.
+        let bad = [&[23, 0x81, 0x9c, 0x02, 0][..], &vec![2; 36_352], &[7, 2, 9, 0xee]].concat();
+        let mark = mark.after(&bad);
+        let record = [&mark.count.to_le_bytes()[..], &mark.hash.to_le_bytes(), &bad].concat();
+        writer.append_record(RecordKind::Edit, &record).unwrap();
+        writer.sync().unwrap();
+        let current = Current { store_id: [1; 16], manifest: 2, manifest_id: [7; 16] };
+        let Err(Error::Corruption { file, offset, what, .. }) = read(&fs, dir, &current) else {
+            panic!("it is damaged")
+        };
+        assert_eq!((&file, what), (&path, "edit field"));
+        assert_eq!(fs.files(&path)[0].1[offset as usize], 0xee);
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //!    the walk, each once and in order ([`chunks`]); counts and bounds are those of the properties.
 //!
 //! Damage is collected, up to [`DAMAGE_MAX`] pieces, the rest counted. What cannot be told apart from earlier
-//! damage (counts when a block is unreadable) is not reported again. However a file was made up, the time is that of
-//! reading it a few times: what overlaps is damaged and not followed.
+//! damage (counts when a block is unreadable) is not reported again. However a file was made up, it is read a few times
+//! at most: what overlaps is damaged and not followed. The rest of the time is that of what its blocks come to, keys in full.
 
 mod chunks;
 mod filters;

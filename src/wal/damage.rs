@@ -51,3 +51,35 @@ pub(crate) fn damage_behind(
     }
     Ok((found, omitted))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_header::FileKind;
+    use crate::fs::{Fs, MemFs};
+    use crate::wal::{FramedWriter, RecordKind};
+
+    #[test]
+    fn what_is_not_listed_is_counted_and_a_torn_end_is_neither() {
+        let (fs, path) = (MemFs::new(), Path::new("/db/log"));
+        fs.create_dir(Path::new("/db")).unwrap();
+        let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);
+        let mut writer = FramedWriter::create(&fs, path, header).unwrap();
+        // Each 40 bytes long.
+        for _ in 0..2000 {
+            writer.append_record(RecordKind::Batch, &[7; 24]).unwrap();
+        }
+        writer.sync().unwrap();
+        let mut bytes = fs.files(path)[0].1.clone();
+        let first = HEADER_BYTES + 40;
+        (0..400).for_each(|index| bytes[first + 80 * index + 20] ^= 1);
+        let end = bytes.len() - 10;
+        bytes[end] ^= 1;
+        fs.overwrite(path, bytes);
+        let file = fs.open(path).unwrap();
+        for (max, listed, omitted) in [(1000, 399, 0), (399, 399, 0), (100, 100, 299), (0, 0, 399)] {
+            let (found, more) = damage_behind(&*file, path, first as u64, max).unwrap();
+            assert_eq!((found.len(), more), (listed, omitted), "at most {max}");
+        }
+    }
+}

@@ -23,9 +23,10 @@ use std::path::{Path, PathBuf};
 
 use super::record::{
     Damage, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind,
-    Search, open_fragment, page_left,
+    Search, open_fragment, page_left, payload_offset,
 };
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::fs::ReadFile;
@@ -56,6 +57,23 @@ pub(crate) struct Record<'a> {
     pub(crate) offset: u64,
     /// What was written.
     pub(crate) bytes: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Where in the file byte `at` of it stands, or where it ends if it has no such byte.
+    fn place(&self, at: u64) -> u64 {
+        match self.bytes.len() as u64 {
+            0 => payload_offset(self.offset, 0),
+            len if at >= len => payload_offset(self.offset, len - 1) + 1,
+            _ => payload_offset(self.offset, at),
+        }
+    }
+
+    /// An error that was met in it, with the place in the file.
+    pub(crate) fn error(&self, error: DecodeError, path: &Path) -> Error {
+        let offset = self.place(error.offset);
+        DecodeError { offset, ..error }.in_file(path, 0)
+    }
 }
 
 /// How a log ends that is not corrupt.

@@ -155,6 +155,21 @@ pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     Some(if rest < FRAGMENT_HEADER_BYTES { left } else { aligned })
 }
 
+/// Where in the file byte `at` of a record stands whose first fragment starts at `offset`: all fragments but the last fill
+/// their pages.
+pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
+    const HEADER: u64 = FRAGMENT_HEADER_BYTES as u64;
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let left = page_left(offset) as u64;
+    match (at + HEADER).checked_sub(left) {
+        None => offset + HEADER + at,
+        Some(behind) => {
+            let pages = behind / (PAGE - HEADER);
+            offset + left + pages * PAGE + HEADER + behind % (PAGE - HEADER)
+        }
+    }
+}
+
 /// Appends the next fragment of a record to `out`, which ends at `offset` of the file, and takes from
 /// `payload` the bytes that fit the page. The record is complete when nothing is left of it.
 pub(crate) fn put_fragment(

@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::*;
 use crate::block::{
-    BlockBuilder, BlockHandle, BlockKind, ChunkRef, DATA_RESTART_INTERVAL, ENVELOPE_BYTES,
-    INDEX_RESTART_INTERVAL, Sealer,
+    BlockBuilder, BlockHandle, BlockKind, ChunkRef, DATA_RESTART_INTERVAL, ENVELOPE_BYTES, Sealer,
 };
 use crate::filter::{FilterBuilder, Header};
 use crate::fs::ReadFile;
@@ -83,7 +82,7 @@ impl Forge {
 
     /// An index block; the first one says that no data follows.
     fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
-        let mut builder = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+        let mut builder = BlockBuilder::new(DATA_RESTART_INTERVAL);
         for (separator, handle) in entries {
             let mut value = Vec::new();
             handle.encode(&mut value);
@@ -352,6 +351,23 @@ fn every_damaged_block_is_listed_however_many_there_are() {
     assert!(
         offsets.iter().zip(&blocks).all(|(offset, (at, _))| (*at as u64..*at as u64 + 20).contains(offset))
     );
+}
+
+#[test]
+fn long_keys_in_the_list_are_bounded_and_the_rest_is_counted() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    let data = forge.data(&[("a", inline("1"))]);
+    let prefix = "k".repeat(60_000);
+    let nowhere = BlockHandle { offset: data.offset + 1, len: data.len };
+    let mut entries = vec![("a".to_owned(), data)];
+    entries.extend((0..1000).map(|index| (format!("{prefix}{index:05}"), nowhere)));
+    forge.properties.largest = entries[1000].0.clone().into();
+    let root = forge.index(&borrowed(&entries));
+    let meta = forge.finish(&fixture, root, 1);
+    let report = super::super::verify(&fixture.ctx, &Arc::new(meta));
+    assert_eq!(report.damage.len() as u64 + report.omitted, 1000);
+    assert!((500..=560).contains(&report.damage.len()), "{}", report.damage.len());
 }
 
 /// Counts what is read of a file.
