@@ -4,6 +4,8 @@ mod forge;
 mod records;
 mod tables;
 
+pub(crate) use tables::tables;
+
 use super::*;
 use crate::checksum::{checksum, checksum32};
 use crate::testing::Vector;

@@ -47,6 +47,21 @@ fn deep(change: impl FnOnce(&mut [(&'static str, BlockHandle); 2], BlockHandle))
     forge.finish(root, 2)
 }
 
+/// Tables with what the vector of the document does not have: more levels of the index, chunks, filters.
+pub(crate) fn tables() -> [(&'static str, Vec<u8>); 3] {
+    let mut forge = Forge::new();
+    let (first, second) = (forge.chunk(32_769), forge.chunk(32_770));
+    let values =
+        [(first, 32_769), (second, 32_770)].map(|(at, len)| Put::Chunks(ChunkRef::new(len, at.offset)));
+    let data = forge.data(&[("a", values[0]), ("b", values[1])]);
+    let root = forge.index(&[("b", data)]);
+    [
+        ("table-deep", deep(|_, _| {})),
+        ("table-chunks", forge.finish(root, 1)),
+        ("table-filters", filtered(&[of_two_keys(), of_two_keys()], |_| {})),
+    ]
+}
+
 #[test]
 fn a_header_with_the_id_of_another_file_is_told() {
     let mut bytes = two(["c", "date"]);
