@@ -224,9 +224,12 @@ impl Verifier<'_> {
                 // The child may have been left where something narrower was concerned.
                 self.keys = keys;
                 self.report_block(handle.offset, error);
+            } else if levels > 1 && self.is_last(|last| last < separator) {
+                // A lookup between the two would be led there for nothing.
+                let detail = "its last separator is before the one that leads to it";
+                self.report_at(handle.offset, "index block", detail);
             }
-            let past = |(user, tag): &(Vec<u8>, Tag)| InternalKey::new(user, *tag) > separator;
-            if self.last.as_ref().is_some_and(past) {
+            if self.is_last(|last| last > separator) {
                 self.report_at(handle.offset, "index block", "the separator is before the block's last key");
             }
             // What follows must lie behind the separator, not only behind the last key.
@@ -235,6 +238,11 @@ impl Verifier<'_> {
         }
         self.keys = around;
         Ok(())
+    }
+
+    /// Whether this is so of the last key or separator that was met.
+    fn is_last(&self, so: impl FnOnce(InternalKey<'_>) -> bool) -> bool {
+        self.last.as_ref().is_some_and(|(user, tag)| so(InternalKey::new(user, *tag)))
     }
 
     /// Whether the handle of a block of this level is that of a block of the walk, behind the ones before; or of one that
@@ -344,6 +352,11 @@ impl Verifier<'_> {
         if found != *own {
             let detail = format!("the entries and blocks add up to {found:?}, they say {own:?}");
             self.report_at(table.footer.properties.offset, "properties", detail);
+        }
+        let end = InternalKey::new(&self.found.largest, Tag::new(0, EntryKind::Delete));
+        if !self.is_last(|last| last == end) {
+            let detail = "the last separator is not the last user key with tag 0";
+            self.report_at(table.footer.root.offset, "index block", detail);
         }
         let lost = |(offset, walked): &(&u64, &Walked)| {
             walked.kind != BlockKind::Padding && !self.reached.contains(*offset)

@@ -224,6 +224,35 @@ fn data_and_index_blocks_whose_offsets_descend_are_found() {
 }
 
 #[test]
+fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_found() {
+    for (separators, complaint) in [
+        (["a", "c"], None),
+        (["b", "c"], Some("its last separator is before the one that leads to it")),
+        (["a", "d"], Some("its last separator is before the one that leads to it")),
+    ] {
+        let fixture = Fixture::new(0);
+        let mut forge = Forge::new();
+        let (a, c) = (forge.data(&[("a", inline("1"))]), forge.data(&[("c", inline("2"))]));
+        let partitions = [forge.index(&[("a", a)]), forge.index(&[("c", c)])];
+        let root = forge.index(&[(separators[0], partitions[0]), (separators[1], partitions[1])]);
+        let meta = forge.finish(&fixture, root, 2);
+        let table = fixture.open(&meta).unwrap();
+        assert_eq!(get(&table, b"aa", 9).is_err(), separators[0] == "b");
+        let damage = found(&fixture, &meta);
+        assert_eq!(damage.len(), usize::from(complaint.is_some()), "{damage:?}");
+        assert!(damage.iter().all(|damage| damage.contains(complaint.unwrap())), "{damage:?}");
+    }
+    for (last, pieces) in [("c", 0), ("cc", 1)] {
+        let fixture = Fixture::new(0);
+        let mut forge = Forge::new();
+        let (a, c) = (forge.data(&[("a", inline("1"))]), forge.data(&[("c", inline("2"))]));
+        let root = forge.index(&[("bbb", a), (last, c)]);
+        let meta = forge.finish(&fixture, root, 1);
+        assert_eq!(found(&fixture, &meta).len(), pieces);
+    }
+}
+
+#[test]
 fn handles_that_are_not_those_of_the_walk_are_found() {
     for change in [|handle: &mut BlockHandle| handle.len -= 1, |handle: &mut BlockHandle| handle.offset += 1]
     {
