@@ -15,11 +15,11 @@ use super::view::Detail;
 use super::window::Window;
 use super::words::{bytes, counted};
 use crate::batch::DEFAULT_KEYSPACE;
-use crate::codec::{DecodeError, Reader};
+use crate::codec::DecodeError;
 use crate::db::DEFAULT_NAME;
 use crate::file_header::FileKind;
 use crate::limits::BOUND_BYTES_MAX;
-use crate::manifest::edit::{EditMark, LEVELS, VersionEdit};
+use crate::manifest::edit::{EditItems, EditMark, LEVELS};
 use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
 use crate::options::KeyspaceOptions;
 use crate::table_meta::TableMeta;
@@ -48,17 +48,23 @@ pub(super) struct Edits {
 impl Edits {
     /// Takes the next edit; what is wrong with it is an error, and it is left out.
     pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
-        let (edit, mark) = match self.gap && self.last.is_none() {
-            true => unlinked(record)?,
-            false => VersionEdit::decode(record, self.last)?,
+        let (items, mark) = match self.gap && self.last.is_none() {
+            // Which one it is, it says itself.
+            true => EditItems::behind_gap(record)?,
+            false => EditItems::open(record, self.last)?,
         };
+        // Decoded twice rather than kept: the items can take many times the memory of the record.
+        items.clone().try_for_each(|item| item.map(drop))?;
         if self.count == 0 {
             self.first = mark.count;
         }
         self.count += 1;
-        self.items += edit.items.len() as u64;
         self.last = Some(mark);
-        let applied = self.state.apply(&edit);
+        let mut applied = Ok(());
+        for item in items {
+            self.items += 1;
+            applied = applied.and(self.state.apply_item(&item?));
+        }
         self.state.mark = mark;
         match applied {
             // What was lost may be what an item refers to: not damage of this edit.
@@ -86,13 +92,6 @@ impl Edits {
         out.fact("edits", self.count, format!("{span}{items}"))?;
         out.fact("last hash", Value::Hex(mark.hash, 8), "")
     }
-}
-
-/// An edit behind a gap: which one it is, it says itself.
-fn unlinked(record: &[u8]) -> Result<(VersionEdit, EditMark), DecodeError> {
-    let mut reader = Reader::new(record);
-    let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
-    Ok((VersionEdit::decode_fields(Reader::new(&record[16..])).map_err(|error| error.at(16))?, mark))
 }
 
 /// Reads all edits, as far as they can be read, and tells nothing.

@@ -134,14 +134,10 @@ impl VersionEdit {
 
     /// Decodes a record. `previous` is the mark it must follow; `None` for the first of a manifest, which
     /// says itself what it follows.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn decode(record: &[u8], previous: Option<EditMark>) -> Result<(Self, EditMark), DecodeError> {
         let (items, mark) = EditItems::open(record, previous)?;
         Ok((Self { items: items.collect::<Result<_, _>>()? }, mark))
-    }
-
-    pub(crate) fn decode_fields(reader: Reader<'_>) -> Result<Self, DecodeError> {
-        let items = EditItems { reader, base: BaseItem::Possible };
-        Ok(Self { items: items.collect::<Result<_, _>>()? })
     }
 }
 
@@ -161,7 +157,8 @@ enum BaseItem {
 }
 
 impl<'a> EditItems<'a> {
-    /// Those of a record and the mark that it makes, which is checked; `previous` as in [`VersionEdit::decode`].
+    /// Those of a record and the mark that it makes, which is checked; `previous` is the mark that it must
+    /// follow; `None` for the first of a manifest, which says itself what it follows.
     pub(crate) fn open(
         record: &'a [u8],
         previous: Option<EditMark>,
@@ -184,6 +181,13 @@ impl<'a> EditItems<'a> {
             return Err(DecodeError::corrupt(0, "edit count and hash", detail));
         }
         Ok((items, mark))
+    }
+
+    /// Those of a record behind a gap, and the mark that it says it makes: neither it nor what it follows is checked.
+    pub(crate) fn behind_gap(record: &'a [u8]) -> Result<(Self, EditMark), DecodeError> {
+        let mut reader = Reader::new(record);
+        let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
+        Ok((Self { reader, base: BaseItem::Possible }, mark))
     }
 
     fn read(&mut self) -> Result<Option<EditItem>, DecodeError> {
