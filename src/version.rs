@@ -382,7 +382,8 @@ impl Version {
 
     /// Sum of the file lengths of a level.
     pub(crate) fn bytes(&self, level: usize) -> u64 {
-        self.tables(level).map(|table| table.meta.len).sum()
+        // Lengths are what a manifest claims until a table is opened.
+        self.tables(level).map(|table| table.meta.len).fold(0, u64::saturating_add)
     }
 
     /// The version without the tables of these numbers and with new ones, each in a run of a level.

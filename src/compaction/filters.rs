@@ -117,7 +117,12 @@ pub(crate) fn plan_output(
     let placed = Placed {
         level: output.level,
         keys: output.keys,
-        bytes: runs.iter().flatten().filter(replaced).map(|(table, _)| table.bytes).sum(),
+        bytes: runs
+            .iter()
+            .flatten()
+            .filter(replaced)
+            .map(|(table, _)| table.bytes)
+            .fold(0, u64::saturating_add),
         smallest: &output.smallest,
         largest: &output.largest,
         heat: if keys > 0.0 { heat_of_keys / keys } else { 1.0 },
@@ -203,7 +208,7 @@ impl<'a> KeysByPlace<'a> {
         bounds.sort_unstable();
         let mut sum = 0;
         for (_, keys) in &mut bounds {
-            sum += *keys;
+            sum = keys.saturating_add(sum);
             *keys = sum;
         }
         Self { bounds }

@@ -85,7 +85,7 @@ pub(crate) fn pick_all(
     worn: impl Fn(&TableHandle) -> bool,
 ) -> Option<Task> {
     let inputs: Vec<_> = version.all_tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-    let bytes: u64 = inputs.iter().map(|(_, table)| table.meta.len).sum();
+    let bytes = inputs.iter().map(|(_, table)| table.meta.len).fold(0, u64::saturating_add);
     let deepest = inputs.iter().map(|(level, _)| *level).max()?;
     let fitting = (1..LEVELS - 1).find(|&level| bytes <= shape.target(level)).unwrap_or(LEVELS - 1);
     let output_level = deepest.max(fitting);
@@ -136,7 +136,7 @@ fn pick_level_0(version: &Version, busy: &HashSet<u64>) -> Option<Task> {
 
 fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usize) -> Option<Task> {
     let cost = |table: &TableHandle, below: &[Arc<TableHandle>]| {
-        let rewritten: u64 = below.iter().map(|table| table.meta.len).sum();
+        let rewritten = below.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
         let meta = &table.meta;
         let freed = meta.len as f64 * (1.0 + 4.0 * meta.tombstones as f64 / meta.entries.max(1) as f64);
         rewritten as f64 / freed.max(1.0)
@@ -151,7 +151,8 @@ fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usiz
     if trivial_move && level + 2 < LEVELS {
         // A table moved over a wide range below would be expensive to compact later.
         let grandparents = overlapping(version, level + 2, &table.meta.smallest, &table.meta.largest);
-        trivial_move = grandparents.iter().map(|table| table.meta.len).sum::<u64>() <= shape.overlap_max();
+        let overlap = grandparents.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
+        trivial_move = overlap <= shape.overlap_max();
     }
     let inputs = with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect();
     Some(Task { inputs, output_level: level + 1, trivial_move })

@@ -191,7 +191,7 @@ impl<'a> Overlap<'a> {
     /// Counts the tables that lie wholly before `user_key`; tells whether they are too many for one output.
     fn is_too_much(&mut self, user_key: &[u8]) -> bool {
         while let Some(table) = self.tables.first().filter(|table| &table.meta.largest[..] < user_key) {
-            self.bytes += table.meta.len;
+            self.bytes = self.bytes.saturating_add(table.meta.len);
             self.tables = &self.tables[1..];
         }
         self.bytes > self.limit

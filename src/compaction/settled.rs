@@ -44,7 +44,7 @@ pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<
     }
     levels.iter_mut().for_each(|run| run.sort_unstable_by_key(|table| table.smallest));
     for level in 1..LEVELS - 1 {
-        let bytes: u64 = levels[level].iter().map(|table| table.bytes).sum();
+        let bytes = levels[level].iter().map(|table| table.bytes).fold(0, u64::saturating_add);
         let above = 1.0 - shape.target(level) as f64 / bytes as f64;
         if above > 0.0 {
             let (upper, lower) = levels.split_at_mut(level + 1);
@@ -89,8 +89,8 @@ fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysB
         let (smallest, largest) = (table.smallest.max(below.smallest), table.largest.min(below.largest));
         let common = by_place.share(&Placed { smallest, largest, ..*table }) / by_place.share(table);
         let falls = part(table, above * common);
-        below.keys += falls.keys;
-        below.bytes += falls.bytes;
+        below.keys = below.keys.saturating_add(falls.keys);
+        below.bytes = below.bytes.saturating_add(falls.bytes);
         fallen += above * common;
     }
     fallen

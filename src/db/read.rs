@@ -356,8 +356,10 @@ mod tests {
             blocks.set_capacity(4 << 20);
             let pages = table(&db).meta.filters[0].len / 4096 + 2;
             let (reads, hits) = ask(10_000);
-            assert!(reads <= pages && hits >= u64::from(lookups) - reads, "{kind:?}: {reads} of {pages}");
-            assert_eq!(ask(20_000).0, 0);
+            assert!(hits >= u64::from(lookups) - reads, "{kind:?}: {reads} of {pages}");
+            // One to which hardly any key leads is read late.
+            let (late, _) = ask(20_000);
+            assert!(reads + late <= pages, "{kind:?}: {reads} and {late} of {pages}");
             let page_reads = db.stats().filter_page_reads;
             let denied = (20_000..20_000 + lookups).filter(|&key| !db.may_contain(absent(key))).count();
             assert!(

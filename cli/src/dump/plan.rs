@@ -74,8 +74,8 @@ struct Plan<'k> {
 impl<'k> Plan<'k> {
     fn of(keyspace: &'k KeyspaceShape, wanted: Option<f64>) -> Self {
         let runs = &keyspace.runs;
-        let keys: u64 = runs.iter().map(RunShape::keys).sum();
-        let filter_bytes: u64 = runs.iter().map(RunShape::filter_bytes).sum();
+        let keys = runs.iter().map(RunShape::keys).fold(0, u64::saturating_add);
+        let filter_bytes = runs.iter().map(RunShape::filter_bytes).fold(0, u64::saturating_add);
         let now = 8.0 * filter_bytes as f64 / keys.max(1) as f64;
         Self {
             keyspace,
