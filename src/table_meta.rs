@@ -7,10 +7,10 @@ use crate::codec::{
     CRITICAL, DecodeError, Field, Reader, Seen, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
 };
 use crate::key::SeqNo;
-use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, SEQNO_MAX};
+use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
 /// Where a filter block lies: in the table itself, or in a file beside it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FilterRef {
     /// Number of the file that holds the block; `None` if that is the table.
     pub file: Option<u64>,
@@ -209,6 +209,21 @@ impl TableMeta {
         field.finish("table record")
     }
 
+    /// Bounds that all its keys are within: a largest key that was cut stands for every key that begins with it.
+    pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
+        let mut largest = self.largest.to_vec();
+        if self.trimmed && largest.len() == BOUND_BYTES_MAX {
+            match largest.iter().rposition(|&byte| byte != 0xff) {
+                Some(last) => {
+                    largest.truncate(last + 1);
+                    largest[last] += 1;
+                }
+                None => largest.resize(KEY_BYTES_MAX, 0xff),
+            }
+        }
+        (self.smallest.clone(), largest.into())
+    }
+
     fn validate(&self) -> Result<(), DecodeError> {
         let wrong = |what, detail: String| Err(DecodeError::corrupt(0, what, detail));
         if !(1..=FILE_NUMBER_MAX).contains(&self.number) {
@@ -356,6 +371,24 @@ mod tests {
         let mut bytes = encoded(&meta());
         (100..600_000u64).for_each(|number| put_field(&mut bytes, number << 1, |_| ()));
         assert_eq!(TableMeta::decode(Reader::new(&bytes)), Ok(meta()));
+    }
+
+    #[test]
+    fn no_key_is_outside_of_the_wide_bounds_also_where_they_were_cut() {
+        let of = |largest: Vec<u8>| {
+            let whole = TableMeta { largest: largest.into(), ..meta() };
+            let mut bytes = Vec::new();
+            whole.encode(&mut bytes);
+            (whole.largest.clone(), TableMeta::decode(Reader::new(&bytes)).unwrap().wide_bounds().1)
+        };
+        for byte in [b'a', 0xfe, 0xff] {
+            let (largest, wide) = of(vec![byte; 3 * BOUND_BYTES_MAX]);
+            assert!(wide >= largest, "{byte}");
+        }
+        let (largest, wide) = of(vec![0xff; KEY_BYTES_MAX]);
+        assert_eq!(wide, largest);
+        let (largest, wide) = of(vec![b'a'; BOUND_BYTES_MAX]);
+        assert_eq!(wide, largest, "it was not cut");
     }
 
     #[test]

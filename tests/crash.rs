@@ -1,8 +1,9 @@
 //! Power loss at every operation.
 //!
 //! A workload runs on a file system in memory. Before every single operation on a file the machine "loses power":
-//! an image of what would be left is taken, once without anything that was not synced, once with all of it,
-//! and several times with a random part of it (files cut, last sectors garbage, names kept or lost). Each
+//! an image of what would be left is taken, once without anything that was not synced, and before every third operation
+//! also once with all of it and several times with a random part of it (files cut, last sectors garbage, names kept or lost);
+//! before the others with one such part. Each
 //! image must open; what it holds must be a prefix of what was written, at a batch boundary, with everything that
 //! was acknowledged as durable; all of it must be durable again, whatever happens next; and every table must verify.
 //!
@@ -24,9 +25,13 @@ use crate::support::workload::{Workload, universe};
 /// Recoveries are interrupted for every so many-th image.
 const NESTED_ONE_IN: u64 = 241;
 
-fn policies(salt: u64) -> [CrashPolicy; 5] {
+fn policies(salt: u64, number: u64) -> Vec<CrashPolicy> {
     let random = |n| CrashPolicy::Random(salt.wrapping_mul(0x9e37_79b9).wrapping_add(n));
-    [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random(1), random(2), random(3)]
+    if number.is_multiple_of(3) {
+        vec![CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random(1), random(2), random(3)]
+    } else {
+        vec![CrashPolicy::DropUnsynced, random(1)]
+    }
 }
 
 #[derive(Default)]
@@ -50,7 +55,7 @@ fn after_a_power_loss_at_any_operation_the_store_holds_a_prefix_with_everything_
         "{operations} operations, {images} images, {nested} of recoveries, {flushing} of such as flush, {shorter} without the newest batch"
     );
     assert!(
-        images > 5000 && nested > 1000 && flushing > 2000 && shorter > 500,
+        images > 5000 && nested > 1000 && flushing > 1000 && shorter > 500,
         "the workload has become too small"
     );
 }
@@ -70,7 +75,7 @@ fn power_loss_everywhere(seed: u64, operations: u64, counts: &Counts) -> Result<
             }
             let number = books.operations.fetch_add(1, Ordering::Relaxed);
             let history = history.lock().unwrap().clone();
-            for policy in policies(seed << 32 | number) {
+            for policy in policies(seed << 32 | number, number) {
                 let tried = caught(|| check(&fs.crash(policy), &history, policy, number, &books));
                 if let Err(what) = tried {
                     let (doing, op) = (doing.lock().unwrap().clone(), short(&format!("{op:?}")));
@@ -176,7 +181,7 @@ fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Co
         let mut taken = taken.lock().unwrap();
         let at = taken.len() as u64;
         let op = short(&format!("{op:?}"));
-        let policies = policies(number << 16 | at).into_iter().step_by(one_in);
+        let policies = policies(number << 16 | at, 0).into_iter().step_by(one_in);
         taken.extend(policies.map(|policy| (fs.crash(policy), policy, op.clone())));
         Ok(())
     });

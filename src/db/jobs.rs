@@ -222,7 +222,7 @@ fn task_output(task: &Task) -> Output {
     let metas = || task.inputs.iter().map(|(_, table)| &table.meta);
     Output {
         level: task.output_level,
-        keys: metas().map(|meta| meta.keys).sum(),
+        keys: metas().map(|meta| meta.keys).fold(0, u64::saturating_add),
         smallest: metas().map(|meta| &meta.smallest[..]).min().unwrap_or_default().to_vec(),
         largest: metas().map(|meta| &meta.largest[..]).max().unwrap_or_default().to_vec(),
         replaces: task.numbers().into_iter().collect(),

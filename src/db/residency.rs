@@ -120,12 +120,13 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
         };
         bits += table.meta.keys as f64 * policy.resolve(level)?.bits_per_key;
         // Header, checksums and what rounding costs are not in the total.
-        overhead += filter.len / 64 + 1024;
+        overhead = (filter.len / 64 + 1024).saturating_add(overhead);
         // A table that nobody has opened yet will load what it has.
         let loaded = |header: &Header| header.pieces_len(table.pieces());
-        taken += table.if_open().map_or(filter.len, |open| open.filter().header().map_or(0, loaded));
+        let held = table.if_open().map_or(filter.len, |open| open.filter().header().map_or(0, loaded));
+        taken = held.saturating_add(taken);
     }
-    Some((bits / 8.0) as i64 + overhead as i64 - taken as i64)
+    Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(taken))
 }
 
 /// Keeps the filters of a tree to its total, as far as column groups go: the least worthy later group that is loaded goes
@@ -209,8 +210,10 @@ impl Engine {
     fn residency_changes(&self, taken: &Taken<'_>) -> Vec<PiecesChange> {
         let trees = self.trees.load();
         let views: Vec<_> = trees.values().map(|tree| (tree, tree.view())).collect();
-        let keys_of = |view: &View| view.version.all_tables().map(|(_, table)| table.meta.keys).sum::<u64>();
-        let keys: u64 = views.iter().map(|(_, view)| keys_of(view)).sum();
+        let keys_of = |view: &View| {
+            view.version.all_tables().map(|(_, table)| table.meta.keys).fold(0, u64::saturating_add)
+        };
+        let keys = views.iter().map(|(_, view)| keys_of(view)).fold(0, u64::saturating_add);
         let lookups: u64 = trees.values().map(|tree| tree.lookups()).sum();
         let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
         let mut beyond = None;

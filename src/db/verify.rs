@@ -531,7 +531,7 @@ impl<'a> Verifier<'a> {
             && error.kind() == std::io::ErrorKind::NotFound
         {
             let error = Error::corruption(&path, 0, "table", "the manifest names it, but it is missing");
-            let keys = keys((meta.smallest.clone(), meta.largest.clone()));
+            let keys = keys(meta.wide_bounds());
             self.list(Damage { error, keys });
             return None;
         }

@@ -14,7 +14,7 @@
 //! The first thing that is wrong is kept, and told at the end: if a block was damaged the walk has told of it, and
 //! what follows from that is not worth a word.
 //!
-//! Memory: an index block for each level above the blocks that are met; at most six.
+//! Memory: an index block for each level above the blocks that are met; at most ten.
 
 use super::block::Broken;
 use super::out::{Out, Result};

@@ -46,7 +46,7 @@ pub(super) struct Edits {
 }
 
 impl Edits {
-    /// Takes the next edit; what is wrong with it is an error, and it is left out.
+    /// Takes the next edit, up to the first item that does not fit, which is an error. Behind a gap all that fits is taken.
     pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
         let (items, mark) = match self.gap && self.last.is_none() {
             // Which one it is, it says itself.
@@ -63,7 +63,10 @@ impl Edits {
         let mut applied = Ok(());
         for item in items {
             self.items += 1;
-            applied = applied.and(self.state.apply_item(&item?));
+            let item = item?;
+            if applied.is_ok() || self.gap {
+                applied = applied.and(self.state.apply_item(&item));
+            }
         }
         self.state.mark = mark;
         match applied {
@@ -163,7 +166,12 @@ fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
         let mut tables: Vec<_> = keyspace.tables.values().collect();
         tables.sort_by(|a, b| {
             let place = |table: &TablePlace| (table.level, table.run);
-            place(a).cmp(&place(b)).then_with(|| a.meta.smallest.cmp(&b.meta.smallest))
+            let bounds = |table: &TablePlace| {
+                let meta = &table.meta;
+                // Of two that begin alike where they were cut, the one that ends first, whole, is the first.
+                (meta.smallest.clone(), meta.largest.clone(), meta.trimmed)
+            };
+            place(a).cmp(&place(b)).then_with(|| bounds(a).cmp(&bounds(b)))
         });
         for pair in tables.windows(2) {
             let [a, b] = [&pair[0], &pair[1]];

@@ -39,7 +39,7 @@
 //!
 //! - It is only read: nothing is locked, created or changed. A file that is being written is described as long as it was
 //!   when it was opened.
-//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB and six of an index, a record of up to 64 MiB, or a
+//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB and ten of an index, a record of up to 64 MiB, or a
 //!   filter of up to 256 MiB, whatever the length of the file; time linear in it, and a bounded search behind damage.
 //! - Damage is told where it lies, and the walk goes on behind it with the next block or record that is intact.
 //! - The hash seed of a store is a secret, and is not shown unless [`View::secrets`] asks for it. Keys and

@@ -83,7 +83,7 @@ pub(crate) fn verify(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> TableRep
         blocks_end: on_disk.saturating_sub(FOOTER_BYTES as u64),
     };
     let bounds = table.map(|table| (table.properties.smallest.clone(), table.properties.largest.clone()));
-    let keys = bounds.clone().unwrap_or_else(|| (meta.smallest.clone(), meta.largest.clone()));
+    let keys = bounds.clone().unwrap_or_else(|| meta.wide_bounds());
     let mut verifier = Verifier {
         file: table.map_or(&bare, |table| &table.file),
         table,

@@ -79,9 +79,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     for path in &args.files {
         match describe(args, path) {
             Ok(()) => {}
-            Err(failure) if args.files.len() == 1 || matches!(failure, Failure::PipeClosed) => {
-                return Err(failure);
-            }
+            // Damage in a file before this one counts more.
+            Err(Failure::PipeClosed) => return worst.and(Err(Failure::PipeClosed)),
+            Err(failure) if args.files.len() == 1 => return Err(failure),
             // The other files are shown all the same.
             Err(failure) => {
                 let _ = failure.report(PROGRAM);

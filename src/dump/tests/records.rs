@@ -172,6 +172,8 @@ fn bounds_that_were_cut_overlap_only_if_that_is_certain() {
     let longer = format!("{}l", "k".repeat(1023));
     let touching = vec![default(), cut(7, "a", &long), cut(8, &long, "z")];
     assert_eq!(wrong(&manifest_of(&[touching])), None);
+    let alike = vec![default(), cut(7, &long, "z"), cut(8, &long, &long)];
+    assert_eq!(wrong(&manifest_of(&[alike])), None, "whose number is larger is not behind");
     assert_wrong(&manifest_of(&[vec![default(), cut(7, "a", &longer), cut(8, &long, "z")]]), "overlap");
     assert_wrong(&manifest_of(&[vec![default(), cut(7, "a", &long), added(8, 1, 0, ["k", "z"])]]), "overlap");
 }

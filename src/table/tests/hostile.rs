@@ -314,6 +314,9 @@ fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
     // Neither is it asked where it is the only one.
     let second = TableMeta { filters: meta.filters[1..].to_vec(), ..meta.clone() };
     assert!(matches!(fixture.open(&second).unwrap().filter(), FilterState::Unusable(_)));
+    let twice = TableMeta { filters: vec![meta.filters[0].clone(); 2], ..meta.clone() };
+    let damage = found(&fixture, &twice);
+    assert!(damage.len() == 2 && damage[1].contains("twice"), "it is read once: {damage:?}");
     let none = TableMeta { filters: Vec::new(), ..meta };
     assert_eq!(found(&fixture, &none).len(), 1, "the properties name it still");
 

@@ -1,5 +1,6 @@
 //! The filters of a table: each read whole, its rate computed anew, and asked for every key.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -10,7 +11,6 @@ use crate::filter::{AlignedBytes, Filter};
 use crate::hash::key_hash;
 
 use super::super::filter_source::{is_aligned, read_filter};
-use super::super::reader::Table;
 use super::Verifier;
 
 /// A filter of the table, and what it denied.
@@ -27,14 +27,19 @@ impl Verifier<'_> {
     /// Reads the filters; gives what is wrong with them, by themselves.
     pub(super) fn open_filters(&mut self) -> Vec<Error> {
         let mut wrong = self.misplaced_filters();
+        let named: Option<HashSet<_>> = self.table.map(|table| table.properties.filters.iter().collect());
+        let mut places = HashSet::new();
         for reference in self.meta.filters.iter().filter(|filter| filter.domain == 0) {
             let path = match reference.file {
                 Some(number) => FileName::Filter(number).path(&self.file.ctx.dir),
                 None => self.file.path.clone(),
             };
             let offset = reference.offset;
-            let is_named = |table: &Table| table.properties.filters.contains(reference);
-            if reference.file.is_none() && !self.table.is_none_or(is_named) {
+            if !places.insert((reference.file, offset)) {
+                wrong.push(Error::corruption(&path, offset, "filter handle", "the manifest names it twice"));
+                continue;
+            }
+            if reference.file.is_none() && named.as_ref().is_some_and(|named| !named.contains(reference)) {
                 let detail = "the manifest names it, the properties name none like it";
                 wrong.push(self.file.corrupt(offset, "filter handle", detail));
                 continue;
@@ -54,14 +59,10 @@ impl Verifier<'_> {
     /// Filters of the properties that do not stand where one must, apart from those that will be read.
     fn misplaced_filters(&self) -> Vec<Error> {
         let Some(table) = self.table else { return Vec::new() };
-        let is_read = |offset: u64| {
-            self.meta
-                .filters
-                .iter()
-                .any(|filter| filter.file.is_none() && (filter.domain, filter.offset) == (0, offset))
-        };
+        let read = self.meta.filters.iter().filter(|filter| filter.file.is_none() && filter.domain == 0);
+        let read: HashSet<u64> = read.map(|filter| filter.offset).collect();
         let misplaced = table.properties.filters.iter().map(|filter| filter.offset);
-        let misplaced = misplaced.filter(|&offset| !is_aligned(offset) && !is_read(offset));
+        let misplaced = misplaced.filter(|offset| !is_aligned(*offset) && !read.contains(offset));
         let detail = |offset| format!("a filter at {offset}, which is no multiple of 4096");
         let at = table.footer.properties.offset;
         misplaced.map(|offset| self.file.corrupt(at, "properties", detail(offset))).collect()
