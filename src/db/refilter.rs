@@ -385,20 +385,25 @@ mod tests {
         memory.try_lease(Part::Filters, memory.room())
     }
 
-    #[test]
-    fn a_new_filter_that_comes_out_damaged_is_not_taken_even_if_there_is_no_room_to_keep_it() {
-        let fs = MemFs::new();
-        let (db, _taken) = without_room(&fs);
-        let (tree, before) = table(&db);
+    /// Asks for a new filter, which is damaged before it can be checked.
+    fn refilter_in_vain(db: &Db, fs: &MemFs, policy: FilterPolicy) {
         fs.observe(|fs, op| {
             if matches!(op, Op::SyncDir(_)) {
                 damage_filters(fs);
             }
             Ok(())
         });
-        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
-        assert!(db.engine().refilter(&tree, policy).unwrap_err().is_corruption());
+        assert!(db.engine().refilter(&table(db).0, policy).unwrap_err().is_corruption());
         fs.stop_observing();
+    }
+
+    #[test]
+    fn a_new_filter_that_comes_out_damaged_is_not_taken_even_if_there_is_no_room_to_keep_it() {
+        let fs = MemFs::new();
+        let (db, _taken) = without_room(&fs);
+        let (tree, before) = table(&db);
+        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
+        refilter_in_vain(&db, &fs, policy);
         assert!(Arc::ptr_eq(&before, &table(&db).1), "the table keeps what it has");
         let stats = db.stats();
         assert_eq!((stats.failed_rebuilds, stats.rebuilt_filters, stats.memory.builders), (1, 0, 0));
@@ -414,18 +419,11 @@ mod tests {
         let fs = MemFs::new();
         let (db, taken) = without_room(&fs);
         drop(taken);
-        let (tree, before) = table(&db);
+        let (_, before) = table(&db);
         db.compact().unwrap();
         assert!(Arc::ptr_eq(&before, &table(&db).1), "there is nothing to be done");
-        fs.observe(|fs, op| {
-            if matches!(op, Op::SyncDir(_)) {
-                damage_filters(fs);
-            }
-            Ok(())
-        });
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
-        assert!(db.engine().refilter(&tree, policy).unwrap_err().is_corruption());
-        fs.stop_observing();
+        refilter_in_vain(&db, &fs, policy);
         db.compact().unwrap();
         let (_, after) = table(&db);
         assert_eq!(after.open().unwrap().filter().header().map(|header| header.kind), Some(Kind::Bloom));
