@@ -72,7 +72,7 @@ fn main() -> Result<()> {
 /// All threads ask for the same name at the same time, name after name. Gives how often one was given away.
 fn race(take: impl Fn(usize, &str) -> Result<bool> + Sync) -> Result<usize> {
     let (start, won) = (Barrier::new(THREADS), AtomicUsize::new(0));
-    let run = |thread| {
+    let run = |thread| -> Result<()> {
         for n in 0..NAMES {
             start.wait();
             won.fetch_add(usize::from(take(thread, &format!("name {n}"))?), Ordering::Relaxed);

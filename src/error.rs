@@ -13,6 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::codec::{DecodeError, DecodeErrorKind};
+use crate::filter::FilterError;
+
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -160,6 +163,38 @@ impl Error {
             Self::Corruption { .. } => true,
             Self::Poisoned { cause } => cause.is_corruption(),
             _ => false,
+        }
+    }
+}
+
+/// Gives a decode error the file it happened in.
+pub(crate) trait InFile {
+    /// The error as it reaches the caller; what was decoded starts `base` bytes into `file`.
+    fn in_file(self, file: &Path, base: u64) -> Error;
+}
+
+impl InFile for DecodeError {
+    fn in_file(self, file: &Path, base: u64) -> Error {
+        let offset = self.offset.saturating_add(base);
+        match self.kind {
+            DecodeErrorKind::Unsupported { found, supported } => {
+                Error::Unsupported { file: file.to_path_buf(), what: self.what, found, supported }
+            }
+            DecodeErrorKind::Corrupt(detail) => Error::corruption(file, offset, self.what, detail),
+            _ => Error::corruption(file, offset, self.what, "cannot be decoded"),
+        }
+    }
+}
+
+impl From<FilterError> for Error {
+    fn from(error: FilterError) -> Self {
+        match error {
+            FilterError::TooLarge { asked, .. } => Self::limit("filter block", usize::MAX as u64, asked),
+            FilterError::FaultyMemory { detail, .. } => {
+                Self::FaultyMemory { what: "construction of a filter", detail }
+            }
+            FilterError::InvalidArgument { what, .. } => Self::InvalidArgument { what },
+            other => Self::InvalidArgument { what: other.to_string() },
         }
     }
 }

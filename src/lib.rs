@@ -14,12 +14,9 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 
-// Layer 0: bytes.
-mod checksum;
-mod codec;
+// Layer 0: bytes. The codec, the checksum and the hash are those of the filter crate.
 mod counters;
 mod error;
-pub mod hash;
 pub mod limits;
 // Layer 1: keys.
 mod batch;
@@ -27,7 +24,6 @@ mod key;
 // Layer 2: units. Bytes in, bytes out, no files.
 mod block;
 mod file_header;
-pub mod filter;
 mod iter;
 mod memtable;
 mod table_meta;
@@ -41,10 +37,10 @@ mod table;
 mod wal;
 // Layer 4: the tree. Pure decisions, one executor.
 mod compaction;
-mod graveyard;
 mod merge;
+mod obsolete_files;
+mod snapshot_read;
 mod version;
-mod visible;
 // Layer 5: the engine.
 mod db;
 mod options;
@@ -59,8 +55,12 @@ mod format_tests;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[doc(inline)]
+pub use sievedb_filter as filter;
+pub use sievedb_filter::hash;
 #[cfg(test)]
-mod testing;
+use sievedb_filter::testing;
+use sievedb_filter::{checksum, codec};
 
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};

@@ -377,8 +377,9 @@ impl KeyspaceOptions {
         put_field(&mut out, HASH_DOMAIN, |out| put_varint(out, WHOLE_KEY));
         put_field(&mut out, FILTER, |out| {
             let (code, number) = match self.filter.size {
-                FilterSize::BitsPerKey(bits) => (0, bits),
                 FilterSize::FalsePositiveRate(rate) => (1, rate),
+                FilterSize::BitsPerKey(bits) => (0, bits),
+                _ => unreachable!("every size has a code"),
             };
             out.extend_from_slice(&[
                 kind_code(self.filter.kind),
@@ -456,6 +457,7 @@ fn kind_code(kind: FilterKind) -> u8 {
         FilterKind::BlockedBloom => 2,
         FilterKind::Ribbon => 3,
         FilterKind::Auto => 255,
+        _ => unreachable!("every kind has a code"),
     }
 }
 
@@ -463,6 +465,7 @@ fn allocation_code(allocation: FilterAllocation) -> u8 {
     match allocation {
         FilterAllocation::Uniform => 0,
         FilterAllocation::Optimal => 1,
+        _ => unreachable!("every allocation has a code"),
     }
 }
 

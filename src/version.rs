@@ -5,7 +5,7 @@
 //! the one in the upper level, and within a level the one in the newer run, is the newer.
 //!
 //! Readers hold a version and with it its [`TableHandle`]s; a table's file is removed only when a manifest
-//! edit has dropped the table *and* the last version that names it is gone ([`Graveyard`]); and so is the file
+//! edit has dropped the table *and* the last version that names it is gone ([`ObsoleteFiles`]); and so is the file
 //! of a filter.
 
 use std::collections::HashSet;
@@ -17,10 +17,10 @@ use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::Probe;
-use crate::graveyard::{Graveyard, SharedFile};
 use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag};
 use crate::manifest::edit::LEVELS;
+use crate::obsolete_files::{ObsoleteFiles, SharedFile};
 use crate::table::{FilterState, Table, TableContext, Verdict};
 use crate::table_meta::{FilterRef, TableMeta};
 
@@ -58,9 +58,9 @@ impl TableHandle {
     pub(crate) fn new(
         meta: Arc<TableMeta>,
         context: Arc<TableContext>,
-        graveyard: Arc<Graveyard>,
+        obsolete_files: Arc<ObsoleteFiles>,
     ) -> Arc<Self> {
-        let file = SharedFile::new(FileName::Table(meta.number), graveyard);
+        let file = SharedFile::new(FileName::Table(meta.number), obsolete_files);
         Arc::new(Self::over(meta, context, file, &[]))
     }
 
@@ -86,7 +86,7 @@ impl TableHandle {
         let shared = |number| {
             let name = FileName::Filter(number);
             let known = known.iter().find(|known| known.name() == name).cloned();
-            known.unwrap_or_else(|| SharedFile::new(name, Arc::clone(file.graveyard())))
+            known.unwrap_or_else(|| SharedFile::new(name, Arc::clone(file.obsolete_files())))
         };
         let filters = meta.filters.iter().filter_map(|filter| filter.file).map(shared).collect();
         Self {
@@ -118,17 +118,17 @@ impl TableHandle {
         let opened = Table::open(&self.context, Arc::clone(&self.meta))?;
         let table = self.table.get_or_init(|| opened);
         if table.filter_error().is_some() {
-            self.file.graveyard().wake();
+            self.file.obsolete_files().wake();
         }
         Ok(table)
     }
 
-    /// The same table with so many pieces of its filter in memory, to take the place of this handle. `None` if there is
+    /// The same table with so many column groups of its filter in memory, to take the place of this handle. `None` if there is
     /// no room.
-    pub(crate) fn with_pieces(&self, pieces: usize) -> Option<Arc<Self>> {
-        let table = self.if_open()?.with_pieces(&self.meta, pieces)?;
+    pub(crate) fn with_column_groups(&self, column_groups: usize) -> Option<Arc<Self>> {
+        let table = self.if_open()?.with_column_groups(&self.meta, column_groups)?;
         if table.filter_error().is_some() {
-            self.file.graveyard().wake();
+            self.file.obsolete_files().wake();
         }
         let (meta, context) = (Arc::clone(&self.meta), Arc::clone(&self.context));
         Some(Arc::new(Self {
@@ -143,9 +143,9 @@ impl TableHandle {
         }))
     }
 
-    /// How many pieces of its filter are in memory.
-    pub(crate) fn pieces(&self) -> usize {
-        self.if_open().map_or(0, |open| open.filter().pieces())
+    /// How many column groups of its filter are in memory.
+    pub(crate) fn column_groups(&self) -> usize {
+        self.if_open().map_or(0, |open| open.filter().column_groups())
     }
 
     /// The table if it has been opened already.
@@ -219,7 +219,7 @@ impl TableHandle {
     fn audit(&self, table: &Table, user_key: &[u8]) -> Result<bool> {
         let is_right = table.audit_absent(user_key)?;
         if !is_right {
-            self.file.graveyard().wake();
+            self.file.obsolete_files().wake();
         }
         Ok(is_right)
     }
@@ -228,7 +228,7 @@ impl TableHandle {
     #[cold]
     fn ask_pages(&self, table: &Table, filter: &FilterState, hash: u64) -> Verdict {
         table.ask_pages(filter, hash).unwrap_or_else(|_| {
-            self.file.graveyard().wake();
+            self.file.obsolete_files().wake();
             Verdict::Unknown
         })
     }
@@ -593,10 +593,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_table_outlives_the_filters_that_were_beside_it() {
-        let graveyard = Arc::new(Graveyard::default());
+        let obsolete_files = Arc::new(ObsoleteFiles::default());
         let cleared = || {
             let mut names = Vec::new();
-            graveyard.clear(|name| names.push(name));
+            obsolete_files.clear(|name| names.push(name));
             names.sort_unstable();
             names
         };
@@ -609,7 +609,7 @@ pub(crate) mod tests {
             header_checksum: 0,
         };
         let context = Arc::new(TableContext::for_tests());
-        let first = TableHandle::new(Arc::new(meta(1, "a", "b", 1)), context, Arc::clone(&graveyard));
+        let first = TableHandle::new(Arc::new(meta(1, "a", "b", 1)), context, Arc::clone(&obsolete_files));
         let second = first.with_filters(vec![beside(2), beside(3)]);
         let third = second.with_filters(vec![beside(3), beside(4)]);
         first.set_filters_obsolete(&second);

@@ -86,7 +86,7 @@ impl BlockIter {
         })
     }
 
-    pub(crate) fn is_standing(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.current.is_some()
     }
 
@@ -407,7 +407,7 @@ mod tests {
             let mut iter = BlockIter::new(payload, rule)?;
             iter.verify()?;
             iter.seek_last()?;
-            while iter.is_standing() {
+            while iter.is_valid() {
                 iter.prev()?;
             }
             Ok::<_, DecodeError>(())
@@ -460,7 +460,7 @@ mod tests {
         }
         let mut iter = BlockIter::new(payload(&builder, &[0]), Entries::Data).unwrap();
         assert_eq!(iter.seek_last().unwrap_err().what, "restart interval");
-        assert!(!iter.is_standing());
+        assert!(!iter.is_valid());
         assert_eq!(iter.verify().unwrap_err().what, "restart interval");
     }
 }

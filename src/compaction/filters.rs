@@ -8,8 +8,8 @@
 //!    often it is asked. A run over everything has 1, so that the rates of such runs are as in Monkey; tables that
 //!    follow each other, as with keys that arrive in order, share one lookup, and so one run's part of the memory,
 //!    whatever levels they are on.
-//! 2. That is multiplied by the table's [`Placed::heat`]: how often it was asked over how often it was expected to
-//!    be. [`heat`] makes it of counters; a new table has 1.
+//! 2. That is multiplied by the table's [`Placed::relative_probe_rate`]: how often it was asked over how often it was expected to
+//!    be. [`relative_probe_rate`] makes it of counters; a new table has 1.
 //! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits) a table below which nothing overlaps
 //!    it is asked about no absent key: whoever gets there finds what was asked for.
 //!
@@ -39,7 +39,7 @@ pub(crate) struct Placed<'a> {
     pub(crate) smallest: &'a [u8],
     pub(crate) largest: &'a [u8],
     /// How often it is asked about absent keys, over how often its share of the keys lets expect.
-    pub(crate) heat: f64,
+    pub(crate) relative_probe_rate: f64,
     /// It is what is about to be written.
     pub(crate) is_output: bool,
 }
@@ -74,7 +74,8 @@ pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
         for table in run {
             let kind = policy.resolve(table.level)?;
             let is_asked = !(policy.expect_hits && is_last(table, &runs[index + 1..]));
-            let probe_rate = if is_asked { keys_by_place.share(table) * table.heat } else { 0.0 };
+            let probe_rate =
+                if is_asked { keys_by_place.share(table) * table.relative_probe_rate } else { 0.0 };
             bits += if is_asked { table.keys as f64 * kind.bits_per_key } else { 0.0 };
             shares.push(Share::new(kind.kind, table.keys, probe_rate));
         }
@@ -108,10 +109,10 @@ pub(crate) fn plan_output(
     }
     let runs = placed_runs(version, lookups);
     let replaced = |table: &&(Placed<'_>, u64)| output.replaces.contains(&table.1);
-    let (mut heat_of_keys, mut keys) = (0.0, 0.0);
+    let (mut weighted_rate, mut keys) = (0.0, 0.0);
     for (table, _) in runs.iter().flatten().filter(replaced).filter(|(table, _)| table.level == output.level)
     {
-        heat_of_keys += table.heat * table.keys as f64;
+        weighted_rate += table.relative_probe_rate * table.keys as f64;
         keys += table.keys as f64;
     }
     let placed = Placed {
@@ -125,7 +126,7 @@ pub(crate) fn plan_output(
             .fold(0, u64::saturating_add),
         smallest: &output.smallest,
         largest: &output.largest,
-        heat: if keys > 0.0 { heat_of_keys / keys } else { 1.0 },
+        relative_probe_rate: if keys > 0.0 { weighted_rate / keys } else { 1.0 },
         is_output: true,
     };
     let mut planned = vec![vec![placed]];
@@ -135,12 +136,20 @@ pub(crate) fn plan_output(
     plan_one(policy, &settled(planned, shape))
 }
 
-/// The tables of a version with their numbers, each with the heat that its counters tell.
+/// The tables of a version with their numbers, each with the relative_probe_rate that its counters tell.
 pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_>, u64)>> {
     fn place(level: usize, table: &TableHandle) -> Placed<'_> {
         let meta = &table.meta;
         let (smallest, largest) = (&meta.smallest[..], &meta.largest[..]);
-        Placed { level, keys: meta.keys, bytes: meta.len, smallest, largest, heat: 1.0, is_output: false }
+        Placed {
+            level,
+            keys: meta.keys,
+            bytes: meta.len,
+            smallest,
+            largest,
+            relative_probe_rate: 1.0,
+            is_output: false,
+        }
     }
     let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();
     for (level, run) in version.all_runs() {
@@ -149,12 +158,13 @@ pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_
     let by_place = KeysByPlace::new(&runs);
     let mut placed = Vec::new();
     for ((_, run), tables) in version.all_runs().zip(&runs) {
-        let with_heat = run.tables.iter().zip(tables).map(|(handle, table)| {
+        let with_rate = run.tables.iter().zip(tables).map(|(handle, table)| {
             let since = lookups.saturating_sub(handle.made_at());
-            let heat = heat(by_place.share(table), since, handle.absent_asked());
-            (Placed { heat, ..*table }, handle.meta.number)
+            let relative_probe_rate =
+                relative_probe_rate(by_place.share(table), since, handle.absent_asked());
+            (Placed { relative_probe_rate, ..*table }, handle.meta.number)
         });
-        placed.push(with_heat.collect());
+        placed.push(with_rate.collect());
     }
     placed
 }
@@ -170,7 +180,7 @@ pub(super) fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Optio
             plan(policy, runs)?.filter(before + table)
         }
         FilterAllocation::Uniform if policy.expect_hits && is_last(output, &runs[run + 1..]) => None,
-        FilterAllocation::Uniform => policy.resolve(output.level),
+        _ => policy.resolve(output.level),
     }
 }
 
@@ -185,12 +195,12 @@ fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
 /// Lookups that a table is taken to have seen before the first: so that a few of them do not decide.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
-/// How far from 1 the heat may be: four bits of a filter, so that a change of what is asked for costs no more.
+/// How far from 1 the relative_probe_rate may be: four bits of a filter, so that a change of what is asked for costs no more.
 const HEAT_MAX: f64 = 16.0;
 
-/// The heat of a table that lies over `share` of the keys, and that `lookups` reached its tree and `absent` asked
+/// The relative_probe_rate of a table that lies over `share` of the keys, and that `lookups` reached its tree and `absent` asked
 /// for a key it did not hold since it was made.
-pub(crate) fn heat(share: f64, lookups: u64, absent: u64) -> f64 {
+pub(crate) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
     let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
     (asked / share).clamp(1.0 / HEAT_MAX, HEAT_MAX)
 }
@@ -235,7 +245,7 @@ mod tests {
         let table = |n: usize| {
             let (smallest, largest) = bounds(n);
             let (keys, is_output) = (keys / tables as u64, false);
-            Placed { level, keys, bytes: 100 * keys, smallest, largest, heat: 1.0, is_output }
+            Placed { level, keys, bytes: 100 * keys, smallest, largest, relative_probe_rate: 1.0, is_output }
         };
         (0..tables).map(table).collect()
     }
@@ -293,13 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn heat_follows_the_counters_slowly_and_within_limits() {
-        assert_eq!(heat(0.01, 0, 0), 1.0);
-        assert!((heat(0.01, 100, 10) - 1.2).abs() < 0.05, "a hundred lookups hardly matter");
-        assert!((heat(0.01, 1_000_000, 40_000) - 4.0).abs() < 0.1);
-        assert_eq!((heat(0.01, 1 << 40, 0), heat(0.01, 1 << 20, 1 << 20)), (1.0 / 16.0, 16.0));
+    fn relative_probe_rate_follows_the_counters_slowly_and_within_limits() {
+        assert_eq!(relative_probe_rate(0.01, 0, 0), 1.0);
+        assert!((relative_probe_rate(0.01, 100, 10) - 1.2).abs() < 0.05, "a hundred lookups hardly matter");
+        assert!((relative_probe_rate(0.01, 1_000_000, 40_000) - 4.0).abs() < 0.1);
+        assert_eq!(
+            (relative_probe_rate(0.01, 1 << 40, 0), relative_probe_rate(0.01, 1 << 20, 1 << 20)),
+            (1.0 / 16.0, 16.0)
+        );
         let mut runs = [run(0, 1, 10_000), run(1, 4, 100_000)];
-        runs[1][2].heat = 4.0;
+        runs[1][2].relative_probe_rate = 4.0;
         let bits = plan(&optimal(FilterKind::Ribbon), &runs).unwrap().optimal.bits_per_key;
         assert!((bits[3] - bits[1] - 2.0).abs() < 1.01, "{bits:?}");
     }

@@ -64,14 +64,15 @@ fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
         match run.last_mut() {
             Some(last) if table.smallest <= last.largest => {
                 let keys = (last.keys + table.keys).max(1);
-                let heat_of_keys = last.heat * last.keys as f64 + table.heat * table.keys as f64;
+                let weighted_rate = last.relative_probe_rate * last.keys as f64
+                    + table.relative_probe_rate * table.keys as f64;
                 *last = Placed {
                     level: 1,
                     keys,
                     bytes: last.bytes + table.bytes,
                     smallest: last.smallest,
                     largest: last.largest.max(table.largest),
-                    heat: heat_of_keys / keys as f64,
+                    relative_probe_rate: weighted_rate / keys as f64,
                     is_output: last.is_output || table.is_output,
                 };
             }
@@ -99,7 +100,12 @@ fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysB
 /// So much of a table: of its keys, and of the lookups that ask it.
 fn part<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
     let of = |number: u64| (number as f64 * part).round() as u64;
-    Placed { keys: of(table.keys), bytes: of(table.bytes), heat: table.heat * part, ..*table }
+    Placed {
+        keys: of(table.keys),
+        bytes: of(table.bytes),
+        relative_probe_rate: table.relative_probe_rate * part,
+        ..*table
+    }
 }
 
 #[cfg(test)]
@@ -115,7 +121,7 @@ mod tests {
         let table = |n: u32| {
             let (smallest, largest) = (bound(cut(n)), bound(cut(n + 1) - 1));
             let keys = keys / u64::from(tables);
-            Placed { level, keys, bytes: keys, smallest, largest, heat: 1.0, is_output: false }
+            Placed { level, keys, bytes: keys, smallest, largest, relative_probe_rate: 1.0, is_output: false }
         };
         (0..tables).map(table).collect()
     }
@@ -135,7 +141,7 @@ mod tests {
         assert!(found[0].1.abs_diff(1000) < 30 && found[1].1.abs_diff(11_000) < 30, "{found:?}");
         // What is left of level 1 is denser than it was by what fell on it, and asked by so many lookups fewer.
         let upper = settled[0][0];
-        assert!((upper.heat - 0.25).abs() < 0.01, "{upper:?}");
+        assert!((upper.relative_probe_rate - 0.25).abs() < 0.01, "{upper:?}");
         let by_keys = settled[1].iter().map(|table| table.keys);
         assert!(by_keys.clone().max().unwrap() < 2 * by_keys.min().unwrap());
     }
@@ -151,7 +157,7 @@ mod tests {
         runs.insert(1, run(0, 1, 400, 10, 990));
         let due = settled(runs, &SHAPE);
         assert_eq!(due.len(), 3);
-        assert!(due[0][0].is_output && due[0][0].keys == 400 && due[0][0].heat == 1.0);
+        assert!(due[0][0].is_output && due[0][0].keys == 400 && due[0][0].relative_probe_rate == 1.0);
         assert_eq!((due[1].len(), due.iter().map(|run| keys(run)).sum::<u64>() / 100), (1, 105));
     }
 
@@ -162,7 +168,7 @@ mod tests {
         runs.extend([run(1, 10, 10_000, 500, 1000), run(2, 10, 10_000, 0, 500)]);
         let settled = settled(runs, &SHAPE);
         assert_eq!(settled.iter().map(Vec::len).collect::<Vec<_>>(), [16, 10]);
-        assert!(settled.iter().flatten().all(|table| table.heat == 1.0));
+        assert!(settled.iter().flatten().all(|table| table.relative_probe_rate == 1.0));
         assert_eq!(settled.iter().map(|run| keys(run)).sum::<u64>(), 22_400);
     }
 

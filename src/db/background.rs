@@ -1,8 +1,8 @@
 //! Background work: which job is next, and its execution as one `step()`.
 //!
-//! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced piece of the
+//! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced column group of the
 //! log durable (so that the sync at its end is short); flush the oldest immutable memtable of a keyspace; compact;
-//! rebuild a filter that was found damaged; load or drop pieces of filters. A job is found and claimed under one
+//! rebuild a filter that was found damaged; load or drop column groups of filters. A job is found and claimed under one
 //! lock, done without it, and then given up.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
@@ -61,7 +61,7 @@ impl Background {
         self.claims.is_stopping()
     }
 
-    /// Says whether pieces of filters are not in memory. Then it is looked at now and then, for what is asked may change.
+    /// Says whether column groups of filters are not in memory. Then it is looked at now and then, for what is asked may change.
     pub(crate) fn set_short_of_memory(&self, is_short: bool) {
         self.is_short_of_memory.store(is_short, Ordering::Relaxed);
     }
@@ -120,15 +120,15 @@ impl Engine {
             return Ok(false);
         }
         self.check_not_failed()?;
-        let buried = self.remove_buried();
+        let obsolete = self.remove_obsolete_files();
         // Asked before the claims are locked: the log's own lock may be held for as long as a sync takes.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |taken: &Taken<'_>| self.next_job(jobs, log_is_long, taken);
         let Some(claim) = self.background.claims.claim_next(next) else {
-            return Ok(buried);
+            return Ok(obsolete);
         };
         match self.carry_out_job(claim.job()) {
-            Ok(is_done) => Ok(is_done || buried),
+            Ok(is_done) => Ok(is_done || obsolete),
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
             Err(Error::KeyspaceDropped { .. } | Error::Closed) => Ok(true),
             Err(error) => Err(self.fail(error)),
@@ -178,8 +178,8 @@ impl Engine {
     }
 
     /// Removes the files of tables and filters that no version names any more. `true` if there were any.
-    pub(crate) fn remove_buried(&self) -> bool {
-        self.graveyard.clear(|name| {
+    pub(crate) fn remove_obsolete_files(&self) -> bool {
+        self.obsolete_files.clear(|name| {
             let path = name.path(&self.dir);
             self.context.forget(name);
             if let Err(error) = self.fs.remove(&path) {

@@ -22,17 +22,17 @@ pub(crate) enum Job {
     /// A new filter for a table of a tree.
     Refilter(Arc<Tree>, Arc<TableHandle>),
     /// Pieces of filters loaded or dropped.
-    Residency(Vec<PiecesChange>),
+    Residency(Vec<ResidencyChange>),
     /// A whole tree into one run; the task is picked once nobody else works on the tree.
     CompactAll(Arc<Tree>),
 }
 
-/// The table of a tree with this number is to have so many pieces of its filter in memory. It names no handle, for that
+/// The table of a tree with this number is to have so many column groups of its filter in memory. It names no handle, for that
 /// holds the memory of those that it has.
-pub(crate) struct PiecesChange {
+pub(crate) struct ResidencyChange {
     pub(crate) tree: Arc<Tree>,
     pub(crate) number: u64,
-    pub(crate) pieces: usize,
+    pub(crate) column_groups: usize,
 }
 
 /// What running jobs work on.

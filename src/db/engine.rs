@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::{Fs, LockGuard};
-use crate::graveyard::Graveyard;
 use crate::key::SeqNo;
 use crate::manifest::edit::EditMark;
 use crate::manifest::log::ManifestLog;
+use crate::obsolete_files::ObsoleteFiles;
 use crate::options::Options;
 use crate::table::TableContext;
 use crate::wal::FramedWriter;
@@ -39,7 +39,7 @@ pub(crate) struct Engine {
     pub(crate) hash_seed: u64,
     pub(crate) report: OpenReport,
     pub(crate) context: Arc<TableContext>,
-    pub(crate) graveyard: Arc<Graveyard>,
+    pub(crate) obsolete_files: Arc<ObsoleteFiles>,
 
     pub(crate) trees: ArcSwap<Trees>,
     /// Serialises creating and dropping keyspaces.
@@ -93,7 +93,7 @@ pub(crate) struct Parts {
     pub(crate) hash_seed: u64,
     pub(crate) report: OpenReport,
     pub(crate) context: Arc<TableContext>,
-    pub(crate) graveyard: Arc<Graveyard>,
+    pub(crate) obsolete_files: Arc<ObsoleteFiles>,
     pub(crate) trees: Trees,
     pub(crate) next_keyspace: KeyspaceId,
     pub(crate) visible: SeqNo,
@@ -115,7 +115,7 @@ impl Engine {
             hash_seed: parts.hash_seed,
             report: parts.report,
             context: parts.context,
-            graveyard: parts.graveyard,
+            obsolete_files: parts.obsolete_files,
             trees: ArcSwap::from_pointee(parts.trees),
             changing_keyspaces: Mutex::new(parts.next_keyspace),
             visible: AtomicU64::new(parts.visible),
@@ -206,7 +206,7 @@ impl Engine {
             (Some(_), Some(error)) => Err(error.clone()),
             (Some(_), None) => self.close_log(),
         };
-        self.remove_buried();
+        self.remove_obsolete_files();
         *self.lock_manifest() = None;
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
         result

@@ -147,7 +147,7 @@ impl Engine {
         let tables: Vec<_> = metas
             .into_iter()
             .map(|meta| {
-                TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.graveyard))
+                TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.obsolete_files))
             })
             .collect();
         tables.iter().for_each(|table| table.set_made_at(lookups));
@@ -247,7 +247,7 @@ fn task_sources(version: &Version, task: &Task) -> Vec<Box<dyn InternalIterator>
 mod tests {
     use crate::db::Db;
     use crate::error::Error;
-    use crate::filter::planted;
+    use crate::filter::fault_injection;
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
 
@@ -259,9 +259,9 @@ mod tests {
         (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), "old").unwrap());
         db.compact().unwrap();
         (500..1500u32).for_each(|key| db.put(key.to_be_bytes(), "new").unwrap());
-        planted::set(Some(fault));
+        fault_injection::set(Some(fault));
         let flushed = db.flush();
-        planted::set(None);
+        fault_injection::set(None);
         (db, flushed)
     }
 

@@ -14,7 +14,7 @@ use crate::filter::FilterPolicy;
 use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use crate::manifest::edit::EditItem;
 use crate::options::KeyspaceOptions;
-use crate::visible::KeyRange;
+use crate::snapshot_read::KeyRange;
 
 /// One keyspace of a store: a tree of its own with options of its own. Cheap to clone; a clone and the
 /// original are the same keyspace. Writes to several keyspaces are atomic in a [`WriteBatch`].

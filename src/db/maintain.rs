@@ -66,7 +66,7 @@ impl Engine {
         })?;
         let result = self.compact_settled(tree);
         drop(claim);
-        self.remove_buried();
+        self.remove_obsolete_files();
         match result.map_err(|error| self.fail(error))? {
             Compacted::Done => Ok(()),
             Compacted::SetAside(error) => Err(error),
@@ -93,7 +93,7 @@ impl Engine {
                         && find_worn(&view.version, &HashSet::new()).is_none()
                 })
         })?;
-        self.remove_buried();
+        self.remove_obsolete_files();
         Ok(())
     }
 }

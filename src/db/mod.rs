@@ -3,7 +3,7 @@
 //! | file | what happens there |
 //! |---|---|
 //! | `engine` | the state all handles share; the failure switch; closing |
-//! | `open`, `recover`, `refill` | from files to an open store |
+//! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree` | one keyspace: memtables and version, published as a view |
@@ -27,8 +27,8 @@ mod pressure;
 mod publish;
 mod read;
 mod recover;
-mod refill;
 mod refilter;
+mod replay_to_memtables;
 mod residency;
 mod snapshot;
 mod stats;

@@ -6,7 +6,7 @@
 //! are removed.
 //!
 //! 1. lock; recover; remove files that nothing refers to;
-//! 2. replay ([`refill`](super::refill)): batches into memtables, these into tables (synced, directory synced) as they
+//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, these into tables (synced, directory synced) as they
 //!    fill, and in the end the rest, into tables or the new log;
 //! 3. new log, synced; new manifest with the whole state, synced; `CURRENT` (this is the moment);
 //! 4. the new log's first promise: from here on it counts as used;
@@ -28,15 +28,15 @@ use super::tree::{LoggedMemtable, Tree, View};
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::filename::{FileName, names_in};
 use crate::fs::{Fs, LockGuard, LockKind};
-use crate::graveyard::Graveyard;
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, ReadManifest};
 use crate::manifest::state::{KeyspaceState, ManifestState};
 use crate::memory::Memory;
+use crate::obsolete_files::ObsoleteFiles;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{TableHandle, Version};
@@ -55,7 +55,7 @@ impl Db {
         let owner = Owner::new(Arc::clone(&engine));
         if engine.log.is_some() {
             let claims = Arc::clone(&engine.background.claims);
-            engine.graveyard.wake_with(move || claims.notify());
+            engine.obsolete_files.wake_with(move || claims.notify());
             let claims = Arc::clone(&engine.background.claims);
             engine.context.memory.wake_with(move || claims.notify());
             engine.background.start(&engine)?;
@@ -73,15 +73,15 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
     let state = &recovered.manifest.state;
-    let (context, graveyard) = shared(dir, &options, recovered.store_id, state.hash_seed);
-    let trees = build_trees(dir, state, &context, &graveyard)?;
+    let (context, obsolete_files) = shared(dir, &options, recovered.store_id, state.hash_seed);
+    let trees = build_trees(dir, state, &context, &obsolete_files)?;
     let engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
         store_id: recovered.store_id,
         hash_seed: state.hash_seed,
         report: recovered.report.clone(),
         context,
-        graveyard,
+        obsolete_files,
         trees,
         next_keyspace: state.next_keyspace,
         visible: recovered.last_seqno,
@@ -91,7 +91,7 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
         lock,
         options,
     });
-    engine.refill_for_reading(&recovered)?;
+    engine.replay_for_reading(&recovered)?;
     Ok(engine)
 }
 
@@ -118,16 +118,16 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         keyspace.options = options.encode();
     }
     remove_strays(&*fs, dir, &recovered.strays)?;
-    let (context, graveyard) = shared(dir, &options, recovered.store_id, state.hash_seed);
+    let (context, obsolete_files) = shared(dir, &options, recovered.store_id, state.hash_seed);
     let log_number = take_number(&mut state);
-    let trees = build_trees(dir, &state, &context, &graveyard)?;
+    let trees = build_trees(dir, &state, &context, &obsolete_files)?;
     let mut engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
         store_id: recovered.store_id,
         hash_seed: state.hash_seed,
         report: recovered.report.clone(),
         context,
-        graveyard,
+        obsolete_files,
         trees,
         next_keyspace: state.next_keyspace,
         visible: recovered.last_seqno,
@@ -137,7 +137,7 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         lock: Some(lock),
         options,
     });
-    let written = engine.refill(&recovered, &mut state, log_number);
+    let written = engine.replay_to_memtables(&recovered, &mut state, log_number);
     let (writer, manifest_number) = written.inspect_err(|_| {
         // Nothing refers to them: a full disk must not be fuller for the next attempt.
         let numbers = log_number..engine.next_file.load(Ordering::SeqCst);
@@ -242,7 +242,7 @@ pub(super) fn shared(
     options: &Options,
     store_id: FileId,
     hash_seed: u64,
-) -> (Arc<TableContext>, Arc<Graveyard>) {
+) -> (Arc<TableContext>, Arc<ObsoleteFiles>) {
     let memory = Memory::new(options.memory_budget);
     let files = Arc::new(FileCache::new(options.open_files_max));
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
@@ -257,14 +257,14 @@ fn build_trees(
     dir: &Path,
     state: &ManifestState,
     context: &Arc<TableContext>,
-    graveyard: &Arc<Graveyard>,
+    obsolete_files: &Arc<ObsoleteFiles>,
 ) -> Result<Trees> {
     let mut trees = Trees::new();
     for (&id, keyspace) in &state.keyspaces {
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
         let flush_bytes = options.memtable_bytes_in(context.memory.budget());
         let active = LoggedMemtable::empty(flush_bytes, state.hash_seed);
-        let version = build_version(dir, keyspace, context, graveyard)?;
+        let version = build_version(dir, keyspace, context, obsolete_files)?;
         let view = View { active, immutables: Vec::new(), version };
         let tree = Tree::new(id, keyspace.name.clone(), options, Arc::clone(&context.memory), view);
         tree.count_active_bytes();
@@ -277,7 +277,7 @@ fn build_version(
     dir: &Path,
     keyspace: &KeyspaceState,
     context: &Arc<TableContext>,
-    graveyard: &Arc<Graveyard>,
+    obsolete_files: &Arc<ObsoleteFiles>,
 ) -> Result<Arc<Version>> {
     let mut added = Vec::with_capacity(keyspace.tables.len());
     for place in keyspace.tables.values() {
@@ -285,7 +285,7 @@ fn build_version(
         if meta.trimmed {
             meta = Arc::new(crate::table::with_full_bounds(context, &meta)?);
         }
-        let table = TableHandle::new(meta, Arc::clone(context), Arc::clone(graveyard));
+        let table = TableHandle::new(meta, Arc::clone(context), Arc::clone(obsolete_files));
         added.push((usize::from(place.level), place.run, table));
     }
     let version = Version::default().apply(&HashSet::new(), added);

@@ -18,8 +18,8 @@ use crate::hash::key_hash;
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, SeqNo};
 use crate::merge::{MergeIter, RunIter, RunSource};
+use crate::snapshot_read::{KeyRange, Range};
 use crate::version::{Lookup, TableHandle};
-use crate::visible::{KeyRange, Range};
 
 /// A value, as a view of the block or the memtable that holds it: cheap to clone, and it pins that memory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,7 @@
 //!    dropped, are passed over; how much there is of the others is noted.
 //!
 //! Only when all of that is sound are the logs read once more, from front to back, and their batches handed to
-//! [`refill`](super::refill): so nothing is written or removed before everything that the store consists of has been
+//! [`replay_to_memtables`](super::replay_to_memtables): so nothing is written or removed before everything that the store consists of has been
 //! seen, and no more than one batch is held.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use super::log::{decode_close, decode_promise};
 use super::open::DEFAULT_NAME;
 use crate::batch::{BatchReader, DEFAULT_KEYSPACE};
 use crate::checksum::FileId;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::FileKind;
 use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};

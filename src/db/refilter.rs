@@ -230,7 +230,7 @@ impl Engine {
                 claims.wait_past(epoch, Some(Duration::from_millis(200)));
             }
         }
-        self.remove_buried();
+        self.remove_obsolete_files();
         result
     }
 }
@@ -386,7 +386,7 @@ mod tests {
     }
 
     /// Asks for a new filter, which is damaged before it can be checked.
-    fn refilter_in_vain(db: &Db, fs: &MemFs, policy: FilterPolicy) {
+    fn refilter_that_fails(db: &Db, fs: &MemFs, policy: FilterPolicy) {
         fs.observe(|fs, op| {
             if matches!(op, Op::SyncDir(_)) {
                 damage_filters(fs);
@@ -403,7 +403,7 @@ mod tests {
         let (db, _taken) = without_room(&fs);
         let (tree, before) = table(&db);
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
-        refilter_in_vain(&db, &fs, policy);
+        refilter_that_fails(&db, &fs, policy);
         assert!(Arc::ptr_eq(&before, &table(&db).1), "the table keeps what it has");
         let stats = db.stats();
         assert_eq!((stats.failed_rebuilds, stats.rebuilt_filters, stats.memory.builders), (1, 0, 0));
@@ -423,7 +423,7 @@ mod tests {
         db.compact().unwrap();
         assert!(Arc::ptr_eq(&before, &table(&db).1), "there is nothing to be done");
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
-        refilter_in_vain(&db, &fs, policy);
+        refilter_that_fails(&db, &fs, policy);
         db.compact().unwrap();
         let (_, after) = table(&db);
         assert_eq!(after.open().unwrap().filter().header().map(|header| header.kind), Some(Kind::Bloom));
@@ -436,7 +436,7 @@ mod tests {
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
         db.engine().refilter(&db.engine().default_tree(), policy).unwrap();
         for round in 0..=REBUILDS_MAX {
-            db.engine().remove_buried();
+            db.engine().remove_obsolete_files();
             damage_filters(&fs);
             let beside = table(&db).1.meta.filters[0].file.unwrap();
             db.engine().context.forget(FileName::Filter(beside));

@@ -1,13 +1,13 @@
 //! Which filters are in memory, and how much of each.
 //!
-//! A filter comes in *pieces*: whole, or a ribbon filter's first column group and then the further ones; with none of them
-//! in memory it is asked by pages, which are read. A piece is worth
+//! A filter comes in *column groups*: whole, or a ribbon filter's first column group and then the further ones; with none of them
+//! in memory it is asked by pages, which are read. A column group is worth
 //! the absent answers that it adds per lookup, for each byte that it takes; how often its table is asked about absent
 //! keys, the table's counters tell. Whenever nothing more urgent is to be done, one change is made ([`choose`]):
 //!
 //! 1. if there is less room than the filters take, because tables were opened that need memory themselves, the least
-//!    worthy pieces go;
-//! 2. else, of the pieces that are missed, the worthiest is loaded that fits, or for which pieces can go that are worth
+//!    worthy column groups go;
+//! 2. else, of the column groups that are missed, the worthiest is loaded that fits, or for which column groups can go that are worth
 //!    clearly less.
 //!
 //! Before that, a tree with [`FilterAllocation::Optimal`] whose filters take more than its policy's total (because
@@ -17,7 +17,7 @@
 //! The first group of a ribbon filter answers nearly all that both do with half of the bytes, so that the second groups
 //! go first. Every change but the first kind makes more absent answers, and so with constant counters they come to an end.
 //!
-//! A change puts another handle in the place of a table's (`TableHandle::with_pieces`), over the same open file.
+//! A change puts another handle in the place of a table's (`TableHandle::with_column_groups`), over the same open file.
 //! Lookups pay nothing for it: those that are under way keep the filter that they have, which gives its memory back when they
 //! are done. A dropped group takes no read. Tables that another job works on are left as they are.
 
@@ -25,7 +25,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::claims::{Job, PiecesChange, Taken};
+use super::claims::{Job, ResidencyChange, Taken};
 use super::engine::Engine;
 use super::tree::View;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
@@ -35,23 +35,23 @@ use crate::version::Version;
 /// How many times the worth of what goes, what comes in its place must have.
 const EDGE: f64 = 1.25;
 
-/// Most pieces of a filter.
-const PIECES_MAX: usize = 3;
+/// Most column groups of a filter.
+const GROUPS_MAX: usize = 3;
 
 /// A part of a filter.
 #[derive(Debug, Clone, Copy, Default)]
-struct Piece {
+struct ColumnGroup {
     bytes: u64,
-    /// Absent answers that it adds to those of the pieces before it, per lookup in the store.
+    /// Absent answers that it adds to those of the column groups before it, per lookup in the store.
     answers: f64,
-    /// `answers` over `bytes`, or that of a piece before it if that is less: it cannot be without that.
+    /// `answers` over `bytes`, or that of a column group before it if that is less: it cannot be without that.
     worth: f64,
 }
 
-/// A filter whose pieces may be loaded and dropped.
+/// A filter whose column groups may be loaded and dropped.
 #[derive(Debug, Clone, Default)]
 struct Candidate {
-    pieces: [Piece; PIECES_MAX],
+    column_groups: [ColumnGroup; GROUPS_MAX],
     count: usize,
     /// How many are in memory.
     loaded: usize,
@@ -60,24 +60,26 @@ struct Candidate {
 impl Candidate {
     /// The filter with this header, in a table that is asked about an absent key with so many of all lookups.
     fn new(header: &Header, loaded: usize, asked: f64) -> Self {
-        let mut candidate = Self { count: header.piece_count().min(PIECES_MAX), loaded, ..Self::default() };
+        let mut candidate =
+            Self { count: header.column_group_count().min(GROUPS_MAX), loaded, ..Self::default() };
         let mut worth = f64::INFINITY;
-        for (index, piece) in candidate.pieces.iter_mut().enumerate().take(candidate.count) {
-            piece.bytes = header.pieces_len(index + 1) - header.pieces_len(index);
-            piece.answers = asked * (header.pieces_rate(index) - header.pieces_rate(index + 1)).max(0.0);
-            worth = (piece.answers / piece.bytes.max(1) as f64).min(worth);
-            piece.worth = worth;
+        for (index, group) in candidate.column_groups.iter_mut().enumerate().take(candidate.count) {
+            group.bytes = header.column_groups_len(index + 1) - header.column_groups_len(index);
+            group.answers =
+                asked * (header.column_groups_rate(index) - header.column_groups_rate(index + 1)).max(0.0);
+            worth = (group.answers / group.bytes.max(1) as f64).min(worth);
+            group.worth = worth;
         }
         candidate
     }
 
     /// What would be loaded next.
-    fn missed(&self) -> Option<&Piece> {
-        self.pieces[..self.count].get(self.loaded)
+    fn missed(&self) -> Option<&ColumnGroup> {
+        self.column_groups[..self.count].get(self.loaded)
     }
 }
 
-/// A change: which candidate is to have how many pieces.
+/// A change: which candidate is to have how many column groups.
 type Step = (usize, usize);
 
 /// What is to be done: what goes, and then what comes in. Nothing if nothing would be better. `room` is what may be
@@ -88,14 +90,14 @@ fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
         let bytes = room.unsigned_abs().min(loaded.bytes.last().copied().unwrap_or_default());
         return loaded.without(bytes, f64::INFINITY).map_or_else(Vec::new, |(steps, _)| steps);
     }
-    let missed = |index: usize| candidates[index].missed().map(|piece| (index, piece));
+    let missed = |index: usize| candidates[index].missed().map(|group| (index, group));
     let mut missed: Vec<_> = (0..candidates.len()).filter_map(missed).collect();
     missed.sort_by(|(_, a), (_, b)| b.worth.total_cmp(&a.worth));
-    for (index, piece) in missed {
-        let more = piece.bytes.saturating_sub(room.unsigned_abs());
-        let freed = if more == 0 { Some((Vec::new(), 0.0)) } else { loaded.without(more, piece.worth) };
+    for (index, group) in missed {
+        let more = group.bytes.saturating_sub(room.unsigned_abs());
+        let freed = if more == 0 { Some((Vec::new(), 0.0)) } else { loaded.without(more, group.worth) };
         if let Some((mut steps, lost)) = freed
-            && (more == 0 || lost * EDGE < piece.answers)
+            && (more == 0 || lost * EDGE < group.answers)
         {
             steps.push((index, candidates[index].loaded + 1));
             return steps;
@@ -122,7 +124,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
         // Header, checksums and what rounding costs are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
         // A table that nobody has opened yet will load what it has.
-        let loaded = |header: &Header| header.pieces_len(table.pieces());
+        let loaded = |header: &Header| header.column_groups_len(table.column_groups());
         let held = table.if_open().map_or(filter.len, |open| open.filter().header().map_or(0, loaded));
         taken = held.saturating_add(taken);
     }
@@ -133,61 +135,62 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
 /// if the others still use up the total, and none is missed that would pass it. So nothing goes to and fro.
 fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     for candidate in candidates.iter_mut().filter(|candidate| candidate.loaded > 0) {
-        if candidate.missed().is_some_and(|piece| piece.bytes as i64 > spare) {
+        if candidate.missed().is_some_and(|group| group.bytes as i64 > spare) {
             candidate.count = candidate.loaded;
         }
     }
-    let last = |candidate: &Candidate| candidate.pieces[candidate.loaded - 1];
+    let last = |candidate: &Candidate| candidate.column_groups[candidate.loaded - 1];
     let goes = |candidate: &Candidate| candidate.loaded > 1 && last(candidate).bytes as i64 <= -spare;
     let going = candidates.iter().enumerate().filter(|(_, candidate)| goes(candidate));
     let least = going.min_by(|(_, a), (_, b)| last(a).worth.total_cmp(&last(b).worth));
     least.map(|(index, candidate)| (index, candidate.loaded - 1))
 }
 
-/// The pieces that are in memory, the least worthy first; those of a filter from the last to the first.
+/// The column groups that are in memory, the least worthy first; those of a filter from the last to the first.
 struct Loaded<'a> {
     candidates: &'a [Candidate],
-    /// Candidate and piece.
-    pieces: Vec<(usize, usize)>,
+    /// Candidate and column group.
+    column_groups: Vec<(usize, usize)>,
     /// Bytes of the first so many of them.
     bytes: Vec<u64>,
 }
 
 impl<'a> Loaded<'a> {
     fn new(candidates: &'a [Candidate]) -> Self {
-        let pieces_of = |index: usize| (0..candidates[index].loaded).map(move |piece| (index, piece));
-        let mut pieces: Vec<_> = (0..candidates.len()).flat_map(pieces_of).collect();
-        let worth = |&(index, piece): &(usize, usize)| candidates[index].pieces[piece].worth;
-        pieces.sort_by(|a, b| worth(a).total_cmp(&worth(b)).then_with(|| Reverse(a.1).cmp(&Reverse(b.1))));
-        let sum = |sum: &mut u64, &(index, piece): &(usize, usize)| {
-            *sum += candidates[index].pieces[piece].bytes;
+        let groups_of = |index: usize| (0..candidates[index].loaded).map(move |group| (index, group));
+        let mut column_groups: Vec<_> = (0..candidates.len()).flat_map(groups_of).collect();
+        let worth = |&(index, group): &(usize, usize)| candidates[index].column_groups[group].worth;
+        column_groups
+            .sort_by(|a, b| worth(a).total_cmp(&worth(b)).then_with(|| Reverse(a.1).cmp(&Reverse(b.1))));
+        let sum = |sum: &mut u64, &(index, group): &(usize, usize)| {
+            *sum += candidates[index].column_groups[group].bytes;
             Some(*sum)
         };
-        let bytes = pieces.iter().scan(0, sum).collect();
-        Self { candidates, pieces, bytes }
+        let bytes = column_groups.iter().scan(0, sum).collect();
+        Self { candidates, column_groups, bytes }
     }
 
-    fn piece(&self, (index, piece): (usize, usize)) -> Piece {
-        self.candidates[index].pieces[piece]
+    fn group(&self, (index, group): (usize, usize)) -> ColumnGroup {
+        self.candidates[index].column_groups[group]
     }
 
-    /// The fewest pieces that make so many bytes free, each worth clearly less than `worth`: how many each filter keeps,
+    /// The fewest column groups that make so many bytes free, each worth clearly less than `worth`: how many each filter keeps,
     /// and the answers that are lost. `None` if there are not so many.
     fn without(&self, bytes: u64, worth: f64) -> Option<(Vec<Step>, f64)> {
         let last = self.bytes.partition_point(|&sum| sum < bytes);
-        let enough = self.pieces.get(..=last)?;
-        if self.piece(enough[last]).worth * EDGE >= worth {
+        let enough = self.column_groups.get(..=last)?;
+        if self.group(enough[last]).worth * EDGE >= worth {
             return None;
         }
         let (mut spare, mut lost) = (self.bytes[last] - bytes, 0.0);
         let mut kept = BTreeMap::new();
         // From the worthiest back: what is not needed stays, unless what it cannot be without goes.
-        for &(index, piece) in enough.iter().rev() {
-            let Piece { bytes, answers, .. } = self.piece((index, piece));
+        for &(index, group) in enough.iter().rev() {
+            let ColumnGroup { bytes, answers, .. } = self.group((index, group));
             if bytes <= spare && !kept.contains_key(&index) {
                 spare -= bytes;
             } else {
-                kept.entry(index).or_insert(piece);
+                kept.entry(index).or_insert(group);
                 lost += answers;
             }
         }
@@ -203,11 +206,11 @@ impl Engine {
     }
 
     /// Makes a change. `false` if there was no room for any of it.
-    pub(super) fn change_residency(&self, changes: &[PiecesChange]) -> bool {
-        changes.iter().filter(|change| self.change_pieces(change)).count() > 0
+    pub(super) fn change_residency(&self, changes: &[ResidencyChange]) -> bool {
+        changes.iter().filter(|change| self.change_residency_of(change)).count() > 0
     }
 
-    fn residency_changes(&self, taken: &Taken<'_>) -> Vec<PiecesChange> {
+    fn residency_changes(&self, taken: &Taken<'_>) -> Vec<ResidencyChange> {
         let trees = self.trees.load();
         let views: Vec<_> = trees.values().map(|tree| (tree, tree.view())).collect();
         let keys_of = |view: &View| {
@@ -223,9 +226,9 @@ impl Engine {
             for (_, table) in view.version.all_tables() {
                 let Some(open) = table.if_open() else { continue };
                 let Some(header) = open.filter().header() else { continue };
-                let loaded = open.filter().pieces();
-                // What it takes to be asked by pages is set aside, so that a piece that goes gives back all of its bytes.
-                loaded_bytes += header.pieces_len(loaded) + FilterPages::memory_bytes_of(header);
+                let loaded = open.filter().column_groups();
+                // What it takes to be asked by pages is set aside, so that a column group that goes gives back all of its bytes.
+                loaded_bytes += header.column_groups_len(loaded) + FilterPages::memory_bytes_of(header);
                 let is_busy = busy.as_ref().is_none_or(|busy| busy.contains(&table.meta.number));
                 if is_busy || open.is_distrusted() {
                     continue;
@@ -239,7 +242,7 @@ impl Engine {
             }
             if let Some(spare) = spare_of_total(&tree.options.load().filter, &view.version) {
                 let step = keep_to_total(&mut candidates[first..], spare);
-                beyond = beyond.or(step.map(|(index, pieces)| (first + index, pieces)));
+                beyond = beyond.or(step.map(|(index, column_groups)| (first + index, column_groups)));
             }
         }
         let room = self.context.memory.filters_max() as i64 - loaded_bytes as i64;
@@ -252,36 +255,38 @@ impl Engine {
             // Nothing of it has room, but by now what it takes to be asked by pages.
             steps.push((index, 0));
         }
-        if let [(index, pieces)] = steps[..] {
+        if let [(index, column_groups)] = steps[..] {
             // What is to go, goes, even if what comes then finds that the memory has not come back yet. That waits here.
             let Candidate { loaded, .. } = candidates[index];
-            let len = |pieces: usize| -> u64 {
-                candidates[index].pieces[..pieces].iter().map(|piece| piece.bytes).sum()
+            let len = |column_groups: usize| -> u64 {
+                candidates[index].column_groups[..column_groups].iter().map(|group| group.bytes).sum()
             };
-            if pieces > loaded && !self.context.memory.has_room_instead(len(pieces), len(loaded)) {
+            if column_groups > loaded
+                && !self.context.memory.has_room_instead(len(column_groups), len(loaded))
+            {
                 return Vec::new();
             }
         }
-        let change = |(index, pieces): Step| {
+        let change = |(index, column_groups): Step| {
             let (tree, number) = &tables[index];
-            PiecesChange { tree: Arc::clone(tree), number: *number, pieces }
+            ResidencyChange { tree: Arc::clone(tree), number: *number, column_groups }
         };
         steps.into_iter().map(change).collect()
     }
 
-    /// Gives a table another handle, with so many pieces of its filter.
-    fn change_pieces(&self, PiecesChange { tree, number, pieces }: &PiecesChange) -> bool {
+    /// Gives a table another handle, with so many column groups of its filter.
+    fn change_residency_of(&self, ResidencyChange { tree, number, column_groups }: &ResidencyChange) -> bool {
         let Some((level, table)) = tree.view().version.find(*number) else { return false };
-        let before = table.pieces();
+        let before = table.column_groups();
         // A copy of what stays may have no room either: then it is read when there is some.
-        let without = || (*pieces < before).then(|| table.with_pieces(0)).flatten();
-        let Some(new) = table.with_pieces(*pieces).or_else(without) else { return false };
+        let without = || (*column_groups < before).then(|| table.with_column_groups(0)).flatten();
+        let Some(new) = table.with_column_groups(*column_groups).or_else(without) else { return false };
         tree.replace_handle(level, &table, &new);
         tracing::debug!(
             keyspace = tree.name,
             table = number,
             before,
-            pieces,
+            column_groups,
             "changed what is in memory of a filter"
         );
         true
@@ -300,34 +305,34 @@ mod tests {
     use crate::memory::Part;
     use crate::options::{KeyspaceOptions, Options};
 
-    /// A filter of pieces of so many bytes and answers.
-    fn candidate(pieces: &[(u64, f64)], loaded: usize) -> Candidate {
-        let mut candidate = Candidate { count: pieces.len(), loaded, ..Candidate::default() };
+    /// A filter of column groups of so many bytes and answers.
+    fn candidate(column_groups: &[(u64, f64)], loaded: usize) -> Candidate {
+        let mut candidate = Candidate { count: column_groups.len(), loaded, ..Candidate::default() };
         let mut worth = f64::INFINITY;
-        for (piece, &(bytes, answers)) in candidate.pieces.iter_mut().zip(pieces) {
+        for (group, &(bytes, answers)) in candidate.column_groups.iter_mut().zip(column_groups) {
             worth = (answers / bytes.max(1) as f64).min(worth);
-            *piece = Piece { bytes, answers, worth };
+            *group = ColumnGroup { bytes, answers, worth };
         }
         candidate
     }
 
     fn bytes(candidates: &[Candidate]) -> u64 {
         let of = |candidate: &Candidate| -> u64 {
-            candidate.pieces[..candidate.loaded].iter().map(|piece| piece.bytes).sum()
+            candidate.column_groups[..candidate.loaded].iter().map(|group| group.bytes).sum()
         };
         candidates.iter().map(of).sum()
     }
 
     fn answers(candidates: &[Candidate]) -> f64 {
         let of = |candidate: &Candidate| -> f64 {
-            candidate.pieces[..candidate.loaded].iter().map(|piece| piece.answers).sum()
+            candidate.column_groups[..candidate.loaded].iter().map(|group| group.answers).sum()
         };
         candidates.iter().map(of).sum()
     }
 
     #[test]
     fn what_gives_most_answers_for_its_size_is_loaded_first_if_it_fits() {
-        let candidates = [(100, 1.0), (10, 0.5), (1000, 90.0)].map(|piece| candidate(&[piece], 0));
+        let candidates = [(100, 1.0), (10, 0.5), (1000, 90.0)].map(|group| candidate(&[group], 0));
         assert_eq!(choose(&candidates, 1000), [(2, 1)]);
         assert_eq!(choose(&candidates, 999), [(1, 1)]);
         assert_eq!(choose(&candidates, 9), []);
@@ -378,9 +383,10 @@ mod tests {
                 .iter()
                 .map(|&(first, second, asked, loaded)| {
                     let (asked, count) = (f64::from(asked), if second % 3 == 0 { 1 } else { 2 });
-                    // Also filters of which the second piece is the better one.
-                    let pieces = [(u64::from(first) + 1, asked * 0.6), (u64::from(second) + 1, asked * 0.4)];
-                    candidate(&pieces[..count], usize::from(loaded) % (count + 1))
+                    // Also filters of which the second column group is the better one.
+                    let column_groups =
+                        [(u64::from(first) + 1, asked * 0.6), (u64::from(second) + 1, asked * 0.4)];
+                    candidate(&column_groups[..count], usize::from(loaded) % (count + 1))
                 })
                 .collect();
             let most = i64::from(room);
@@ -390,7 +396,7 @@ mod tests {
                 let steps = choose(&candidates, left);
                 if steps.is_empty() {
                     let missed = candidates.iter().filter_map(Candidate::missed);
-                    return left >= 0 && missed.map(|piece| piece.bytes as i64).all(|bytes| bytes > left);
+                    return left >= 0 && missed.map(|group| group.bytes as i64).all(|bytes| bytes > left);
                 }
                 for (index, loaded) in steps {
                     candidates[index].loaded = loaded;
@@ -467,11 +473,11 @@ mod tests {
         (0..100).take_while(|_| db.step().unwrap()).count()
     }
 
-    /// Loaded pieces, memory and rate of the filter.
+    /// Loaded column groups, memory and rate of the filter.
     fn loaded(db: &Db, name: &str) -> (u64, u64, f64) {
         let total = db.stats().keyspace(name).unwrap().total();
-        assert_eq!(total.filter_pieces, 2 * total.tables);
-        (total.loaded_filter_pieces, total.filter_memory_bytes, total.predicted_rate.unwrap_or(1.0))
+        assert_eq!(total.filter_column_groups, 2 * total.tables);
+        (total.loaded_filter_column_groups, total.filter_memory_bytes, total.predicted_rate.unwrap_or(1.0))
     }
 
     #[test]
@@ -480,10 +486,10 @@ mod tests {
         let (db, keyspaces) = two_keyspaces(&fs, 8 << 20);
         keyspaces.iter().for_each(fill);
         let [a, b] = &keyspaces;
-        let (pieces, whole, rate) = loaded(&db, "a");
+        let (column_groups, whole, rate) = loaded(&db, "a");
         // The seed of the store is random, and with it some bytes of a filter's length.
         let whole_b = loaded(&db, "b").1;
-        assert!(pieces == 2 && rate < 0.0012, "{rate}");
+        assert!(column_groups == 2 && rate < 0.0012, "{rate}");
         // Somebody takes all but a half.
         let memory = &db.engine().context.memory;
         let taken = memory.lease(Part::Tables, (memory.room() - whole * 7 / 10) as usize);
@@ -491,8 +497,12 @@ mod tests {
         assert_eq!(settle(&db), 0, "both fit");
         let more = memory.lease(Part::Tables, whole as usize);
         assert_eq!(settle(&db), 1);
-        let (pieces, half, rate) = loaded(&db, "b");
-        assert_eq!((pieces, rate), (1, 2f64.powi(-5)), "b, which nobody asks, does with its first group");
+        let (column_groups, half, rate) = loaded(&db, "b");
+        assert_eq!(
+            (column_groups, rate),
+            (1, 2f64.powi(-5)),
+            "b, which nobody asks, does with its first group"
+        );
         assert!(half < whole * 6 / 10 && half > whole / 2);
         assert_eq!(loaded(&db, "a").0, 2);
         let reads = db.stats().unusable_filters;
@@ -581,18 +591,21 @@ mod tests {
         (0..KEYS).for_each(|key| a.put((key * 2).to_be_bytes(), [1]).unwrap());
         a.flush().unwrap();
         let total = |db: &Db| db.stats().keyspace("a").unwrap().total();
-        assert_eq!((settle(&db), total(&db).filter_pieces, total(&db).loaded_filter_pieces), (0, 4, 4));
+        assert_eq!(
+            (settle(&db), total(&db).filter_column_groups, total(&db).loaded_filter_column_groups),
+            (0, 4, 4)
+        );
         // Three quarters: one group is too much, half: two.
         a.set_options(optimal(7.2)).unwrap();
-        assert_eq!((settle(&db), total(&db).loaded_filter_pieces), (1, 3));
+        assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (1, 3));
         let taken = total(&db).filter_memory_bytes as f64 * 8.0 / total(&db).filter_keys as f64;
         assert!(taken > 7.2 && taken < 8.3, "{taken} bits a key");
         a.set_options(optimal(4.0)).unwrap();
-        assert_eq!((settle(&db), total(&db).loaded_filter_pieces), (1, 2));
+        assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (1, 2));
         a.set_options(optimal(5.4)).unwrap();
         assert_eq!(settle(&db), 0, "no group has room within that");
         a.set_options(optimal(10.0)).unwrap();
-        assert_eq!((settle(&db), total(&db).loaded_filter_pieces), (2, 4));
+        assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (2, 4));
         assert!((0..KEYS).all(|key| a.contains(key.to_be_bytes()).unwrap()));
         assert_eq!(total(&db).unusable_filters, 0);
     }

@@ -11,7 +11,7 @@ use super::read::{Iter, Value};
 use super::tree::Tree;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use crate::visible::KeyRange;
+use crate::snapshot_read::KeyRange;
 
 /// The live snapshots: sequence number to how many hold it.
 #[derive(Default)]

@@ -52,9 +52,9 @@ pub struct LevelStats {
     /// others have no room even for what that takes.
     pub paged_filters: u64,
     /// Pieces of the filters of open tables: one each, and one more for every further column group of a ribbon filter.
-    pub filter_pieces: u64,
+    pub filter_column_groups: u64,
     /// How many of them are in memory. Where there is no room for all, those that answer least for their size are not.
-    pub loaded_filter_pieces: u64,
+    pub loaded_filter_column_groups: u64,
     /// What is in memory of the filters, in bytes; pages among the cached blocks aside.
     pub filter_memory_bytes: u64,
     /// What the filters answered since the store was opened, tables that are gone included.
@@ -295,8 +295,8 @@ impl LevelStats {
         add(&mut self.set_aside_tables, other.set_aside_tables);
         add(&mut self.unloaded_filters, other.unloaded_filters);
         add(&mut self.paged_filters, other.paged_filters);
-        add(&mut self.filter_pieces, other.filter_pieces);
-        add(&mut self.loaded_filter_pieces, other.loaded_filter_pieces);
+        add(&mut self.filter_column_groups, other.filter_column_groups);
+        add(&mut self.loaded_filter_column_groups, other.loaded_filter_column_groups);
         add(&mut self.filter_memory_bytes, other.filter_memory_bytes);
     }
 
@@ -324,8 +324,9 @@ impl LevelStats {
             self.unbuilt_filters += u64::from(is_unbuilt);
             self.unloaded_filters += u64::from(table.filter().is_on_disk());
             self.paged_filters += u64::from(matches!(table.filter(), FilterState::Paged(_)));
-            self.filter_pieces += table.filter().header().map_or(0, |header| header.piece_count() as u64);
-            self.loaded_filter_pieces += table.filter().pieces() as u64;
+            self.filter_column_groups +=
+                table.filter().header().map_or(0, |header| header.column_group_count() as u64);
+            self.loaded_filter_column_groups += table.filter().column_groups() as u64;
             self.filter_memory_bytes += table.filter().memory_bytes();
             if let Some(predicted) = table.filter().predicted_rate() {
                 rate += predicted * meta.keys as f64;

@@ -184,6 +184,7 @@ impl Damage {
             DecodeErrorKind::Unsupported { found, supported } => {
                 (format!("is {found:#x}, and this program knows it up to {supported:#x}"), true)
             }
+            _ => ("cannot be decoded".into(), false),
         };
         Self { offset: base.saturating_add(error.offset), what: error.what.into(), detail, newer }
     }

@@ -48,6 +48,7 @@ pub(super) fn kind_words(header: &Header) -> String {
                 columns.join(" + ")
             )
         }
+        other => other.to_string(),
     }
 }
 

@@ -236,7 +236,7 @@ impl Cursor {
             if let Err(error) = open.entries.next() {
                 return Err(open.broken(error));
             }
-            if open.entries.is_standing() {
+            if open.entries.is_valid() {
                 self.way.push(open);
                 return Ok(());
             }

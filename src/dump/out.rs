@@ -258,7 +258,7 @@ impl<'s> Out<'s> {
             Place::Payload { of, at } => {
                 let detail = match &error.kind {
                     DecodeErrorKind::Corrupt(detail) => format!("{detail} (byte {at} of the payload)"),
-                    DecodeErrorKind::Unsupported { .. } => {
+                    _ => {
                         return self.refused(of, &DecodeError { offset: 0, ..error.clone() });
                     }
                 };

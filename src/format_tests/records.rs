@@ -135,6 +135,7 @@ pub(super) fn keyspace_options(vector: &Vector) {
     let size = match read.filter.size {
         FilterSize::BitsPerKey(bits) => format!("bits_per_key={bits}"),
         FilterSize::FalsePositiveRate(rate) => format!("false_positive_rate={rate}"),
+        other => panic!("{other:?} has no vector"),
     };
     let (kind, allocation) = (read.filter.kind, read.filter.allocation);
     let facts = [

@@ -151,7 +151,7 @@ fn check(payload: Bytes, rule: Entries) {
 fn seek_anywhere(iter: &mut BlockIter, payload: &[u8]) {
     for at in (0..payload.len()).step_by(1 + payload.len() / SEEKS_MAX) {
         let key = &payload[at..payload.len().min(at + 5)];
-        if iter.seek(InternalKey::new(key, Tag::newest_at(at as u64))).is_ok() && iter.is_standing() {
+        if iter.seek(InternalKey::new(key, Tag::newest_at(at as u64))).is_ok() && iter.is_valid() {
             let _ = iter.prev();
             let _ = iter.next();
         }

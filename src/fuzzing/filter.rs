@@ -27,8 +27,8 @@ use std::ops::Range;
 use super::input::Input;
 use super::seal::{self, Mended};
 use crate::codec::DecodeError;
-use crate::filter::forge::forge;
-use crate::filter::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES};
+use crate::filter::forge::{self, forge};
+use crate::filter::header::HEADER_BYTES;
 use crate::filter::{Expect, Filter, FilterBuilder, Header, Kind, Page, PagedFilter, Sizes, header};
 use crate::hash::key_hash;
 
@@ -69,25 +69,14 @@ fn scaled(input: &mut Input<'_>) -> u64 {
 
 fn forged(input: &mut Input<'_>) -> Option<Vec<u8>> {
     let kind = kind(input);
-    let mut header = Header {
-        kind,
-        domain: DOMAIN_WHOLE_KEY,
-        optional_flags: input.u8().into(),
-        owner: OWNER,
-        block_len: 0,
-        seed: input.u8().into(),
-        salt: input.u8().into(),
-        key_count: scaled(input),
-        rate: scaled(input),
-        size: scaled(input),
-        probes: input.u8(),
-        column_groups: [0; 3],
-        attempt: 0,
-        buckets: [0; 4],
-        plain_blocks: 0,
-        sections: Vec::new(),
-        checksum: 0,
-    };
+    let mut header = forge::header(kind, OWNER);
+    header.optional_flags = input.u8().into();
+    header.seed = input.u8().into();
+    header.salt = input.u8().into();
+    header.key_count = scaled(input);
+    header.rate = scaled(input);
+    header.size = scaled(input);
+    header.probes = input.u8();
     match kind {
         // Bits behind the last one would have to be zero.
         Kind::Bloom => header.size &= !63,
@@ -102,7 +91,7 @@ fn forged(input: &mut Input<'_>) -> Option<Vec<u8>> {
                 *buckets = scaled(input);
             }
         }
-        Kind::BlockedBloom => {}
+        _ => {}
     }
     forge(header, input.rest(), FORGED_BYTES_MAX)
 }

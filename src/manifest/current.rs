@@ -14,7 +14,7 @@ use std::path::Path;
 
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, put_u32, put_u64};
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::{self, FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::Fs;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, open};
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, DecodeErrorKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::fs::ReadFile;
 
 use super::context::{TableContext, TableIo};
@@ -96,7 +96,7 @@ impl TableFile {
                 let detail = format!("{detail} (byte {} of the payload)", error.offset);
                 Error::corruption(&self.path, block, error.what, detail)
             }
-            DecodeErrorKind::Unsupported { .. } => error.in_file(&self.path, block),
+            _ => error.in_file(&self.path, block),
         }
     }
 

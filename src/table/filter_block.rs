@@ -23,7 +23,7 @@ pub(crate) type FilterConfig = Option<FilterPlan>;
 
 /// Starts the filter of the table with this file id.
 pub(super) fn start_filter(plan: FilterPlan, hash_seed: u64, file_id: FileId) -> Result<FilterBuilder> {
-    FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt(&file_id), file_id)
+    Ok(FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt(&file_id), file_id)?)
 }
 
 /// Length of a filter from which its columns are stored in two groups.
@@ -41,7 +41,14 @@ const FIRST_GROUP_COLUMNS: u8 = 5;
 /// but for one in 32; a key that is there is asked in both, and reads one or two cache lines more before the block that it is in.
 pub(super) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
     let groups = if filter.block_bytes() < TWO_GROUPS_BYTES { 1 } else { 2 };
-    filter.column_groups(groups).first_group(FIRST_GROUP_COLUMNS).finish()
+    let block = filter.column_groups(groups).first_group(FIRST_GROUP_COLUMNS).finish()?;
+    if let Ok(header) = Header::decode(&block)
+        && header.answers_only_maybe()
+    {
+        let (kind, keys, salt) = (header.kind, header.key_count, header.salt);
+        tracing::error!(%kind, keys, salt, "a filter loses keys however it is built: it answers maybe for every key");
+    }
+    Ok(block)
 }
 
 /// What refers to a filter block that stands at `offset` of a file: `None` for the table's own.
@@ -81,7 +88,7 @@ pub(crate) enum Verdict {
 pub(crate) enum FilterState {
     /// The table has none.
     None,
-    /// It is in memory, as many of its pieces as there is room for, and every check of them passed.
+    /// It is in memory, as many of its column groups as there is room for, and every check of them passed.
     Ready(Filter<AlignedBytes>),
     /// There was no memory for it, but for what it takes to read only those pages that a key leads to.
     Paged(Box<FilterPages>),
@@ -109,9 +116,9 @@ impl FilterState {
         }
     }
 
-    /// How many pieces of it are in memory.
-    pub(crate) fn pieces(&self) -> usize {
-        if let Self::Ready(filter) = self { filter.pieces() } else { 0 }
+    /// How many column groups of it are in memory.
+    pub(crate) fn column_groups(&self) -> usize {
+        if let Self::Ready(filter) = self { filter.column_groups() } else { 0 }
     }
 
     /// What it has of the memory for filters.
@@ -175,25 +182,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_could_not_be_built_is_usable_and_says_maybe() {
-        let header = Header {
-            kind: Kind::Ribbon,
-            domain: 0,
-            optional_flags: 0,
-            owner: [3; 16],
-            block_len: 256,
-            seed: 1,
-            salt: 2,
-            key_count: 100,
-            rate: u64::MAX,
-            size: 0,
-            probes: 0,
-            column_groups: [0; 3],
-            attempt: 0,
-            buckets: [0; 4],
-            plain_blocks: 0,
-            sections: Vec::new(),
-            checksum: 0,
-        };
+        let header = crate::filter::forge::header(Kind::Ribbon, [3; 16]);
         let bytes = AlignedBytes::copy_of(&header.encode());
         let filter = Filter::open(bytes, Expect::table([3; 16], 1, 100)).unwrap();
         assert!(filter.header().answers_only_maybe());

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::checksum::FileId;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::filter::FilterPlan;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::cache::filter_page;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::filename::FileName;
 use crate::filter::{Header, Page, PagedFilter};
 use crate::fs::ReadFile;

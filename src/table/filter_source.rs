@@ -1,8 +1,8 @@
 //! Where the block of a filter lies on disk, and how much of it comes into memory.
 //!
-//! A filter comes in pieces ([`Header::piece_count`]): whole, or its first column groups; with none of them in memory it
+//! A filter comes in column groups ([`Header::column_group_count`]): whole, or its first column groups; with none of them in memory it
 //! is asked by pages ([`FilterPages`]). What is read is read into its
-//! place; an open table with more pieces in memory, or with fewer, is another [`Table`] over the same file, so that
+//! place; an open table with more column groups in memory, or with fewer, is another [`Table`] over the same file, so that
 //! lookups that are under way keep the filter that they have asked, and its memory comes back when they are done.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::filter_pages::{FilterPages, Place};
 use super::reader::Table;
 use super::writer::FILTER_ALIGN;
 use crate::codec::DecodeError;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{AlignedBytes, Expect, Filter, Header};
 use crate::fs::ReadFile;
@@ -95,7 +95,7 @@ impl<'a> FilterSource<'a> {
         self.read_on(table, meta, self.filter.len, &[], usize::MAX)
     }
 
-    /// The filter of the first `len` bytes of the block, which are its first `pieces`; those that are `known` are not
+    /// The filter of the first `len` bytes of the block, which are its first `column groups`; those that are `known` are not
     /// read.
     fn read_on(
         &self,
@@ -103,16 +103,16 @@ impl<'a> FilterSource<'a> {
         meta: &TableMeta,
         len: u64,
         known: &[u8],
-        pieces: usize,
+        column_groups: usize,
     ) -> Result<Filter<AlignedBytes>> {
         let mut bytes = AlignedBytes::zeroed(len as usize);
         let (before, after) = bytes.split_at_mut(known.len());
         before.copy_from_slice(known);
         self.read_into(known.len() as u64, after)?;
-        Filter::open_groups(bytes, self.expect(table, meta), pieces).map_err(|error| self.error(error))
+        Filter::open_groups(bytes, self.expect(table, meta), column_groups).map_err(|error| self.error(error))
     }
 
-    /// As many pieces as there is room for, and the memory that they have.
+    /// As many column groups as there is room for, and the memory that they have.
     pub(super) fn read_what_fits(
         self,
         table: &TableFile,
@@ -123,16 +123,19 @@ impl<'a> FilterSource<'a> {
             return Ok((FilterState::Ready(self.read(table, meta)?), Some(lease)));
         }
         let header = self.header()?;
-        for pieces in (1..header.piece_count()).rev() {
-            let len = header.pieces_len(pieces);
+        for column_groups in (1..header.column_group_count()).rev() {
+            let len = header.column_groups_len(column_groups);
             if let Some(lease) = lease(len) {
-                return Ok((FilterState::Ready(self.read_on(table, meta, len, &[], pieces)?), Some(lease)));
+                return Ok((
+                    FilterState::Ready(self.read_on(table, meta, len, &[], column_groups)?),
+                    Some(lease),
+                ));
             }
         }
         self.paged(table, meta, header)
     }
 
-    /// None of its pieces, but what it takes to be asked by pages if there is room for that.
+    /// None of its column groups, but what it takes to be asked by pages if there is room for that.
     fn paged(
         self,
         table: &TableFile,
@@ -147,22 +150,26 @@ impl<'a> FilterSource<'a> {
 }
 
 impl Table {
-    /// The same open table with so many pieces of its filter in memory. Fewer than there are take no read (but none at
+    /// The same open table with so many column groups of its filter in memory. Fewer than there are take no read (but none at
     /// all one of what is asked by pages), more only that of what is missing. `None` if there is no room (while readers
     /// may be using the old ones, both are there), or if what is missing could not be read.
-    pub(crate) fn with_pieces(&self, meta: &TableMeta, pieces: usize) -> Option<Arc<Self>> {
+    pub(crate) fn with_column_groups(&self, meta: &TableMeta, column_groups: usize) -> Option<Arc<Self>> {
         let header = self.filter.header()?;
-        let lease = match pieces {
+        let lease = match column_groups {
             0 => None,
             _ => {
-                let before = header.pieces_len(self.filter.pieces());
+                let before = header.column_groups_len(self.filter.column_groups());
                 let memory = &self.file.ctx.memory;
-                Some(memory.try_lease_instead(Part::Filters, header.pieces_len(pieces), before)?)
+                Some(memory.try_lease_instead(
+                    Part::Filters,
+                    header.column_groups_len(column_groups),
+                    before,
+                )?)
             }
         };
         let changed = match lease {
             Some(lease) => self
-                .filter_of_pieces(meta, header, pieces)
+                .filter_of_groups(meta, header, column_groups)
                 .map(|filter| (FilterState::Ready(filter), Some(lease))),
             None => {
                 self.source(meta, header).and_then(|source| source.paged(&self.file, meta, header.clone()))
@@ -189,19 +196,21 @@ impl Table {
         }))
     }
 
-    fn filter_of_pieces(
+    fn filter_of_groups(
         &self,
         meta: &TableMeta,
         header: &Header,
-        pieces: usize,
+        column_groups: usize,
     ) -> Result<Filter<AlignedBytes>> {
         let known = match &self.filter {
-            FilterState::Ready(filter) if pieces <= filter.pieces() => return Ok(filter.keep_groups(pieces)),
+            FilterState::Ready(filter) if column_groups <= filter.column_groups() => {
+                return Ok(filter.keep_groups(column_groups));
+            }
             FilterState::Ready(filter) => filter.as_bytes(),
             _ => &[],
         };
         let source = self.source(meta, header)?;
-        source.read_on(&self.file, meta, header.pieces_len(pieces), known, pieces)
+        source.read_on(&self.file, meta, header.column_groups_len(column_groups), known, column_groups)
     }
 
     /// Where the filter with this header lies.

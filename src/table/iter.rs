@@ -97,7 +97,7 @@ impl TableIter {
             Goal::AtOrAfter(target) => level.entries.seek(target),
         }
         .map_err(|error| self.table.file.error_in_block(error, level.block))?;
-        Ok(level.entries.is_standing())
+        Ok(level.entries.is_valid())
     }
 
     /// Loads the block to which the lowest loaded index block refers. `after` is the block of that level that
@@ -159,7 +159,7 @@ impl TableIter {
                     Direction::Backward => level.entries.prev(),
                 }
                 .map_err(|error| self.table.file.error_in_block(error, level.block))?;
-                if level.entries.is_standing() {
+                if level.entries.is_valid() {
                     break;
                 }
             }
@@ -258,7 +258,7 @@ impl TableIter {
             Direction::Forward => data.entries.next(),
             Direction::Backward => data.entries.prev(),
         };
-        let standing = data.entries.is_standing();
+        let standing = data.entries.is_valid();
         stepped.map_err(|error| self.table.file.error_in_block(error, block))?;
         if standing { Ok(()) } else { self.step_block(direction) }
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::block::{BlockIter, BlockKind, Entries};
 use crate::checksum::FileId;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::fs::ReadFile;
@@ -39,20 +39,20 @@ impl Table {
     /// [`Error::Io`] if it cannot be read. Never because of a filter.
     pub(crate) fn open(ctx: &Arc<TableContext>, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let path = FileName::Table(meta.number).path(&ctx.dir);
-        let shell = Shell::read(ctx, meta.number, &path)?;
-        if shell.len != meta.len {
-            let detail = format!("expected {}, found {}", meta.len, shell.len);
-            return Err(Error::corruption(&path, meta.len.min(shell.len), "file length", detail));
+        let unverified = UnverifiedTable::read(ctx, meta.number, &path)?;
+        if unverified.len != meta.len {
+            let detail = format!("expected {}, found {}", meta.len, unverified.len);
+            return Err(Error::corruption(&path, meta.len.min(unverified.len), "file length", detail));
         }
-        if shell.header.file_id != meta.file_id {
+        if unverified.header.file_id != meta.file_id {
             return Err(Error::corruption(&path, 32, "file id", "not that of the manifest"));
         }
-        let (footer, checksum) = shell.footer(&path)?;
+        let (footer, checksum) = unverified.footer(&path)?;
         if checksum != meta.footer_checksum {
             let detail = format!("expected {:08x}, found {checksum:08x}", meta.footer_checksum);
-            return Err(Error::corruption(&path, shell.blocks_end(), "footer checksum", detail));
+            return Err(Error::corruption(&path, unverified.blocks_end(), "footer checksum", detail));
         }
-        let file = shell.into_file(Arc::clone(ctx), meta.number, path);
+        let file = unverified.into_file(Arc::clone(ctx), meta.number, path);
         let properties = read_properties(&file, &footer)?;
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
@@ -79,10 +79,10 @@ impl Table {
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
     pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
-        let shell = Shell::read(ctx, number, path)?;
-        let (footer, checksum) = shell.footer(path)?;
-        let (len, file_id) = (shell.len, shell.header.file_id);
-        let file = shell.into_file(Arc::clone(ctx), number, path.to_path_buf());
+        let unverified = UnverifiedTable::read(ctx, number, path)?;
+        let (footer, checksum) = unverified.footer(path)?;
+        let (len, file_id) = (unverified.len, unverified.header.file_id);
+        let file = unverified.into_file(Arc::clone(ctx), number, path.to_path_buf());
         Ok(read_properties(&file, &footer)?.to_meta(number, file_id, len, checksum))
     }
 }
@@ -95,13 +95,13 @@ pub(crate) fn with_full_bounds(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -
 }
 
 /// What is read before anything in the file can be trusted.
-struct Shell {
+struct UnverifiedTable {
     file: Arc<dyn ReadFile>,
     len: u64,
     header: FileHeader,
 }
 
-impl Shell {
+impl UnverifiedTable {
     fn read(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<Self> {
         let file = ctx.files.get_or_open(number, || open_file(ctx, path))?;
         let (len, header) = read_header(&*file, path, FileKind::Table, &ctx.store_id)?;

@@ -54,7 +54,7 @@ impl Table {
     /// Whether there is nothing wrong with the filter, if there is one. One that is not in memory, or not all of it, is read and
     /// checked for that, and not kept.
     pub(crate) fn check_filter(&self, meta: &TableMeta) -> Result<()> {
-        let whole = |header: &Header| self.filter().pieces() == header.piece_count();
+        let whole = |header: &Header| self.filter().column_groups() == header.column_group_count();
         if self.filter().header().is_none_or(whole) {
             return self.filter_error().map_or(Ok(()), |error| Err((**error).clone()));
         }
@@ -166,7 +166,7 @@ impl Table {
             let in_block = |error| self.file.error_in_block(error, at);
             let mut entries = BlockIter::new(payload, Entries::Index).map_err(in_block)?;
             entries.seek(target).map_err(in_block)?;
-            if !entries.is_standing() {
+            if !entries.is_valid() {
                 // Behind the last separator of the root there is nothing; further down there must be something.
                 return match level {
                     1 => Ok(None),

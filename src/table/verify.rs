@@ -98,7 +98,7 @@ pub(crate) fn verify(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> TableRep
         filters: Vec::new(),
         ends: Ends::default(),
         next_chunk: HEADER_BYTES as u64,
-        vain: 0,
+        wasted_bytes: 0,
         last: None,
         found: Properties { seqno_min: u64::MAX, ..Properties::default() },
     };
@@ -142,7 +142,7 @@ struct Verifier<'a> {
     /// The next chunk block may not start before this offset.
     next_chunk: u64,
     /// Bytes that were read for chunks where the walk met damage, and were damaged.
-    vain: u64,
+    wasted_bytes: u64,
     last: Option<(Vec<u8>, Tag)>,
     /// The properties that the entries add up to.
     found: Properties,

@@ -23,7 +23,7 @@ use crate::block::{
     Sealer, separator, separator_of_last,
 };
 use crate::checksum::FileId;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filter::FilterBuilder;
 use crate::fs::{AppendFile, Fs};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::record::{PAGE_BYTES, SpanStatus, spans};
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::fs::ReadFile;
 

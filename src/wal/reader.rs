@@ -27,7 +27,7 @@ use super::record::{
 };
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::fs::ReadFile;
 

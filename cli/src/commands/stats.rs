@@ -101,10 +101,11 @@ fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
         out.text(&row(&level.to_string(), stats))?;
     }
     out.text(&row("all", &total))?;
-    if total.loaded_filter_pieces < total.filter_pieces {
-        let (loaded, all) = (units::count(total.loaded_filter_pieces), units::count(total.filter_pieces));
+    if total.loaded_filter_column_groups < total.filter_column_groups {
+        let (loaded, all) =
+            (units::count(total.loaded_filter_column_groups), units::count(total.filter_column_groups));
         let bytes = units::bytes(total.filter_memory_bytes);
-        out.text(&format!("  of the filters {loaded} of {all} pieces are in memory, {bytes}"))?;
+        out.text(&format!("  of the filters {loaded} of {all} column_groups are in memory, {bytes}"))?;
     }
     Ok(())
 }
@@ -166,8 +167,8 @@ fn level_object(level: &LevelStats) -> Value {
         "data_bytes": level.data_bytes,
         "filter_bytes": level.filter_bytes,
         "filter_bits_per_key": level.filter_bits_per_key(),
-        "filter_pieces": level.filter_pieces,
-        "loaded_filter_pieces": level.loaded_filter_pieces,
+        "filter_column_groups": level.filter_column_groups,
+        "loaded_filter_column_groups": level.loaded_filter_column_groups,
         "filter_memory_bytes": level.filter_memory_bytes,
         "unusable_filters": level.unusable_filters,
         "unbuilt_filters": level.unbuilt_filters,

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use super::Verifier;
 
 /// Times the length of the file that may be read in vain where the walk met damage.
-const VAIN_TIMES: u64 = 4;
+const WASTED_TIMES_MAX: u64 = 4;
 
 impl Verifier<'_> {
     /// Looks at the chunks of the value of `user`, to which the data block at `at` refers. They lie behind those of the
@@ -63,11 +63,11 @@ impl Verifier<'_> {
     fn read_chunk(&mut self, position: u64) -> Result<(u64, u64)> {
         let file = self.file;
         let handle = file.handle_at(position)?;
-        if self.vain / VAIN_TIMES > file.blocks_end {
+        if self.wasted_bytes / WASTED_TIMES_MAX > file.blocks_end {
             return Err(file.corrupt(position, "value chunk", "stands among too many damaged ones to look"));
         }
         let payload = file.read_block(handle, BlockKind::ValueChunk);
-        let payload = payload.inspect_err(|_: &Error| self.vain += handle.len)?;
+        let payload = payload.inspect_err(|_: &Error| self.wasted_bytes += handle.len)?;
         Ok((position + handle.len, payload.len() as u64))
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use crate::error::Error;
+use crate::error::{Error, InFile};
 use crate::filename::FileName;
 use crate::filter::{AlignedBytes, Filter};
 use crate::hash::key_hash;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::block::{BlockHandle, BlockIter, BlockKind, Entries, unseal};
-use crate::error::Result;
+use crate::error::{InFile, Result};
 use crate::file_header::HEADER_BYTES;
 
 use super::super::footer::INDEX_DEPTH_MAX;
@@ -107,7 +107,7 @@ impl Verifier<'_> {
         let Ok(payload) = self.file.read_block(handle, BlockKind::Index) else { return };
         let Ok(mut entries) = BlockIter::new(payload, Entries::Index) else { return };
         let mut standing = entries.seek_first();
-        while standing.is_ok() && entries.is_standing() {
+        while standing.is_ok() && entries.is_valid() {
             if let Ok(handle) = BlockHandle::decode(entries.value()) {
                 self.add_starts(handle, levels - 1, ends, starts);
             }

@@ -1,0 +1,332 @@
+//! How many bits each filter of a tree gets, so that a lookup of an absent key wastes the fewest reads.
+//!
+//! A lookup asks every filter whose table can hold the key, and each that errs costs a read. With `n` keys under a
+//! filter, `q` the share of absent lookups that ask it and `ε` its rate, `Σ q·ε` reads are wasted per lookup, for
+//! `Σ n·bits(ε)` bits. Where the rate falls by half for every bit, the least waste for the memory has
+//!
+//! ```text
+//! ε = c · n / q, at most 1                          c such that the bits come to the total
+//! ```
+//!
+//! which is Monkey (Dayan, Athanassoulis, Idreos 2017) for tables that are not all asked equally often: a level
+//! that is ten times smaller gets a rate ten times lower, for 3.3 bits more of its few keys. Over levels of ratio
+//! `T` the waste then is `T/(T-1) · 2^-(b - log2(T)/(T-1))` at `b` bits per key, whatever their number, where
+//! equal bits waste `2^-b` on every level.
+//!
+//! # Algorithm
+//!
+//! No kind has that smooth a rate. A ribbon filter has whole columns, and fractions are mixtures; Bloom filters
+//! change their number of probes. So each kind is a convex chain of (bits per key, rate), its *steps*; the steps of
+//! all filters are sorted by the waste that they save per bit, and taken until the total is spent, the last one in part.
+//! For convex chains that is the exact optimum. O(s log s) for s steps; some thirty steps a filter.
+//!
+//! ```
+//! use sievedb_filter::Kind;
+//! use sievedb_filter::allocation::{Share, Total, allocate, uniform};
+//!
+//! // Five levels, each ten times the one above it; every absent lookup asks all of them.
+//! let shares: Vec<Share> = (0..5).map(|level| Share::new(Kind::Ribbon, 1000 * 10u64.pow(level), 1.0)).collect();
+//! let optimal = allocate(&shares, Total::BitsPerKey(10.0));
+//! assert!(optimal.bits_per_key[0] > 22.0 && optimal.bits_per_key[4] < 10.0);
+//! assert!(optimal.wasted_reads < 0.0016);
+//! assert!(uniform(&shares, Total::BitsPerKey(10.0)).wasted_reads > 0.004);
+//! ```
+
+use std::sync::OnceLock;
+
+use super::header::Kind;
+use super::policy::{BITS_PER_KEY_MAX, millibits, rate};
+use super::ribbon;
+
+/// A filter, or the filters of a whole run: what the planner needs to know of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// The kind that will be built.
+    pub kind: Kind,
+    /// Distinct user keys.
+    pub keys: u64,
+    /// Which share of the absent lookups ask it: 1 for a run over all keys, less for one of its tables. 0 gets it nothing.
+    pub probe_rate: f64,
+    /// Bits per key that it has at least, whatever the total.
+    pub bits_min: f64,
+    /// Bits per key that it has at most.
+    pub bits_max: f64,
+}
+
+impl Share {
+    /// A filter that may have any size.
+    #[must_use]
+    pub fn new(kind: Kind, keys: u64, probe_rate: f64) -> Self {
+        Self { kind, keys, probe_rate, bits_min: 0.0, bits_max: BITS_PER_KEY_MAX }
+    }
+
+    /// Sets the least and the most bits per key. Equal ones stand for a filter that is there already.
+    #[must_use]
+    pub fn between(mut self, bits_min: f64, bits_max: f64) -> Self {
+        self.bits_min = bits_min.clamp(0.0, BITS_PER_KEY_MAX);
+        self.bits_max = bits_max.clamp(self.bits_min, BITS_PER_KEY_MAX);
+        self
+    }
+
+    /// The rate of a filter of these keys with this many bits per key; 1 with none.
+    #[must_use]
+    pub fn rate(&self, bits_per_key: f64) -> f64 {
+        if bits_per_key <= 0.0 {
+            return 1.0;
+        }
+        let steps = self.steps();
+        let after = steps.partition_point(|step| step.bits < bits_per_key);
+        let (Some(&before), Some(&after)) = (steps.get(after.wrapping_sub(1)), steps.get(after)) else {
+            return steps.last().map_or(1.0, |last| last.rate);
+        };
+        let part = (bits_per_key - before.bits) / (after.bits - before.bits);
+        before.rate + part * (after.rate - before.rate)
+    }
+
+    /// The corners of its rate as a function of its bits: convex, from (0, 1) on.
+    fn steps(&self) -> Vec<Step> {
+        match self.kind {
+            Kind::Ribbon => ribbon_steps(self.keys),
+            Kind::Bloom | Kind::BlockedBloom => bloom_steps(self.kind).to_vec(),
+        }
+    }
+}
+
+/// What there is to be shared out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Total {
+    /// So many bits for each key of all shares.
+    BitsPerKey(f64),
+    /// So many bytes for all together.
+    Bytes(u64),
+}
+
+impl Total {
+    fn bits(self, shares: &[Share]) -> f64 {
+        match self {
+            Self::BitsPerKey(bits) => bits * shares.iter().map(|share| share.keys as f64).sum::<f64>(),
+            Self::Bytes(bytes) => bytes as f64 * 8.0,
+        }
+    }
+}
+
+/// What each share gets, and what that is good for.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Allocation {
+    /// Bits per key of each share, in their order; 0 is no filter.
+    pub bits_per_key: Vec<f64>,
+    /// The rate that each has then.
+    pub rates: Vec<f64>,
+    /// Bits of all filters together, without their headers and checksums.
+    pub bits: f64,
+    /// Reads that an absent lookup wastes in the mean: the sum of the rates by how often each filter is asked.
+    pub wasted_reads: f64,
+}
+
+impl Allocation {
+    fn of(shares: &[Share], bits_per_key: Vec<f64>) -> Self {
+        let rates: Vec<f64> =
+            shares.iter().zip(&bits_per_key).map(|(share, &bits)| share.rate(bits)).collect();
+        let wasted_reads = shares.iter().zip(&rates).map(|(share, rate)| share.probe_rate * rate).sum();
+        let bits = shares.iter().zip(&bits_per_key).map(|(share, bits)| share.keys as f64 * bits).sum();
+        Self { bits_per_key, rates, bits, wasted_reads }
+    }
+}
+
+/// The allocation of `total` that wastes the fewest reads.
+///
+/// What no filter has a use for is not spent: a share that is never asked gets its least.
+#[must_use]
+pub fn allocate(shares: &[Share], total: Total) -> Allocation {
+    let mut left = total.bits(shares);
+    let mut bits_per_key = Vec::with_capacity(shares.len());
+    let mut pieces = Vec::new();
+    for (index, share) in shares.iter().enumerate() {
+        let keys = share.keys.max(1) as f64;
+        bits_per_key.push(share.bits_min);
+        left -= share.bits_min * keys;
+        let mut from = Step { bits: share.bits_min, rate: share.rate(share.bits_min) };
+        for step in share.steps() {
+            let to = step.bits.min(share.bits_max);
+            if to <= from.bits || step.rate >= from.rate {
+                continue;
+            }
+            let gain = share.probe_rate * (from.rate - step.rate) / (step.bits - from.bits) / keys;
+            if gain > 0.0 {
+                pieces.push(Piece { gain, index, to });
+            }
+            from = step;
+        }
+    }
+    // Stable, so that steps of equal gain stay in the order of the shares, and those of one share in theirs.
+    pieces.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    for Piece { index, to, .. } in pieces {
+        let keys = shares[index].keys.max(1) as f64;
+        let bits = to - bits_per_key[index];
+        if bits * keys > left {
+            bits_per_key[index] += left.max(0.0) / keys;
+            break;
+        }
+        bits_per_key[index] = to;
+        left -= bits * keys;
+    }
+    Allocation::of(shares, bits_per_key)
+}
+
+/// The same number of bits for every key: what [`allocate`] is compared with.
+#[must_use]
+pub fn uniform(shares: &[Share], total: Total) -> Allocation {
+    let keys: f64 = shares.iter().map(|share| share.keys as f64).sum();
+    let bits = (total.bits(shares) / keys.max(1.0)).clamp(0.0, BITS_PER_KEY_MAX);
+    Allocation::of(shares, vec![bits; shares.len()])
+}
+
+/// A part of a chain that can be bought.
+struct Piece {
+    /// Waste that it saves per bit.
+    gain: f64,
+    index: usize,
+    /// Bits per key with it.
+    to: f64,
+}
+
+/// A corner of a chain.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Step {
+    bits: f64,
+    rate: f64,
+}
+
+/// One step per column. Small filters pay more for a column, see `ribbon`.
+fn ribbon_steps(keys: u64) -> Vec<Step> {
+    let none = Step { bits: 0.0, rate: 1.0 };
+    let columns = (1..=ribbon::COLUMNS_MAX).map(|columns| Step {
+        bits: ribbon::bits_for_columns(keys, columns.into()),
+        rate: (-f64::from(columns)).exp2(),
+    });
+    std::iter::once(none).chain(columns).take_while(|step| step.bits <= BITS_PER_KEY_MAX).collect()
+}
+
+/// Quarters of a bit, without those that a mixture of their neighbours would beat. Up to the first corner, near two
+/// bits, a real filter is worse than the mixture; an optimum has at most one filter there.
+fn bloom_steps(kind: Kind) -> &'static [Step] {
+    static STEPS: [OnceLock<Vec<Step>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
+    STEPS[kind as usize - Kind::ALL[0] as usize].get_or_init(|| {
+        let mut hull = vec![Step { bits: 0.0, rate: 1.0 }];
+        for quarters in 1..=4 * BITS_PER_KEY_MAX as u32 {
+            let bits = f64::from(quarters) / 4.0;
+            let step = Step { bits, rate: rate(kind, millibits(bits)) };
+            while let [.., before, last] = hull[..]
+                && slope(before, last) >= slope(last, step)
+            {
+                hull.pop();
+            }
+            hull.push(step);
+        }
+        hull
+    })
+}
+
+fn slope(from: Step, to: Step) -> f64 {
+    (to.rate - from.rate) / (to.bits - from.bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(kind: Kind, count: u32, ratio: u64) -> Vec<Share> {
+        (0..count).map(|level| Share::new(kind, 100_000 * ratio.pow(level), 1.0)).collect()
+    }
+
+    #[test]
+    fn five_levels_of_ribbon_filters_waste_what_the_formula_says_and_a_thirtieth_of_uniform_bloom() {
+        for (ratio, bits) in [(10u64, 10.0), (10, 5.0), (4, 8.0)] {
+            let shares = levels(Kind::Ribbon, 5, ratio);
+            let optimal = allocate(&shares, Total::BitsPerKey(bits));
+            let t = ratio as f64;
+            let formula = t / (t - 1.0) * (-(bits - t.log2() / (t - 1.0))).exp2();
+            // Whole columns and what a ribbon takes above the theory cost a few per cent.
+            let found = optimal.wasted_reads / formula;
+            assert!((1.0..1.09).contains(&found), "{ratio} {bits}: {found}");
+            // A level that is `ratio` times larger has log2(ratio) bits fewer, to a column.
+            for pair in optimal.bits_per_key.windows(2) {
+                assert!((pair[0] - pair[1] - t.log2()).abs() <= 1.1, "{:?}", optimal.bits_per_key);
+            }
+        }
+        let ribbon = allocate(&levels(Kind::Ribbon, 5, 10), Total::BitsPerKey(10.0)).wasted_reads;
+        let bloom = uniform(&levels(Kind::BlockedBloom, 5, 10), Total::BitsPerKey(10.0)).wasted_reads;
+        assert!(ribbon < 0.00155 && bloom > 0.045, "{ribbon} {bloom}");
+    }
+
+    #[test]
+    fn the_total_is_met_and_no_exchange_of_bits_would_be_better() {
+        for kind in Kind::ALL {
+            for bits in [0.3, 2.0, 9.7, 16.0] {
+                let mut shares = levels(kind, 4, 7);
+                shares[1].probe_rate = 0.1;
+                shares[2].kind = Kind::Ribbon;
+                let best = allocate(&shares, Total::BitsPerKey(bits));
+                let keys: f64 = shares.iter().map(|share| share.keys as f64).sum();
+                assert!((best.bits / keys - bits).abs() < 1e-6, "{kind:?} {bits}: {}", best.bits / keys);
+                for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))) {
+                    let moved = 0.3 * shares[from.min(to)].keys as f64;
+                    let mut other = best.bits_per_key.clone();
+                    other[from] -= moved / shares[from].keys as f64;
+                    other[to] += moved / shares[to].keys as f64;
+                    if from != to && other[from] >= 0.0 {
+                        let waste = Allocation::of(&shares, other).wasted_reads;
+                        assert!(waste >= best.wasted_reads - 1e-12, "{kind:?} {bits} {from} {to}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_asked_less_gets_a_higher_rate_and_what_is_never_asked_gets_nothing() {
+        let ask = |probe_rate| Share::new(Kind::Ribbon, 1_000_000, probe_rate);
+        let shares = [ask(1.0), ask(1.0 / 16.0), ask(0.0), ask(0.0).between(3.0, 5.0)];
+        let plan = allocate(&shares, Total::BitsPerKey(5.0));
+        assert!((plan.bits_per_key[0] - plan.bits_per_key[1] - 4.0).abs() < 1.1, "{plan:?}");
+        assert_eq!(plan.bits_per_key[2..], [0.0, 3.0]);
+        assert_eq!(plan.rates[2], 1.0);
+        // With a total that nobody can use up, what is asked has all that it can hold.
+        let plan = allocate(&shares, Total::BitsPerKey(1000.0));
+        assert!(plan.bits_per_key[0] > 32.0 && plan.rates[0] == 2f64.powi(-32));
+        assert_eq!(plan.bits_per_key[2], 0.0);
+    }
+
+    #[test]
+    fn limits_are_kept_and_a_total_in_bytes_is_one_in_bits() {
+        let mut shares = levels(Kind::Ribbon, 3, 10);
+        let keys: u64 = shares.iter().map(|share| share.keys).sum();
+        assert_eq!(allocate(&shares, Total::Bytes(keys)), allocate(&shares, Total::BitsPerKey(8.0)));
+        shares[0] = shares[0].between(4.0, 4.0);
+        shares[2] = shares[2].between(9.0, 64.0);
+        let plan = allocate(&shares, Total::BitsPerKey(8.0));
+        assert_eq!(plan.bits_per_key, [4.0, 0.0, 9.0], "the least is given even if it is more than there is");
+        assert_eq!(allocate(&[], Total::BitsPerKey(8.0)).wasted_reads, 0.0);
+    }
+
+    #[test]
+    fn every_chain_is_convex_and_has_the_rates_of_its_kind() {
+        for kind in Kind::ALL {
+            for keys in [1, 100, 1000, 100_000, 1 << 40] {
+                let share = Share::new(kind, keys, 1.0);
+                let steps = share.steps();
+                let slopes: Vec<f64> = steps.windows(2).map(|pair| slope(pair[0], pair[1])).collect();
+                assert!(slopes.windows(2).all(|pair| pair[0] <= pair[1]), "{kind:?} {keys}");
+                assert!(slopes.iter().all(|&slope| slope < 0.0));
+            }
+            let share = Share::new(kind, 1 << 30, 1.0);
+            for tenths in if kind == Kind::Ribbon { 1 } else { 20 }..300 {
+                let bits = f64::from(tenths) / 10.0;
+                let (found, expected) = (share.rate(bits), rate(kind, millibits(bits)));
+                assert!((found / expected - 1.0).abs() < 0.02, "{kind:?} {bits}: {found} {expected}");
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The few lines of a query that gain from vector instructions: one file per instruction set, chosen at run time.
+//!
+//! `portable` is the reference: every other file gives the same answer for the same bytes, and the tests
+//! compare them. This folder is the only place of the crate with unsafe code: calls of functions for which
+//! the processor was asked beforehand, unaligned loads from slices whose length is checked, slices of a block whose
+//! geometry is checked (`first`, `lines`), and a few instructions written out where the compiler chooses slower ones
+//! (`lines/avx512`, `matrix`). Miri, and every processor without the instructions, runs the safe twins; `first` has none.
+
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+mod avx2;
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+mod avx512;
+mod first;
+mod lines;
+mod matrix;
+mod portable;
+
+pub(super) use first::First;
+pub(super) use lines::Lines;
+pub(super) use matrix::{LANES, Matrix, Row};
+
+/// The instruction set that queries use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Simd {
+    /// Set only by [`Simd::detect`], and by functions that run with the instructions: the invariant of every unsafe block below.
+    avx2: bool,
+    /// Likewise; never without `avx2`.
+    avx512: bool,
+}
+
+/// A call of a function of `avx2` if that is what the processor has, else of its twin.
+macro_rules! choose {
+    ($simd:expr, $avx2:expr, $portable:expr) => {{
+        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[allow(unsafe_code)]
+        if $simd.avx2 {
+            // SAFETY: the processor has all instructions that the functions are compiled with, see `Simd::detect`.
+            return unsafe { $avx2 };
+        }
+        $portable
+    }};
+}
+
+/// Code that is compiled once for every instruction set: [`Work::work`] is to be `inline(always)`, and so is what it
+/// calls in its loops. (A closure would be simpler, but the compiler may leave it outside.)
+pub(super) trait Work<A, B, C> {
+    type Output;
+
+    /// Is given the set, there a constant, so that choices by it cost nothing.
+    fn work(simd: Simd, a: A, b: B, c: C) -> Self::Output;
+}
+
+impl Simd {
+    /// What every processor has.
+    pub(super) const PORTABLE: Self = Self { avx2: false, avx512: false };
+
+    /// The best one that this processor has.
+    pub(super) fn detect() -> Self {
+        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("lzcnt");
+            let avx512 = avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+            Self { avx2, avx512 }
+        }
+        #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
+        Self::PORTABLE
+    }
+
+    /// Whether the parities of `coefficients` over the columns of `rows` are the lowest bits of `mark`, column by
+    /// column. A row is one word of 64 bits for each column; all rows are equally long.
+    #[inline(always)]
+    pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
+        choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
+    }
+
+    /// See [`prefetch`].
+    #[inline(always)]
+    pub(super) fn prefetch(self, bytes: &[u8], at: usize) {
+        prefetch(bytes, at);
+    }
+
+    /// [`Simd::run`] of a query, for which the newest instructions are worth a compilation of its own.
+    #[inline(always)]
+    pub(super) fn ask<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
+        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[allow(unsafe_code)]
+        if self.avx512 {
+            // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
+            return unsafe { avx512::run::<W, A, B, C>(a, b, c) };
+        }
+        self.run(work, a, b, c)
+    }
+
+    /// Does work with the instructions of the set. The arguments travel in registers.
+    #[inline(always)]
+    pub(super) fn run<W: Work<A, B, C>, A, B, C>(self, _: W, a: A, b: B, c: C) -> W::Output {
+        choose!(self, avx2::run::<W, A, B, C>(a, b, c), portable::run::<W, A, B, C>(a, b, c))
+    }
+}
+
+/// Asks for the cache line of `bytes` around byte `at`, where that can be done.
+#[inline(always)]
+pub(super) fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+    avx2::prefetch(bytes, at);
+    #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
+    let _ = (bytes, at);
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    impl Simd {
+        /// All that this processor has.
+        pub(crate) fn all() -> Vec<Self> {
+            let best = Self::detect();
+            let mut all = vec![Self::PORTABLE, Self { avx512: false, ..best }, best];
+            all.dedup();
+            all
+        }
+    }
+
+    pub(super) fn random() -> impl FnMut() -> u64 {
+        let mut state = 7u64;
+        move || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            state ^ state >> 31
+        }
+    }
+
+    #[test]
+    fn rows_match_the_same_marks_on_every_instruction_set() {
+        let mut random = random();
+        for columns in 0..=32 {
+            for _ in 0..200 {
+                let bytes: Vec<u8> = (0..3 * 8 * columns).map(|_| random() as u8).collect();
+                let rows = [0, 1, 2].map(|row| &bytes[row * 8 * columns..(row + 1) * 8 * columns]);
+                let coefficients = [random(), random(), random()];
+                // The one mark that matches, found column by column.
+                let mark = (0..columns).fold(0u32, |mark, column| {
+                    let word =
+                        |row: usize| u64::from_le_bytes(rows[row][8 * column..][..8].try_into().unwrap());
+                    let sum = (0..3).fold(0, |sum, row| sum ^ word(row) & coefficients[row]);
+                    mark | (sum.count_ones() & 1) << column
+                });
+                let above = (random() as u32).checked_shl(columns as u32).unwrap_or(0);
+                for simd in Simd::all() {
+                    assert!(simd.matches(rows, coefficients, mark | above), "{columns}");
+                    for column in 0..columns {
+                        assert!(!simd.matches(rows, coefficients, mark ^ 1 << column | above), "{columns}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Little-endian integers and varints, and a reader whose every read names the field it reads.
+//!
+//! Decoding never allocates by what a file claims and never panics: each read checks the bytes that are
+//! left. The name given to a read becomes the `what` of the error, so that "truncated" always says of what.
+//! Varints are LEB128: seven bits a byte, least significant group first, at most ten bytes, and only the
+//! shortest encoding of a number is accepted (a decoder that took others would make two byte strings equal).
+
+use core::fmt;
+
+/// Why bytes could not be decoded. Knows nothing of files: who knows the path adds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Offset of the field, in bytes from the start of what was decoded.
+    pub offset: u64,
+    /// The field or structure that was being read.
+    pub what: &'static str,
+    /// What was wrong with it.
+    pub kind: DecodeErrorKind,
+}
+
+/// What is wrong with bytes that are not the magic that should stand there: both in hex and as text.
+pub fn another_magic(expected: &[u8], found: &[u8]) -> String {
+    format!("expected {}, found {}", hex_and_text(expected), hex_and_text(found))
+}
+
+/// A few bytes, `89 53 0a (\x89S\n)`.
+pub fn hex_and_text(bytes: &[u8]) -> String {
+    let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} ({})", hex.join(" "), bytes.escape_ascii())
+}
+
+/// The two ways in which bytes can be unusable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeErrorKind {
+    /// They are damaged; the text says what was expected and found.
+    Corrupt(String),
+    /// They are intact (their checksum matches) but newer than this code.
+    Unsupported {
+        /// The value in the bytes.
+        found: u64,
+        /// The largest value (or the set of bits) that is known.
+        supported: u64,
+    },
+}
+
+impl DecodeError {
+    pub fn corrupt(offset: u64, what: &'static str, detail: impl Into<String>) -> Self {
+        Self { offset, what, kind: DecodeErrorKind::Corrupt(detail.into()) }
+    }
+
+    pub fn unsupported(offset: u64, what: &'static str, found: u64, supported: u64) -> Self {
+        Self { offset, what, kind: DecodeErrorKind::Unsupported { found, supported } }
+    }
+
+    /// The same error for a reader that had started `base` bytes into the file.
+    #[must_use]
+    pub fn at(mut self, base: u64) -> Self {
+        self.offset = self.offset.saturating_add(base);
+        self
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            DecodeErrorKind::Corrupt(detail) => {
+                write!(f, "{} at offset {}: {detail}", self.what, self.offset)
+            }
+            DecodeErrorKind::Unsupported { found, supported } => {
+                write!(f, "{} at offset {} is {found:#x}, known up to {supported:#x}", self.what, self.offset)
+            }
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// Reads fields from a byte slice, front to back.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    /// Offset of the first of the bytes in what is decoded.
+    base: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0, base: 0 }
+    }
+
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Where the reader stands, in bytes from the start of what is decoded: what errors count from.
+    pub fn offset(&self) -> u64 {
+        self.base.saturating_add(self.position as u64)
+    }
+
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    /// An error about the field that starts where the reader stands.
+    pub fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
+        DecodeError::corrupt(self.offset(), what, detail)
+    }
+
+    pub fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], DecodeError> {
+        if len > self.remaining() {
+            return Err(self.corrupt(what, format!("needs {len} bytes, {} left", self.remaining())));
+        }
+        let found = &self.bytes[self.position..self.position + len];
+        self.position += len;
+        Ok(found)
+    }
+
+    pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], DecodeError> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.bytes(N, what)?);
+        Ok(out)
+    }
+
+    pub fn u8(&mut self, what: &'static str) -> Result<u8, DecodeError> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    pub fn u16(&mut self, what: &'static str) -> Result<u16, DecodeError> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
+    pub fn u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    pub fn u64(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+
+    pub fn varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        let start = self.position;
+        match decode_varint(&self.bytes[start..]) {
+            Some((value, len)) => {
+                self.position += len;
+                Ok(value)
+            }
+            None => Err(self.corrupt(what, "not a varint of at most 64 bits in its shortest form")),
+        }
+    }
+
+    /// A varint that must not be over `limit`.
+    pub fn varint_up_to(&mut self, limit: u64, what: &'static str) -> Result<u64, DecodeError> {
+        let start = self.offset();
+        match self.varint(what)? {
+            value if value <= limit => Ok(value),
+            value => Err(DecodeError::corrupt(start, what, format!("{value} is over the limit of {limit}"))),
+        }
+    }
+
+    /// A varint that counts bytes or items and must fit the address space and `limit`.
+    pub fn length(&mut self, limit: u64, what: &'static str) -> Result<usize, DecodeError> {
+        let start = self.offset();
+        let value = self.varint(what)?;
+        if value > limit || usize::try_from(value).is_err() {
+            return Err(DecodeError::corrupt(start, what, format!("{value} is over the limit of {limit}")));
+        }
+        Ok(value as usize)
+    }
+
+    /// All that is left, as a reader whose offsets go on.
+    pub fn rest(&mut self) -> Self {
+        let base = self.offset();
+        let bytes = &self.bytes[self.position..];
+        self.position = self.bytes.len();
+        Self { bytes, position: 0, base }
+    }
+
+    /// Bytes preceded by their length as a varint.
+    pub fn length_prefixed(&mut self, limit: u64, what: &'static str) -> Result<&'a [u8], DecodeError> {
+        let len = self.length(limit, what)?;
+        self.bytes(len, what)
+    }
+
+    pub fn zeros(&mut self, len: usize, what: &'static str) -> Result<(), DecodeError> {
+        let start = self.offset();
+        if self.bytes(len, what)?.iter().any(|&byte| byte != 0) {
+            return Err(DecodeError::corrupt(start, what, "reserved bytes are not zero"));
+        }
+        Ok(())
+    }
+}
+
+/// The lowest bit of a field tag: a reader that does not know the field must refuse the record.
+pub const CRITICAL: u64 = 1;
+
+/// One field of an extensible record: `tag varint · length varint · payload`, see [`Reader::field`].
+#[derive(Clone)]
+pub struct Field<'a> {
+    /// Number of the field shifted left by one, with [`CRITICAL`] in the lowest bit.
+    pub tag: u64,
+    /// Where the field starts, in bytes from the start of what is decoded.
+    pub offset: u64,
+    /// The payload, as a reader whose offsets count from there too.
+    pub reader: Reader<'a>,
+}
+
+impl<'a> Reader<'a> {
+    /// The next field of an extensible record, or `None` at its end.
+    pub fn field(&mut self) -> Result<Option<Field<'a>>, DecodeError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let offset = self.offset();
+        let tag = self.varint("field tag")?;
+        let len = self.length(u64::from(u32::MAX), "field length")?;
+        let base = self.offset();
+        let reader = Reader { bytes: self.bytes(len, "field length")?, position: 0, base };
+        Ok(Some(Field { tag, offset, reader }))
+    }
+}
+
+impl Field<'_> {
+    /// What a reader does with a field it does not know: nothing, or an error if it is critical.
+    pub fn skip_unknown(&self) -> Result<(), DecodeError> {
+        if self.tag & CRITICAL == 0 {
+            return Ok(());
+        }
+        Err(DecodeError::unsupported(self.offset, "critical field", self.tag >> 1, 0))
+    }
+
+    /// Checks that the whole payload was read.
+    pub fn finish(&self, what: &'static str) -> Result<(), DecodeError> {
+        if self.reader.is_empty() {
+            return Ok(());
+        }
+        Err(self.reader.corrupt(what, "bytes follow the last part of the field"))
+    }
+}
+
+/// Which of the fields of a record that stand at most once have been met. Of those that are passed over nothing is kept,
+/// however many there are.
+pub struct Seen<const N: usize> {
+    record: &'static str,
+    tags: [u64; N],
+    seen: [bool; N],
+}
+
+impl<const N: usize> Seen<N> {
+    /// `record` is the name of the record in errors, `tags` are those of the fields.
+    pub fn new(record: &'static str, tags: [u64; N]) -> Self {
+        Self { record, tags, seen: [false; N] }
+    }
+
+    /// Notes a field; an error if it is one of these and was met before.
+    pub fn note(&mut self, field: &Field<'_>) -> Result<(), DecodeError> {
+        let Some(index) = self.tags.iter().position(|&tag| tag == field.tag) else { return Ok(()) };
+        if core::mem::replace(&mut self.seen[index], true) {
+            return Err(DecodeError::corrupt(field.offset, self.record, "a field stands twice"));
+        }
+        Ok(())
+    }
+
+    /// Checks that these were met in the record that starts at `start`.
+    pub fn expect(&self, tags: &[u64], start: u64) -> Result<(), DecodeError> {
+        let missing = self.tags.iter().zip(&self.seen).find(|(tag, seen)| !**seen && tags.contains(tag));
+        let Some((tag, _)) = missing else { return Ok(()) };
+        Err(DecodeError::corrupt(start, self.record, format!("field {} is missing", tag >> 1)))
+    }
+}
+
+/// Appends a field; `payload` writes its contents.
+pub fn put_field(out: &mut Vec<u8>, tag: u64, payload: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(out, tag);
+    let mut body = Vec::new();
+    payload(&mut body);
+    put_length_prefixed(out, &body);
+}
+
+/// The value and the length of the varint at the start of `bytes`.
+#[inline]
+pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let first = *bytes.first()?;
+    if first < 0x80 {
+        return Some((u64::from(first), 1));
+    }
+    let mut value = u64::from(first & 0x7f);
+    for (index, &byte) in bytes.iter().enumerate().take(10).skip(1) {
+        if index == 9 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte < 0x80 {
+            return (byte != 0).then_some((value, index + 1));
+        }
+    }
+    None
+}
+
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub fn varint_len(value: u64) -> usize {
+    (63 - (value | 1).leading_zeros() as usize) / 7 + 1
+}
+
+pub fn put_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+pub fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_magic_is_told_in_hex_and_as_text() {
+        let detail = another_magic(b"\x89SVFLT\r\n", b"key\t\0\xff\"x");
+        let found = r#"6b 65 79 09 00 ff 22 78 (key\t\x00\xff\"x)"#;
+        assert_eq!(detail, format!(r"expected 89 53 56 46 4c 54 0d 0a (\x89SVFLT\r\n), found {found}"));
+    }
+
+    #[test]
+    fn every_varint_returns_and_has_the_stated_length() {
+        for shift in 0..64 {
+            for value in [(1u64 << shift) - 1, 1 << shift, (1 << shift) + 1, u64::MAX >> shift] {
+                let mut out = Vec::new();
+                put_varint(&mut out, value);
+                assert_eq!(out.len(), varint_len(value));
+                assert_eq!(decode_varint(&out), Some((value, out.len())));
+                assert_eq!(decode_varint(&out[..out.len() - 1]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn overlong_and_oversized_varints_are_refused() {
+        assert_eq!(decode_varint(&[0x80, 0x00]), None);
+        assert_eq!(decode_varint(&[0xff; 10]), None);
+        assert_eq!(decode_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
+        assert_eq!(
+            decode_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]),
+            Some((u64::MAX, 10))
+        );
+    }
+
+    #[test]
+    fn a_truncated_read_names_the_field_and_where_it_starts() {
+        let mut reader = Reader::new(&[1, 2, 3]);
+        reader.u16("first").unwrap();
+        let error = reader.u32("second").unwrap_err();
+        assert_eq!((error.offset, error.what), (2, "second"));
+    }
+}

@@ -1,0 +1,102 @@
+//! The first 40 bytes of a filter block, whose places and meanings no version will ever change.
+//!
+//! They are magic, format version, header length, header checksum, owner and block length (offsets in
+//! `header`). With them a reader verifies the header of a version that it does not know, and steps over the
+//! block. It tells newer from damaged by verifying the checksum before it looks at the version.
+
+use crate::checksum::{FileId, checksum32};
+use crate::codec::{DecodeError, Reader, another_magic};
+
+/// First bytes of every filter block.
+pub const MAGIC: [u8; 8] = *b"\x89SVFLT\r\n";
+
+/// Length of a header of any version: what suffices for [`block_len`] and [`checksum`].
+pub const HEADER_BYTES_MAX: usize = 4096;
+
+/// Length of the frozen fields.
+pub(super) const FROZEN_BYTES: usize = 40;
+
+const CHECKSUM_OFFSET: usize = 12;
+
+/// Length of the whole block of which `first_bytes` are the first: [`HEADER_BYTES`](super::header::HEADER_BYTES) of
+/// them suffice for this version, [`HEADER_BYTES_MAX`] for all. It is known for blocks of newer versions and unknown
+/// kinds too, so that whoever walks a file can step over them.
+///
+/// # Errors
+///
+/// `Corrupt` if they are not the verified header of a filter block.
+pub fn block_len(first_bytes: &[u8]) -> Result<u64, DecodeError> {
+    Frozen::verified(first_bytes).map(|frozen| frozen.block_len)
+}
+
+/// The checksum of the header at the start of `first_bytes`, verified, of any version. A reference to a filter
+/// holds it, and so pins the filter's contents.
+///
+/// # Errors
+///
+/// As [`block_len`].
+pub fn checksum(first_bytes: &[u8]) -> Result<u32, DecodeError> {
+    Frozen::verified(first_bytes).map(|frozen| frozen.checksum)
+}
+
+/// The fields that every version has, of a header whose checksum is right.
+pub(super) struct Frozen<'a> {
+    pub(super) version: u16,
+    pub(super) checksum: u32,
+    pub(super) owner: FileId,
+    pub(super) block_len: u64,
+    /// The whole header.
+    pub(super) header: &'a [u8],
+}
+
+impl<'a> Frozen<'a> {
+    pub(super) fn verified(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let magic: [u8; 8] = reader.array("filter magic")?;
+        if magic != MAGIC {
+            return Err(DecodeError::corrupt(0, "filter magic", another_magic(&MAGIC, &magic)));
+        }
+        let version = reader.u16("filter format version")?;
+        let len = usize::from(reader.u16("filter header length")?);
+        let checksum = reader.u32("filter header checksum")?;
+        let owner = reader.array("filter owner")?;
+        let block_len = reader.u64("filter block length")?;
+        if !(64..=HEADER_BYTES_MAX).contains(&len) || len % 64 != 0 {
+            let detail = format!("{len} is not a multiple of 64 up to {HEADER_BYTES_MAX}");
+            return Err(DecodeError::corrupt(10, "filter header length", detail));
+        }
+        let header = Reader::new(bytes).bytes(len, "filter header")?;
+        let expected = header_checksum(header, &owner);
+        if checksum != expected {
+            let detail = format!("stored {checksum:08x}, computed {expected:08x}");
+            return Err(DecodeError::corrupt(12, "filter header checksum", detail));
+        }
+        if block_len < len as u64 || block_len % 64 != 0 {
+            let detail = format!("{block_len} is not a multiple of 64 from {len} on");
+            return Err(DecodeError::corrupt(32, "filter block length", detail));
+        }
+        Ok(Self { version, checksum, owner, block_len, header })
+    }
+}
+
+fn header_checksum(header: &[u8], owner: &FileId) -> u32 {
+    checksum32(owner, 0, &[&header[..CHECKSUM_OFFSET], &header[CHECKSUM_OFFSET + 4..]])
+}
+
+/// Writes the checksum of a header that is otherwise complete.
+pub(super) fn seal(header: &mut [u8], owner: &FileId) {
+    let checksum = header_checksum(header, owner);
+    header[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Makes the checksum of a header right again after a change in it.
+    pub(crate) fn reseal(block: &mut [u8]) {
+        let len = usize::from(u16::from_le_bytes([block[10], block[11]])).clamp(64, block.len());
+        let owner: FileId = block[16..32].try_into().unwrap();
+        seal(&mut block[..len], &owner);
+    }
+}

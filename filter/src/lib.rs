@@ -1,0 +1,131 @@
+//! Filters: a few bits per key, kept in memory, that prove most absent keys absent.
+//!
+//! A filter is built once from the 64-bit hashes of a table's user keys, written as one self-describing
+//! block, and asked ever after. It answers "absent" (then it is certain) or "maybe". The module stands on
+//! its own: it turns hashes into bytes and bytes into answers, and knows nothing of files and tables.
+//!
+//! ```
+//! use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (seed, salt, owner) = (7, 11, [42; 16]);
+//! let mut builder = FilterBuilder::new(Kind::Bloom, 10.0, seed, salt, owner)?;
+//! builder.add_key(b"apple");
+//! builder.add_key(b"banana");
+//! let bytes = builder.finish()?;
+//!
+//! let filter = Filter::open(&bytes, Expect::table(owner, seed, 2))?;
+//! assert!(filter.may_contain_key(b"apple"));
+//! assert!(filter.predicted_rate() < 0.01);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How to choose
+//!
+//! | kind | rate at 10 bits | bits for 1 % | over the least possible | a query reads | to build | what else |
+//! |---|---|---|---|---|---|---|
+//! | [`Kind::Bloom`] | 0.82 % | 9.59 | 44 % | a line for each bit tested, two for most absent keys | a line for each bit | any number of bits; union, intersection, estimate |
+//! | [`Kind::BlockedBloom`] | 0.97 % | 9.90 | 49 % | one line | one line: the fastest | |
+//! | [`Kind::Ribbon`] | 0.10 % | 6.74 | under 1 % | two lines and a byte | a linear system: the slowest | columns can be left out of memory |
+//!
+//! A *line* is one of 64 bytes, as processors fetch them. Rates are formulas that `docs/filter-rates.md` has beside what was
+//! measured, for all sizes; times are in the benchmarks' tables, for they are those of a machine. In short:
+//!
+//! - memory is dear, or absent keys are: ribbon;
+//! - the filter is built often and lives for minutes: blocked Bloom;
+//! - sets are to be united: Bloom;
+//! - in a store: [`FilterKind::Auto`], which decides between the first two by level, and says why.
+//!
+//! Ask one key with [`Filter::may_contain`], many with [`Filter::may_contain_many`], in or out of the caches, and many filters
+//! for one key with [`Filter::locate`], [`Filter::prefetch`] and [`Filter::test`]. One that there is no memory for is asked a
+//! page at a time: [`PagedFilter`].
+//!
+//! The filters are those of Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004, section 5);
+//! of Putze, Sanders and Singler (2007, section 3); and of Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
+//! Keys are hashed by XXH3 with a secret seed, and once more by a salt of each filter: [`table_hash`] has the reason.
+//!
+//! # Who does what
+//!
+//! | file | noun |
+//! |---|---|
+//! | `allocation` | how many bits each filter of a tree gets |
+//! | `policy` | what the user asks for, and what that means on a level |
+//! | `builder` | `(add_hash)* finish`: hashes to bytes |
+//! | `header` | the first 256 bytes of a block |
+//! | `frozen` | those 40 of them that mean the same in every version |
+//! | `layout` | where the rest of the block lies |
+//! | `pages` | the checksums of the body, sealed and verified |
+//! | `bloom`, `blocked` | one kind each: where its bits are, what its rate is |
+//! | `ribbon` | the third kind: a folder of its own |
+//! | `arch` | the inner loops of a query, one file per instruction set |
+//! | `reader` | verified bytes to a filter |
+//! | `query` | what a query needs, and the answers |
+//! | `paged` | the same of a filter that is not in memory, a page at a time |
+//! | `combine` | union and intersection of standard Bloom filters |
+//! | `sizes` | what the parts of a block take, and the least that is possible |
+//! | `aligned` | bytes in memory that start on a cache line |
+//!
+//! # Invariants
+//!
+//! - Bytes are queried only after every one of them has been verified, padding included; of a filter that is asked by
+//!   pages ([`PagedFilter`]), every one of those pages.
+//! - "Absent" is never concluded from a length: emptiness is a key count of 0 that the caller confirms.
+//! - Equal hashes in any order give equal bytes, on every machine.
+//! - A query cannot fail, panic, allocate or parse; it reads a bounded number of bits.
+
+extern crate alloc;
+
+#[doc(hidden)]
+pub mod checksum;
+#[doc(hidden)]
+pub mod codec;
+mod error;
+pub mod hash;
+
+mod aligned;
+pub mod allocation;
+mod arch;
+mod blocked;
+mod bloom;
+mod builder;
+mod combine;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+#[doc(hidden)]
+pub mod forge;
+mod frozen;
+pub mod header;
+#[cfg(test)]
+mod hostile;
+mod layout;
+mod paged;
+mod pages;
+mod policy;
+mod query;
+mod reader;
+mod ribbon;
+mod sizes;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod vectors;
+
+pub use aligned::AlignedBytes;
+pub use builder::FilterBuilder;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub use builder::fault_injection;
+pub use checksum::FileId;
+pub use codec::{DecodeError, DecodeErrorKind};
+pub use combine::CombineError;
+pub use error::FilterError;
+pub use hash::{key_hash, table_hash};
+pub use header::{Header, Kind};
+pub use paged::PagedFilter;
+pub use pages::Page;
+pub use policy::{BITS_PER_KEY_MAX, FilterAllocation, FilterKind, FilterPlan, FilterPolicy, FilterSize};
+pub use query::Probe;
+pub use reader::{Expect, Filter};
+pub use sizes::Sizes;

@@ -1,0 +1,392 @@
+//! What the user asks for, and what that comes to on a given level.
+//!
+//! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`],
+//! a kind that can be built and its bits per key, or into no filter at all. Floating point ends there: what
+//! is written to disk are whole bits and whole probes.
+//!
+//! Which kind pays where is a question of how long a table lives: the rule and its reasons are at [`FilterKind::Auto`].
+
+use super::header::Kind;
+use super::{blocked, bloom, ribbon};
+use crate::error::FilterError;
+
+/// Most bits per key that can be asked for: no filter here becomes better by more.
+pub const BITS_PER_KEY_MAX: f64 = 64.0;
+
+/// Levels above this one are short-lived: their filters are rebuilt often and asked first.
+const FIRST_DEEP_LEVEL: usize = 2;
+
+/// Which filter to build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FilterKind {
+    /// No filter: every lookup within a table's key range reads the table.
+    None,
+    /// Blocked Bloom on levels 0 and 1, where tables live for minutes; ribbon below.
+    ///
+    /// The rule behind it is a price. A ribbon filter costs more time, once to build (some 50 to 100 ns per key) and a
+    /// little with every query (up to 50 ns where it waits for memory); it saves memory (3.3 bits per key at the
+    /// rate that 10 bits have in a blocked filter) for as long as the table lives, or at the same size nine wasted
+    /// reads in ten. So it pays for a table that lives longer than
+    ///
+    /// ```text
+    /// (time to build + queries in its life · time per query) · price of a processor's second
+    /// ──────────────────────────────────────────────────────────────────────────────────────
+    ///                   bits saved · price of a bit of memory per second
+    /// ```
+    ///
+    /// With the prices that RocksDB assumes for its own ribbon filter, for which it says one hour, and with our costs
+    /// that is some 12 to 25 minutes, by how often a query has to wait for memory.
+    /// Tables of levels 0 and 1 are compacted away sooner than that under any steady load of writes: a table of level 0
+    /// is gone after a few flushes, all of level 1 is written anew with each of its compactions. A table of level 2
+    /// lives ten times as long (the ratio of the levels) as one of level 1, and the levels from there on hold
+    /// nearly all keys of a large tree, and so nearly all memory that can be saved.
+    ///
+    /// The level stands for the lifetime because it is known when the table is written; a lifetime measured is that of
+    /// the load before. Who writes once and then reads only is served better by [`FilterKind::Ribbon`] on all
+    /// levels, and who has processors to spare too.
+    #[default]
+    Auto,
+    /// Standard Bloom: a lower rate for its size than the blocked one, one cache line per bit tested.
+    Bloom,
+    /// Bloom in lines of 64 bytes: one cache line per query, for about 17 % more false positives at 10 bits.
+    BlockedBloom,
+    /// Ribbon: within half a per cent of the fewest bits that any filter can have, two cache lines per query, the
+    /// slowest to build.
+    Ribbon,
+}
+
+impl FilterKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::None, Self::Auto, Self::Bloom, Self::BlockedBloom, Self::Ribbon];
+}
+
+/// How large a filter is to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum FilterSize {
+    /// This many bits per key; fractions count.
+    BitsPerKey(f64),
+    /// As many bits per key as this share of absent keys that are not recognised (0.01 is 1 %) takes.
+    FalsePositiveRate(f64),
+}
+
+/// How the bits are spread over the levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FilterAllocation {
+    /// The same on every level.
+    Uniform,
+    /// More for small levels and for what is asked often, so that the expected number of wasted reads is least
+    /// for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key;
+    /// a false-positive rate stands for the memory that it would take if it were the same on every level.
+    /// Computed anew for every table that is written, for the tree as compaction will leave it: what waits to be merged counts
+    /// where it is going, so that the deep levels have all that is theirs once the tree is settled. The other tables follow as
+    /// compaction rewrites them. Until then, filters that take more than the total leave later column groups of ribbon
+    /// filters on disk, those that answer least first.
+    #[default]
+    Optimal,
+}
+
+/// What filter the tables of a keyspace get. The default is `Auto` with 10 bits per key, spread
+/// over the levels so that the fewest reads are wasted.
+///
+/// ```
+/// use sievedb_filter::{FilterKind, FilterPolicy};
+/// let policy = FilterPolicy::new(FilterKind::Bloom).false_positive_rate(0.001);
+/// policy.validate().unwrap();
+/// assert!((policy.resolve(3).unwrap().bits_per_key - 14.38).abs() < 0.01);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct FilterPolicy {
+    /// Which filter.
+    pub kind: FilterKind,
+    /// How large.
+    pub size: FilterSize,
+    /// Spread how over the levels.
+    pub allocation: FilterAllocation,
+    /// Whether lookups are for keys that are there: see [`FilterPolicy::expect_hits`].
+    pub expect_hits: bool,
+}
+
+/// A filter that can be built: what a [`FilterPolicy`] means on one level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilterPlan {
+    /// The kind, as it will stand in the filter's header.
+    pub kind: Kind,
+    /// Bits per key, over 0 and up to [`BITS_PER_KEY_MAX`].
+    pub bits_per_key: f64,
+}
+
+impl Default for FilterPolicy {
+    fn default() -> Self {
+        Self::new(FilterKind::default())
+    }
+}
+
+impl FilterPolicy {
+    /// This kind with 10 bits per key in the mean, spread over the levels so that the fewest reads are wasted.
+    #[must_use]
+    pub fn new(kind: FilterKind) -> Self {
+        Self {
+            kind,
+            size: FilterSize::BitsPerKey(10.0),
+            allocation: FilterAllocation::Optimal,
+            expect_hits: false,
+        }
+    }
+
+    /// Sets the size in bits per key; fractions count.
+    #[must_use]
+    pub fn bits_per_key(mut self, bits: f64) -> Self {
+        self.size = FilterSize::BitsPerKey(bits);
+        self
+    }
+
+    /// Sets the size by the false-positive rate that is wanted, over 0 and below 1.
+    #[must_use]
+    pub fn false_positive_rate(mut self, rate: f64) -> Self {
+        self.size = FilterSize::FalsePositiveRate(rate);
+        self
+    }
+
+    /// Sets how the bits are spread over the levels.
+    #[must_use]
+    pub fn allocation(mut self, allocation: FilterAllocation) -> Self {
+        self.allocation = allocation;
+        self
+    }
+
+    /// Says that nearly all lookups are for keys that are there, or that there are none but scans. Tables with
+    /// nothing older below them, which hold some nine keys in ten, then get no filter: whoever comes so far
+    /// down finds what was asked for. The tables above them keep theirs, which spare a hit the reads on its way.
+    #[must_use]
+    pub fn expect_hits(mut self, expect: bool) -> Self {
+        self.expect_hits = expect;
+        self
+    }
+
+    /// Whether such filters can be built.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::InvalidArgument`] for bits per key that are not over 0 and up to [`BITS_PER_KEY_MAX`], a rate
+    /// that is not over 0 and below 1, and a rate that takes more than [`BITS_PER_KEY_MAX`].
+    pub fn validate(&self) -> Result<(), FilterError> {
+        match self.size {
+            FilterSize::BitsPerKey(bits) => check_bits_per_key(bits)?,
+            FilterSize::FalsePositiveRate(rate) if !(rate > 0.0 && rate < 1.0) => {
+                return Err(FilterError::invalid(format!(
+                    "false-positive rate {rate} is not between 0 and 1"
+                )));
+            }
+            FilterSize::FalsePositiveRate(rate) => {
+                if let Some(kind) = self.kinds().iter().find(|kind| bits_for_rate(**kind, rate).is_none()) {
+                    return Err(FilterError::invalid(format!(
+                        "false-positive rate {rate} takes {kind:?} more than {BITS_PER_KEY_MAX} bits per key"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The filter for a table that is written to `level`. `None` if there is to be none, or the policy is one
+    /// that [`FilterPolicy::validate`] refuses.
+    #[must_use]
+    pub fn resolve(&self, level: usize) -> Option<FilterPlan> {
+        let kind = match self.kinds() {
+            [] => return None,
+            [shallow, ..] if level < FIRST_DEEP_LEVEL => *shallow,
+            [.., deep] => *deep,
+        };
+        self.validate().ok()?;
+        let bits_per_key = match self.size {
+            FilterSize::BitsPerKey(bits) => bits,
+            FilterSize::FalsePositiveRate(rate) => bits_for_rate(kind, rate)?,
+        };
+        Some(FilterPlan { kind, bits_per_key })
+    }
+
+    /// The kinds it may build: on the short-lived levels, on the others.
+    fn kinds(&self) -> &'static [Kind] {
+        match self.kind {
+            FilterKind::None => &[],
+            FilterKind::Auto => &[Kind::BlockedBloom, Kind::Ribbon],
+            FilterKind::Bloom => &[Kind::Bloom],
+            FilterKind::BlockedBloom => &[Kind::BlockedBloom],
+            FilterKind::Ribbon => &[Kind::Ribbon],
+        }
+    }
+}
+
+impl FilterPlan {
+    /// The false-positive rate that theory expects of a large filter like this.
+    ///
+    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: a sum of that over the
+    /// Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3). Ribbon: `2^-r` with as
+    /// many columns `r` as the bits suffice for, mixed of two whole numbers where they do not come out even
+    /// (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022). `docs/filter-rates.md` has it beside what was measured.
+    #[must_use]
+    pub fn expected_rate(&self) -> f64 {
+        rate(self.kind, millibits(self.bits_per_key))
+    }
+
+    /// The same with so many probes, at least 1, instead of the best number. A ribbon filter has none.
+    ///
+    /// ```
+    /// # use sievedb_filter::{FilterPlan, Kind};
+    /// let plan = FilterPlan { kind: Kind::Bloom, bits_per_key: 10.0 };
+    /// assert!((plan.expected_rate_with(3) - 0.0174).abs() < 0.00005);
+    /// ```
+    #[must_use]
+    pub fn expected_rate_with(&self, probes: u8) -> f64 {
+        match self.kind {
+            Kind::Bloom => bloom::rate(self.bits_per_key, probes.max(1)),
+            Kind::BlockedBloom => blocked::rate(self.bits_per_key, probes.max(1)),
+            Kind::Ribbon => self.expected_rate(),
+        }
+    }
+}
+
+pub(super) fn check_bits_per_key(bits: f64) -> Result<(), FilterError> {
+    if bits > 0.0 && bits <= BITS_PER_KEY_MAX {
+        return Ok(());
+    }
+    Err(FilterError::invalid(format!("{bits} bits per key are not over 0 and up to {BITS_PER_KEY_MAX}")))
+}
+
+/// Thousandths of a bit, rounded down: the unit in which the number of probes is chosen.
+pub(super) fn millibits(bits_per_key: f64) -> u32 {
+    (bits_per_key * 1000.0) as u32
+}
+
+/// The best rate that `kind` has with this size.
+pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
+    let bits = f64::from(millibits.max(1)) / 1000.0;
+    match kind {
+        Kind::Bloom => bloom::rate(bits, bloom::best_probes(millibits)),
+        Kind::BlockedBloom => blocked::rate(bits, blocked::best_probes(millibits)),
+        Kind::Ribbon => ribbon::rate(bits),
+    }
+}
+
+/// The fewest bits per key, in thousandths, with which the rate is at most `wanted`.
+fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
+    let (mut low, mut high) = (0, millibits(BITS_PER_KEY_MAX));
+    if rate(kind, high) > wanted {
+        return None;
+    }
+    while high - low > 1 {
+        let middle = u32::midpoint(low, high);
+        if rate(kind, middle) <= wanted { high = middle } else { low = middle }
+    }
+    Some(f64::from(high) / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_without_meaning_are_refused() {
+        let policy = FilterPolicy::default();
+        for bits in [f64::NAN, 0.0, -0.0, -1.0, 64.001, f64::INFINITY, f64::NEG_INFINITY] {
+            let wrong = policy.bits_per_key(bits);
+            assert!(matches!(wrong.validate(), Err(FilterError::InvalidArgument { .. })), "{bits}");
+            assert_eq!(wrong.resolve(0), None);
+        }
+        for rate in [f64::NAN, 0.0, -0.1, 1.0, 2.0, 1e-300] {
+            let wrong = policy.false_positive_rate(rate);
+            assert!(matches!(wrong.validate(), Err(FilterError::InvalidArgument { .. })), "{rate}");
+            assert_eq!(wrong.resolve(0), None);
+        }
+        for bits in [f64::MIN_POSITIVE, 0.001, 9.9, 64.0] {
+            policy.bits_per_key(bits).validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn auto_is_blocked_on_the_upper_levels_and_ribbon_below() {
+        let kinds: Vec<Kind> =
+            (0..5).map(|level| FilterPolicy::default().resolve(level).unwrap().kind).collect();
+        assert_eq!(kinds[..2], [Kind::BlockedBloom; 2]);
+        assert_eq!(kinds[2..], [Kind::Ribbon; 3]);
+        assert_eq!(FilterPolicy::new(FilterKind::None).resolve(0), None);
+        let optimal = FilterPolicy::default().allocation(FilterAllocation::Optimal);
+        assert_eq!(optimal.resolve(4), FilterPolicy::default().resolve(4));
+    }
+
+    /// The cells of the rows of one part of the document of measured rates.
+    fn documented(part: &str) -> Vec<Vec<String>> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/filter-rates.md");
+        let document = std::fs::read_to_string(path).unwrap();
+        let part = document.split("## ").find(|text| text.starts_with(part)).expect("a part");
+        let rows = part.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
+        rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn the_document_of_rates_has_the_formula_and_measurements_that_agree_with_it() {
+        for kind in Kind::ALL {
+            let rows = documented(&format!("{kind:?}\n"));
+            assert!(rows.len() > 10);
+            for row in rows {
+                let plan = FilterPlan { kind, bits_per_key: row[0].parse().unwrap() };
+                assert_eq!(format!("{:.2e}", plan.expected_rate()), row[2], "{kind:?} {row:?}");
+                let [formula, predicted, measured] = [2, 3, 4].map(|cell| row[cell].parse::<f64>().unwrap());
+                assert!((predicted / formula - 1.0).abs() < 0.03, "{kind:?} {row:?}");
+                // Some 4000 counts, of which one standard deviation is 1.6 %; fewer if the rate is very low.
+                let counts = (predicted * 1e8).min(4000.0);
+                assert!((measured / predicted - 1.0).abs() < 0.01 + 4.0 / counts.sqrt(), "{kind:?} {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_summary_cache_table_of_the_document_is_the_formula_and_was_measured() {
+        let rows = documented("The table of the Summary Cache");
+        assert_eq!(rows.len(), 16);
+        for row in rows {
+            let plan = FilterPlan { kind: Kind::Bloom, bits_per_key: row[0].parse().unwrap() };
+            for (probes, cell) in (1..=8).zip(&row[1..]) {
+                let (formula, measured) = cell.split_once(" / ").unwrap();
+                let exact = plan.expected_rate_with(probes);
+                assert_eq!(format!("{exact:.2e}"), formula, "{row:?}");
+                let measured: f64 = measured.parse().unwrap();
+                let counts = (exact * 1e8).min(4000.0);
+                assert!((measured / exact - 1.0).abs() < 0.02 + 4.0 / counts.sqrt(), "{row:?} {probes}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rate_becomes_the_fewest_bits_that_reach_it() {
+        for (kind, wanted, bits) in [
+            (Kind::Bloom, 0.01, 9.59),
+            (Kind::Bloom, 1.0 / 256.0, 11.54),
+            (Kind::Bloom, 0.001, 14.38),
+            (Kind::BlockedBloom, 0.01, 9.90),
+            (Kind::BlockedBloom, 1.0 / 256.0, 12.13),
+            (Kind::BlockedBloom, 0.001, 15.53),
+            (Kind::Ribbon, 0.01, 6.74),
+            (Kind::Ribbon, 1.0 / 256.0, 8.03),
+            (Kind::Ribbon, 0.001, 10.01),
+        ] {
+            let found = bits_for_rate(kind, wanted).unwrap();
+            assert!((found - bits).abs() < 0.02, "{kind:?} {wanted}: {found}");
+            assert!(rate(kind, millibits(found)) <= wanted * 1.001);
+            assert!(rate(kind, millibits(found) - 2) > wanted);
+        }
+    }
+
+    #[test]
+    fn more_bits_never_make_the_rate_worse() {
+        for kind in Kind::ALL {
+            let rates: Vec<f64> = (1..640).map(|tenths| rate(kind, tenths * 100)).collect();
+            assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{kind:?}");
+        }
+    }
+}

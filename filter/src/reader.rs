@@ -1,0 +1,578 @@
+//! From verified bytes to answers.
+//!
+//! [`Filter::open`] verifies all of a block once and keeps what a query needs ([`Query`]); after that a query is
+//! arithmetic and a few reads.
+//!
+//! # Invariants
+//!
+//! - There is no `Filter` over bytes that were not verified against their checksums and what the caller
+//!   expects of them.
+//! - Whatever cannot be answered is "maybe". A read outside of the body, which verified geometry rules out
+//!   unless the caller's `AsRef` changes its mind, counts as a set bit.
+
+use std::fmt;
+
+use super::aligned::AlignedBytes;
+use super::arch::Simd;
+use super::header::{Header, Kind};
+use super::layout::Shape;
+use super::pages;
+use super::query::{Probe, Query};
+use super::sizes::Sizes;
+use crate::checksum::FileId;
+use crate::codec::DecodeError;
+use crate::hash::key_hash;
+
+/// What the caller knows of the filter from elsewhere. Each thing that is known is compared.
+///
+/// "Absent" is true of a table only if the filter is this table's and its keys were hashed with the caller's
+/// seed: use [`Expect::table`] wherever a lookup depends on the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expect {
+    owner: Option<FileId>,
+    seed: Option<u64>,
+    key_count: Option<u64>,
+    header_checksum: Option<u32>,
+}
+
+impl Expect {
+    /// Nothing is known: for tools that look at a filter by itself. A filter of no keys then answers "maybe".
+    #[must_use]
+    pub fn anything() -> Self {
+        Self::default()
+    }
+
+    /// The filter of the table with file id `owner`, `key_count` distinct user keys, hashed with `seed`.
+    #[must_use]
+    pub fn table(owner: FileId, seed: u64, key_count: u64) -> Self {
+        Self { owner: Some(owner), seed: Some(seed), key_count: Some(key_count), header_checksum: None }
+    }
+
+    /// The very filter whose header has this checksum ([`header::checksum`](super::header::checksum)).
+    #[must_use]
+    pub fn header_checksum(mut self, checksum: u32) -> Self {
+        self.header_checksum = Some(checksum);
+        self
+    }
+
+    /// What a filter of no keys says: nothing certain, unless the caller knows that there are none.
+    pub(super) fn if_empty(&self) -> bool {
+        self.key_count != Some(0)
+    }
+
+    pub(super) fn check(&self, header: &Header) -> Result<(), DecodeError> {
+        let differs = |offset, what, detail: &str| Err(DecodeError::corrupt(offset, what, detail));
+        if self.owner.is_some_and(|owner| owner != header.owner) {
+            return differs(16, "filter owner", "is another table");
+        }
+        if self.header_checksum.is_some_and(|checksum| checksum != header.checksum) {
+            return differs(12, "filter header checksum", "is that of another filter of the table");
+        }
+        // The seed is a secret of the store: no message says it.
+        if self.seed.is_some_and(|seed| seed != header.seed) {
+            return differs(48, "filter seed", "is not the one that keys are hashed with here");
+        }
+        if let Some(keys) = self.key_count.filter(|&keys| keys != header.key_count) {
+            let detail = format!("expected {keys}, found {}", header.key_count);
+            return differs(64, "filter key count", &detail);
+        }
+        Ok(())
+    }
+}
+
+/// A verified filter over bytes that it does not copy.
+#[derive(Clone)]
+pub struct Filter<B> {
+    bytes: B,
+    header: Header,
+    query: Query,
+    /// How many sections are there.
+    section_count: usize,
+    simd: Simd,
+}
+
+impl<B: AsRef<[u8]>> Filter<B> {
+    /// Verifies a filter block (all of it, padding included) and what is expected of it. Linear in its length.
+    ///
+    /// `bytes` must be the block and nothing more; a query is fastest if they start on a multiple of 64, as
+    /// [`AlignedBytes`](super::AlignedBytes) do.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the block is intact but of a version, kind, domain, hash or required flag that is not
+    /// known here; `Corrupt` if it is damaged, or not what is expected. Offsets count from its start.
+    pub fn open(bytes: B, expect: Expect) -> Result<Self, DecodeError> {
+        let header = Header::decode(bytes.as_ref())?;
+        let sections = header.sections.len();
+        Self::open_sections(bytes, header, expect, sections)
+    }
+
+    /// [`Filter::open`] for the beginning of the block of a ribbon filter that holds only the first `groups` of its
+    /// column groups, at least 1: the first [`Header::prefix_len`]`(1 + groups)` bytes.
+    ///
+    /// It is a filter with fewer columns, and its rate is exactly `2^-columns`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Filter::open`].
+    pub fn open_groups(bytes: B, expect: Expect, groups: usize) -> Result<Self, DecodeError> {
+        let header = Header::decode(bytes.as_ref())?;
+        let sections = groups.max(1).saturating_add(1).min(header.sections.len());
+        Self::open_sections(bytes, header, expect, sections)
+    }
+
+    fn open_sections(bytes: B, header: Header, expect: Expect, count: usize) -> Result<Self, DecodeError> {
+        let block = bytes.as_ref();
+        expect.check(&header)?;
+        pages::verify(block, &header, count)?;
+        let query = Query::new(&header, block, count, expect.if_empty())?;
+        Ok(Self { bytes, header, query, section_count: count, simd: Simd::detect() })
+    }
+
+    /// A copy with the first `groups` column groups only (at least 1, at most those that are there), and the memory
+    /// for these: the rate goes up to exactly `2^-columns`, and nothing is built or read again. Of
+    /// a filter of another kind, a copy.
+    #[must_use]
+    pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
+        let sections = groups.max(1).saturating_add(1).min(self.section_count);
+        let bytes = self.bytes.as_ref();
+        let len = usize::try_from(self.header.prefix_len(sections)).unwrap_or(usize::MAX).min(bytes.len());
+        Filter {
+            bytes: AlignedBytes::copy_of(&bytes[..len]),
+            header: self.header.clone(),
+            query: self.query.keep_groups(sections.saturating_sub(1)),
+            section_count: sections,
+            simd: self.simd,
+        }
+    }
+
+    /// Verifies the bytes again, as they are in memory now, and that the predicted rate is that of the bits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Filter::open`].
+    pub fn verify(&self) -> Result<(), DecodeError> {
+        let block = self.bytes.as_ref();
+        if Header::decode(block)? != self.header {
+            return Err(DecodeError::corrupt(0, "filter header", "has changed since it was opened"));
+        }
+        pages::verify(block, &self.header, self.section_count)?;
+        let (shape, section) = self.shape_and_section();
+        let rate = shape.stored_rate(section);
+        if rate != self.header.rate {
+            let detail = format!("stored {:016x}, computed {rate:016x}", self.header.rate);
+            return Err(DecodeError::corrupt(72, "filter rate", detail));
+        }
+        Ok(())
+    }
+
+    /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
+    ///
+    /// At most 30 bits are read, most often one or two; nothing is allocated or parsed, nothing can fail.
+    #[inline(always)]
+    #[must_use]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.query.may_contain(self.simd, self.bytes.as_ref(), hash)
+    }
+
+    /// [`Filter::may_contain`] for a key, hashed with the filter's own seed.
+    #[must_use]
+    pub fn may_contain_key(&self, key: &[u8]) -> bool {
+        self.may_contain(key_hash(self.header.seed, key))
+    }
+
+    /// The first half of [`Filter::may_contain`]: all that can be computed without touching the bits.
+    #[inline]
+    #[must_use]
+    pub fn locate(&self, hash: u64) -> Probe {
+        self.query.locate(hash)
+    }
+
+    /// Whether a ribbon filter has all of these, mixed with the salt already.
+    pub(super) fn has_all_table_hashes(&self, hashes: &[u64]) -> bool {
+        self.query.has_all_table_hashes(self.simd, self.bytes.as_ref(), hashes)
+    }
+
+    /// Asks the processor to fetch what [`Filter::test`] will read most likely, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, probe: Probe) {
+        self.query.prefetch(self.simd, self.bytes.as_ref(), probe);
+    }
+
+    /// [`Filter::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both
+    /// go. The fastest way to ask in or out of the caches: what does not depend on the hash is done once, and if the filter
+    /// is larger than a core's own caches, the memory of 32 queries is asked for before the first of them waits.
+    pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        self.query.may_contain_many(self.simd, self.bytes.as_ref(), hashes, answers);
+    }
+
+    /// The second half: reads the bits. The probe of another filter gives a meaningless answer.
+    #[inline]
+    #[must_use]
+    pub fn test(&self, probe: Probe) -> bool {
+        self.query.test(self.simd, self.bytes.as_ref(), probe)
+    }
+
+    /// Its shape, the bytes of its first section.
+    pub(super) fn shape_and_section(&self) -> (Shape, &[u8]) {
+        // The header was found to have a shape when the filter was opened.
+        let shape = self.header.shape().unwrap_or(Shape::Empty);
+        let section = self.header.sections.first().and_then(|section| {
+            let end = section.offset.checked_add(section.len)?;
+            self.bytes.as_ref().get(usize::try_from(section.offset).ok()?..usize::try_from(end).ok()?)
+        });
+        (shape, section.unwrap_or_default())
+    }
+
+    /// The bytes of the block.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+impl<B> Filter<B> {
+    /// The share of absent keys that it does not recognise, computed at build time from the bits as they are.
+    #[must_use]
+    pub fn predicted_rate(&self) -> f64 {
+        self.header.column_groups_rate(self.column_groups())
+    }
+
+    /// Number of its block's column groups ([`Header::column_group_count`]) that it has in memory. A filter without columns
+    /// counts as one group.
+    #[must_use]
+    pub fn column_groups(&self) -> usize {
+        if self.kind().has_columns() { self.section_count.saturating_sub(1).max(1) } else { 1 }
+    }
+
+    /// The same filter, asked without vector instructions: to measure and to compare.
+    #[must_use]
+    pub fn portable(mut self) -> Self {
+        self.simd = Simd::PORTABLE;
+        self
+    }
+
+    /// Number of distinct user keys in it.
+    #[must_use]
+    pub fn key_count(&self) -> u64 {
+        self.header.key_count
+    }
+
+    /// The sizes of the parts of its block, and what they come to beside the least that any filter can have. Of the
+    /// whole block, also of the column groups that are not in memory.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        Sizes::of(&self.header)
+    }
+
+    /// Number of bits that keys are hashed to.
+    #[must_use]
+    pub fn bits(&self) -> u64 {
+        self.header.bits()
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.header.kind
+    }
+
+    /// File id of the table whose keys it holds.
+    #[must_use]
+    pub fn owner(&self) -> FileId {
+        self.header.owner
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Gives the bytes back.
+    #[must_use]
+    pub fn into_inner(self) -> B {
+        self.bytes
+    }
+}
+
+impl<B> fmt::Debug for Filter<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter")
+            .field("kind", &self.header.kind)
+            .field("key_count", &self.header.key_count)
+            .field("bits", &self.bits())
+            .field("probes", &self.header.probes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frozen::tests::reseal;
+    use super::super::{AlignedBytes, FilterBuilder};
+    use super::*;
+    use crate::checksum::checksum32;
+    use crate::codec::DecodeErrorKind;
+
+    const OWNER: FileId = [6; 16];
+    const SEED: u64 = 77;
+
+    fn block(kind: Kind, keys: u64) -> Vec<u8> {
+        let mut builder = FilterBuilder::new(kind, 10.0, SEED, 5, OWNER).unwrap();
+        (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+        builder.finish().unwrap()
+    }
+
+    fn open(bytes: &[u8]) -> Result<Filter<&[u8]>, DecodeError> {
+        Filter::open(bytes, Expect::anything())
+    }
+
+    /// The block with `change` made to it and all checksums right again: as a hostile writer would have it.
+    fn forged(kind: Kind, keys: u64, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = block(kind, keys);
+        change(&mut bytes);
+        reseal(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_is_known_of_a_filter_is_compared() {
+        let bytes = block(Kind::Bloom, 100);
+        let checksum = super::super::header::checksum(&bytes).unwrap();
+        let good = Expect::table(OWNER, SEED, 100);
+        let filter = Filter::open(&bytes, good.header_checksum(checksum)).unwrap();
+        assert_eq!((filter.kind(), filter.key_count(), filter.owner()), (Kind::Bloom, 100, OWNER));
+        assert_eq!((filter.bits(), filter.header().probes), (1024, 7));
+        for (expect, what) in [
+            (Expect::table([7; 16], SEED, 100), "filter owner"),
+            (Expect::table(OWNER, SEED + 1, 100), "filter seed"),
+            (Expect::table(OWNER, SEED, 101), "filter key count"),
+            (Expect::table(OWNER, SEED, 0), "filter key count"),
+            (good.header_checksum(checksum ^ 1), "filter header checksum"),
+        ] {
+            let error = Filter::open(&bytes, expect).unwrap_err();
+            assert_eq!(error.what, what);
+            assert!(!error.to_string().contains("77"), "the seed is a secret: {error}");
+        }
+    }
+
+    #[test]
+    fn a_filter_of_no_keys_says_absent_only_to_a_table_of_no_keys() {
+        for kind in Kind::ALL {
+            let bytes = block(kind, 0);
+            assert_eq!(bytes.len(), 256);
+            assert!(!Filter::open(&bytes, Expect::table(OWNER, SEED, 0)).unwrap().may_contain(1));
+            assert!(open(&bytes).unwrap().may_contain(1));
+            assert_eq!(
+                Filter::open(&bytes, Expect::table(OWNER, SEED, 1)).unwrap_err().what,
+                "filter key count"
+            );
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_an_error() {
+        for (kind, keys) in [
+            (Kind::Bloom, 0),
+            (Kind::Bloom, 3),
+            (Kind::BlockedBloom, 60),
+            (Kind::Bloom, 3400),
+            (Kind::Ribbon, 3),
+            (Kind::Ribbon, 300),
+        ] {
+            let mut bytes = block(kind, keys);
+            open(&bytes).unwrap();
+            for bit in 0..bytes.len() * 8 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let error = open(&bytes).unwrap_err();
+                assert!(
+                    matches!(error.kind, DecodeErrorKind::Corrupt(_)),
+                    "{kind:?} {keys} bit {bit}: {error}"
+                );
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    #[test]
+    fn every_other_length_is_an_error() {
+        for kind in Kind::ALL {
+            let mut bytes = block(kind, 3400);
+            for len in 0..bytes.len() {
+                assert!(open(&bytes[..len]).is_err(), "{len}");
+            }
+            for _ in 0..130 {
+                bytes.push(0);
+                assert!(open(&bytes).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn pages_of_another_table_or_in_another_order_are_an_error() {
+        // Each is intact by itself, but every checksum says where and whose it is.
+        let bytes = block(Kind::Bloom, 6553);
+        assert_eq!((bytes.len(), open(&bytes).unwrap().header().sections[0].offset), (320 + 8192, 320));
+        let mut swapped = bytes.clone();
+        swapped[256..264].rotate_left(4);
+        swapped[320..].rotate_left(4096);
+        assert_eq!(open(&swapped).unwrap_err().what, "filter page checksums");
+        let checksum = checksum32(&OWNER, 256, &[&swapped[256..264]]);
+        swapped[144..148].copy_from_slice(&checksum.to_le_bytes());
+        reseal(&mut swapped);
+        assert_eq!(open(&swapped).unwrap_err().what, "filter page");
+        let mut renamed = bytes;
+        renamed[16..32].fill(9);
+        reseal(&mut renamed);
+        assert_eq!(open(&renamed).unwrap_err().what, "filter page checksums");
+    }
+
+    #[test]
+    fn a_rate_that_is_not_that_of_the_bits_is_found_by_verify() {
+        let lying = forged(Kind::Bloom, 100, |bytes| bytes[79] = 0xff);
+        assert_eq!(open(&lying).unwrap().verify().unwrap_err().what, "filter rate");
+        open(&block(Kind::Bloom, 100)).unwrap().verify().unwrap();
+    }
+
+    #[test]
+    fn the_probe_of_another_filter_is_harmless() {
+        let (large, small) = (block(Kind::BlockedBloom, 100_000), block(Kind::BlockedBloom, 10));
+        let (large, small) = (open(&large).unwrap(), open(&small).unwrap());
+        let standard = block(Kind::Bloom, 10);
+        let standard = open(&standard).unwrap();
+        for hash in (0..1000).map(|key| key_hash(0, &[key as u8])).chain([0, u64::MAX]) {
+            let probe = large.locate(hash);
+            assert_eq!(large.test(probe), large.may_contain(hash));
+            let _ = (small.test(probe), standard.test(probe), small.test(standard.locate(hash)));
+        }
+    }
+
+    #[test]
+    fn answers_do_not_depend_on_alignment() {
+        for kind in Kind::ALL {
+            let bytes = block(kind, 1000);
+            let aligned = Filter::open(AlignedBytes::copy_of(&bytes), Expect::anything()).unwrap();
+            for shift in [1, 3, 8] {
+                let mut shifted = vec![0; shift];
+                shifted.extend_from_slice(&bytes);
+                let filter = open(&shifted[shift..]).unwrap();
+                for key in 0..5000u64 {
+                    let key = key.to_le_bytes();
+                    assert_eq!(filter.may_contain_key(&key), aligned.may_contain_key(&key));
+                }
+            }
+            assert!((0..1000u64).all(|key| aligned.may_contain_key(&key.to_le_bytes())));
+        }
+    }
+
+    /// A ribbon filter of this many columns, in groups.
+    fn ribbon(keys: u64, columns: f64, groups: usize) -> Vec<u8> {
+        let mut builder = FilterBuilder::new(Kind::Ribbon, 10.0, SEED, 5, OWNER).unwrap();
+        builder = builder.columns(columns).unwrap().column_groups(groups);
+        (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+        builder.finish().unwrap()
+    }
+
+    /// How many of these absent keys a filter does not recognise.
+    fn unrecognised<B: AsRef<[u8]>>(filter: &Filter<B>, count: u64) -> f64 {
+        let absent =
+            (1 << 40..(1 << 40) + count).filter(|key: &u64| filter.may_contain_key(&key.to_le_bytes()));
+        absent.count() as f64
+    }
+
+    #[test]
+    fn without_its_last_column_groups_a_filter_has_the_rate_of_the_columns_that_are_left() {
+        for keys in [300, 9000, 150_000] {
+            for (columns, groups, left) in [(8.0, 2, &[4][..]), (9.4, 3, &[3, 6]), (7.0, 3, &[3, 5])] {
+                let bytes = ribbon(keys, columns, groups);
+                let whole = Filter::open(&bytes, Expect::table(OWNER, SEED, keys)).unwrap();
+                assert_eq!(whole.column_groups(), groups);
+                // The additional column is of no use to the windows in which it begins: a part of a small filter.
+                let exact = if keys == 300 { 0.41 } else { 0.15 };
+                assert!((whole.predicted_rate().log2() + columns).abs() < exact, "{keys} {columns}");
+                for (kept, &columns) in (1..).zip(left) {
+                    let fewer = whole.keep_groups(kept);
+                    assert_eq!(fewer.predicted_rate(), f64::from(columns).exp2().recip());
+                    assert!((0..keys).all(|key| fewer.may_contain_key(&key.to_le_bytes())));
+                    let expected = fewer.predicted_rate() * 100_000.0;
+                    let found = unrecognised(&fewer, 100_000);
+                    assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{keys} {columns}: {found}");
+                    fewer.verify().unwrap();
+
+                    // The same from the beginning of the block alone, which can be read by itself.
+                    let len = whole.header().prefix_len(1 + kept) as usize;
+                    assert_eq!(fewer.as_bytes().len(), len);
+                    assert!(len < bytes.len() || keys == 300);
+                    let read = Filter::open_groups(&bytes[..len], Expect::anything(), kept).unwrap();
+                    assert_eq!(unrecognised(&read, 100_000), found);
+                    assert!(open(&bytes[..len]).is_err());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_bit_of_the_groups_that_are_there_is_verified() {
+        let mut bytes = ribbon(300, 8.0, 2);
+        let len = open(&bytes).unwrap().header().prefix_len(2) as usize;
+        bytes.truncate(len);
+        Filter::open_groups(&bytes, Expect::anything(), 1).unwrap();
+        for bit in 0..len * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Filter::open_groups(&bytes, Expect::anything(), 1).is_err(), "{bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn many_answers_are_those_of_each() {
+        for kind in Kind::ALL {
+            for keys in [0, 200, 20_000] {
+                let bytes = block(kind, keys);
+                let filter = open(&bytes).unwrap();
+                let hashes: Vec<u64> =
+                    (0..1000u64).map(|key| key_hash(SEED, &(key * 50).to_le_bytes())).collect();
+                let mut answers = vec![false; 1000];
+                filter.may_contain_many(&hashes, &mut answers);
+                assert!(
+                    hashes.iter().zip(&answers).all(|(&hash, &answer)| filter.may_contain(hash) == answer)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_that_could_not_be_built_says_maybe_of_every_key() {
+        let bytes = forged(Kind::Ribbon, 100, |bytes| {
+            bytes.truncate(256);
+            bytes[32..40].copy_from_slice(&256u64.to_le_bytes());
+            bytes[43] = 0;
+            bytes[72..80].fill(0xff);
+            bytes[80..].fill(0);
+        });
+        let filter = Filter::open(&bytes, Expect::table(OWNER, SEED, 100)).unwrap();
+        assert!(filter.header().answers_only_maybe() && filter.predicted_rate() == 1.0);
+        assert!((0..1000).all(|hash| filter.may_contain(hash) && filter.keep_groups(1).may_contain(hash)));
+        filter.verify().unwrap();
+    }
+
+    /// Bytes that change their mind after they were opened.
+    struct Fickle(Vec<u8>, std::cell::Cell<bool>);
+
+    impl AsRef<[u8]> for Fickle {
+        fn as_ref(&self) -> &[u8] {
+            if self.1.get() { &[] } else { &self.0 }
+        }
+    }
+
+    #[test]
+    fn bytes_that_vanish_mean_maybe() {
+        for kind in Kind::ALL {
+            let filter = Filter::open(Fickle(block(kind, 50), false.into()), Expect::anything()).unwrap();
+            filter.bytes.1.set(true);
+            assert!((0..1000).all(|hash| filter.may_contain(hash)));
+            assert!(filter.verify().is_err());
+        }
+    }
+}

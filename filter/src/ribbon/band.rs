@@ -1,0 +1,282 @@
+//! Elimination and solution of shards with windows of 64 slots.
+//!
+//! The band matrix has at most one row per slot, the one that starts there: 64 coefficients of which the first
+//! is 1, and a mark. A new row whose start is taken is added to the one that is there (both are bits, so that
+//! adding is exclusive or), which clears its first coefficient at least, and moves right to its next one. It ends
+//! where the slot is free; or with no coefficients left: then it follows from others, and either agrees with
+//! them or can never be true along with them.
+
+use std::ops::Range;
+
+use super::row::{narrow, next_layer};
+use super::{BLOCK_SLOTS, BUCKET_STARTS};
+use crate::arch::{LANES, Matrix, Row, Simd, Work};
+use crate::hash::reduce;
+
+/// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
+const RANGE_BITS: u32 = 3;
+
+/// Ranges per bucket.
+const RANGES: usize = (BUCKET_STARTS >> RANGE_BITS) as usize;
+
+/// The number of the last range of a bucket's first, second and third part: starts from 40, 16 and 0 on.
+const PART_ENDS: [usize; 3] = [10, 13, 15];
+
+/// The threshold of a bucket of which nothing is bumped.
+const NOTHING_BUMPED: u8 = 3;
+
+/// The starts of one shard: `starts` of them from `first` on, in a layer of `layer` starts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) layer: u64,
+    pub(super) first: u64,
+    pub(super) starts: u64,
+    /// The columns that are solved, as bits: only these can contradict each other.
+    pub(super) columns: u32,
+}
+
+impl Span {
+    pub(super) fn slots(self) -> usize {
+        (self.starts + BLOCK_SLOTS) as usize
+    }
+}
+
+/// The shards that are eliminated in turns, one behind the other in one matrix. Their memory is used for one after
+/// another.
+#[derive(Debug, Default)]
+pub(super) struct Band {
+    matrix: Matrix,
+    shards: [Shard; LANES],
+    /// The hashes of a shard while they are dealt out.
+    copy: Vec<u64>,
+}
+
+/// What there is of a shard beside its slots.
+#[derive(Debug, Default)]
+struct Shard {
+    /// Where the hashes of each range end.
+    ends: Vec<u32>,
+    /// Of each bucket.
+    thresholds: Vec<u8>,
+    /// Hashes that were bumped, as the next layer has them.
+    bumped: Vec<u64>,
+    /// The rows of the part that is being eliminated.
+    rows: Vec<Row>,
+}
+
+impl Band {
+    /// Makes it the band of up to [`LANES`] shards, without a row, and brings their hashes into the order in which they
+    /// are eliminated.
+    pub(super) fn arrange(&mut self, shards: &mut [(Span, &mut [u64])]) {
+        for (shard, (span, hashes)) in self.shards.iter_mut().zip(&mut *shards) {
+            shard.arrange(*span, hashes, &mut self.copy);
+        }
+        self.matrix.clear(shards.iter().map(|(span, _)| span.slots()).sum());
+    }
+
+    /// The threshold of each bucket of a shard.
+    pub(super) fn thresholds(&self, shard: usize) -> &[u8] {
+        &self.shards[shard].thresholds
+    }
+
+    /// Takes the hashes that were bumped of a shard.
+    pub(super) fn take_bumped(&mut self, shard: usize, into: &mut Vec<u64>) {
+        into.append(&mut self.shards[shard].bumped);
+    }
+}
+
+impl Shard {
+    fn arrange(&mut self, span: Span, hashes: &mut [u64], copy: &mut Vec<u64>) {
+        let range = |hash| ((reduce(hash, span.layer) - span.first) >> RANGE_BITS) as usize ^ (RANGES - 1);
+        self.ends.clear();
+        self.ends.resize((span.starts >> RANGE_BITS) as usize, 0);
+        hashes.iter().for_each(|&hash| self.ends[range(hash)] += 1);
+        let mut sum = 0;
+        for end in &mut self.ends {
+            (sum, *end) = (sum + *end, sum);
+        }
+        copy.clear();
+        copy.extend_from_slice(hashes);
+        for &hash in &*copy {
+            let end = &mut self.ends[range(hash)];
+            hashes[*end as usize] = hash;
+            *end += 1;
+        }
+        self.thresholds.clear();
+        self.thresholds.resize((span.starts / BUCKET_STARTS) as usize, NOTHING_BUMPED);
+    }
+}
+
+impl Band {
+    /// Eliminates the arranged hashes of the shards in turns.
+    #[inline(always)]
+    fn eliminate(&mut self, simd: Simd, shards: &[(Span, &mut [u64])]) {
+        let mut lanes = Vec::with_capacity(LANES);
+        let mut first = 0;
+        for (shard, (span, hashes)) in self.shards.iter_mut().zip(shards) {
+            let mut lane = Lane::new(shard, *span, hashes, first);
+            if let Some(row) = lane.next() {
+                self.matrix.take(lanes.len(), row);
+                lanes.push(lane);
+            }
+            first += span.slots();
+        }
+        while !lanes.is_empty() {
+            let (at, row) = self.matrix.eliminate(simd, lanes.len());
+            let lane = &mut lanes[at];
+            lane.end_as(row);
+            if row.coefficients != 0 {
+                self.matrix.put(at);
+            } else if row.mark != 0 {
+                lane.bump(&mut self.matrix);
+            }
+            if let Some(row) = lane.next() {
+                self.matrix.take(at, row);
+            } else {
+                lanes.swap_remove(at);
+                self.matrix.leave(at, lanes.len());
+            }
+        }
+    }
+
+    /// Solves the system of a shard, whose slots these are: for each block from the last to the first, its number in the
+    /// shard and its words.
+    #[inline(always)]
+    fn solve(&self, slots: Range<usize>, columns: usize, put: impl FnMut(u64, &[u64])) {
+        match columns {
+            0..=8 => self.solve_columns::<8>(slots, columns, put),
+            9..=16 => self.solve_columns::<16>(slots, columns, put),
+            _ => self.solve_columns::<32>(slots, columns, put),
+        }
+    }
+
+    /// The same with as many columns as the words of a whole number of vectors, of which those over `columns` are
+    /// solved for nothing: so all of them stay in registers.
+    #[inline(always)]
+    fn solve_columns<const N: usize>(
+        &self,
+        slots: Range<usize>,
+        columns: usize,
+        mut put: impl FnMut(u64, &[u64]),
+    ) {
+        let mut words = [0u64; N];
+        let (coefficients, marks) = self.matrix.rows();
+        let band = coefficients[slots.clone()].iter().zip(&marks[slots]);
+        for (slot, (&coefficients, &mark)) in band.enumerate().rev() {
+            for (column, word) in words.iter_mut().enumerate() {
+                let later = *word << 1;
+                *word = later | u64::from(((later & coefficients).count_ones() ^ mark >> column) & 1);
+            }
+            if slot % BLOCK_SLOTS as usize == 0 {
+                put(slot as u64 / BLOCK_SLOTS, &words[..columns]);
+            }
+        }
+    }
+}
+
+/// [`Band::eliminate`].
+pub(super) struct Eliminate;
+
+impl<'a> Work<&mut Band, &[(Span, &'a mut [u64])], ()> for Eliminate {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(simd: Simd, band: &mut Band, shards: &[(Span, &'a mut [u64])], (): ()) {
+        band.eliminate(simd, shards);
+    }
+}
+
+/// [`Band::solve`].
+pub(super) struct Solve;
+
+impl<F: FnMut(u64, &[u64])> Work<&Band, (Range<usize>, usize), F> for Solve {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(_: Simd, band: &Band, (slots, columns): (Range<usize>, usize), put: F) {
+        band.solve(slots, columns, put);
+    }
+}
+
+/// The rows of one shard, part by part.
+struct Lane<'a> {
+    span: Span,
+    /// The first slot of the shard.
+    first: usize,
+    hashes: &'a [u64],
+    shard: &'a mut Shard,
+    bucket: usize,
+    /// The part of the bucket that is being eliminated, 0 to 2.
+    part: usize,
+    /// Where its hashes start and end.
+    start: usize,
+    end: usize,
+    /// How many of its rows were taken. Those in front of these stand as they ended.
+    taken: usize,
+}
+
+impl<'a> Lane<'a> {
+    fn new(shard: &'a mut Shard, span: Span, hashes: &'a [u64], first: usize) -> Self {
+        shard.rows.clear();
+        // In front of the first part.
+        let mut lane = Self { span, first, hashes, shard, bucket: 0, part: 0, start: 0, end: 0, taken: 0 };
+        lane.prepare();
+        lane
+    }
+
+    /// The next row, if there is one.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Row> {
+        while self.taken == self.shard.rows.len() {
+            if !self.next_part() {
+                return None;
+            }
+        }
+        self.taken += 1;
+        Some(self.shard.rows[self.taken - 1])
+    }
+
+    #[inline(never)]
+    fn next_part(&mut self) -> bool {
+        self.part += 1;
+        if self.part == PART_ENDS.len() {
+            (self.bucket, self.part) = (self.bucket + 1, 0);
+        }
+        self.start = self.end;
+        self.prepare()
+    }
+
+    /// Makes the rows of the part. Whether there is such a part.
+    fn prepare(&mut self) -> bool {
+        let Shard { ends, rows, .. } = &mut *self.shard;
+        let Some(&end) = ends.get(self.bucket * RANGES + PART_ENDS[self.part]) else { return false };
+        self.end = end as usize;
+        self.taken = 0;
+        rows.clear();
+        rows.extend(self.hashes[self.start..self.end].iter().map(|&hash| {
+            let (coefficients, mark) = narrow(hash);
+            let slot = (reduce(hash, self.span.layer) - self.span.first) as usize + self.first;
+            Row { coefficients, slot: slot as u32, mark: mark & self.span.columns }
+        }));
+        true
+    }
+
+    /// The row that was taken last has become this.
+    #[inline(always)]
+    fn end_as(&mut self, row: Row) {
+        self.shard.rows[self.taken - 1] = row;
+    }
+
+    /// The part has a row that cannot be true: it and the parts after it leave the band.
+    #[cold]
+    #[inline(never)]
+    fn bump(&mut self, matrix: &mut Matrix) {
+        let Shard { ends, thresholds, bumped, rows } = &mut *self.shard;
+        rows[..self.taken].iter().filter(|row| row.coefficients != 0).for_each(|row| matrix.free(row.slot));
+        rows.clear();
+        let end = ends[self.bucket * RANGES + RANGES - 1] as usize;
+        bumped.extend(self.hashes[self.start..end].iter().map(|&hash| next_layer(hash)));
+        thresholds[self.bucket] = self.part as u8;
+        (self.part, self.end, self.taken) = (PART_ENDS.len() - 1, end, 0);
+    }
+}

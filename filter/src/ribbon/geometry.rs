@@ -1,0 +1,316 @@
+//! The shape of one ribbon filter: how its layers, blocks and sections lie, and its rate.
+//!
+//! ```text
+//! layer   starts 128 · buckets; shards of 2^16 starts (the last one of what is left)
+//!         blocks 2 · buckets + shards: each shard has one block more than its starts have
+//! last    slots >= 128; blocks slots / 64, rounded up; the last block of the filter is the tail
+//! ```
+//!
+//! Blocks are numbered through all layers, and so are buckets. In a group of `c` columns block `b` is `c`
+//! words; in the last group it is `c + 1` words from block `plain` on. Only the tail, which has `p` slots of
+//! its 64, is packed: its columns follow each other, `p` bits each, and zeros fill the last byte.
+
+use super::{BLOCK_SLOTS, BUCKET_STARTS, BUMPED_BELOW, COLUMNS_MAX, SHARD_BITS, SMASH, WIDE};
+
+/// Most column groups.
+pub(crate) const GROUPS_MAX: usize = 3;
+
+/// Most bumped layers.
+pub(crate) const LAYERS_MAX: usize = 4;
+
+/// The parameters of a ribbon filter. Those of [`Ribbon::MAYBE`], all 0, answer "maybe".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ribbon {
+    /// Buckets of each bumped layer; 0 from the last layer on.
+    pub(crate) buckets: [u64; LAYERS_MAX],
+    /// Slots of the last layer.
+    pub(crate) slots: u64,
+    /// Columns of each group, not counting the additional one; 0 for groups that are not there.
+    pub(crate) groups: [u8; GROUPS_MAX],
+    /// The first block with an additional column, or the number of blocks.
+    pub(crate) plain: u64,
+    /// Which attempt at the last layer succeeded.
+    pub(crate) attempt: u16,
+}
+
+/// One bumped layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Layer {
+    pub(super) starts: u64,
+    /// Its first block and bucket.
+    pub(super) block: u64,
+    pub(super) bucket: u64,
+}
+
+impl Layer {
+    /// The block of the layer in which a start is; the start's slot is `start % 64` of it.
+    #[inline]
+    pub(super) fn block_of(start: u64) -> u64 {
+        start / BLOCK_SLOTS + (start >> SHARD_BITS)
+    }
+}
+
+/// Blocks of a layer of so many buckets.
+pub(super) fn layer_blocks(buckets: u64) -> u64 {
+    2 * buckets + buckets.div_ceil((1 << SHARD_BITS) / BUCKET_STARTS)
+}
+
+/// How many starts of a bucket are bumped, by its threshold.
+#[inline]
+pub(super) fn bumped_below(thresholds: &[u8], bucket: u64) -> Option<u64> {
+    const BELOW: u32 = u32::from_le_bytes(BUMPED_BELOW);
+    let byte = thresholds.get(usize::try_from(bucket / 4).ok()?)?;
+    let threshold = u32::from(byte >> (2 * (bucket % 4)) & 3);
+    Some((BELOW >> (8 * threshold) & 0xff).into())
+}
+
+impl Ribbon {
+    /// The filter that could not be built.
+    pub(crate) const MAYBE: Self =
+        Self { buckets: [0; LAYERS_MAX], slots: 0, groups: [0; GROUPS_MAX], plain: 0, attempt: 0 };
+
+    /// Whether this is a shape that a filter can have; then no sum of its numbers overflows.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if *self == Self::MAYBE {
+            return Ok(());
+        }
+        if self.slots < WIDE || self.slots > 1 << 48 {
+            return Err("the last layer has less than 128 or more than 2^48 slots");
+        }
+        if self.buckets.iter().any(|&buckets| buckets > 1 << 48) {
+            return Err("a layer has more than 2^48 buckets");
+        }
+        if self.buckets.windows(2).any(|pair| pair[0] == 0 && pair[1] != 0) {
+            return Err("a layer follows one that is not there");
+        }
+        if self.groups.windows(2).any(|pair| pair[0] == 0 && pair[1] != 0) {
+            return Err("a column group follows one that is not there");
+        }
+        if self.plain > self.blocks() {
+            return Err("there are fewer blocks than blocks without an additional column");
+        }
+        let columns = self.groups.iter().map(|&columns| u32::from(columns)).sum::<u32>();
+        if columns + u32::from(self.has_additional()) > COLUMNS_MAX.into()
+            || !self.has_additional() && columns == 0
+        {
+            return Err("there are 0 or more than 32 columns");
+        }
+        Ok(())
+    }
+
+    fn has_additional(&self) -> bool {
+        self.plain < self.blocks()
+    }
+
+    /// Number of column groups, at least 1.
+    pub(crate) fn group_count(&self) -> usize {
+        self.groups.iter().filter(|&&columns| columns > 0).count().max(1)
+    }
+
+    /// Columns of all blocks, in the first `groups` groups.
+    pub(crate) fn columns(&self, groups: usize) -> u8 {
+        self.groups.iter().take(groups).sum()
+    }
+
+    /// Number of blocks.
+    pub(super) fn blocks(&self) -> u64 {
+        self.last_layer_block() + self.slots.div_ceil(BLOCK_SLOTS)
+    }
+
+    /// Number of slots, of all layers.
+    pub(super) fn all_slots(&self) -> u64 {
+        self.last_layer_block() * BLOCK_SLOTS + self.slots
+    }
+
+    /// The first block of the last layer.
+    pub(super) fn last_layer_block(&self) -> u64 {
+        self.buckets.iter().map(|&buckets| layer_blocks(buckets)).sum()
+    }
+
+    /// Slots of the tail, 1 to 64.
+    pub(super) fn tail_slots(&self) -> u64 {
+        (self.slots.saturating_sub(1)) % BLOCK_SLOTS + 1
+    }
+
+    /// The bumped layers.
+    pub(super) fn layers(&self) -> impl Iterator<Item = Layer> {
+        let (mut block, mut bucket) = (0, 0);
+        self.buckets.into_iter().take_while(|&buckets| buckets > 0).map(move |buckets| {
+            let layer = Layer { starts: buckets * BUCKET_STARTS, block, bucket };
+            block += layer_blocks(buckets);
+            bucket += buckets;
+            layer
+        })
+    }
+
+    /// The columns of one group.
+    pub(super) fn group(&self, group: usize) -> Group {
+        let last = group + 1 == self.group_count();
+        Group {
+            columns: self.groups[group].into(),
+            plain: if last { self.plain } else { u64::MAX },
+            blocks: self.blocks(),
+            tail_slots: self.tail_slots(),
+        }
+    }
+
+    /// Length of each section: the thresholds, then the column groups.
+    pub(crate) fn section_lens(&self) -> Vec<u64> {
+        if *self == Self::MAYBE {
+            return Vec::new();
+        }
+        let thresholds = self.buckets.iter().sum::<u64>().div_ceil(4);
+        let groups = (0..self.group_count()).map(|group| self.group(group).bytes());
+        [thresholds].into_iter().chain(groups).collect()
+    }
+
+    /// The false-positive rate in units of 2^-64, with all groups.
+    ///
+    /// Exact but for the rounding down of each layer's share: every start is as likely as every other.
+    pub(crate) fn rate(&self, thresholds: &[u8]) -> u64 {
+        if *self == Self::MAYBE {
+            return u64::MAX;
+        }
+        let columns = self.columns(GROUPS_MAX);
+        let last = self.last_layer_starts();
+        let mut rate = share(last, 0, 0, columns);
+        let layers: Vec<Layer> = self.layers().collect();
+        for layer in layers.iter().rev() {
+            let (kept, bumped) = self.layer_starts(layer, thresholds);
+            rate = share(kept, bumped, rate, columns);
+        }
+        rate
+    }
+
+    /// How many hashes of the last layer's range meet a start in a plain block, and in another.
+    fn last_layer_starts(&self) -> (u64, u64) {
+        let starts = self.slots - WIDE + 1;
+        let plain_starts = self.plain.saturating_sub(self.last_layer_block()).saturating_mul(BLOCK_SLOTS);
+        match plain_starts {
+            0 => (0, starts + 2 * SMASH),
+            _ if plain_starts >= starts => (starts + 2 * SMASH, 0),
+            _ => (plain_starts + SMASH, starts - plain_starts + SMASH),
+        }
+    }
+
+    /// How many starts of a layer are kept in plain blocks, in others, and how many are bumped.
+    fn layer_starts(&self, layer: &Layer, thresholds: &[u8]) -> ((u64, u64), u64) {
+        let (mut plain, mut other, mut bumped) = (0, 0, 0);
+        for bucket in 0..layer.starts / BUCKET_STARTS {
+            let below = bumped_below(thresholds, layer.bucket + bucket).unwrap_or(BUCKET_STARTS);
+            let first = layer.block + Layer::block_of(bucket * BUCKET_STARTS);
+            let kept = [BLOCK_SLOTS - below.min(BLOCK_SLOTS), (2 * BLOCK_SLOTS - below).min(BLOCK_SLOTS)];
+            for (block, kept) in (first..).zip(kept) {
+                *if block < self.plain { &mut plain } else { &mut other } += kept;
+            }
+            bumped += below;
+        }
+        ((plain, other), bumped)
+    }
+}
+
+/// The mean over starts of `2^-columns`, half of that, and `rate`, in units of 2^-64.
+fn share((plain, other): (u64, u64), bumped: u64, rate: u64, columns: u8) -> u64 {
+    let kept = (2 * u128::from(plain) + u128::from(other)) << (63 - columns);
+    let sum = kept + u128::from(bumped) * u128::from(rate);
+    let starts = u128::from(plain) + u128::from(other) + u128::from(bumped);
+    u64::try_from(sum / starts.max(1)).unwrap_or(u64::MAX)
+}
+
+/// One column group: where its blocks stand in its section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Group {
+    pub(super) columns: u64,
+    pub(super) plain: u64,
+    pub(super) blocks: u64,
+    pub(super) tail_slots: u64,
+}
+
+impl Group {
+    /// Columns of this block.
+    #[inline]
+    pub(super) fn columns_of(&self, block: u64) -> u64 {
+        self.columns + u64::from(block >= self.plain)
+    }
+
+    /// Byte of the section at which this block starts; `block` may be the number of blocks.
+    #[inline]
+    pub(super) fn offset_of(&self, block: u64) -> u64 {
+        8 * (block * self.columns + block.saturating_sub(self.plain))
+    }
+
+    /// Length of the section.
+    pub(super) fn bytes(&self) -> u64 {
+        let tail = self.blocks - 1;
+        self.offset_of(tail) + (self.columns_of(tail) * self.tail_slots).div_ceil(8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ribbon() -> Ribbon {
+        Ribbon { buckets: [513, 3, 0, 0], slots: 200, groups: [4, 4, 0], plain: 1000, attempt: 0 }
+    }
+
+    #[test]
+    fn layers_blocks_and_sections_follow_each_other() {
+        let ribbon = ribbon();
+        ribbon.check().unwrap();
+        let layers: Vec<Layer> = ribbon.layers().collect();
+        assert_eq!(layers[0], Layer { starts: 65_664, block: 0, bucket: 0 });
+        assert_eq!(layers[1], Layer { starts: 384, block: 1028, bucket: 513 });
+        assert_eq!((ribbon.last_layer_block(), ribbon.blocks(), ribbon.tail_slots()), (1035, 1039, 8));
+        // The second group has five columns from block 1000 on; the tail's eight slots are five bytes of it.
+        let lens = [129, 1038 * 32 + 4, 1038 * 32 + 38 * 8 + 5];
+        assert_eq!(ribbon.section_lens(), lens);
+        assert_eq!(Layer::block_of(65_535), 1023);
+        assert_eq!(Layer::block_of(65_536), 1025);
+    }
+
+    #[test]
+    fn the_rate_is_the_mean_over_all_starts() {
+        let mut ribbon = Ribbon { slots: 128, groups: [8, 0, 0], plain: 2, ..Ribbon::MAYBE };
+        assert_eq!(ribbon.rate(&[]), 1 << 56);
+        ribbon.plain = 0;
+        assert_eq!(ribbon.rate(&[]), 1 << 55);
+        // One start only, in the first block; the additional column of the second is never asked for.
+        ribbon.plain = 1;
+        assert_eq!(ribbon.rate(&[]), 1 << 56);
+        // One bucket, half of a block bumped to a last layer of half the rate.
+        let ribbon = Ribbon { buckets: [1, 0, 0, 0], slots: 128, groups: [8, 0, 0], plain: 3, attempt: 0 };
+        assert_eq!(ribbon.rate(&[1]), ((1 << 56) * 88 + (1 << 55) * 40) / 128);
+        assert_eq!(ribbon.rate(&[0]), 1 << 55);
+        assert_eq!(Ribbon::MAYBE.rate(&[]), u64::MAX);
+    }
+
+    #[test]
+    fn shapes_that_no_filter_has_are_refused() {
+        let good = ribbon();
+        for bad in [
+            Ribbon { slots: 127, ..good },
+            Ribbon { slots: 0, ..good },
+            Ribbon { slots: u64::MAX, ..good },
+            Ribbon { buckets: [u64::MAX, 1, 0, 0], ..good },
+            Ribbon { buckets: [0, 3, 0, 0], ..good },
+            Ribbon { buckets: [513, 0, 3, 0], ..good },
+            Ribbon { groups: [0, 4, 4], ..good },
+            Ribbon { groups: [4, 0, 4], ..good },
+            Ribbon { groups: [32, 0, 0], ..good },
+            Ribbon { groups: [255, 255, 255], ..good },
+            Ribbon { plain: good.blocks() + 1, ..good },
+            Ribbon { plain: good.blocks(), groups: [0, 0, 0], ..good },
+            Ribbon { attempt: 1, ..Ribbon::MAYBE },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+        for good in [
+            Ribbon { plain: good.blocks(), groups: [16, 15, 1], ..good },
+            Ribbon { plain: 0, groups: [0, 0, 0], ..good },
+            Ribbon::MAYBE,
+        ] {
+            assert_eq!(good.check(), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! From pages to answers: a filter whose thresholds are in memory, and whose columns are not.
+//!
+//! The thresholds, two bits for 128 starts, say in which layer a key is, so that a query for an absent key reads the
+//! rows of one window: two blocks that follow each other, a hundred or two of the 4096 bytes of a page. Where they
+//! straddle two pages, the columns that the first page has of all rows are tested before the second one is read. The tail,
+//! which is packed and so stands nowhere as a block, is in memory too.
+//!
+//! The answers are those of `query`, for the same bytes.
+
+use std::ops::Range;
+
+use super::geometry::{Layer, Ribbon, bumped_below};
+use super::row::{narrow, next_layer, wide};
+use super::solution::unpack;
+use super::standard::aligned;
+use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX};
+use crate::arch::Simd;
+use crate::codec::DecodeError;
+use crate::hash::reduce;
+use crate::layout::{PAGE_BYTES, Section};
+
+/// The rows of the widest window: three blocks of the most columns.
+const ROWS_BYTES: usize = 3 * 8 * COLUMNS_MAX as usize;
+
+/// Reads bytes of a section, given by its number and an offset in it; `false` if they are not there.
+pub(crate) trait Source<E>: FnMut(usize, u64, &mut [u8]) -> Result<bool, E> {}
+
+impl<E, T: FnMut(usize, u64, &mut [u8]) -> Result<bool, E>> Source<E> for T {}
+
+/// What is in memory, beside the thresholds, of a ribbon filter whose columns are not.
+#[derive(Debug, Clone)]
+pub(crate) struct Paged {
+    ribbon: Ribbon,
+    /// The words of the tail, unpacked, of each column group.
+    tails: Vec<Vec<u8>>,
+}
+
+/// Where the packed tail stands in the section of this column group.
+pub(crate) fn tail_bytes(ribbon: &Ribbon, group: usize) -> Range<u64> {
+    let group = ribbon.group(group);
+    group.offset_of(ribbon.blocks() - 1)..group.bytes()
+}
+
+impl Paged {
+    /// Of verified bytes: the packed tail of each column group, whose sections are also given for an error to say
+    /// where.
+    pub(crate) fn new(ribbon: Ribbon, packed: &[&[u8]], groups: &[Section]) -> Result<Self, DecodeError> {
+        let mut tails = Vec::with_capacity(packed.len());
+        for (index, (packed, section)) in packed.iter().zip(groups).enumerate() {
+            let group = ribbon.group(index);
+            let words = unpack(packed, group.columns_of(ribbon.blocks() - 1), group.tail_slots);
+            tails.push(words.ok_or_else(|| {
+                let tail = section.offset + tail_bytes(&ribbon, index).start;
+                DecodeError::corrupt(tail, "filter padding", "is not zero")
+            })?);
+        }
+        Ok(Self { ribbon, tails })
+    }
+
+    /// Whether the key may be there that has this table hash. What is nowhere counts as fitting.
+    pub(crate) fn may_contain<E>(
+        &self,
+        simd: Simd,
+        thresholds: &[u8],
+        mut hash: u64,
+        source: &mut impl Source<E>,
+    ) -> Result<bool, E> {
+        if self.ribbon.slots == 0 {
+            return Ok(true);
+        }
+        for layer in self.ribbon.layers() {
+            let start = reduce(hash, layer.starts);
+            let Some(below) = bumped_below(thresholds, layer.bucket + start / BUCKET_STARTS) else {
+                return Ok(true);
+            };
+            if start % BUCKET_STARTS >= below {
+                let (coefficients, mark) = narrow(hash);
+                let offset = start % BLOCK_SLOTS;
+                let coefficients = [coefficients << offset, coefficients >> 1 >> (63 - offset)];
+                let number = layer.block + Layer::block_of(start);
+                return self.matches(simd, number, coefficients, mark, source);
+            }
+            hash = next_layer(hash);
+        }
+        let row = wide(hash, self.ribbon.attempt, self.ribbon.slots);
+        let number = self.ribbon.last_layer_block() + row.start / BLOCK_SLOTS;
+        let coefficients = aligned(&row, (row.start % BLOCK_SLOTS) as u32);
+        self.matches(simd, number, coefficients, row.mark, source)
+    }
+
+    /// Whether the rows of the window that starts in block `number` match, in all column groups.
+    fn matches<const N: usize, E>(
+        &self,
+        simd: Simd,
+        number: u64,
+        coefficients: [u64; N],
+        mut mark: u32,
+        source: &mut impl Source<E>,
+    ) -> Result<bool, E> {
+        for group in 0..self.tails.len() {
+            if !self.group_matches(simd, group, number, (coefficients, mark), source)? {
+                return Ok(false);
+            }
+            let columns = self.ribbon.group(group).columns_of(number);
+            mark = mark.checked_shr(columns as u32).unwrap_or(0);
+        }
+        Ok(true)
+    }
+
+    fn group_matches<const N: usize, E>(
+        &self,
+        simd: Simd,
+        index: usize,
+        number: u64,
+        (coefficients, mark): ([u64; N], u32),
+        source: &mut impl Source<E>,
+    ) -> Result<bool, E> {
+        let group = self.ribbon.group(index);
+        let columns = group.columns_of(number) as usize;
+        let first = group.offset_of(number);
+        let starts: [usize; N] =
+            std::array::from_fn(|row| (group.offset_of(number + row as u64) - first) as usize);
+        // The others are the tail. A window that starts with a block meets one less: a coefficient of 0.
+        let stored = (self.ribbon.blocks() - 1).saturating_sub(number).min(N as u64) as usize;
+        let last = stored.checked_sub(1).map_or(0, |last| starts[last]);
+        let end = if stored == 0 { 0 } else { last + 8 * columns };
+        let bytes = &mut [0; ROWS_BYTES][..end];
+        let matches = |bytes: &[u8], columns: usize| {
+            let row = |row| if row < stored { &bytes[starts[row]..] } else { &self.tails[index][..] };
+            simd.matches(std::array::from_fn(|number| &row(number)[..8 * columns]), coefficients, mark)
+        };
+        let here = end.min((PAGE_BYTES - first % PAGE_BYTES) as usize);
+        if !source(index + 1, first, &mut bytes[..here])? {
+            return Ok(true);
+        }
+        if here < end {
+            let complete = here.saturating_sub(last) / 8;
+            if complete > 0 && !matches(bytes, complete) {
+                return Ok(false);
+            }
+            if !source(index + 1, first + here as u64, &mut bytes[here..])? {
+                return Ok(true);
+            }
+        }
+        Ok(matches(bytes, columns))
+    }
+}

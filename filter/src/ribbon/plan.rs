@@ -1,0 +1,249 @@
+//! How many slots and columns a ribbon filter of so many keys gets. A writer's choice: a reader takes the
+//! numbers as they stand in the header.
+//!
+//! A bumped layer has 4.3 % fewer slots than keys: fewer leave more to the next layer, more leave slots empty.
+//! The last layer has the more slots in excess the more keys it has, because the longer a band is the
+//! likelier it is to run over somewhere; if the attempts fail, it gets more.
+//!
+//! In a small filter one part that is bumped early leaves a noticeable share of its layer empty: another salt is
+//! tried then ([`is_dense`]), so that no set of keys is unlucky.
+
+use super::geometry::layer_blocks;
+use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
+
+/// Slots of a bumped layer per 1024 keys.
+const LOAD: u64 = 980;
+
+/// Most keys of the last layer, unless all bumped layers are there.
+const LAST_KEYS: u64 = 6000;
+
+/// Attempts at the last layer with one number of slots.
+const ATTEMPTS_PER_SIZE: u16 = 16;
+
+/// Most salts that are tried for a filter with bumped layers.
+const SALTS_MAX: u64 = 16;
+
+/// Most keys of a filter for which more than one salt is tried: larger ones are never far from the mean.
+const RESALTED_KEYS: u64 = 1 << 16;
+
+/// Between two salts.
+const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How large a ribbon filter is to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Size {
+    /// This many bits per key.
+    Bits(f64),
+    /// This many columns: a rate of `2^-columns` if it is a whole number.
+    Columns(f64),
+}
+
+/// Buckets of a bumped layer for this many keys; `None` if they belong into the last layer.
+pub(super) fn layer_buckets(keys: u64, layer: usize) -> Option<u64> {
+    if keys <= LAST_KEYS || layer == LAYERS_MAX {
+        return None;
+    }
+    let slots = (u128::from(keys) * u128::from(LOAD) / 1024) as u64;
+    let shards = slots.div_ceil((1 << SHARD_BITS) + BLOCK_SLOTS);
+    Some(((slots - shards * BLOCK_SLOTS + BUCKET_STARTS / 2) / BUCKET_STARTS).max(1))
+}
+
+/// Slots of the last layer for this many keys at this attempt.
+pub(super) fn last_slots(keys: u64, attempt: u16) -> u64 {
+    let doublings = u64::from((keys / 1024).checked_ilog2().map_or(0, |log| log + 1));
+    let excess = keys / 1024 * (5 + doublings) + keys % 1024 / 256 + 1;
+    let more = u64::from(attempt / ATTEMPTS_PER_SIZE) * (keys / 256 + 1);
+    (keys + excess + more).max(WIDE)
+}
+
+/// The salts that are tried for a filter of this many keys before the first of them is taken as it is.
+pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
+    let tried = keys > LAST_KEYS && keys <= RESALTED_KEYS;
+    (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
+}
+
+/// Whether so many slots are as few as they should be: with the thresholds 1 % more than keys, from 7 columns on.
+pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
+    slots <= keys + keys / 128
+}
+
+/// Where the additional column starts, decided as the layers are built.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Columns {
+    keys: u64,
+    size: Size,
+    /// Columns of all blocks.
+    pub(super) columns: u8,
+    /// The first block with an additional one, once it is known.
+    pub(super) plain: Option<u64>,
+}
+
+impl Columns {
+    pub(super) fn new(keys: u64, size: Size) -> Self {
+        let wanted = match size {
+            Size::Columns(columns) => columns,
+            Size::Bits(bits) => columns_of(keys, bits),
+        };
+        // So few keys have more slots than they need: nothing is gained by a fraction of a column.
+        let wanted = if keys < WIDE { wanted.round().max(1.0) } else { wanted };
+        let columns = (wanted.max(0.0) as u64).min(COLUMNS_MAX.into()) as u8;
+        let whole = keys < WIDE || matches!(size, Size::Columns(columns) if columns.fract() == 0.0);
+        let plain = (columns == COLUMNS_MAX || whole).then_some(u64::MAX);
+        Self { keys, size, columns, plain }
+    }
+
+    /// Columns to eliminate with: with the additional one.
+    pub(super) fn most(&self) -> u8 {
+        self.columns + u8::from(self.plain != Some(u64::MAX))
+    }
+
+    /// Looks ahead from a bumped layer of the blocks from `first` to `end`, after which `rest` keys are expected: the
+    /// additional column starts in this layer if the rest has not blocks enough for it. Never before `first`: those
+    /// blocks are written, without it, and fewer blocks than were expected of this layer do not change that.
+    pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
+        if self.plain.is_none() {
+            let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
+            let plain = blocks - self.additional(blocks * BLOCK_SLOTS, buckets).min(blocks);
+            self.plain = (plain < end).then_some(plain.max(first));
+        }
+    }
+
+    /// The same for the last layer, from block `first` on, where the numbers are known.
+    pub(super) fn last_layer(&self, first: u64, slots: u64, buckets: u64) -> u64 {
+        let end = first + slots.div_ceil(BLOCK_SLOTS);
+        let plain = match self.plain {
+            Some(plain) => plain.min(end),
+            None => match self.additional(first * BLOCK_SLOTS + slots, buckets).min(end - first) {
+                // No window starts in the last two blocks: they have nothing of a column of their own.
+                additional @ 3.. => end - additional,
+                _ => end,
+            },
+        };
+        // There is no filter without any column.
+        if self.columns == 0 { plain.min(end - 1) } else { plain }
+    }
+
+    /// How many of so many slots' blocks have an additional column.
+    fn additional(&self, slots: u64, buckets: u64) -> u64 {
+        let slots_f = slots as f64;
+        let additional = match self.size {
+            Size::Columns(columns) => (columns - f64::from(self.columns)) * slots_f,
+            Size::Bits(bits) => {
+                (self.keys as f64 * bits).round() - (2 * buckets) as f64 - f64::from(self.columns) * slots_f
+            }
+        };
+        // Counted from the end, where the block is that is not full.
+        let last = (slots.max(1) - 1) % BLOCK_SLOTS + 1;
+        let additional = additional.max(0.0) as u64;
+        if additional < last { 0 } else { 1 + (additional - last) / BLOCK_SLOTS }
+    }
+}
+
+/// The columns, a fraction included, that this many bits per key are enough for.
+fn columns_of(keys: u64, bits_per_key: f64) -> f64 {
+    if keys < WIDE {
+        return bits_per_key;
+    }
+    let (slots, buckets) = expected_slots(keys);
+    (keys as f64 * bits_per_key - 2.0 * buckets as f64) / slots as f64
+}
+
+/// How many of so many keys a layer of so many slots leaves to the next: one slot in 512 stays empty.
+pub(super) fn expected_bumped(keys: u64, slots: u64) -> u64 {
+    keys.saturating_sub(slots - slots / 512)
+}
+
+/// Slots that all layers after the first have together for so many keys.
+fn slots_of_rest(keys: u64) -> u64 {
+    keys + keys / 256
+}
+
+/// Slots and buckets of a filter of this many keys, about.
+fn expected_slots(keys: u64) -> (u64, u64) {
+    match layer_buckets(keys, 0) {
+        None => (last_slots(keys, 0), 0),
+        Some(buckets) => {
+            let slots = layer_blocks(buckets) * BLOCK_SLOTS;
+            (slots + slots_of_rest(expected_bumped(keys, slots)), buckets + buckets / 28)
+        }
+    }
+}
+
+/// Length of all sections together, about.
+pub(crate) fn expected_bytes(keys: u64, size: Size) -> u64 {
+    let (slots, buckets) = expected_slots(keys);
+    let columns = match size {
+        Size::Columns(columns) => columns,
+        Size::Bits(bits) => columns_of(keys, bits).max(0.0),
+    };
+    (slots as f64 * columns.min(COLUMNS_MAX.into())) as u64 / 8 + buckets / 4 + 1
+}
+
+/// The bits per key that so many columns take. Of less than [`WIDE`] keys they are the columns themselves, as in
+/// [`columns_of`].
+pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
+    if keys < WIDE {
+        return columns;
+    }
+    let (slots, buckets) = expected_slots(keys);
+    (slots as f64 * columns + 2.0 * buckets as f64) / keys as f64
+}
+
+/// The rate that a large filter has with this many bits per key.
+pub(crate) fn rate(bits_per_key: f64) -> f64 {
+    let columns = columns_of(1 << 30, bits_per_key).clamp(0.0, COLUMNS_MAX.into());
+    let whole = columns.floor();
+    (-whole).exp2() * (1.0 - (columns - whole) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_has_slightly_fewer_slots_than_keys_and_the_last_one_slightly_more() {
+        for keys in [LAST_KEYS + 1, 20_000, 70_000, 1_000_000, 1 << 33, 1 << 47] {
+            let slots = layer_blocks(layer_buckets(keys, 0).unwrap()) * BLOCK_SLOTS;
+            let load = slots as f64 / keys as f64;
+            assert!((0.945..0.97).contains(&load), "{keys}: {load}");
+            assert_eq!(layer_buckets(keys, LAYERS_MAX), None);
+        }
+        for keys in 256..=LAST_KEYS {
+            let slots = last_slots(keys, 0);
+            assert!(slots > keys && (slots - keys) * 124 <= keys, "{keys}: {slots}");
+            assert!(last_slots(keys, ATTEMPTS_PER_SIZE) > slots);
+        }
+        assert_eq!(last_slots(1, 0), WIDE);
+    }
+
+    #[test]
+    fn the_additional_column_never_starts_in_a_layer_that_is_written() {
+        // The numbers of a filter whose second layer came out ten blocks smaller than expected.
+        let mut columns = Columns::new(1_000_000, Size::Bits(19.09));
+        columns.after_layer(0, 14_953, 7469, 44_877);
+        assert_eq!((columns.columns, columns.plain), (19, None));
+        columns.after_layer(14_953, 15_616, 7800, 1921);
+        assert_eq!(columns.plain, Some(14_953));
+        // Any numbers.
+        let mut clamped = 0;
+        for step in 0..20_000u32 {
+            let mut columns = Columns::new(1_000_000, Size::Bits(6.0 + f64::from(step) / 1000.0));
+            let (mut first, mut buckets) = (0, 0);
+            let mut keys = 1_000_000;
+            for layer in 0..2 {
+                buckets += layer_buckets(keys, layer).unwrap();
+                let end = layer_blocks(buckets);
+                keys = expected_bumped(keys, (end - first) * BLOCK_SLOTS);
+                columns.after_layer(first, end, buckets, keys);
+                if let Some(plain) = columns.plain.filter(|&plain| plain != u64::MAX) {
+                    assert!((first..end).contains(&plain), "{step}: {plain}");
+                    clamped += u32::from(layer == 1 && plain == first);
+                    break;
+                }
+                // The next layer gets fewer than were expected.
+                (first, keys) = (end, keys - u64::from(step % 7) * keys / 100);
+            }
+        }
+        assert!(clamped > 20, "{clamped}: the test says little");
+    }
+}

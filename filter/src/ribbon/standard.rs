@@ -1,0 +1,155 @@
+//! Elimination and solution of the last layer, with windows of 128 slots. `band` tells how; here a row that
+//! contradicts the others ends the attempt.
+
+use super::row::{Wide, wide};
+use super::{ATTEMPTS_MAX, BLOCK_SLOTS, WIDE};
+use crate::arch::{Simd, Work};
+
+/// The band matrix of the last layer.
+#[derive(Debug, Default)]
+pub(super) struct WideBand {
+    // Apart from each other, because a pair of them would have 32 bytes.
+    coefficients: Vec<u128>,
+    marks: Vec<u32>,
+    pub(super) attempt: u16,
+}
+
+impl WideBand {
+    /// The first attempt that succeeds, with as many slots as `slots` gives it. `None` if none does.
+    #[inline(always)]
+    fn first(hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
+        let mut band = Self::default();
+        for attempt in 0..ATTEMPTS_MAX {
+            band.attempt = attempt;
+            band.clear(slots(attempt) as usize);
+            let mut all = true;
+            for &hash in hashes {
+                all = band.add(wide(hash, attempt, slots(attempt)), columns);
+                if !all {
+                    break;
+                }
+            }
+            if all {
+                return Some(band);
+            }
+        }
+        None
+    }
+
+    pub(super) fn slots(&self) -> u64 {
+        self.coefficients.len() as u64
+    }
+
+    fn clear(&mut self, slots: usize) {
+        self.coefficients.clear();
+        self.coefficients.resize(slots, 0);
+        self.marks.clear();
+        self.marks.resize(slots, 0);
+    }
+
+    /// Adds a row. Whether it agrees with those that are there.
+    #[inline(always)]
+    fn add(&mut self, row: Wide, columns: u32) -> bool {
+        let [low, high] = row.coefficients;
+        let mut coefficients = u128::from(high) << 64 | u128::from(low);
+        let (mut slot, mut mark) = (row.start as usize, row.mark & columns);
+        loop {
+            let there = &mut self.coefficients[slot];
+            if *there == 0 {
+                *there = coefficients;
+                self.marks[slot] = mark;
+                return true;
+            }
+            coefficients ^= *there;
+            mark ^= self.marks[slot];
+            if coefficients == 0 {
+                return mark == 0;
+            }
+            let zeros = coefficients.trailing_zeros();
+            coefficients >>= zeros;
+            slot += zeros as usize;
+        }
+    }
+
+    /// Solves the system, see `Band::solve`.
+    #[inline(always)]
+    fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
+        let mut words = [[0u64; 2]; 32];
+        let words = &mut words[..columns];
+        let mut block = [0; 32];
+        for (slot, (&coefficients, &mark)) in self.coefficients.iter().zip(&self.marks).enumerate().rev() {
+            let [low, high] = [coefficients as u64, (coefficients >> 64) as u64];
+            for (column, word) in words.iter_mut().enumerate() {
+                let later = [word[0] << 1, word[1] << 1 | word[0] >> 63];
+                let parity = (later[0] & low ^ later[1] & high).count_ones();
+                *word = [later[0] | u64::from((parity ^ mark >> column) & 1), later[1]];
+            }
+            if slot % BLOCK_SLOTS as usize == 0 {
+                block.iter_mut().zip(&*words).for_each(|(out, word)| *out = word[0]);
+                put(slot as u64 / BLOCK_SLOTS, &block[..columns]);
+            }
+        }
+    }
+}
+
+/// [`WideBand::first`].
+pub(super) struct First;
+
+impl<F: Fn(u16) -> u64> Work<&[u64], u32, F> for First {
+    type Output = Option<WideBand>;
+
+    #[inline(always)]
+    fn work(_: Simd, hashes: &[u64], columns: u32, slots: F) -> Option<WideBand> {
+        WideBand::first(hashes, columns, slots)
+    }
+}
+
+/// [`WideBand::solve`].
+pub(super) struct SolveWide;
+
+impl<F: FnMut(u64, &[u64])> Work<&WideBand, usize, F> for SolveWide {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(_: Simd, band: &WideBand, columns: usize, put: F) {
+        band.solve(columns, put);
+    }
+}
+
+/// The coefficients of a window that starts at slot `offset` of a block, over that block and the next two.
+#[inline]
+pub(super) fn aligned(row: &Wide, offset: u32) -> [u64; 3] {
+    debug_assert!(u64::from(offset) < BLOCK_SLOTS && WIDE == 2 * BLOCK_SLOTS);
+    let [low, high] = row.coefficients;
+    [low << offset, (low >> 1 >> (63 - offset)) | high << offset, high >> 1 >> (63 - offset)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_a_solution_ends_the_attempts() {
+        // Equal windows with different marks: no attempt can tell the two apart.
+        let row = Wide { start: 3, coefficients: [5, 7], mark: 1 };
+        let mut band = WideBand::default();
+        band.clear(140);
+        assert!(band.add(row, 0xff));
+        assert!(band.add(row, 0xff), "the same row twice agrees with itself");
+        assert!(!band.add(Wide { mark: 2, ..row }, 0xff));
+        assert!(band.add(Wide { mark: 0x101, ..row }, 0xff), "columns that are not solved do not count");
+        // More keys than slots.
+        let hashes: Vec<u64> = (0..1000u64).map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        assert!(WideBand::first(&hashes, 0xff, |_| 900).is_none());
+        let band = WideBand::first(&hashes, 0xff, |_| 1010).unwrap();
+        assert_eq!(band.slots(), 1010);
+    }
+
+    #[test]
+    fn coefficients_lie_over_the_blocks_that_the_window_meets() {
+        let row = Wide { start: 0, coefficients: [u64::MAX; 2], mark: 0 };
+        assert_eq!(aligned(&row, 0), [u64::MAX, u64::MAX, 0]);
+        assert_eq!(aligned(&row, 1), [u64::MAX - 1, u64::MAX, 1]);
+        assert_eq!(aligned(&row, 63), [1 << 63, u64::MAX, u64::MAX >> 1]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Files of the tree, and when they may go.
+//!
+//! A table's file is read through the handles of the table, and so is a filter that was rebuilt beside it. The
+//! two do not live equally long: a table whose filter is replaced gets a new handle, which shares the table's
+//! file with the old one and not the old filter's. So each file has a [`SharedFile`] of its own, held by all
+//! handles that read from it. It is removed when a durable edit has dropped it *and* the last holder is gone.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::filename::FileName;
+
+/// A file that handles of tables read from.
+pub(crate) struct SharedFile {
+    name: FileName,
+    obsolete: AtomicBool,
+    obsolete_files: Arc<ObsoleteFiles>,
+}
+
+impl SharedFile {
+    pub(crate) fn new(name: FileName, obsolete_files: Arc<ObsoleteFiles>) -> Arc<Self> {
+        Arc::new(Self { name, obsolete: AtomicBool::new(false), obsolete_files })
+    }
+
+    pub(crate) fn name(&self) -> FileName {
+        self.name
+    }
+
+    pub(crate) fn obsolete_files(&self) -> &Arc<ObsoleteFiles> {
+        &self.obsolete_files
+    }
+
+    /// To be called when no manifest edit names the file any more: it goes with the last holder.
+    pub(crate) fn set_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.obsolete_files.add(self.name);
+        }
+    }
+}
+
+/// Files that nobody can read any more; background work removes them.
+#[derive(Default)]
+pub(crate) struct ObsoleteFiles {
+    names: Mutex<Vec<FileName>>,
+    clearing: Mutex<()>,
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl ObsoleteFiles {
+    /// Sets what tells the background that there is something to do.
+    pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
+        let _ = self.waker.set(Box::new(waker));
+    }
+
+    /// Tells the background that there may be something to do.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker();
+        }
+    }
+
+    fn add(&self, name: FileName) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+        self.wake();
+    }
+
+    /// Hands every obsolete file to `remove`, and returns when those that another thread was removing are gone
+    /// too. `true` if there were any.
+    pub(crate) fn clear(&self, remove: impl FnMut(FileName)) -> bool {
+        let _one_at_a_time = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner));
+        let any = !names.is_empty();
+        names.into_iter().for_each(remove);
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_goes_only_when_it_is_obsolete_and_nobody_holds_it() {
+        let obsolete_files = Arc::new(ObsoleteFiles::default());
+        let kept = SharedFile::new(FileName::Table(1), Arc::clone(&obsolete_files));
+        let gone = SharedFile::new(FileName::Filter(2), Arc::clone(&obsolete_files));
+        gone.set_obsolete();
+        let reader = Arc::clone(&gone);
+        drop((kept, gone));
+        assert!(!obsolete_files.clear(|_| panic!("a reader holds it")));
+        drop(reader);
+        let mut cleared = Vec::new();
+        assert!(obsolete_files.clear(|name| cleared.push(name)));
+        assert_eq!(cleared, [FileName::Filter(2)]);
+    }
+}
