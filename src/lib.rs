@@ -49,6 +49,9 @@ mod options;
 pub mod dump;
 // Documents.
 pub mod guide;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 // Tests of the whole.
 #[cfg(test)]
 mod format_tests;

@@ -76,6 +76,10 @@
 
 extern crate alloc;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[doc(hidden)]
 pub mod checksum;
 #[doc(hidden)]
