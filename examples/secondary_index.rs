@@ -3,6 +3,8 @@
 //!
 //! `cargo run --example secondary_index`
 
+#![expect(clippy::disallowed_methods, reason = "the store is all that the example depends on")]
+
 use sievedb::{Db, Keyspace, KeyspaceOptions, Result, WriteBatch};
 
 struct People {

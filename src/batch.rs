@@ -13,6 +13,8 @@
 
 use std::ops::Range;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use crate::error::{Error, Result};
@@ -172,7 +174,7 @@ impl WriteBatch {
             Some(error) => Err(error),
             None => {
                 let mut bytes = self.bytes;
-                bytes[8..12].copy_from_slice(&self.count.to_le_bytes());
+                LittleEndian::write_u32(&mut bytes[8..12], self.count);
                 trim(&mut bytes);
                 Ok((bytes, self.keyspaces, self.count))
             }
@@ -190,7 +192,7 @@ fn trim(bytes: &mut Vec<u8>) {
 
 /// Writes the first sequence number into an encoded batch.
 pub(crate) fn stamp(bytes: &mut [u8], first: SeqNo) {
-    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    LittleEndian::write_u64(&mut bytes[..8], first);
 }
 
 /// One entry of an encoded batch; key and value as ranges of the batch, so that they can be sliced from it.

@@ -14,6 +14,11 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")
+)]
+
 // Layer 0: bytes. The codec, the checksum and the hash are those of the filter crate.
 mod counters;
 mod error;

@@ -13,6 +13,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use byteorder::{BigEndian, ByteOrder};
+
 use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
@@ -315,7 +317,7 @@ fn part(key: &[u8]) -> u64 {
     let mut part = [0; 8];
     let len = key.len().min(8);
     part[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(part)
+    BigEndian::read_u64(&part)
 }
 
 impl Run {

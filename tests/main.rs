@@ -1,5 +1,7 @@
 //! Tests of the whole store, one module per topic.
 
+#![expect(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")]
+
 mod allocation;
 mod bank;
 mod basics;

@@ -2,6 +2,8 @@
 //!
 //! One test alone in its program, with an allocator that counts.
 
+#![expect(clippy::disallowed_methods, reason = "tests spell out keys")]
+
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

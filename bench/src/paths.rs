@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use sievedb::{Db, Options, WriteBatch};
 
 use crate::clock::{self, Took};
-use crate::random::{below, number, shuffle};
+use crate::random::{below, bytes_of, number, shuffle};
 use crate::report::{Report, Table, count};
 use crate::{Result, machine, store};
 
@@ -140,7 +140,7 @@ fn load(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
     for part in order.chunks(BATCH_ENTRIES) {
         let mut batch = WriteBatch::new();
         for &index in part {
-            batch.put(&keys[index as usize], u64::from(index).to_le_bytes());
+            batch.put(&keys[index as usize], bytes_of(u64::from(index)));
         }
         db.write(batch)?;
     }
@@ -153,7 +153,7 @@ fn load(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
 fn present(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
     for &index in order {
         let key = &keys[index as usize];
-        if db.get(key)?.as_deref() != Some(&u64::from(index).to_le_bytes()[..]) {
+        if db.get(key)?.as_deref() != Some(&bytes_of(u64::from(index))[..]) {
             return Err(format!("{} has a wrong value, or none", key.escape_ascii()).into());
         }
     }

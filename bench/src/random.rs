@@ -1,5 +1,7 @@
 //! Numbers that look random and are the same in every run: SplitMix64 (Steele, Lea and Flood 2014).
 
+use byteorder::{ByteOrder, LittleEndian};
+
 /// The `index`-th number of the stream `stream`. Numbers of one stream all differ.
 #[inline]
 pub(crate) fn number(stream: u64, index: u64) -> u64 {
@@ -13,6 +15,14 @@ pub(crate) fn number(stream: u64, index: u64) -> u64 {
 #[inline]
 pub(crate) fn below(number: u64, end: u64) -> u64 {
     ((u128::from(number) * u128::from(end)) >> 64) as u64
+}
+
+/// The eight bytes of a number, least significant first.
+#[inline]
+pub(crate) fn bytes_of(number: u64) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    LittleEndian::write_u64(&mut bytes, number);
+    bytes
 }
 
 /// Puts the items into an order that is that of the stream.

@@ -5,7 +5,7 @@ use std::path::Path;
 use sievedb::{Db, Keyspace, LevelStats, Options, Stats, WriteBatch};
 
 use crate::Result;
-use crate::random::number;
+use crate::random::{bytes_of, number};
 use crate::report::{Table, count};
 
 /// Length of a key in bytes.
@@ -27,15 +27,15 @@ pub(crate) fn absent_key(index: u64) -> [u8; KEY_BYTES] {
 /// Streams differ in their first halves: a number of one stream is none of the other's below 2^40.
 fn wide(stream: u64, index: u64) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
-    bytes[..8].copy_from_slice(&number(stream, index).to_le_bytes());
-    bytes[8..].copy_from_slice(&number(8, index).to_le_bytes());
+    bytes[..8].copy_from_slice(&bytes_of(number(stream, index)));
+    bytes[8..].copy_from_slice(&bytes_of(number(8, index)));
     bytes
 }
 
 /// Fills `value` with what belongs to the key with this number: bytes that cannot be compressed.
 pub(crate) fn fill_value(index: u64, value: &mut [u8]) {
     for (word, part) in value.chunks_mut(8).enumerate() {
-        part.copy_from_slice(&number(11 + word as u64, index).to_le_bytes()[..part.len()]);
+        part.copy_from_slice(&bytes_of(number(11 + word as u64, index))[..part.len()]);
     }
 }
 

@@ -17,6 +17,8 @@
 //! Bit `i` is bit `i % 8` of byte `i / 8`: the bytes are the same whatever the machine's word. Bits of the last byte
 //! from `bits` on are 0.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::hash::reduce;
 
 /// Added to `z`, the second difference of the positions. Odd.
@@ -139,7 +141,7 @@ pub(super) fn all_ones(body: &[u8]) -> u64 {
 pub(super) fn ones(word: &[u8]) -> u32 {
     let mut bytes = [0; 8];
     bytes[..word.len()].copy_from_slice(word);
-    u64::from_le_bytes(bytes).count_ones()
+    LittleEndian::read_u64(&bytes).count_ones()
 }
 
 /// `part / whole` in units of 2^-64, rounded down; a whole is 2^64 - 1.

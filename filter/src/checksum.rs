@@ -9,6 +9,8 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::codec::u64_bytes;
+
 /// The largest number of checked bytes for which the checksum is a CRC-32.
 pub const CRC_BYTES_MAX: usize = 16 << 10;
 
@@ -21,13 +23,13 @@ pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
     if len <= CRC_BYTES_MAX {
         let mut crc = crc32fast::Hasher::new();
         crc.update(owner);
-        crc.update(&offset.to_le_bytes());
+        crc.update(&u64_bytes(offset));
         parts.iter().for_each(|part| crc.update(part));
         u64::from(crc.finalize())
     } else {
         let mut hash = Xxh3::new();
         hash.update(owner);
-        hash.update(&offset.to_le_bytes());
+        hash.update(&u64_bytes(offset));
         parts.iter().for_each(|part| hash.update(part));
         hash.digest()
     }
@@ -37,7 +39,7 @@ pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
 pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(owner);
-    crc.update(&offset.to_le_bytes());
+    crc.update(&u64_bytes(offset));
     parts.iter().for_each(|part| crc.update(part));
     crc.finalize()
 }

@@ -7,6 +7,8 @@
 
 use core::fmt;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 /// Why bytes could not be decoded. Knows nothing of files: who knows the path adds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
@@ -132,15 +134,15 @@ impl<'a> Reader<'a> {
     }
 
     pub fn u16(&mut self, what: &'static str) -> Result<u16, DecodeError> {
-        Ok(u16::from_le_bytes(self.array(what)?))
+        Ok(LittleEndian::read_u16(self.bytes(2, what)?))
     }
 
     pub fn u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
-        Ok(u32::from_le_bytes(self.array(what)?))
+        Ok(LittleEndian::read_u32(self.bytes(4, what)?))
     }
 
     pub fn u64(&mut self, what: &'static str) -> Result<u64, DecodeError> {
-        Ok(u64::from_le_bytes(self.array(what)?))
+        Ok(LittleEndian::read_u64(self.bytes(8, what)?))
     }
 
     pub fn varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
@@ -320,15 +322,28 @@ pub fn put_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 pub fn put_u16(out: &mut Vec<u8>, value: u16) {
-    out.extend_from_slice(&value.to_le_bytes());
+    let mut bytes = [0; 2];
+    LittleEndian::write_u16(&mut bytes, value);
+    out.extend_from_slice(&bytes);
 }
 
 pub fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
+    let mut bytes = [0; 4];
+    LittleEndian::write_u32(&mut bytes, value);
+    out.extend_from_slice(&bytes);
 }
 
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
+    out.extend_from_slice(&u64_bytes(value));
+}
+
+/// The eight bytes of a number as they stand in a file, for a checksum over them.
+#[inline]
+#[must_use]
+pub fn u64_bytes(value: u64) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    LittleEndian::write_u64(&mut bytes, value);
+    bytes
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! `header`). With them a reader verifies the header of a version that it does not know, and steps over the
 //! block. It tells newer from damaged by verifying the checksum before it looks at the version.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic};
 
@@ -86,7 +88,7 @@ fn header_checksum(header: &[u8], owner: &FileId) -> u32 {
 /// Writes the checksum of a header that is otherwise complete.
 pub(super) fn seal(header: &mut [u8], owner: &FileId) {
     let checksum = header_checksum(header, owner);
-    header[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4].copy_from_slice(&checksum.to_le_bytes());
+    LittleEndian::write_u32(&mut header[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4], checksum);
 }
 
 #[cfg(test)]

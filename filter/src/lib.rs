@@ -74,6 +74,11 @@
 //! - Equal hashes in any order give equal bytes, on every machine.
 //! - A query cannot fail, panic, allocate or parse; it reads a bounded number of bits.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")
+)]
+
 extern crate alloc;
 
 #[cfg(doctest)]

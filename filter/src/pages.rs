@@ -7,6 +7,8 @@
 //! can be verified alone. What lies between the parts is zero, which is verified too: no bit of a block is
 //! outside of every check.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::header::{HEADER_BYTES, Header};
 use super::layout::{PAGE_BYTES, Section};
 use crate::checksum::{FileId, checksum32};
@@ -19,7 +21,7 @@ pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
         let first = at;
         for (offset, len) in pages_of(section) {
             let checksum = page_checksum(block, owner, offset, len);
-            block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+            LittleEndian::write_u32(&mut block[at..at + 4], checksum);
             at += 4;
         }
         section.checksum = checksum32(owner, first as u64, &[&block[first..at]]);
@@ -38,7 +40,7 @@ pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), 
     verify_checksums(&block[at..end], header)?;
     for section in header.sections.iter().take(count) {
         for (offset, len) in pages_of(section) {
-            let stored = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+            let stored = LittleEndian::read_u32(&block[at..at + 4]);
             let page = Page { offset: offset as u64, len, owner: header.owner, checksum: stored };
             page.verify(&block[offset..offset + len])?;
             at += 4;
@@ -96,7 +98,7 @@ impl Page {
             offset: section.offset + start,
             len: PAGE_BYTES.min(section.len - start) as usize,
             owner: header.owner,
-            checksum: u32::from_le_bytes(*checksums.as_chunks().0.get(number)?),
+            checksum: LittleEndian::read_u32(checksums.as_chunks::<4>().0.get(number)?),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The vectors of filter blocks.
 
 use super::{Expect, Filter, FilterBuilder, Kind};
+use crate::codec::u64_bytes;
 use crate::hash::{key_hash, table_hash};
 use crate::testing::Vector;
 
@@ -46,7 +47,7 @@ fn check(vector: &Vector, block: &[u8], present: &[Vec<u8>]) {
 pub fn filter(vector: &Vector) {
     let numbered = vector.facts("numbered_keys").next().map(|_| vector.number("numbered_keys"));
     let present: Vec<_> = match numbered {
-        Some(count) => (0..count).map(|key| key.to_le_bytes().to_vec()).collect(),
+        Some(count) => (0..count).map(|key| u64_bytes(key).to_vec()).collect(),
         None => keys(vector, "keys"),
     };
     let bits = vector.fact("bits_per_key").parse().unwrap();

@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 use crate::codec::DecodeError;
@@ -65,7 +66,7 @@ impl BlockIter {
     pub(crate) fn new(payload: Bytes, entries: Entries) -> Result<Self, DecodeError> {
         let len = payload.len() as u64;
         let restarts = match payload.last_chunk::<4>() {
-            Some(&count) => u64::from(u32::from_le_bytes(count)),
+            Some(count) => u64::from(LittleEndian::read_u32(count)),
             None => {
                 return Err(DecodeError::corrupt(0, "restart count", format!("{len} bytes are no block")));
             }
@@ -209,9 +210,7 @@ impl BlockIter {
     /// Offset of a restart, somewhere among the entries.
     fn restart(&self, index: usize) -> Result<usize, DecodeError> {
         let at = self.entries_end + 4 * index;
-        let mut offset = [0; 4];
-        offset.copy_from_slice(&self.payload[at..at + 4]);
-        let offset = u32::from_le_bytes(offset) as usize;
+        let offset = LittleEndian::read_u32(&self.payload[at..at + 4]) as usize;
         if offset >= self.entries_end {
             let detail = format!("{offset}, but the entries end at {}", self.entries_end);
             return Err(DecodeError::corrupt(at as u64, "restart offset", detail));

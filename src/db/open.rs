@@ -19,6 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::Db;
 use super::engine::{Engine, Owner, Parts, Trees, random_id};
 use super::log::{Log, encode_promise};
@@ -211,7 +213,7 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let mut state = ManifestState { next_file: 1, ..ManifestState::default() };
     let keyspace = options.default_keyspace.clone().unwrap_or_default();
     let items = vec![
-        EditItem::HashSeed(u64::from_le_bytes(seed[..8].try_into().expect("eight bytes of sixteen"))),
+        EditItem::HashSeed(LittleEndian::read_u64(&seed[..8])),
         EditItem::KeyspaceCreated {
             id: DEFAULT_KEYSPACE,
             name: DEFAULT_NAME.to_owned(),

@@ -3,6 +3,8 @@
 //! Entries are walked here by themselves, not by the cursor that lookups use: the inspector shows the numbers in
 //! front of a key, and compares the restarts with the entries that they point to.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
 use super::fields;
@@ -110,7 +112,7 @@ pub(super) fn walk_entries(
     let restarts = restarts(payload)?;
     let entries = &payload[..payload.len() - 4 - restarts.len()];
     let mut restarts =
-        restarts.as_chunks::<4>().0.iter().map(|at| u32::from_le_bytes(*at) as usize).peekable();
+        restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at) as usize).peekable();
     let (mut key, mut before): (Vec<u8>, Option<(Vec<u8>, Tag)>) = (Vec::new(), None);
     let (mut at, mut since) = (0, 0);
     while at < entries.len() {
@@ -163,7 +165,7 @@ fn restarts(payload: &[u8]) -> Result<&[u8], DecodeError> {
     let Some((rest, count)) = payload.split_last_chunk::<4>() else {
         return wrong(format!("{} bytes are no block", payload.len()));
     };
-    let count = u64::from(u32::from_le_bytes(*count));
+    let count = u64::from(LittleEndian::read_u32(count));
     if count == 0 || count * 4 >= rest.len() as u64 {
         return wrong(format!("{count} restarts in a block of {} bytes", payload.len()));
     }
@@ -244,7 +246,7 @@ fn tell_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload: &[u
     let Ok(restarts) = restarts(payload) else { return Ok(()) };
     let start = payload.len() - 4 - restarts.len();
     let offsets: Vec<String> =
-        restarts.as_chunks::<4>().0.iter().map(|at| u32::from_le_bytes(*at).to_string()).collect();
+        restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at).to_string()).collect();
     out.leaf(
         place.place(start as u64),
         restarts,

@@ -1,5 +1,7 @@
 //! The header that every file begins with, and `CURRENT`, which is not much more than that.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::annotate::{Fields, Halt, Payload};
 use super::event::{Kind, Place};
 use super::out::{Out, Result};
@@ -36,7 +38,7 @@ impl Head {
 
     /// The kind that the bytes state.
     pub(super) fn kind(&self) -> Kind {
-        let stated = self.bytes.get(8..10).map_or(0, |kind| u16::from_le_bytes([kind[0], kind[1]]));
+        let stated = self.bytes.get(8..10).map_or(0, LittleEndian::read_u16);
         FileKind::from_u16(stated).map_or(Kind::Unknown, kind_of)
     }
 

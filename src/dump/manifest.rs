@@ -1,5 +1,7 @@
 //! Describes a manifest: its edits, item by item, and the store that they amount to.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::annotate::{Fields, Halt, Payload};
 use super::event::{Damage, Place, Value};
 use super::fields;
@@ -254,7 +256,7 @@ fn tell_edit(out: &mut Out<'_>, record: &Record<'_>, edits: &mut Edits, lines: &
 
 fn note(record: &Record<'_>) -> String {
     let Some(body) = record.bytes else { return format!("{}, {TOO_LONG}", bytes(record.len)) };
-    let mark = body.first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
+    let mark = body.get(..8).map_or(0, LittleEndian::read_u64);
     let items = fields::count(body.get(16..).unwrap_or_default());
     format!("the {} of the store, {}, {}", ordinal(mark), counted(items, "item", "items"), bytes(record.len))
 }

@@ -7,6 +7,8 @@
 
 use std::io;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::describe::{describe, kind_of};
 use super::ends::Ends;
 use super::event::{Damage, Event, Kind, Sink};
@@ -154,8 +156,8 @@ pub fn measure_filter(
     };
     for _ in 0..probes {
         let mut key = [0; RANDOM_KEY_BYTES];
-        key[..8].copy_from_slice(&random.next().to_le_bytes());
-        key[8..].copy_from_slice(&random.next().to_le_bytes());
+        LittleEndian::write_u64(&mut key[..8], random.next());
+        LittleEndian::write_u64(&mut key[8..], random.next());
         result.random.ask(&filter, &key);
     }
     // Of a small table several near misses are made of each key, of a large one only of some.

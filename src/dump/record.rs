@@ -1,5 +1,7 @@
 //! A record of a framed file, put together from its fragments.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::annotate::{Fields, Halt, Payload};
 use super::event::Place;
 use super::out::{Out, Result};
@@ -82,7 +84,7 @@ fn tell_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result 
     let len = FRAGMENT_HEADER_BYTES as u64;
     out.group(Place::File(offset), len, "fragment", part, |out| {
         // It is intact: the walk has computed the checksum over all of it.
-        let stored = u32::from_le_bytes(piece.header[..4].try_into().unwrap_or_default());
+        let stored = LittleEndian::read_u32(&piece.header[..4]);
         let value = super::event::Value::Hex(stored.into(), 4);
         out.span(Place::File(offset), 4, &piece.header[..4], "checksum", value, "", Some(true))?;
         let mut fields = Fields::new(out, Payload::Plain(offset + 4), &piece.header[4..]);

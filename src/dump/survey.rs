@@ -4,12 +4,14 @@
 //! filter of any size is verified in little memory. A filter of up to [`OPENED_MAX`] bytes is opened besides, as a
 //! lookup would, and its predicted rate computed anew from its bits.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::event::{Place, Value};
 use super::out::{Out, Result};
 use super::window::Window;
 use super::words::{counted, percent};
 use crate::checksum::checksum32;
-use crate::codec::DecodeError;
+use crate::codec::{DecodeError, u64_bytes};
 use crate::filter::header::{HEADER_BYTES, Section};
 use crate::filter::{Expect, Filter, Header};
 
@@ -177,7 +179,7 @@ fn survey_section(
     let pages = section.len.div_ceil(PAGE_BYTES);
     let mut sum = crc32fast::Hasher::new();
     sum.update(&header.owner);
-    sum.update(&checksums_at.to_le_bytes());
+    sum.update(&u64_bytes(checksums_at));
     let mut found =
         Surveyed { section, pages, computed: 0, checksums_at, bad_pages: 0, first_bad: 0, ones: 0 };
     let mut page = 0;
@@ -190,7 +192,7 @@ fn survey_section(
             let len = PAGE_BYTES.min(section.offset + section.len - offset);
             let bytes = window.get(at + offset, len)?;
             found.ones += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
-            if checksum32(&header.owner, offset, &[bytes]) != u32::from_le_bytes(*stored) {
+            if checksum32(&header.owner, offset, &[bytes]) != LittleEndian::read_u32(stored) {
                 found.bad_pages += 1;
                 if found.bad_pages == 1 {
                     found.first_bad = offset;

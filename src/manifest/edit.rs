@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::batch::KeyspaceId;
 use crate::checksum::FileId;
 use crate::codec::{
-    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u64, put_varint,
+    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u64, put_varint, u64_bytes,
 };
 use crate::key::SeqNo;
 use crate::limits::{FILE_NUMBER_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
@@ -221,7 +221,7 @@ impl EditMark {
     pub(crate) fn after(self, fields: &[u8]) -> Self {
         let count = self.count.wrapping_add(1);
         let mut hash = Xxh3::new();
-        [self.hash, count].iter().for_each(|number| hash.update(&number.to_le_bytes()));
+        [self.hash, count].iter().for_each(|number| hash.update(&u64_bytes(*number)));
         hash.update(fields);
         Self { count, hash: hash.digest() }
     }

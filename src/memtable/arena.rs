@@ -22,6 +22,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use byteorder::{BigEndian, ByteOrder};
 use bytes::Bytes;
 
 use crate::key::{InternalKey, Tag};
@@ -101,7 +102,7 @@ impl Entry {
 #[inline]
 pub(super) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
+        Some(first) => BigEndian::read_u64(first),
         None => {
             key.iter().enumerate().fold(0, |prefix, (at, &byte)| prefix | u64::from(byte) << (56 - 8 * at))
         }

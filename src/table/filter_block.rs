@@ -9,6 +9,8 @@
 
 use std::sync::Arc;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
@@ -65,7 +67,7 @@ pub(super) fn describe(file: Option<u64>, offset: u64, block: &[u8]) -> Result<F
 }
 
 fn salt(file_id: &FileId) -> u64 {
-    u64::from_le_bytes(*file_id.first_chunk().expect("a file id has more than eight bytes"))
+    LittleEndian::read_u64(&file_id[..8])
 }
 
 /// What a filter said about a key.

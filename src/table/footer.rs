@@ -24,6 +24,8 @@
 //! Length, magic, and the place and function of the checksum are the same in every version. Checked from the
 //! outside in: magic, checksum, version, features, fields; so a newer table says "newer", not "corrupt".
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::block::BlockHandle;
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32, put_u64};
@@ -154,7 +156,7 @@ fn check_seal(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<u32, Decode
         let detail = format!("stored {stored:08x}, computed {:08x}", computed.unwrap_or_default());
         return Err(DecodeError::corrupt(116, "footer checksum", detail));
     }
-    let version = u16::from_le_bytes([checked[114], checked[115]]);
+    let version = LittleEndian::read_u16(&checked[114..116]);
     if version != TABLE_VERSION {
         let known = TABLE_VERSION.into();
         return Err(DecodeError::unsupported(114, "table format version", version.into(), known));

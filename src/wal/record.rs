@@ -20,6 +20,8 @@
 
 use std::fmt;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{put_u16, put_u32, put_u64};
 use crate::file_header::FileKind;
@@ -192,7 +194,7 @@ pub(crate) fn put_fragment(
     out.extend_from_slice(now);
     out.resize(start + extent(offset, now.len()).unwrap_or(left), 0);
     let crc = checksum32(file_id, offset, &[&out[start + 4..]]);
-    out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    LittleEndian::write_u32(&mut out[start..start + 4], crc);
 }
 
 /// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
@@ -224,8 +226,8 @@ fn open_with(offset: u64, rest: &[u8], sum: impl FnOnce(&[u8]) -> u32) -> Result
 
 /// The fields of a header, of which so far only the length is known to be possible, and its checksum.
 fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u32, Fragment), Damage> {
-    let [c0, c1, c2, c3, l0, l1, kind, reserved, synced @ ..] = *header;
-    let found = u16::from_le_bytes([l0, l1]);
+    let (kind, reserved) = (header[6], header[7]);
+    let found = LittleEndian::read_u16(&header[4..6]);
     let extent_bytes = extent(offset, found.into()).ok_or(Damage::Length { found })?;
     let fragment = Fragment {
         offset,
@@ -233,11 +235,11 @@ fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u
         first: kind & FIRST != 0,
         last: kind & LAST != 0,
         reserved,
-        synced: u64::from_le_bytes(synced),
+        synced: LittleEndian::read_u64(&header[8..]),
         payload_bytes: found.into(),
         extent_bytes,
     };
-    Ok((u32::from_le_bytes([c0, c1, c2, c3]), fragment))
+    Ok((LittleEndian::read_u32(&header[..4]), fragment))
 }
 
 /// Looks for intact fragments in bytes of which nothing is known: `rest` are those from `offset`, a multiple of 8, to
@@ -267,7 +269,7 @@ impl<'a> Search<'a> {
         let mut place = (from - self.offset) as usize;
         while let Some(header) = self.rest.get(place..place + FRAGMENT_HEADER_BYTES) {
             let at = self.offset + place as u64;
-            let synced = u64::from_le_bytes(*header.last_chunk()?);
+            let synced = LittleEndian::read_u64(header.last_chunk::<8>()?);
             if synced_min <= synced
                 && synced <= at
                 && let Ok(fragment) = open_with(at, &self.rest[place..], |bytes| self.sum(place, bytes))

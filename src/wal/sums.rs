@@ -12,6 +12,7 @@
 //! The second line is the first one twice; `+` is exclusive or. The identity is that of zlib's `crc32_combine`.
 
 use crate::checksum::FileId;
+use crate::codec::u64_bytes;
 
 use super::record::{FRAGMENT_ALIGN, PAGE_BYTES};
 
@@ -55,7 +56,7 @@ impl Sums {
     /// state it. Both are multiples of 8, and it lies within the bytes; `None` if not.
     pub(super) fn of_fragment(&self, offset: u64, place: usize, len: usize) -> Option<u32> {
         let mut head = self.owner.clone();
-        head.update(&offset.to_le_bytes());
+        head.update(&u64_bytes(offset));
         let (start, end) = (place / STEP + 1, (place + len) / STEP);
         let power = *self.powers.get((len - STEP) / FRAGMENT_ALIGN)?;
         let before = self.beginnings.get(start)? ^ head.finalize();

@@ -6,7 +6,7 @@ use sievedb::hash::key_hash;
 use super::contender::{Contender, SEED};
 use super::lane::{Mode, ask};
 use crate::Result;
-use crate::random::number;
+use crate::random::{bytes_of, number};
 use crate::report::{Table, keys as keys_text};
 
 /// False positives to find, about: the standard error is then half a per cent.
@@ -39,8 +39,8 @@ impl Shape {
     /// The hash of the key with this number. Absent keys have the numbers after those that are there.
     fn hash(self, index: u64) -> u64 {
         match self {
-            Self::Random => key_hash(SEED, &number(5, index).to_le_bytes()),
-            Self::Sequential => key_hash(SEED, &index.to_be_bytes()),
+            Self::Random => key_hash(SEED, &bytes_of(number(5, index))),
+            Self::Sequential => key_hash(SEED, &bytes_of(index.swap_bytes())),
             Self::SharedPrefix => {
                 let mut key = *b"https://example.org/archive/2026/pages/000000000000.html";
                 let mut rest = index;

@@ -1,5 +1,7 @@
 //! The commands end to end: the built binary, its output, its exit codes, and what it leaves on the disk.
 
+#![expect(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")]
+
 mod answers;
 mod damage;
 mod demo;

@@ -1,5 +1,7 @@
 //! The reference: plain 64-bit arithmetic.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::{Simd, Work};
 
 /// Columns at a time: four settle 15 of 16 queries for absent keys.
@@ -48,8 +50,7 @@ fn rest_matches<const N: usize>(mut rows: [&[u8]; N], coefficients: [u64; N], mu
 #[inline(always)]
 fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        let bytes = [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]];
-        *word ^= u64::from_le_bytes(bytes) & coefficients;
+        *word ^= LittleEndian::read_u64(bytes) & coefficients;
     }
 }
 

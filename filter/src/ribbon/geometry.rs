@@ -58,6 +58,7 @@ pub(super) fn layer_blocks(buckets: u64) -> u64 {
 /// How many starts of a bucket are bumped, by its threshold.
 #[inline]
 pub(super) fn bumped_below(thresholds: &[u8], bucket: u64) -> Option<u64> {
+    #[expect(clippy::disallowed_methods, reason = "byteorder has no const functions")]
     const BELOW: u32 = u32::from_le_bytes(BUMPED_BELOW);
     let byte = thresholds.get(usize::try_from(bucket / 4).ok()?)?;
     let threshold = u32::from(byte >> (2 * (bucket % 4)) & 3);

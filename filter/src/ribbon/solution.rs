@@ -1,5 +1,7 @@
 //! The columns while they are written: blocks in, sections out.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::BLOCK_SLOTS;
 use super::geometry::{GROUPS_MAX, Group, Ribbon};
 
@@ -53,7 +55,7 @@ impl Solution {
             let start = shape.offset_of(block) as usize;
             let columns = shape.columns_of(block) as usize;
             let out = self.sections[group][start..start + 8 * columns].chunks_exact_mut(8);
-            out.zip(&mut words).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
+            out.zip(&mut words).for_each(|(out, word)| LittleEndian::write_u64(out, *word));
         }
     }
 
