@@ -23,6 +23,7 @@
 mod counters;
 mod error;
 pub mod limits;
+mod sync;
 // Layer 1: keys.
 mod batch;
 mod key;

@@ -23,9 +23,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cache::BlockCache;
+use crate::sync::lock;
 
 /// What memory was leased for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +182,7 @@ impl Memory {
 
     /// Whether [`Memory::try_lease_instead`] would give it now. If not, the waker will be told when memory comes back.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
-        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let leased = *lock(&self.leased);
         let has_room = leased.tables + leased.filters + bytes <= self.most_instead(before);
         if !has_room {
             self.refused.store(true, Ordering::Relaxed);
@@ -211,26 +212,26 @@ impl Memory {
 
     /// What tables leave to the filters.
     pub(crate) fn filters_max(&self) -> u64 {
-        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let leased = *lock(&self.leased);
         self.loaded_max().saturating_sub(leased.tables)
     }
 
     /// The most that [`Memory::try_lease_briefly`] would give.
     pub(crate) fn room_briefly(&self) -> u64 {
-        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let leased = *lock(&self.leased);
         rest(self.budget).saturating_sub(leased.tables + leased.filters)
     }
 
     /// How much more tables and filters may take.
     #[cfg(test)]
     pub(crate) fn room(&self) -> u64 {
-        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let leased = *lock(&self.leased);
         self.loaded_max().saturating_sub(leased.tables + leased.filters)
     }
 
     /// Replaces `before` bytes by `after`, unless that makes more than `most`. The cache gives way first.
     fn change(&self, part: Part, before: u64, after: u64, most: u64) -> bool {
-        let mut leased = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leased = lock(&self.leased);
         let mut next = *leased;
         let bytes = if part == Part::Tables { &mut next.tables } else { &mut next.filters };
         *bytes = (*bytes - before).saturating_add(after);
@@ -245,7 +246,7 @@ impl Memory {
 
     /// The ledger.
     pub(crate) fn stats(&self) -> MemoryStats {
-        let leased = *self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let leased = *lock(&self.leased);
         MemoryStats {
             budget: self.budget,
             memtables: self.memtables() as u64,

@@ -6,9 +6,10 @@
 //! handles that read from it. It is removed when a durable edit has dropped it *and* the last holder is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::filename::FileName;
+use crate::sync::lock;
 
 /// A file that handles of tables read from.
 pub(crate) struct SharedFile {
@@ -66,15 +67,15 @@ impl ObsoleteFiles {
     }
 
     fn add(&self, name: FileName) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+        lock(&self.names).push(name);
         self.wake();
     }
 
     /// Hands every obsolete file to `remove`, and returns when those that another thread was removing are gone
     /// too. `true` if there were any.
     pub(crate) fn clear(&self, remove: impl FnMut(FileName)) -> bool {
-        let _one_at_a_time = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner));
+        let _one_at_a_time = lock(&self.clearing);
+        let names = std::mem::take(&mut *lock(&self.names));
         let any = !names.is_empty();
         names.into_iter().for_each(remove);
         any

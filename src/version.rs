@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use byteorder::{BigEndian, ByteOrder};
 
@@ -23,6 +23,7 @@ use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag};
 use crate::manifest::edit::LEVELS;
 use crate::obsolete_files::{ObsoleteFiles, SharedFile};
+use crate::sync::lock;
 use crate::table::{FilterState, Table, TableContext, Verdict};
 use crate::table_meta::{FilterRef, TableMeta};
 
@@ -113,7 +114,7 @@ impl TableHandle {
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
-        let _one_opens = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_opens = lock(&self.opening);
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
@@ -136,7 +137,7 @@ impl TableHandle {
         Some(Arc::new(Self {
             made_at: AtomicU64::new(self.made_at()),
             absent_before: self.absent_asked(),
-            recently_asked: Mutex::new(*self.recently_asked.lock().unwrap_or_else(PoisonError::into_inner)),
+            recently_asked: Mutex::new(*lock(&self.recently_asked)),
             table: OnceLock::from(table),
             rebuild_failed: AtomicBool::new(self.rebuild_failed()),
             worn_before: self.worn_before,
@@ -178,7 +179,7 @@ impl TableHandle {
             let (count, lookups) = if self.made_at() == 0 { (0, 0) } else { (count, lookups) };
             RecentRate::new(prior, PRIOR_LOOKUPS, count, lookups)
         };
-        let mut recent = self.recently_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recently_asked);
         recent.get_or_insert_with(start).at(count, lookups)
     }
 

@@ -9,15 +9,17 @@
 //! first of several threads only flushes, so that a long compaction never holds up the writers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::claims::{Claims, Job, Taken};
 use super::engine::Engine;
+use super::jobs::JobError;
 use super::refilter::find_worn;
 use crate::compaction::pick;
 use crate::error::{Error, Result};
+use crate::sync::lock;
 
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
@@ -68,13 +70,13 @@ impl Background {
 
     /// Starts the threads.
     pub(crate) fn start(&self, engine: &Arc<Engine>) -> Result<()> {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = lock(&self.handles);
         for index in 0..self.threads {
             let worker = Arc::clone(engine);
             let jobs = if index == 0 && self.threads > 1 { Jobs::Urgent } else { Jobs::All };
             let thread = std::thread::Builder::new().name(format!("sievedb-{index}"));
             let spawned = thread.spawn(move || worker.work(jobs));
-            handles.push(spawned.map_err(|error| Error::io("start a thread for", &engine.dir, error))?);
+            handles.push(spawned.map_err(|error| Error::io("start a thread for", &engine.files.dir, error))?);
         }
         Ok(())
     }
@@ -83,7 +85,7 @@ impl Background {
     /// A running compaction is given up, a flush finished.
     pub(crate) fn stop(&self) {
         self.claims.stop();
-        let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
+        let handles = std::mem::take(&mut *lock(&self.handles));
         for handle in handles {
             let _ = handle.join();
         }
@@ -119,7 +121,7 @@ impl Engine {
         if self.log.is_none() {
             return Ok(false);
         }
-        self.check_not_failed()?;
+        self.health.check_not_failed()?;
         let obsolete = self.remove_obsolete_files();
         // Asked before the claims are locked: the log's own lock may be held for as long as a sync takes.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
@@ -130,22 +132,32 @@ impl Engine {
         match self.carry_out_job(claim.job()) {
             Ok(is_done) => Ok(is_done || obsolete),
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
-            Err(Error::KeyspaceDropped { .. } | Error::Closed) => Ok(true),
-            Err(error) => Err(self.fail(error)),
+            Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(true),
+            // The table has been left as it is, which was reported and counted; it is not tried again.
+            Err(JobError::Table(_)) => Ok(true),
+            Err(JobError::Store(error)) => Err(self.fail(error)),
+        }
+    }
+
+    /// The error of a job to give to the caller who waits for it. Writing is disabled if it is one of the store.
+    pub(crate) fn fail_job(&self, error: JobError) -> Error {
+        match error {
+            JobError::Table(error) => error,
+            JobError::Store(error) => self.fail(error),
         }
     }
 
     /// Does a job. `false` if it found nothing to do.
-    fn carry_out_job(&self, job: &Job) -> Result<bool> {
+    fn carry_out_job(&self, job: &Job) -> Result<bool, JobError> {
         match job {
-            Job::SyncLog => self.sync(),
-            Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable),
-            Job::Compact(tree, task) => self.compact(tree, task).map(drop),
-            Job::Refilter(tree, table) => self.refilter_table(tree, table).map(drop),
-            Job::CompactAll(tree) => self.compact_settled(tree).map(drop),
+            Job::SyncLog => self.sync()?,
+            Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable)?,
+            Job::Compact(tree, task) => self.compact(tree, task)?,
+            Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
+            Job::CompactAll(tree) => self.compact_settled(tree)?,
             Job::Residency(changes) => return Ok(self.change_residency(changes)),
         }
-        .map(|()| true)
+        Ok(true)
     }
 
     /// The most urgent job that nobody does.
@@ -153,7 +165,7 @@ impl Engine {
         if log_is_long && !taken.is_log_sync() {
             return Some(Job::SyncLog);
         }
-        let trees = self.trees.load();
+        let trees = self.keyspaces.load();
         for tree in trees.values().filter(|tree| !taken.is_flush(tree)) {
             if let Some(oldest) = tree.view().immutables.last() {
                 return Some(Job::Flush(Arc::clone(tree), Arc::clone(oldest)));
@@ -175,17 +187,5 @@ impl Engine {
             Some(Job::Refilter(Arc::clone(tree), worn))
         });
         worn.or_else(|| self.residency_job(taken))
-    }
-
-    /// Removes the files of tables and filters that no version names any more. `true` if there were any.
-    pub(crate) fn remove_obsolete_files(&self) -> bool {
-        self.obsolete_files.clear(|name| {
-            let path = name.path(&self.dir);
-            self.context.forget(name);
-            if let Err(error) = self.fs.remove(&path) {
-                // A stray now; the next open removes it.
-                tracing::warn!(path = %path.display(), %error, "an obsolete file could not be removed");
-            }
-        })
     }
 }

@@ -6,12 +6,13 @@
 //! happens, because a table may be freed anywhere, under the lock of the claims too, and that signals.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Task;
+use crate::sync::lock;
 use crate::version::TableHandle;
 
 /// What a job does.
@@ -62,10 +63,6 @@ struct State {
     extra: bool,
     /// Keyspaces that are being compacted as a whole: nothing else is picked there.
     exclusive: HashSet<KeyspaceId>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Claims {
@@ -288,7 +285,7 @@ mod tests {
             let keyspace = db.keyspace(name, KeyspaceOptions::new()).unwrap();
             keyspace.put("a", "b").unwrap();
             keyspace.flush().unwrap();
-            db.engine().trees.load().values().find(|tree| tree.name == name).cloned().unwrap()
+            db.engine().keyspaces.load().values().find(|tree| tree.name == name).cloned().unwrap()
         };
         let (one, two) = (tree("one"), tree("two"));
         let table = two.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();

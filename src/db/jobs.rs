@@ -26,11 +26,20 @@ use crate::options::KeyspaceOptions;
 use crate::table::{APPEND_BYTES, TableConfig, TableWriter};
 use crate::version::{TableHandle, Version};
 
-/// How a compaction ended.
-pub(crate) enum Compacted {
-    Done,
-    /// A table that was to be merged cannot be read. It is left where it is, and nothing was changed.
-    SetAside(Error),
+/// Why a job was not done.
+#[derive(Debug)]
+pub(crate) enum JobError {
+    /// A table cannot be read, or no filter can be built for it. The table is left as it is, nothing was changed, and
+    /// the store goes on.
+    Table(Error),
+    /// Anything else, which disables writing.
+    Store(Error),
+}
+
+impl From<Error> for JobError {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
 }
 
 impl Engine {
@@ -67,21 +76,26 @@ impl Engine {
     }
 
     /// Carries out a compaction task.
-    pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<Compacted> {
+    ///
+    /// # Errors
+    ///
+    /// [`JobError::Table`] if an input cannot be read: it is set aside, and no compaction tries again.
+    pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<(), JobError> {
         if task.trivial_move {
             let added =
                 task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
             self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
             let removed = task.inputs.clone();
             let change = TreeChange { tree: Arc::clone(tree), removed, added, flushed: None };
-            return self.publish(Vec::new(), Change::Tree(change)).map(|_| Compacted::Done);
+            self.publish(Vec::new(), Change::Tree(change))?;
+            return Ok(());
         }
         let view = tree.view();
         let mut input = MergeIter::new(task_sources(&view.version, task));
-        let stop = || self.background.is_stopping() || !tree.is_alive() || self.has_failed();
+        let stop = || self.background.is_stopping() || !tree.is_alive() || self.health.has_failed();
         let added = match self.merge_into(tree, &view.version, &task_output(task), &mut input, &stop) {
             Ok(added) => added,
-            Err(error) => return self.set_aside(tree, task, error).map(Compacted::SetAside),
+            Err(error) => return Err(self.set_aside(tree, task, error)),
         };
         let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
         let change = TreeChange {
@@ -96,20 +110,19 @@ impl Engine {
         self.counters.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
         let (inputs, level) = (task.inputs.len(), task.output_level);
         tracing::debug!(keyspace = tree.name, inputs, outputs, bytes, level, "compacted");
-        Ok(Compacted::Done)
+        Ok(())
     }
 
-    /// Sets the input aside that an error of a merge is about: it cannot be read, and no compaction tries again.
-    /// Gives the error back if there is no such input.
-    fn set_aside(&self, tree: &Tree, task: &Task, error: Error) -> Result<Error> {
-        let is_about = |number| error.file() == Some(&FileName::Table(number).path(&self.dir));
+    /// Sets the input aside that an error of a merge is about, if it is about one.
+    fn set_aside(&self, tree: &Tree, task: &Task, error: Error) -> JobError {
+        let is_about = |number| error.file() == Some(&FileName::Table(number).path(&self.files.dir));
         let Some((level, table)) = task.inputs.iter().find(|(_, table)| is_about(table.meta.number)) else {
-            return Err(error);
+            return JobError::Store(error);
         };
         table.set_aside(error.clone());
         let number = table.meta.number;
         tracing::error!(keyspace = tree.name, table = number, level, %error, "compactions leave a table alone");
-        Ok(error)
+        JobError::Table(error)
     }
 
     /// Merges `input` into new tables, those that `output` foretells: durable with their names, opened, not yet published.
@@ -130,12 +143,12 @@ impl Engine {
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
         let building = Building::new(memory);
         let merge = Merge {
-            fs: &*self.fs,
-            dir: &self.dir,
+            fs: &*self.files.fs,
+            dir: &self.files.dir,
             version,
             output_level: level,
             shape,
-            new_number: &|| self.new_file_number(),
+            new_number: &|| self.files.new_number(),
             create: &|number| {
                 self.create_table(&options, level, filter, (memory_max / 8).min(APPEND_BYTES), number)
             },
@@ -143,17 +156,17 @@ impl Engine {
             memory: &|bytes| building.set(bytes),
             stop,
         };
-        let metas = merge.run(input, Retain::new(self.snapshots.numbers()))?;
+        let metas = merge.run(input, Retain::new(self.sequence.snapshots.numbers()))?;
         let tables: Vec<_> = metas
             .into_iter()
             .map(|meta| {
-                TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.obsolete_files))
+                TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.files.obsolete))
             })
             .collect();
         tables.iter().for_each(|table| table.set_made_at(lookups));
         let synced = match tables.is_empty() {
             true => Ok(()),
-            false => self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error)),
+            false => self.files.sync_dir(),
         };
         let opened = synced.and_then(|()| tables.iter().try_for_each(|table| table.open().map(drop)));
         if let Err(error) = opened {
@@ -173,15 +186,15 @@ impl Engine {
     ) -> Result<TableWriter> {
         let config = TableConfig {
             number,
-            store_id: self.store_id,
-            file_id: super::engine::random_id()?,
-            hash_seed: self.hash_seed,
+            store_id: self.files.store_id,
+            file_id: super::files::random_id()?,
+            hash_seed: self.keyspaces.hash_seed,
             block_bytes: options.block_bytes,
             compression: options.compression[level],
             filter,
             append_bytes,
         };
-        TableWriter::create(&*self.fs, &FileName::Table(number).path(&self.dir), config)
+        TableWriter::create(&*self.files.fs, &FileName::Table(number).path(&self.files.dir), config)
     }
 
     /// Publishes a change, or marks the tables it would have added for removal.
@@ -197,11 +210,7 @@ impl Engine {
     /// Removes the logs that the durable manifest does not need any more.
     fn remove_old_logs(&self, floor: u64) {
         for number in self.log().take_below(floor) {
-            let path = FileName::Log(number).path(&self.dir);
-            if let Err(error) = self.fs.remove(&path) {
-                // A stray now; the next open removes it.
-                tracing::warn!(path = %path.display(), %error, "an old log could not be removed");
-            }
+            self.files.remove_or_leave(FileName::Log(number));
         }
     }
 }
@@ -245,6 +254,10 @@ fn task_sources(version: &Version, task: &Task) -> Vec<Box<dyn InternalIterator>
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::{JobError, Task};
     use crate::db::Db;
     use crate::error::Error;
     use crate::filter::fault_injection;
@@ -254,7 +267,7 @@ mod tests {
     /// A store that has written keys 0 to 999 and compacted them, and flushed another thousand while filters were built
     /// with this fault.
     fn flushed(fault: fn(&mut [u8], u32)) -> (Db, Result<(), Error>) {
-        let options = Options::new().fs(std::sync::Arc::new(MemFs::new())).background_threads(0);
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();
         (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), "old").unwrap());
         db.compact().unwrap();
@@ -295,17 +308,48 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_cannot_read_its_table_is_an_error_and_writing_goes_on() {
+        let fs = MemFs::new();
+        let options = || Options::new().fs(Arc::new(fs.clone())).background_threads(0);
+        let db = options().open("/db").unwrap();
+        (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 100]).unwrap());
+        db.compact().unwrap();
+        db.close().unwrap();
+        let is_table = |path: &Path| path.extension().is_some_and(|end| end == "sst");
+        let (path, mut bytes) =
+            fs.files(Path::new("/db")).into_iter().find(|(path, _)| is_table(path)).unwrap();
+        bytes[4096 + 100] ^= 1;
+        fs.overwrite(&path, bytes);
+
+        let db = options().open("/db").unwrap();
+        let (engine, tree) = (db.engine(), db.engine().keyspaces.default_tree());
+        let (level, table) =
+            tree.view().version.all_tables().map(|(level, table)| (level, Arc::clone(table))).next().unwrap();
+        let inputs = vec![(level, Arc::clone(&table))];
+        let task = Task { inputs, output_level: level, trivial_move: false };
+        let about = |result: Result<(), JobError>| match result {
+            Err(JobError::Table(error)) => error.file().map(Path::to_path_buf),
+            _ => None,
+        };
+        assert_eq!(about(engine.compact(&tree, &task)), Some(path.clone()));
+        assert!(table.set_aside_for().is_some());
+        assert_eq!(about(engine.refilter_table(&tree, &table)), Some(path.clone()));
+        assert!(engine.health.failure().is_none());
+        assert!(db.put("k", "v").is_ok() && db.step().is_ok());
+    }
+
+    #[test]
     fn blocks_that_are_large_for_the_budget_do_not_make_a_table_of_each_key() {
         for (budget, block_bytes, threads) in
             [(16 << 20, 1 << 20, 0), (16 << 20, 512 << 10, 3), (1 << 20, 4096, 32)]
         {
-            let fs = std::sync::Arc::new(MemFs::new());
+            let fs = Arc::new(MemFs::new());
             let options = Options::new().fs(fs).memory_budget(budget).background_threads(threads);
             let keyspace = KeyspaceOptions::new().block_bytes(block_bytes);
             let db = options.default_keyspace(keyspace).open("/db").unwrap();
             (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 100]).unwrap());
             db.flush().unwrap();
-            let tables = db.engine().default_tree().view().version.all_tables().count();
+            let tables = db.engine().keyspaces.default_tree().view().version.all_tables().count();
             assert!((1..=16).contains(&tables), "{tables} tables of {block_bytes} a block with {budget}");
             assert!((0..1000u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
         }

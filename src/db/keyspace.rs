@@ -1,7 +1,7 @@
 //! The handle of one keyspace, and its creation and removal.
 
 use std::ops::RangeBounds;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::engine::{Engine, Owner};
 use super::publish::{Change, OptionsChange};
@@ -15,6 +15,7 @@ use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use crate::manifest::edit::EditItem;
 use crate::options::KeyspaceOptions;
 use crate::snapshot_read::KeyRange;
+use crate::sync::lock;
 
 /// One keyspace of a store: a tree of its own with options of its own. Cheap to clone; a clone and the
 /// original are the same keyspace. Writes to several keyspaces are atomic in a [`WriteBatch`].
@@ -28,7 +29,10 @@ pub struct Keyspace {
 
 impl std::fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keyspace").field("name", &self.tree.name).field("dir", &self.owner.dir).finish()
+        f.debug_struct("Keyspace")
+            .field("name", &self.tree.name)
+            .field("dir", &self.engine().files.dir)
+            .finish()
     }
 }
 
@@ -55,8 +59,8 @@ impl Keyspace {
         options.validate()?;
         self.check_writable()?;
         let change = Change::Options(Arc::clone(&self.tree), OptionsChange::All(options));
-        self.owner.publish(Vec::new(), change)?;
-        self.owner.background.notify();
+        self.engine().publish(Vec::new(), change)?;
+        self.engine().background.notify();
         Ok(())
     }
 
@@ -77,11 +81,15 @@ impl Keyspace {
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         policy.validate()?;
         self.check_writable()?;
-        self.owner.refilter(&self.tree, policy)
+        self.engine().refilter(&self.tree, policy)
+    }
+
+    fn engine(&self) -> &Engine {
+        self.owner.engine()
     }
 
     fn check_writable(&self) -> Result<()> {
-        self.owner.check_writable()?;
+        self.engine().check_writable()?;
         self.tree.check_alive()
     }
 
@@ -115,7 +123,7 @@ impl Keyspace {
 
     fn write(&self, batch: WriteBatch) -> Result<()> {
         self.check_writable()?;
-        self.owner.write(batch, Durability::Buffered)
+        self.engine().write(batch, Durability::Buffered)
     }
 
     /// The value of `key`. An absent key costs a few cache misses and, at the rate of the filters' false
@@ -127,7 +135,7 @@ impl Keyspace {
     /// [`Error::Closed`]. Because of a damaged filter only with
     /// [`Options::strict_filters`](crate::Options::strict_filters).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.owner.get(&self.tree, key.as_ref(), None, Value::read)
+        self.engine().get(&self.tree, key.as_ref(), None, Value::read)
     }
 
     /// Whether `key` is there: exact, like [`Keyspace::get`], but a long value is not read.
@@ -136,7 +144,7 @@ impl Keyspace {
     ///
     /// As [`Keyspace::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.owner.get(&self.tree, key.as_ref(), None, |_| Ok(()))?.is_some())
+        Ok(self.engine().get(&self.tree, key.as_ref(), None, |_| Ok(()))?.is_some())
     }
 
     /// Whether `key` may be there, from memory alone: never touches the disk, never fails. `false` is
@@ -144,7 +152,7 @@ impl Keyspace {
     /// has no room in memory, unless what the key takes of it is among the cached blocks.
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        self.owner.may_contain(&self.tree, key.as_ref())
+        self.engine().may_contain(&self.tree, key.as_ref())
     }
 
     /// The values of several keys, all at the same moment, in the order of `keys`.
@@ -153,7 +161,7 @@ impl Keyspace {
     ///
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.owner.multi_get(&self.tree, keys, None, Value::read)
+        self.engine().multi_get(&self.tree, keys, None, Value::read)
     }
 
     /// Which of several keys are there, all at the same moment, in the order of `keys`.
@@ -162,7 +170,7 @@ impl Keyspace {
     ///
     /// As [`Keyspace::get`].
     pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
-        let found = self.owner.multi_get(&self.tree, keys, None, |_| Ok(()))?;
+        let found = self.engine().multi_get(&self.tree, keys, None, |_| Ok(()))?;
         Ok(found.iter().map(Option::is_some).collect())
     }
 
@@ -203,7 +211,7 @@ impl Keyspace {
     /// What the flush ran into; as [`Keyspace::put`].
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        self.owner.flush(std::slice::from_ref(&self.tree))
+        self.engine().flush(std::slice::from_ref(&self.tree))
     }
 
     /// Flushes, then merges all tables into one run, dropping what nobody can see, and waits for it.
@@ -213,7 +221,7 @@ impl Keyspace {
     /// What the compaction ran into; as [`Keyspace::put`].
     pub fn compact(&self) -> Result<()> {
         self.check_writable()?;
-        self.owner.compact_all(&self.tree)
+        self.engine().compact_all(&self.tree)
     }
 }
 
@@ -225,13 +233,13 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
-        self.bind(keyspace.owner.store_id);
+        self.bind(keyspace.engine().files.store_id);
         self.push_put(keyspace.tree.id, key.as_ref(), value.as_ref())
     }
 
     /// Removes `key` from `keyspace`.
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
-        self.bind(keyspace.owner.store_id);
+        self.bind(keyspace.engine().files.store_id);
         self.push_delete(keyspace.tree.id, key.as_ref())
     }
 }
@@ -239,9 +247,9 @@ impl WriteBatch {
 impl Engine {
     /// The keyspace of this name, created with `options` if it is missing.
     pub(super) fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
-        self.check_open()?;
-        let mut next = self.changing_keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tree) = self.find_tree(name) {
+        self.health.check_open()?;
+        let mut next = lock(&self.keyspaces.next_id);
+        if let Some(tree) = self.keyspaces.find(name) {
             return Ok(tree);
         }
         self.check_writable()?;
@@ -256,9 +264,9 @@ impl Engine {
                 name.len() as u64,
             ));
         }
-        let trees = self.trees.load_full();
-        if trees.len() >= KEYSPACES_MAX {
-            return Err(Error::limit("number of keyspaces", KEYSPACES_MAX as u64, trees.len() as u64 + 1));
+        let count = self.keyspaces.load().len();
+        if count >= KEYSPACES_MAX {
+            return Err(Error::limit("number of keyspaces", KEYSPACES_MAX as u64, count as u64 + 1));
         }
         let id = *next;
         if id == KeyspaceId::MAX {
@@ -268,39 +276,33 @@ impl Engine {
         self.publish(vec![created], Change::None)?;
         *next = id + 1;
         let budget = self.options.memory_budget;
-        let active = LoggedMemtable::empty(options.memtable_bytes_in(budget), self.hash_seed);
+        let active = LoggedMemtable::empty(options.memtable_bytes_in(budget), self.keyspaces.hash_seed);
         let view = View { active, immutables: Vec::new(), version: Arc::default() };
         let tree = Tree::new(id, name.to_owned(), options.clone(), Arc::clone(&self.context.memory), view);
         tree.count_active_bytes();
-        let mut trees = (*trees).clone();
-        trees.insert(id, Arc::clone(&tree));
-        self.trees.store(Arc::new(trees));
+        self.keyspaces.insert(Arc::clone(&tree));
         Ok(tree)
     }
 
     /// Drops a keyspace with all that is in it.
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.check_writable()?;
-        let _one = self.changing_keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let tree =
-            self.find_tree(name).ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
+        let _one = lock(&self.keyspaces.next_id);
+        let tree = self
+            .keyspaces
+            .find(name)
+            .ok_or_else(|| Error::invalid(format!("there is no keyspace {name:?}")))?;
         if tree.id == DEFAULT_KEYSPACE {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }
         self.publish(vec![EditItem::KeyspaceDropped(tree.id)], Change::Drop(Arc::clone(&tree)))?;
-        let mut trees = (*self.trees.load_full()).clone();
-        trees.remove(&tree.id);
-        self.trees.store(Arc::new(trees));
+        self.keyspaces.remove(tree.id);
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
         // A handle that somebody keeps must not keep the data, and what it took counts for nobody any more.
         tree.clear();
         tree.count_active_bytes();
         self.background.notify();
         Ok(())
-    }
-
-    pub(super) fn find_tree(&self, name: &str) -> Option<Arc<Tree>> {
-        self.trees.load().values().find(|tree| tree.name == name).cloned()
     }
 }
 
@@ -322,7 +324,7 @@ mod tests {
         for is_counted_late in [false, true] {
             let keyspace = db.keyspace("k", KeyspaceOptions::new()).unwrap();
             (0..1000u32).for_each(|key| keyspace.put(key.to_be_bytes(), [1; 50]).unwrap());
-            let sum: usize = db.engine().trees.load().values().map(|tree| tree.active_bytes()).sum();
+            let sum: usize = db.engine().keyspaces.load().values().map(|tree| tree.active_bytes()).sum();
             assert!(active() == sum && sum > before + 50_000);
             db.drop_keyspace("k").unwrap();
             if is_counted_late {

@@ -8,13 +8,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::codec::{DecodeError, Reader, put_u64};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::limits::SEQNO_MAX;
 use crate::manifest::edit::EditMark;
+use crate::sync::{lock, wait};
 use crate::wal::{FramedWriter, RecordKind};
 
 /// A place in the sequence of logs.
@@ -105,7 +106,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) fn active(&self) -> u64 {
@@ -173,7 +174,7 @@ impl Log {
                 return Ok(());
             }
             if state.syncing {
-                state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = wait(&self.synced, state);
                 continue;
             }
             state.syncing = true;
@@ -199,7 +200,7 @@ impl Log {
     pub(crate) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
         let mut state = self.lock();
         while state.syncing {
-            state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.synced, state);
         }
         if let Some(error) = &state.failed {
             return Err(error.clone());

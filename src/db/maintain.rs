@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::background::Jobs;
 use super::claims::Job;
 use super::engine::Engine;
-use super::jobs::Compacted;
+use super::jobs::JobError;
 use super::refilter::find_worn;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::pick;
@@ -23,8 +23,8 @@ impl Engine {
             if done() {
                 return Ok(());
             }
-            self.check_not_failed()?;
-            self.check_open()?;
+            self.health.check_not_failed()?;
+            self.health.check_open()?;
             if self.background.threads == 0 {
                 if self.step(Jobs::All)? {
                     continue;
@@ -67,16 +67,13 @@ impl Engine {
         let result = self.compact_settled(tree);
         drop(claim);
         self.remove_obsolete_files();
-        match result.map_err(|error| self.fail(error))? {
-            Compacted::Done => Ok(()),
-            Compacted::SetAside(error) => Err(error),
-        }
+        result.map_err(|error| self.fail_job(error))
     }
 
     /// The compaction of [`Engine::compact_all`], once nobody else works on the tree.
-    pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<Compacted> {
+    pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<(), JobError> {
         let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::gains_by_rewriting);
-        task.map_or(Ok(Compacted::Done), |task| self.compact(tree, &task))
+        task.map_or(Ok(()), |task| self.compact(tree, &task))
     }
 
     /// Waits until there is nothing left to flush, to compact or to rebuild.
@@ -85,7 +82,7 @@ impl Engine {
         self.background.notify();
         self.wait_until(|| {
             !self.background.claims.is_working()
-                && self.trees.load().values().all(|tree| {
+                && self.keyspaces.load().values().all(|tree| {
                     let view = tree.view();
                     let left_alone: HashSet<u64> = view.version.set_aside().collect();
                     view.immutables.is_empty()

@@ -2,13 +2,14 @@
 //!
 //! | file | what happens there |
 //! |---|---|
-//! | `engine` | the state all handles share; the failure switch; closing |
+//! | `engine` | the state that all handles share, in groups; closing |
+//! | `files`, `keyspaces`, `health` | groups of it: the directory; the keyspaces; the failure switch |
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree` | one keyspace: memtables and version, published as a view |
 //! | `background`, `claims`, `jobs` | which job is next; who works on what; flush and compaction |
-//! | `refilter` | new filters for tables that there are |
+//! | `refilter` | new filters for existing tables |
 //! | `maintain` | what callers ask of background work and wait for |
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store` | the public handles |
@@ -18,8 +19,11 @@ mod apply;
 mod background;
 mod claims;
 mod engine;
+mod files;
+mod health;
 mod jobs;
 mod keyspace;
+mod keyspaces;
 pub(crate) mod log;
 mod maintain;
 mod open;

@@ -22,7 +22,9 @@ use std::sync::atomic::Ordering;
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::Db;
-use super::engine::{Engine, Owner, Parts, Trees, random_id};
+use super::engine::{Engine, EngineParts, Owner};
+use super::files::{StoreFiles, random_id};
+use super::keyspaces::{Keyspaces, Trees};
 use super::log::{Log, encode_promise};
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
@@ -57,13 +59,13 @@ impl Db {
         let owner = Owner::new(Arc::clone(&engine));
         if engine.log.is_some() {
             let claims = Arc::clone(&engine.background.claims);
-            engine.obsolete_files.wake_with(move || claims.notify());
+            engine.files.obsolete.wake_with(move || claims.notify());
             let claims = Arc::clone(&engine.background.claims);
             engine.context.memory.wake_with(move || claims.notify());
             engine.background.start(&engine)?;
             engine.background.notify();
         }
-        let default = engine.default_tree();
+        let default = engine.keyspaces.default_tree();
         Ok(Self::from_parts(owner, default))
     }
 }
@@ -75,24 +77,7 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
     let state = &recovered.manifest.state;
-    let (context, obsolete_files) = shared(dir, &options, recovered.store_id, state.hash_seed);
-    let trees = build_trees(dir, state, &context, &obsolete_files)?;
-    let engine = Engine::new(Parts {
-        dir: dir.to_path_buf(),
-        store_id: recovered.store_id,
-        hash_seed: state.hash_seed,
-        report: recovered.report.clone(),
-        context,
-        obsolete_files,
-        trees,
-        next_keyspace: state.next_keyspace,
-        visible: recovered.last_seqno,
-        next_file: 0,
-        log: None,
-        manifest: None,
-        lock,
-        options,
-    });
+    let engine = build_engine(dir, options, &recovered, state, lock)?;
     engine.replay_for_reading(&recovered)?;
     Ok(engine)
 }
@@ -120,29 +105,12 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         keyspace.options = options.encode();
     }
     remove_strays(&*fs, dir, &recovered.strays)?;
-    let (context, obsolete_files) = shared(dir, &options, recovered.store_id, state.hash_seed);
     let log_number = take_number(&mut state);
-    let trees = build_trees(dir, &state, &context, &obsolete_files)?;
-    let mut engine = Engine::new(Parts {
-        dir: dir.to_path_buf(),
-        store_id: recovered.store_id,
-        hash_seed: state.hash_seed,
-        report: recovered.report.clone(),
-        context,
-        obsolete_files,
-        trees,
-        next_keyspace: state.next_keyspace,
-        visible: recovered.last_seqno,
-        next_file: state.next_file,
-        log: None,
-        manifest: None,
-        lock: Some(lock),
-        options,
-    });
+    let mut engine = build_engine(dir, options, &recovered, &state, Some(lock))?;
     let written = engine.replay_to_memtables(&recovered, &mut state, log_number);
     let (writer, manifest_number) = written.inspect_err(|_| {
         // Nothing refers to them: a full disk must not be fuller for the next attempt.
-        let numbers = log_number..engine.next_file.load(Ordering::SeqCst);
+        let numbers = log_number..engine.files.next_number();
         let names = numbers.flat_map(|number| [FileName::Log(number), FileName::Table(number)]);
         names.for_each(|name| drop(fs.remove(&name.path(dir))));
     })?;
@@ -151,6 +119,28 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     engine.put_in_force(state, log_number, writer, manifest_number)?;
     remove(&*fs, dir, &old);
     Ok(engine)
+}
+
+/// The store that `state` describes, with empty memtables and without a log.
+fn build_engine(
+    dir: &Path,
+    options: Options,
+    recovered: &Recovered,
+    state: &ManifestState,
+    lock: Option<Box<dyn LockGuard>>,
+) -> Result<Engine> {
+    let (fs, store_id) = (Arc::clone(&options.fs), recovered.store_id);
+    let files = StoreFiles::new(fs, dir.to_path_buf(), store_id, state.next_file, lock);
+    let context = shared(dir, &options, store_id, state.hash_seed);
+    let trees = build_trees(dir, state, &context, &files.obsolete)?;
+    Ok(Engine::new(EngineParts {
+        options,
+        report: recovered.report.clone(),
+        files,
+        context,
+        keyspaces: Keyspaces::new(trees, state.hash_seed, state.next_keyspace),
+        visible: recovered.last_seqno,
+    }))
 }
 
 /// Removes files of ours that the state in force does not name. `CURRENT` may be the unsynced work of an open
@@ -239,19 +229,14 @@ fn take_number(state: &mut ManifestState) -> u64 {
     state.next_file - 1
 }
 
-pub(super) fn shared(
-    dir: &Path,
-    options: &Options,
-    store_id: FileId,
-    hash_seed: u64,
-) -> (Arc<TableContext>, Arc<ObsoleteFiles>) {
+pub(super) fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed: u64) -> Arc<TableContext> {
     let memory = Memory::new(options.memory_budget);
     let files = Arc::new(FileCache::new(options.open_files_max));
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
     let trust = FilterTrust { strict: options.strict_filters, audit_one_in: options.audit_absent };
     let io = TableIo::default();
     let context = TableContext { fs, dir, store_id, hash_seed, memory, files, trust, io };
-    (Arc::new(context), Arc::default())
+    Arc::new(context)
 }
 
 /// The keyspaces with their tables, and with empty memtables.
@@ -313,11 +298,6 @@ fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
 }
 
 impl Engine {
-    /// The keyspace that `Db`'s own calls work on.
-    pub(crate) fn default_tree(&self) -> Arc<Tree> {
-        Arc::clone(self.trees.load().get(&DEFAULT_KEYSPACE).expect("opening checks that there is one"))
-    }
-
     /// Puts the state in force with a new manifest, and the log with its first promise.
     fn put_in_force(
         &mut self,
@@ -326,14 +306,19 @@ impl Engine {
         mut writer: FramedWriter,
         manifest_number: u64,
     ) -> Result<()> {
-        let fs = Arc::clone(&self.fs);
-        let manifest = ManifestLog::create(fs, &self.dir, self.store_id, manifest_number, state, &random_id)?;
+        let fs = Arc::clone(&self.files.fs);
+        let manifest = ManifestLog::create(
+            fs,
+            &self.files.dir,
+            self.files.store_id,
+            manifest_number,
+            state,
+            &random_id,
+        )?;
         let mark = manifest.state().mark;
         writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
         writer.flush_frames()?;
-        self.log = Some(Log::new(log_number, writer));
-        *self.lock_manifest() = Some(manifest);
-        self.set_mark(mark);
+        self.set_writable(Log::new(log_number, writer), manifest);
         Ok(())
     }
 }

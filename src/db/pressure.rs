@@ -80,13 +80,13 @@ impl Engine {
         let claims = &self.background.claims;
         loop {
             let epoch = claims.epoch();
-            if self.has_room(&batches) || self.has_failed() || self.background.is_stopping() {
+            if self.has_room(&batches) || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
-            let trees = self.trees.load_full();
+            let trees = self.keyspaces.load();
             let waiting = trees.values().any(|tree| !tree.view_ref().immutables.is_empty());
             if !waiting {
-                let Some(largest) = self.largest_filled() else { return Ok(()) };
+                let Some(largest) = self.keyspaces.largest_filled() else { return Ok(()) };
                 self.seal_now(&[largest])?;
                 continue;
             }
@@ -108,20 +108,13 @@ impl Engine {
         memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max()
     }
 
-    /// The tree with the largest active memtable, of those that hold something.
-    pub(super) fn largest_filled(&self) -> Option<Arc<Tree>> {
-        let trees = self.trees.load();
-        let filled = trees.values().filter(|tree| !tree.view_ref().active.memtable.is_empty());
-        filled.max_by_key(|tree| tree.active_bytes()).cloned()
-    }
-
     /// Waits until the pressure is below 1, doing the work itself if there are no threads.
     fn wait_for_relief(&self, group: &[Admitted]) {
         let claims = &self.background.claims;
         loop {
             // Before the pressure is looked at: a change in between ends the wait at once.
             let epoch = claims.epoch();
-            if pressure_of(group) < 1.0 || self.has_failed() || self.background.is_stopping() {
+            if pressure_of(group) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
                 return;
             }
             if let Some(error) = group.iter().flat_map(|admitted| &admitted.trees).find_map(blocked_for) {

@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::engine::Engine;
 use super::tree::{LoggedMemtable, Tree, View};
@@ -15,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::FilterPolicy;
 use crate::key::SeqNo;
-use crate::manifest::edit::{EditItem, EditMark};
+use crate::manifest::edit::EditItem;
 use crate::options::KeyspaceOptions;
 use crate::version::TableHandle;
 
@@ -85,10 +84,10 @@ impl Engine {
     ///
     /// Gives the number below which no log is needed any more, according to the durable manifest.
     pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
-        let mut manifest = self.lock_manifest();
-        self.check_not_failed()?;
+        let mut manifest = self.manifest.lock();
+        self.health.check_not_failed()?;
         let manifest = manifest.as_mut().ok_or(Error::ReadOnly)?;
-        let mut all = vec![EditItem::NextFile(self.next_file.load(Ordering::SeqCst))];
+        let mut all = vec![EditItem::NextFile(self.files.next_number())];
         all.extend(items);
         match &change {
             Change::None => {}
@@ -106,13 +105,13 @@ impl Engine {
                 change.tree.check_alive()?;
                 all.extend(change.items());
                 if let Some(flushed) = &change.flushed {
-                    all.push(EditItem::LastSeqno(self.visible.load(Ordering::Acquire)));
+                    all.push(EditItem::LastSeqno(self.sequence.visible()));
                     all.push(EditItem::LogFloor(self.log_floor(Some(flushed))));
                 }
             }
         }
         let mark = manifest.append(all).map_err(|error| self.fail(error))?;
-        self.set_mark(mark);
+        self.manifest.set_mark(mark);
         match change {
             Change::None => {}
             // Under the lock of the manifest still: nobody has changed them since they were encoded.
@@ -125,10 +124,10 @@ impl Engine {
             Change::Filters(change) => change.install(),
         }
         if manifest.is_long() {
-            let number = self.new_file_number();
-            let old = manifest.rotate(number, &super::engine::random_id).map_err(|error| self.fail(error))?;
-            self.set_mark(manifest.state().mark);
-            let _ = self.fs.remove(&FileName::Manifest(old).path(&self.dir));
+            let number = self.files.new_number();
+            let old = manifest.rotate(number, &super::files::random_id).map_err(|error| self.fail(error))?;
+            self.manifest.set_mark(manifest.state().mark);
+            let _ = self.files.fs.remove(&FileName::Manifest(old).path(&self.files.dir));
         }
         Ok(manifest.state().log_floor)
     }
@@ -137,23 +136,9 @@ impl Engine {
     pub(crate) fn log_floor(&self, flushed: Option<&Arc<LoggedMemtable>>) -> u64 {
         // Read first: a memtable that gets its first entry meanwhile gets it in this log or a later one.
         let active = self.log().active();
-        let trees = self.trees.load();
-        let oldest = trees.values().filter_map(|tree| {
-            let view = tree.view();
-            let kept =
-                view.memtables().filter(|memtable| flushed.is_none_or(|gone| !Arc::ptr_eq(memtable, gone)));
-            kept.filter_map(|memtable| memtable.first_log()).min()
-        });
-        oldest.min().unwrap_or(active).min(active)
-    }
-
-    /// The mark of the newest durable edit: what promises in the log say.
-    pub(crate) fn mark(&self) -> EditMark {
-        *self.mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    pub(crate) fn set_mark(&self, mark: EditMark) {
-        *self.mark.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = mark;
+        let is_flushed =
+            |memtable: &Arc<LoggedMemtable>| flushed.is_some_and(|gone| Arc::ptr_eq(memtable, gone));
+        self.keyspaces.oldest_log(is_flushed).unwrap_or(active).min(active)
     }
 }
 

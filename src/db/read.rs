@@ -7,7 +7,6 @@
 //! compactions keep for it what it sees.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -105,7 +104,7 @@ impl Engine {
         let view = tree.view_ref();
         // After the view: that of a dropped keyspace is empty, and must not pass for an answer.
         self.check_readable(tree)?;
-        let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
+        let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
         self.get_in(tree, &view, user_key, seqno)?.map(read).transpose()
     }
 
@@ -119,13 +118,13 @@ impl Engine {
     ) -> Result<Vec<Option<T>>> {
         let view = tree.view();
         self.check_readable(tree)?;
-        let seqno = seqno.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
+        let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
         let get = |user_key: &K| self.get_in(tree, &view, user_key.as_ref(), seqno)?.map(&read).transpose();
         user_keys.iter().map(get).collect()
     }
 
     fn get_in(&self, tree: &Tree, view: &View, user_key: &[u8], seqno: SeqNo) -> Result<Option<EntryValue>> {
-        let hash = key_hash(self.hash_seed, user_key);
+        let hash = key_hash(self.keyspaces.hash_seed, user_key);
         for memtable in view.memtables() {
             if let Some((tag, value)) = memtable.memtable.get(hash, user_key, seqno) {
                 return Ok((tag.kind() == EntryKind::Put).then_some(EntryValue::Inline(value)));
@@ -139,8 +138,8 @@ impl Engine {
     /// Whether memory alone can rule a key out.
     pub(crate) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
-        let seqno = self.visible.load(Ordering::Acquire);
-        let hash = key_hash(self.hash_seed, user_key);
+        let seqno = self.sequence.visible();
+        let hash = key_hash(self.keyspaces.hash_seed, user_key);
         let newest = view.memtables().find_map(|memtable| memtable.memtable.get(hash, user_key, seqno));
         match newest {
             Some((tag, _)) => tag.kind() == EntryKind::Put,
@@ -168,8 +167,8 @@ impl Iter {
         seqno: Option<SeqNo>,
     ) -> Result<Self> {
         let view = tree.view();
-        owner.check_readable(tree)?;
-        let seqno = seqno.unwrap_or_else(|| owner.visible.load(Ordering::Acquire));
+        owner.engine().check_readable(tree)?;
+        let seqno = seqno.unwrap_or_else(|| owner.engine().sequence.visible());
         let part = range.clone();
         let source = Box::new(move || Ok(sources(&view, &part)));
         Ok(Self { range: Range::new(source, seqno, range), _owner: Arc::clone(owner) })
@@ -279,7 +278,7 @@ mod tests {
     }
 
     fn table(db: &Db) -> Arc<TableHandle> {
-        let version = Arc::clone(&db.engine().default_tree().view().version);
+        let version = Arc::clone(&db.engine().keyspaces.default_tree().view().version);
         let mut tables = version.all_tables().map(|(_, table)| Arc::clone(table));
         let table = tables.next().unwrap();
         assert!(tables.next().is_none());
@@ -423,7 +422,7 @@ mod tests {
         let fs = sample(FilterKind::Ribbon);
         let (db, _taken) = without_room(options(&fs, FilterKind::Ribbon));
         let policy = FilterPolicy::new(FilterKind::BlockedBloom);
-        db.engine().refilter(&db.engine().default_tree(), policy).unwrap();
+        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
         let name = FileName::Filter(table(&db).meta.filters[0].file.unwrap());
         assert!(db.get(absent(7)).unwrap().is_none());
         fs.overwrite(&name.path(Path::new(DIR)), vec![0; 8192]);
@@ -457,7 +456,7 @@ mod tests {
         db.put("both", "new").unwrap();
         db.put("the last", "new").unwrap();
         db.flush().unwrap();
-        let version = Arc::clone(&db.engine().default_tree().view().version);
+        let version = Arc::clone(&db.engine().keyspaces.default_tree().view().version);
         let numbers: Vec<_> = version.all_tables().map(|(_, table)| table.meta.number).collect();
         assert_eq!(numbers.len(), 2);
         drop(version);

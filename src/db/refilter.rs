@@ -26,25 +26,15 @@ use std::time::Duration;
 
 use super::background::Jobs;
 use super::claims::Job;
-use super::engine::{Engine, random_id};
+use super::engine::Engine;
+use super::jobs::JobError;
 use super::publish::{Change, FilterChange, OptionsChange};
 use super::tree::Tree;
 use crate::compaction::filters::{Output, plan_output};
 use crate::error::{Error, Result};
-use crate::filename::FileName;
 use crate::filter::{FilterPlan, FilterPolicy};
 use crate::memory::{Building, Lease, Part};
-use crate::table::write_filter_file;
-use crate::table_meta::FilterRef;
 use crate::version::{TableHandle, Version};
-
-/// How an attempt to give a table a new filter ended.
-pub(crate) enum Refiltered {
-    /// It has one, or it has left the tree.
-    Done,
-    /// None can be made, because the table cannot be read or there is no room: it stays as it is.
-    Impossible(Error),
-}
 
 /// What a filter is built in: a part of the memory for builders, and what had to be leased beyond it.
 struct Room {
@@ -75,16 +65,17 @@ pub(crate) fn find_worn(version: &Version, busy: &HashSet<u64>) -> Option<Arc<Ta
 }
 
 impl Engine {
-    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has claimed it.
+    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has claimed it. A
+    /// table that has left the tree needs none.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; anything else was met in
-    /// writing.
-    pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<Refiltered> {
+    /// [`JobError::Table`] if none can be made, because the table cannot be read or there is no room.
+    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; anything else was met in writing.
+    pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
         let number = old.meta.number;
         let view = tree.view();
-        let Some((level, _)) = view.version.find(number) else { return Ok(Refiltered::Done) };
+        let Some((level, _)) = view.version.find(number) else { return Ok(()) };
         let lookups = tree.lookups();
         // What a compaction of this table alone, in its place, would be given.
         let output = Output {
@@ -98,15 +89,15 @@ impl Engine {
         drop(view);
         let mut room = match self.room_to_build(tree, plan, old) {
             Ok(room) => room,
-            Err(error) => return Ok(self.no_filter(tree, old, error)),
+            Err(error) => return Err(self.no_filter(tree, old, error)),
         };
         let block = match self.build_filter(tree, plan, old, &room) {
             Ok(block) => block,
-            Err(Error::Closed) => return Err(Error::Closed),
-            Err(error) => return Ok(self.no_filter(tree, old, error)),
+            Err(Error::Closed) => return Err(Error::Closed.into()),
+            Err(error) => return Err(self.no_filter(tree, old, error)),
         };
         let bytes = block.as_ref().map_or(0, Vec::len);
-        let filters = block.map(|block| self.write_filter(&block)).transpose()?;
+        let filters = block.map(|block| self.files.write_filter(&block)).transpose()?;
         let new = old.with_filters(filters.into_iter().collect());
         new.set_made_at(lookups);
         // What was built is gone; a filter that there is no room for is read all the same.
@@ -115,7 +106,7 @@ impl Engine {
         drop(room);
         if let Err(error) = checked {
             new.set_filters_obsolete(old);
-            return Ok(self.no_filter(tree, old, error));
+            return Err(self.no_filter(tree, old, error));
         }
         let change =
             FilterChange { tree: Arc::clone(tree), level, old: Arc::clone(old), new: Arc::clone(&new) };
@@ -127,7 +118,7 @@ impl Engine {
         self.counters.rebuilt_filters.fetch_add(1, Ordering::Relaxed);
         self.counters.rebuilt_filter_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         tracing::info!(keyspace = tree.name, table = number, level, bytes, "rebuilt a filter");
-        Ok(Refiltered::Done)
+        Ok(())
     }
 
     /// The memory to build this filter in.
@@ -159,27 +150,16 @@ impl Engine {
     ) -> Result<Option<Vec<u8>>> {
         let stop = |bytes| {
             room.set(bytes);
-            self.background.is_stopping() || !tree.is_alive() || self.has_failed()
+            self.background.is_stopping() || !tree.is_alive() || self.health.has_failed()
         };
         plan.map(|plan| table.open()?.build_filter(plan, &stop)).transpose()
     }
 
-    /// Writes a filter block into a new file, durable with its name. Nothing is left of it if that fails.
-    fn write_filter(&self, block: &[u8]) -> Result<FilterRef> {
-        let number = self.new_file_number();
-        let ids = [self.store_id, random_id()?];
-        let written = write_filter_file(&*self.fs, &self.dir, number, ids, block).and_then(|filter| {
-            self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))?;
-            Ok(filter)
-        });
-        written.inspect_err(|_| drop(self.fs.remove(&FileName::Filter(number).path(&self.dir))))
-    }
-
-    fn no_filter(&self, tree: &Tree, table: &TableHandle, error: Error) -> Refiltered {
+    fn no_filter(&self, tree: &Tree, table: &TableHandle, error: Error) -> JobError {
         table.set_rebuild_failed();
         self.counters.failed_rebuilds.fetch_add(1, Ordering::Relaxed);
         tracing::error!(keyspace = tree.name, table = table.meta.number, %error, "a filter cannot be rebuilt");
-        Refiltered::Impossible(error)
+        JobError::Table(error)
     }
 
     /// Makes `policy` that of a keyspace and gives all its tables a filter after it, one after the other, in the
@@ -188,7 +168,7 @@ impl Engine {
         self.check_writable()?;
         self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
         // Tables that there are; once the jobs that may still follow the old policy have ended, theirs too.
-        let mut end = self.next_file.load(Ordering::SeqCst);
+        let mut end = self.files.next_number();
         let mut is_last_pass = false;
         let claims = &self.background.claims;
         let begun = claims.begun();
@@ -200,7 +180,7 @@ impl Engine {
             let epoch = claims.epoch();
             if !is_last_pass && claims.have_ended(begun) {
                 is_last_pass = true;
-                end = self.next_file.load(Ordering::SeqCst);
+                end = self.files.next_number();
             }
             let is_pending = |table: &Arc<TableHandle>, seen: &HashSet<u64>| {
                 table.meta.number < end && !seen.contains(&table.meta.number)
@@ -216,9 +196,10 @@ impl Engine {
             if let Some(claim) = claim {
                 let Job::Refilter(_, table) = claim.job() else { continue };
                 seen.insert(table.meta.number);
-                match self.refilter_table(tree, table).map_err(|error| self.fail(error))? {
-                    Refiltered::Done => {}
-                    Refiltered::Impossible(error) => result = result.and(Err(error)),
+                match self.refilter_table(tree, table) {
+                    Ok(()) => {}
+                    Err(JobError::Table(error)) => result = result.and(Err(error)),
+                    Err(JobError::Store(error)) => return Err(self.fail(error)),
                 }
                 continue;
             }
@@ -241,6 +222,7 @@ mod tests {
 
     use super::*;
     use crate::db::Db;
+    use crate::filename::FileName;
     use crate::filter::{FilterBuilder, FilterKind, Kind};
     use crate::fs::{MemFs, Op};
     use crate::options::Options;
@@ -258,7 +240,7 @@ mod tests {
     }
 
     fn table(db: &Db) -> (Arc<Tree>, Arc<TableHandle>) {
-        let tree = db.engine().default_tree();
+        let tree = db.engine().keyspaces.default_tree();
         let table = tree.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();
         (tree, table)
     }
@@ -276,7 +258,7 @@ mod tests {
         let own = crate::filter::Header::decode(&own.unwrap()).unwrap();
         let mut lie = FilterBuilder::new(own.kind, 10.0, own.seed, own.salt, own.owner).unwrap();
         (0..KEYS).for_each(|n| lie.add_key(format!("other {n}").as_bytes()));
-        let filter = engine.write_filter(&lie.finish().unwrap()).unwrap();
+        let filter = engine.files.write_filter(&lie.finish().unwrap()).unwrap();
         let new = old.with_filters(vec![filter]);
         let change = FilterChange { tree, level: 1, old, new };
         engine.publish(Vec::new(), Change::Filters(change)).unwrap();
@@ -434,7 +416,7 @@ mod tests {
         let fs = MemFs::new();
         let (db, mut taken) = without_room(&fs);
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
-        db.engine().refilter(&db.engine().default_tree(), policy).unwrap();
+        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
         for round in 0..=REBUILDS_MAX {
             db.engine().remove_obsolete_files();
             damage_filters(&fs);
@@ -450,7 +432,7 @@ mod tests {
         assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
         // Who asks for it gets one.
         taken.take();
-        db.engine().refilter(&db.engine().default_tree(), policy).unwrap();
+        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
         assert!(matches!(table(&db).1.open().unwrap().filter(), FilterState::Ready(_)));
     }
 }

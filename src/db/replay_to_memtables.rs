@@ -35,7 +35,7 @@ impl Engine {
     /// Brings what the logs hold into memory.
     pub(super) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
         let known = &recovered.manifest.state;
-        replay(&*self.fs, &self.dir, recovered, &mut |bytes| {
+        replay(&*self.files.fs, &self.files.dir, recovered, &mut |bytes| {
             self.apply_lacking(known, bytes, self.lacking(known, bytes)?, 0).map(drop)
         })
     }
@@ -49,17 +49,17 @@ impl Engine {
         log_number: u64,
     ) -> Result<(FramedWriter, u64)> {
         let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
-        let (mut writer, file_id) = self.create_log(log_number)?;
+        let (mut writer, file_id) = self.files.create_log(log_number)?;
         let is_carried = recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
         let reading = self.context.memory.lease(Part::Tables, READER_BYTES);
         let known = &recovered.manifest.state;
-        replay(&*self.fs, &self.dir, recovered, &mut |bytes| {
+        replay(&*self.files.fs, &self.files.dir, recovered, &mut |bytes| {
             if is_carried {
                 writer.append_record(RecordKind::Batch, bytes)?;
             }
             let trees = self.lacking(known, bytes)?;
             while !self.has_room(&[(bytes, &trees)]) {
-                let Some(largest) = self.largest_filled() else { break };
+                let Some(largest) = self.keyspaces.largest_filled() else { break };
                 self.flush_into(state, &largest)?;
             }
             for full in self.apply_lacking(known, bytes, trees, log_number)? {
@@ -71,21 +71,21 @@ impl Engine {
         if is_carried {
             writer.sync()?;
         } else {
-            while let Some(largest) = self.largest_filled() {
+            while let Some(largest) = self.keyspaces.largest_filled() {
                 self.flush_into(state, &largest)?;
             }
         }
         let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
         let items = vec![EditItem::LogFloor(log_number), created];
         state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
-        let manifest_number = self.new_file_number();
+        let manifest_number = self.files.new_number();
         state.next_file = manifest_number + 1;
         Ok((writer, manifest_number))
     }
 
     /// The trees that lack some of a batch of the logs.
     fn lacking(&self, known: &ManifestState, bytes: &[u8]) -> Result<Vec<Arc<Tree>>> {
-        let all = self.trees.load();
+        let all = self.keyspaces.load();
         let mut trees: Vec<Arc<Tree>> = Vec::new();
         for entry in BatchReader::open(bytes).map_err(own_batch)? {
             let entry = entry.map_err(own_batch)?;
@@ -106,7 +106,7 @@ impl Engine {
         log: u64,
     ) -> Result<Vec<Arc<Tree>>> {
         apply_parts(bytes, &trees, log, |entry| known.lacks(entry.keyspace, entry.seqno))?;
-        Ok(self.full_among(trees))
+        Ok(self.keyspaces.full_among(trees, &self.context.memory))
     }
 
     /// Flushes the memtable of a tree, into the state of the manifest to come.

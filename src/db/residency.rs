@@ -211,7 +211,7 @@ impl Engine {
     }
 
     fn residency_changes(&self, taken: &Taken<'_>) -> Vec<ResidencyChange> {
-        let trees = self.trees.load();
+        let trees = self.keyspaces.load();
         let views: Vec<_> = trees.values().map(|tree| (tree, tree.view())).collect();
         let keys_of = |view: &View| {
             view.version.all_tables().map(|(_, table)| table.meta.keys).fold(0, u64::saturating_add)

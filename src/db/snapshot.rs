@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::engine::Owner;
 use super::keyspace::Keyspace;
@@ -12,6 +12,7 @@ use super::tree::Tree;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::snapshot_read::KeyRange;
+use crate::sync::lock;
 
 /// The live snapshots: sequence number to how many hold it.
 #[derive(Default)]
@@ -19,12 +20,12 @@ pub(crate) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
 
 impl SnapshotList {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Registers the number that is visible now. Reading it under the lock orders it with [`Self::numbers`]:
     /// a compaction that did not see this snapshot began when nothing newer than it was in its input.
-    fn register(&self, visible: &AtomicU64) -> SeqNo {
+    pub(super) fn register(&self, visible: &AtomicU64) -> SeqNo {
         let mut list = self.lock();
         let seqno = visible.load(Ordering::Acquire);
         *list.entry(seqno).or_default() += 1;
@@ -72,13 +73,13 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.owner.snapshots.release(self.seqno);
+        self.owner.engine().sequence.snapshots.release(self.seqno);
     }
 }
 
 impl Snapshot {
     pub(crate) fn new(owner: &Arc<Owner>) -> Self {
-        let seqno = owner.snapshots.register(&owner.visible);
+        let seqno = owner.engine().sequence.register_snapshot();
         Self { held: Arc::new(Held { owner: Arc::clone(owner), seqno }) }
     }
 
@@ -102,7 +103,7 @@ impl Snapshot {
         let owner = &self.held.owner;
         KeyspaceSnapshot {
             held: Arc::clone(&self.held),
-            tree: owner.default_tree(),
+            tree: owner.engine().keyspaces.default_tree(),
             owner: Arc::clone(owner),
         }
     }
@@ -181,7 +182,7 @@ impl KeyspaceSnapshot {
     /// [`Error::Closed`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check()?;
-        self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno), Value::read)
+        self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), Value::read)
     }
 
     /// Whether `key` existed when the snapshot was made.
@@ -191,7 +192,7 @@ impl KeyspaceSnapshot {
     /// As [`KeyspaceSnapshot::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check()?;
-        Ok(self.owner.get(&self.tree, key.as_ref(), Some(self.held.seqno), |_| Ok(()))?.is_some())
+        Ok(self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), |_| Ok(()))?.is_some())
     }
 
     /// The values of several keys when the snapshot was made, in the order of `keys`.
@@ -201,7 +202,7 @@ impl KeyspaceSnapshot {
     /// As [`KeyspaceSnapshot::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.check()?;
-        self.owner.multi_get(&self.tree, keys, Some(self.held.seqno), Value::read)
+        self.owner.engine().multi_get(&self.tree, keys, Some(self.held.seqno), Value::read)
     }
 
     /// The entries of a range of keys when the snapshot was made.

@@ -211,7 +211,7 @@ impl Engine {
     fn stats(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (counters, io) = (&self.counters, &self.context.io);
-        let trees = self.trees.load();
+        let trees = self.keyspaces.load();
         let keyspaces: Vec<_> = trees.values().map(keyspace_stats).collect();
         Stats {
             filter_memory_bytes: keyspaces.iter().map(|keyspace| keyspace.total().filter_memory_bytes).sum(),
@@ -246,7 +246,7 @@ impl Engine {
             block_cache_bytes: self.context.memory.blocks().bytes(),
             memory: self.context.memory.stats(),
             open_files: self.context.files.len() as u64,
-            disabled: self.failure().map(Error::to_string),
+            disabled: self.health.failure().map(Error::to_string),
         }
     }
 }

@@ -51,19 +51,19 @@ impl Db {
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        &self.owner
+        self.owner.engine()
     }
 
     /// The directory of the store.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.owner.dir
+        &self.engine().files.dir
     }
 
     /// What opening found: what was replayed, what unsynced tail was dropped, what was ignored and why.
     #[must_use]
     pub fn open_report(&self) -> &OpenReport {
-        &self.owner.report
+        &self.engine().report
     }
 
     /// See [`Keyspace::put`]; in the default keyspace.
@@ -151,7 +151,7 @@ impl Db {
     ///
     /// As [`Keyspace::put`].
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        self.owner.write(batch, durability)
+        self.engine().write(batch, durability)
     }
 
     /// Makes every write that has returned durable.
@@ -160,7 +160,7 @@ impl Db {
     ///
     /// As [`Keyspace::put`].
     pub fn sync(&self) -> Result<()> {
-        self.owner.sync()
+        self.engine().sync()
     }
 
     /// The store as it is now, over all keyspaces.
@@ -178,14 +178,14 @@ impl Db {
     /// [`LimitExceeded`](crate::Error::LimitExceeded) for a name over 255 bytes or too many keyspaces,
     /// [`ReadOnly`](crate::Error::ReadOnly) if it is missing and cannot be created.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
-        let tree = self.owner.keyspace(name, &options)?;
+        let tree = self.engine().keyspace(name, &options)?;
         Ok(Keyspace { owner: Arc::clone(&self.owner), tree })
     }
 
     /// The keyspace of this name if it exists.
     #[must_use]
     pub fn existing_keyspace(&self, name: &str) -> Option<Keyspace> {
-        let tree = self.owner.find_tree(name)?;
+        let tree = self.engine().keyspaces.find(name)?;
         Some(Keyspace { owner: Arc::clone(&self.owner), tree })
     }
 
@@ -198,7 +198,7 @@ impl Db {
     /// The names of all keyspaces, in the order in which they were created.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
-        self.owner.trees.load().values().map(|tree| tree.name.clone()).collect()
+        self.engine().keyspaces.load().values().map(|tree| tree.name.clone()).collect()
     }
 
     /// Drops a keyspace and everything in it, durably. Handles to it answer
@@ -209,7 +209,7 @@ impl Db {
     /// [`InvalidArgument`](crate::Error::InvalidArgument) if there is none of this name or it is the default
     /// one; as [`Keyspace::put`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        self.owner.drop_keyspace(name)
+        self.engine().drop_keyspace(name)
     }
 
     /// Writes what is in memory into tables, for all keyspaces, and waits for it.
@@ -218,8 +218,8 @@ impl Db {
     ///
     /// What a flush ran into; as [`Keyspace::put`].
     pub fn flush(&self) -> Result<()> {
-        let trees: Vec<_> = self.owner.trees.load().values().cloned().collect();
-        self.owner.flush(&trees)
+        let trees = self.engine().keyspaces.all();
+        self.engine().flush(&trees)
     }
 
     /// Flushes, then merges the tables of each keyspace into one run, and waits for it.
@@ -228,8 +228,8 @@ impl Db {
     ///
     /// What a compaction ran into; as [`Keyspace::put`].
     pub fn compact(&self) -> Result<()> {
-        let trees: Vec<_> = self.owner.trees.load().values().cloned().collect();
-        trees.iter().try_for_each(|tree| match self.owner.compact_all(tree) {
+        let trees = self.engine().keyspaces.all();
+        trees.iter().try_for_each(|tree| match self.engine().compact_all(tree) {
             // Dropped meanwhile: there is nothing left of it to compact.
             Err(Error::KeyspaceDropped { .. }) => Ok(()),
             result => result,
@@ -243,10 +243,10 @@ impl Db {
     /// As there; what one keyspace runs into in reading does not keep the others from their filters.
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         policy.validate()?;
-        let trees: Vec<_> = self.owner.trees.load().values().cloned().collect();
+        let trees = self.engine().keyspaces.all();
         let mut result = Ok(());
         for tree in &trees {
-            match self.owner.refilter(tree, policy) {
+            match self.engine().refilter(tree, policy) {
                 // Dropped meanwhile: it has no tables any more.
                 Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
                 Err(error) => result = result.and(Err(error)),
@@ -264,8 +264,7 @@ impl Db {
     /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot
     /// be opened; the others are. Never because of a damaged filter.
     pub fn open_tables(&self) -> Result<()> {
-        let trees = self.owner.trees.load_full();
-        let views: Vec<_> = trees.values().map(|tree| tree.view()).collect();
+        let views: Vec<_> = self.engine().keyspaces.all().iter().map(|tree| tree.view()).collect();
         let tables = views.iter().flat_map(|view| view.version.all_tables());
         let mut first_error = Ok(());
         for (_, table) in tables {
@@ -281,7 +280,7 @@ impl Db {
     ///
     /// What the work ran into; writing is disabled then.
     pub fn step(&self) -> Result<bool> {
-        self.owner.step(Jobs::All)
+        self.engine().step(Jobs::All)
     }
 
     /// Waits until no background work is left.
@@ -290,7 +289,7 @@ impl Db {
     ///
     /// What the work ran into.
     pub fn settle(&self) -> Result<()> {
-        self.owner.settle()
+        self.engine().settle()
     }
 
     /// Closes the store: ends its log, durably, and releases the lock. Every other handle answers
@@ -301,6 +300,6 @@ impl Db {
     ///
     /// What went wrong; the lock is released all the same.
     pub fn close(self) -> Result<()> {
-        self.owner.close()
+        self.engine().close()
     }
 }

@@ -5,7 +5,7 @@
 //! some tables give way to others), one at a time under `replacing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
@@ -17,6 +17,7 @@ use crate::manifest::edit::LEVELS;
 use crate::memory::Memory;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
+use crate::sync::lock;
 use crate::version::{TableHandle, Version};
 
 /// A memtable and the log that its oldest entry is in.
@@ -127,7 +128,7 @@ impl Tree {
 
     /// Replaces the view by what `next` makes of it.
     pub(crate) fn replace(&self, next: impl FnOnce(&View) -> View) {
-        let _one = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&self.replacing);
         let old = self.view.load_full();
         let new = Arc::new(next(&old));
         // Wraps where it must: the sum over all views is what remains.
@@ -184,7 +185,7 @@ impl Tree {
     /// part in it. The commit leader calls this, and who makes or drops the tree: the sum changes together with what
     /// is remembered of it, so that they agree in whatever order they come.
     pub(crate) fn count_active_bytes(&self) {
-        let mut counted = self.counted_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.counted_bytes);
         let now = if self.is_alive() { self.active_bytes() } else { 0 };
         // Wraps where it must: the sum of all counted sizes is what remains.
         self.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
@@ -193,14 +194,14 @@ impl Tree {
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.
     pub(crate) fn retire(&self, level: usize, table: &TableHandle) {
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retired = lock(&self.retired);
         retired[level].counts.add(table.counters.counts());
         retired[level].expected_false_positives += table.expected_false_positives();
     }
 
     /// The counts of the tables that have left a level.
     pub(crate) fn retired(&self, level: usize) -> Retired {
-        self.retired.lock().unwrap_or_else(PoisonError::into_inner)[level]
+        lock(&self.retired)[level]
     }
 
     /// To be called for a lookup that no memtable answers.

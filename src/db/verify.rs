@@ -206,11 +206,11 @@ impl Db {
 
 impl Engine {
     fn verify(&self) -> Result<VerifyReport> {
-        self.check_open()?;
-        let (fs, dir) = (&*self.fs, &*self.dir);
+        self.health.check_open()?;
+        let (fs, dir) = (&*self.files.fs, &*self.files.dir);
         let mut silent = |_| ();
         let mut verifier = Verifier::new(dir, &self.options, &mut silent);
-        let guard = self.lock_manifest();
+        let guard = self.manifest.lock();
         let Some(in_memory) = guard.as_ref().map(|manifest| manifest.state()) else {
             drop(guard);
             return verify_at_rest(dir, &self.options, &mut |_| ());
@@ -218,7 +218,7 @@ impl Engine {
         let is_whole = match verifier.read_current().map(|current| verifier.read_manifest(&current)) {
             Some(Some((manifest, true))) => {
                 let (found, expected) = (manifest.state.mark, in_memory.mark);
-                if found != expected && !self.has_failed() {
+                if found != expected && !self.health.has_failed() {
                     let detail = format!("it ends with {found:?}, but {expected:?} was written");
                     verifier.damaged(Error::corruption(&manifest.path, 0, "manifest", detail));
                 }
@@ -229,14 +229,14 @@ impl Engine {
         let purpose = if is_whole.is_some() { Purpose::CheckOpen } else { Purpose::CheckAlone };
         let mut manifest = is_whole.unwrap_or_else(|| no_manifest(dir));
         manifest.state = in_memory.clone();
-        let _pinned: Vec<_> = self.trees.load().values().map(|tree| tree.view()).collect();
+        let _pinned: Vec<_> = self.keyspaces.load().values().map(|tree| tree.view()).collect();
         let numbers = manifest.state.logs.keys().map(|&number| FileName::Log(number).path(dir));
         let opened = numbers.map(|path| fs.open(&path).map_err(|error| Error::io("open", &path, error)));
         let opened: Vec<_> = opened.collect();
         drop(guard);
 
-        verifier.known_logs(purpose, self.store_id, &manifest, &mut |index, _| opened[index].clone());
-        let context = shared(dir, &self.options, self.store_id, self.hash_seed).0;
+        verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| opened[index].clone());
+        let context = shared(dir, &self.options, self.files.store_id, self.keyspaces.hash_seed);
         verifier.known_tables(&context, &manifest.state);
         if let Ok(listing) = list(fs, dir) {
             verifier.report.ignored = listing.ignored;
@@ -419,7 +419,7 @@ impl<'a> Verifier<'a> {
             self.damaged(error);
         }
         damaged_keyspaces(&manifest.path, &manifest.state).for_each(|error| self.damaged(error));
-        let context = shared(dir, self.options, current.store_id, manifest.state.hash_seed).0;
+        let context = shared(dir, self.options, current.store_id, manifest.state.hash_seed);
         self.known_tables(&context, &manifest.state);
     }
 
@@ -553,7 +553,7 @@ impl<'a> Verifier<'a> {
             .flat_map(|keyspace| keyspace.tables.values().map(|place| (&keyspace.name, &place.meta)))
             .map(|(name, meta)| (meta.number, (name, meta)))
             .collect();
-        let mut context = shared(self.dir, self.options, store_id, state.hash_seed).0;
+        let mut context = shared(self.dir, self.options, store_id, state.hash_seed);
         let mut knows_seed = state.hash_seed != 0;
         for name in &listing.ours {
             let &FileName::Table(number) = name else { continue };
@@ -573,7 +573,7 @@ impl<'a> Verifier<'a> {
                 }
             };
             if !knows_seed && let Some(seed) = seed_of(&*self.options.fs, &path, &meta) {
-                context = shared(self.dir, self.options, store_id, seed).0;
+                context = shared(self.dir, self.options, store_id, seed);
                 knows_seed = true;
             }
             self.table(&context, &meta, known.get(&number).map(|(name, _)| *name));

@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use super::apply::{apply, own_batch};
 use super::engine::Engine;
@@ -28,6 +28,7 @@ use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::limits::SEQNO_MAX;
+use crate::sync::{lock, wait};
 
 /// When a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,10 +85,6 @@ struct Queue {
     led: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Request {
     fn new(work: Work) -> Arc<Self> {
         Arc::new(Self {
@@ -110,7 +107,7 @@ impl Request {
                 Progress::Done(result) => return Some(result.clone()),
                 Progress::Leads => return None,
                 Progress::Waiting => {
-                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                    progress = wait(&self.changed, progress);
                 }
             }
         }
@@ -188,7 +185,7 @@ impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         self.check_writable()?;
-        if batch.store().is_some_and(|store| store != self.store_id) {
+        if batch.store().is_some_and(|store| store != self.files.store_id) {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
         }
         let (bytes, keyspaces, count) = batch.into_parts()?;
@@ -208,7 +205,7 @@ impl Engine {
     }
 
     pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
-        self.log().wait_durable(position, || self.mark()).map_err(|error| self.fail(error))
+        self.log().wait_durable(position, || self.manifest.mark()).map_err(|error| self.fail(error))
     }
 
     /// Makes the memtables of these trees immutable. Returns once they are, not once they are flushed.
@@ -243,7 +240,7 @@ impl Engine {
         for request in group {
             let work = lock(&request.work).take();
             results.push(match work {
-                Some(Work::Batch { bytes, keyspaces }) => match self.admit(&keyspaces) {
+                Some(Work::Batch { bytes, keyspaces }) => match self.keyspaces.admit(&keyspaces) {
                     Ok(trees) => {
                         admitted.push(Admitted { bytes, trees });
                         None
@@ -265,23 +262,13 @@ impl Engine {
         results.into_iter().map(|result| result.unwrap_or_else(|| done.clone())).collect()
     }
 
-    /// The trees of these keyspaces, in this order.
-    fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
-        let trees = self.trees.load();
-        let tree = |id| match trees.get(id) {
-            Some(tree) => Ok(Arc::clone(tree)),
-            None => Err(Error::KeyspaceDropped { name: format!("number {id}") }),
-        };
-        keyspaces.iter().map(tree).collect()
-    }
-
     fn write_group(&self, group: Vec<Admitted>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
-        self.check_not_failed()?;
+        self.health.check_not_failed()?;
         let mut full = Vec::new();
         if !group.is_empty() {
             self.throttle(&group);
             self.make_room(&group)?;
-            self.check_not_failed()?;
+            self.health.check_not_failed()?;
             full = self.log_and_apply(group)?;
         }
         let position = self.log().end();
@@ -299,7 +286,7 @@ impl Engine {
 
     /// Steps 3 to 5; gives the trees whose memtables are full.
     fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Vec<Arc<Tree>>> {
-        let before = self.visible.load(Ordering::Relaxed);
+        let before = self.sequence.visible();
         let mut next = before + 1;
         for Admitted { bytes, .. } in &mut group {
             let count = BatchReader::open(bytes).map_err(own_batch)?.count;
@@ -317,28 +304,10 @@ impl Engine {
             apply(bytes, &trees, position.number)?;
             touched.extend(trees);
         }
-        self.visible.store(next - 1, Ordering::Release);
+        self.sequence.publish(next - 1);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
-        Ok(self.full_among(touched))
-    }
-
-    /// Of these trees, those whose memtable is full; of all, the largest if together they hold too much.
-    pub(super) fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
-        touched.sort_by_key(|tree| tree.id);
-        touched.dedup_by_key(|tree| tree.id);
-        touched.retain(|tree| tree.is_alive());
-        for tree in &touched {
-            tree.count_active_bytes();
-        }
-        touched.retain(|tree| tree.active_bytes() >= tree.memtable_bytes());
-        if touched.is_empty()
-            && self.context.memory.active.load(Ordering::Relaxed) > self.context.memory.memtables_max()
-        {
-            let trees = self.trees.load();
-            touched.extend(trees.values().max_by_key(|tree| tree.active_bytes()).cloned());
-        }
-        touched
+        Ok(self.keyspaces.full_among(touched, &self.context.memory))
     }
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
@@ -360,7 +329,7 @@ impl Engine {
             return;
         }
         let oldest = self.log_floor(None);
-        for tree in self.trees.load().values() {
+        for tree in self.keyspaces.load().values() {
             if tree.view_ref().active.first_log().is_some_and(|first| first <= oldest) {
                 tree.seal();
                 tree.count_active_bytes();
@@ -369,22 +338,22 @@ impl Engine {
     }
 
     fn end_log(&self) -> Result<()> {
-        let last_seqno = self.visible.load(Ordering::Relaxed);
-        let (number, len) = self.log().close_active(last_seqno, self.mark())?;
+        let last_seqno = self.sequence.visible();
+        let (number, len) = self.log().close_active(last_seqno, self.manifest.mark())?;
         self.publish(vec![log_closed(number, len, last_seqno)], Change::None).map(drop)
     }
 
     /// Ends the active log and begins the next: the old one is durable as a whole before the new one is used.
     fn rotate_log(&self) -> Result<()> {
-        let last_seqno = self.visible.load(Ordering::Relaxed);
-        let (old, len) = self.log().close_active(last_seqno, self.mark())?;
-        let number = self.new_file_number();
-        let (writer, file_id) = self.create_log(number)?;
+        let last_seqno = self.sequence.visible();
+        let (old, len) = self.log().close_active(last_seqno, self.manifest.mark())?;
+        let number = self.files.new_number();
+        let (writer, file_id) = self.files.create_log(number)?;
         self.publish(
             vec![log_closed(old, len, last_seqno), log_created(number, file_id, old)],
             Change::None,
         )?;
-        self.log().activate(number, writer, self.mark())?;
+        self.log().activate(number, writer, self.manifest.mark())?;
         tracing::debug!(log = %FileName::Log(number), "began a log");
         Ok(())
     }

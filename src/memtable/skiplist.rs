@@ -33,13 +33,14 @@
 //! insertion starts, `M.prev` is exactly M's predecessor whenever a later insertion reads it.
 
 use std::cmp::Ordering;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering as Memory};
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
 use super::arena::{Arena, Entry, HEAD, HEIGHT_MAX, Links, NodeId, key_prefix};
 use crate::key::{InternalKey, Tag};
+use crate::sync::lock;
 
 /// One node in this many of a level is on the next one.
 const BRANCHING: u32 = 4;
@@ -98,7 +99,7 @@ impl SkipList {
     ///
     /// When there are 2^32 entries, which take half a terabyte without their keys.
     pub(super) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) -> usize {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = lock(&self.writer);
         let path = self.path_to(&writer, &Target::new(InternalKey::new(&key, tag)));
         let height = writer.draw_height();
         let id = writer.nodes;

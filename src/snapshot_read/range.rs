@@ -13,7 +13,7 @@
 use std::fmt;
 use std::iter::FusedIterator;
 use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 
@@ -21,6 +21,7 @@ use super::{Backward, Forward, KeyRange};
 use crate::error::Result;
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::SeqNo;
+use crate::sync::get_mut;
 
 /// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps
 /// alive what they are read from, as long as the range is not over.
@@ -51,14 +52,14 @@ impl Range {
 
     /// Ends the range: nothing more is yielded, nothing is pinned.
     pub(crate) fn end(&mut self) {
-        *self.halves.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        *get_mut(&mut self.halves) = None;
     }
 
     fn step(
         &mut self,
         step: impl FnOnce(&mut Halves) -> Result<Option<(Bytes, EntryValue)>>,
     ) -> Option<Result<(Bytes, EntryValue)>> {
-        let halves = self.halves.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let halves = get_mut(&mut self.halves);
         let found = step(halves.as_mut()?).transpose();
         if !matches!(found, Some(Ok(_))) {
             *halves = None;

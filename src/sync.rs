@@ -1,0 +1,40 @@
+//! Locks that outlive a panic: what they guard is whole between any two statements, so that a poisoned one is taken
+//! like any other.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, poisoned or not.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a mutex guards, for its only owner.
+pub(crate) fn get_mut<T: ?Sized>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the condition variable is notified.
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_whose_holder_panicked_is_taken_like_any_other() {
+        let mut mutex = Mutex::new(1);
+        let panicked = std::thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                *lock(&mutex) += 1;
+                let _held = lock(&mutex);
+                panic!("while the lock is held");
+            });
+            holder.join().is_err()
+        });
+        assert!(panicked && mutex.is_poisoned());
+        assert_eq!(*lock(&mutex), 2);
+        assert_eq!(*get_mut(&mut mutex), 2);
+    }
+}
