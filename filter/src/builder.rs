@@ -315,6 +315,16 @@ impl FilterBuilder {
         Ok(block)
     }
 
+    /// The block of bits that somebody else has set, for so many keys, in the places that [`Kind::Bloom`] has for them: of
+    /// as many bits and probes as [`FilterBuilder::bits_and_probes`] was told.
+    #[doc(hidden)]
+    pub fn finish_with_bits(self, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
+        let Some((size, probes)) = self.bits_and_probes else {
+            return Err(FilterError::invalid("the number of bits was not told"));
+        };
+        self.finish_bloom(Bloom { bits: size, probes }, bits, keys)
+    }
+
     /// The block of these bits, which are those of so many keys.
     pub(super) fn finish_bloom(self, bloom: Bloom, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let shape = Shape::Bloom(bloom);

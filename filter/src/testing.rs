@@ -34,7 +34,12 @@ pub struct Vector {
 impl Vector {
     /// All vectors, in the order of the document.
     pub fn all() -> Vec<Self> {
-        DOCUMENT.split(OPENING).skip(1).map(Self::parse).collect()
+        Self::all_of(DOCUMENT)
+    }
+
+    /// The same of another document.
+    pub fn all_of(document: &'static str) -> Vec<Self> {
+        document.split(OPENING).skip(1).map(Self::parse).collect()
     }
 
     fn parse(text: &'static str) -> Self {

@@ -82,7 +82,9 @@ fn every_target_has_seeds_and_a_line_in_the_fuzzer() {
         assert!(source.contains(&format!("sievedb::fuzzing::{name}(data)")), "{name}");
     }
     let sources = fs::read_dir(path(&["fuzz", "fuzz_targets"])).unwrap();
-    assert_eq!(sources.count(), TARGETS.len());
+    let source = |entry: std::io::Result<fs::DirEntry>| fs::read_to_string(entry.unwrap().path()).unwrap();
+    let ours = sources.map(source).filter(|source| source.contains("sievedb::fuzzing::"));
+    assert_eq!(ours.count(), TARGETS.len());
 }
 
 /// Bytes near `seed`: changed, cut, repeated or put together with those of another seed.

@@ -1,0 +1,330 @@
+//! The encoding that all structures share: a header that says what follows, then the body; every byte under a checksum.
+//!
+//! ```text
+//!   0  magic              8   89 53 56 53 4b 54 0d 0a                                        frozen
+//!   8  format version    u16  1                                                              frozen
+//!  10  header length     u16  a multiple of 8 from 48 to 4096                                frozen
+//!  12  header checksum   u32  CRC-32 of (OWNER, offset 0, header without these four bytes)   frozen
+//!  16  body length       u64  what follows the header, to the end                            frozen
+//!  24  body checksum     u64  of (OWNER, header length, body)
+//!  32  kind              u8   append only
+//!  33  hash id           u8   1
+//!  34  required flags    u16  0: a reader that does not know one of them must refuse
+//!  36  optional flags    u16  0: a reader may ignore those that it does not know
+//!  38  reserved          u16  0
+//!  40  seed              u64  of the hash of a key
+//!  48  parameters             the kind's own, zeros up to the header length
+//! ```
+//!
+//! The fields called frozen have their place and meaning in every version, so that a reader tells newer from damaged: it
+//! verifies the header before it looks at the version. This is the only file that knows the codec of the filter crate.
+
+use std::fmt;
+
+use byteorder::{ByteOrder, LittleEndian};
+use sievedb_filter::checksum::{checksum, checksum32};
+pub(crate) use sievedb_filter::codec::put_u64;
+use sievedb_filter::codec::{Reader, another_magic, put_u16, put_u32};
+pub use sievedb_filter::{DecodeError, DecodeErrorKind, FileId};
+use sievedb_filter::{FilterBuilder, FilterError};
+
+use crate::error::Error;
+use crate::hash::HASH_ID;
+
+/// First bytes of every encoded structure.
+pub const MAGIC: [u8; 8] = *b"\x89SVSKT\r\n";
+
+/// The newest format version, and the only one so far.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// In the place of a file's id under the checksums, so that no other block of the store passes for one of these.
+const OWNER: FileId = *b"sievedb-sketches";
+
+const CHECKSUM_OFFSET: usize = 12;
+const FIXED_BYTES: usize = 48;
+const HEADER_BYTES_MAX: usize = 4096;
+
+/// What an encoded structure is. The numbers are on disk: append only, see format.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Kind {
+    /// [`Bloom`](crate::Bloom).
+    Bloom = 1,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 1] = [Self::Bloom];
+}
+
+/// What a person calls it: "Bloom filter".
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Bloom => "Bloom filter",
+        })
+    }
+}
+
+/// An encoded structure whose header and body are as they were written.
+#[derive(Debug, Clone)]
+pub(crate) struct Envelope<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) seed: u64,
+    parameters: &'a [u8],
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// Verifies `bytes`, which are one structure and nothing else. Checked in this order: magic, header length and
+    /// checksum, version, required flags, kind, hash id, body length and checksum.
+    pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let magic: [u8; 8] = reader.array("sketch magic")?;
+        if magic != MAGIC {
+            return Err(DecodeError::corrupt(0, "sketch magic", another_magic(&MAGIC, &magic)));
+        }
+        let version = reader.u16("sketch format version")?;
+        let len = usize::from(reader.u16("sketch header length")?);
+        if !(FIXED_BYTES..=HEADER_BYTES_MAX).contains(&len) || len % 8 != 0 {
+            let detail = format!("{len} is not a multiple of 8 from {FIXED_BYTES} to {HEADER_BYTES_MAX}");
+            return Err(DecodeError::corrupt(10, "sketch header length", detail));
+        }
+        let stored = reader.u32("sketch header checksum")?;
+        let header = Reader::new(bytes).bytes(len, "sketch header")?;
+        let computed = header_checksum(header);
+        if stored != computed {
+            let detail = format!("stored {stored:08x}, computed {computed:08x}");
+            return Err(DecodeError::corrupt(12, "sketch header checksum", detail));
+        }
+        let mut reader = Reader::new(header);
+        reader.bytes(16, "sketch header")?;
+        known(8, "sketch format version", version.into(), FORMAT_VERSION.into())?;
+        let body_len = reader.u64("sketch body length")?;
+        let body_checksum = reader.u64("sketch body checksum")?;
+        let kind = reader.u8("sketch kind")?;
+        let hash_id = reader.u8("sketch hash id")?;
+        known(34, "sketch required flags", reader.u16("sketch required flags")?.into(), 0)?;
+        let Some(kind) = Kind::ALL.into_iter().find(|known| *known as u8 == kind) else {
+            return Err(DecodeError::unsupported(32, "sketch kind", kind.into(), Kind::ALL.len() as u64));
+        };
+        known(33, "sketch hash id", hash_id.into(), HASH_ID.into())?;
+        reader.u16("sketch optional flags")?;
+        reader.zeros(2, "sketch header reserved bytes")?;
+        let seed = reader.u64("sketch seed")?;
+        let body = &bytes[len..];
+        if body.len() as u64 != body_len {
+            let detail = format!("the header says {body_len} bytes, there are {}", body.len());
+            return Err(DecodeError::corrupt(16, "sketch body length", detail));
+        }
+        let computed = checksum(&OWNER, len as u64, &[body]);
+        if body_checksum != computed {
+            let detail = format!("stored {body_checksum:016x}, computed {computed:016x}");
+            return Err(DecodeError::corrupt(24, "sketch body checksum", detail));
+        }
+        Ok(Self { kind, seed, parameters: &header[FIXED_BYTES..], body })
+    }
+
+    /// The parameters, to be read front to back.
+    pub(crate) fn parameters(&self) -> Parameters<'a> {
+        Parameters { reader: Reader::new(self.parameters) }
+    }
+
+    /// The body, if it has the length that follows from the parameters.
+    pub(crate) fn body_of(&self, len: Option<u64>) -> Result<&'a [u8], DecodeError> {
+        if len == Some(self.body.len() as u64) {
+            return Ok(self.body);
+        }
+        let needs = len.map_or("more than 2^64".into(), |len| len.to_string());
+        Err(self.corrupt("sketch body length", format!("needs {needs} bytes, has {}", self.body.len())))
+    }
+
+    /// An error about the body.
+    pub(crate) fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
+        DecodeError::corrupt((FIXED_BYTES + self.parameters.len()) as u64, what, detail)
+    }
+}
+
+/// Fails if `found` is larger than what this code knows.
+fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<(), DecodeError> {
+    if found > supported || (found == 0 && supported > 0) {
+        return Err(DecodeError::unsupported(offset, what, found, supported));
+    }
+    Ok(())
+}
+
+/// The parameters of a kind, read front to back; errors name the field.
+#[derive(Debug)]
+pub(crate) struct Parameters<'a> {
+    reader: Reader<'a>,
+}
+
+impl Parameters<'_> {
+    /// The next number.
+    pub(crate) fn number(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        self.reader.u64(what).map_err(|error| error.at(FIXED_BYTES as u64))
+    }
+
+    /// The next number, which must be from `least` to `most`.
+    pub(crate) fn number_in(
+        &mut self,
+        least: u64,
+        most: u64,
+        what: &'static str,
+    ) -> Result<u64, DecodeError> {
+        let offset = FIXED_BYTES as u64 + self.reader.offset();
+        let found = self.number(what)?;
+        if (least..=most).contains(&found) {
+            return Ok(found);
+        }
+        Err(DecodeError::corrupt(offset, what, format!("expected {least} to {most}, found {found}")))
+    }
+
+    /// Fails if there are more parameters than were read.
+    pub(crate) fn finish(mut self) -> Result<(), DecodeError> {
+        let left = self.reader.remaining();
+        self.reader.zeros(left, "sketch parameters").map_err(|error| error.at(FIXED_BYTES as u64))
+    }
+}
+
+/// Encodes a structure: its numbers, which become the parameters, and its body.
+pub(crate) fn seal(kind: Kind, seed: u64, parameters: &[u64], body: &[u8]) -> Vec<u8> {
+    let len = FIXED_BYTES + 8 * parameters.len();
+    debug_assert!(len <= HEADER_BYTES_MAX);
+    let mut out = Vec::with_capacity(len + body.len());
+    out.extend_from_slice(&MAGIC);
+    put_u16(&mut out, FORMAT_VERSION);
+    put_u16(&mut out, len as u16);
+    put_u32(&mut out, 0);
+    put_u64(&mut out, body.len() as u64);
+    put_u64(&mut out, checksum(&OWNER, len as u64, &[body]));
+    out.extend_from_slice(&[kind as u8, HASH_ID]);
+    put_u16(&mut out, 0);
+    put_u32(&mut out, 0);
+    put_u64(&mut out, seed);
+    parameters.iter().for_each(|&number| put_u64(&mut out, number));
+    seal_header(&mut out);
+    out.extend_from_slice(body);
+    out
+}
+
+fn header_checksum(header: &[u8]) -> u32 {
+    checksum32(&OWNER, 0, &[&header[..CHECKSUM_OFFSET], &header[CHECKSUM_OFFSET + 4..]])
+}
+
+fn seal_header(header: &mut [u8]) {
+    let checksum = header_checksum(header);
+    LittleEndian::write_u32(&mut header[CHECKSUM_OFFSET..], checksum);
+}
+
+/// Makes lengths and checksums right again after a change: what the fuzzer and the tests of the decoder need.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn reseal(bytes: &mut [u8]) {
+    if bytes.len() < FIXED_BYTES {
+        return;
+    }
+    let len = usize::from(LittleEndian::read_u16(&bytes[10..])).clamp(FIXED_BYTES, bytes.len());
+    let (header, body) = bytes.split_at_mut(len);
+    LittleEndian::write_u64(&mut header[16..], body.len() as u64);
+    LittleEndian::write_u64(&mut header[24..], checksum(&OWNER, len as u64, &[body]));
+    seal_header(header);
+}
+
+/// The block of the filter crate with these bits of a Bloom filter, for so many keys.
+pub(crate) fn filter_block(
+    bits: u64,
+    probes: u8,
+    body: &[u8],
+    seed: u64,
+    owner: FileId,
+    keys: u64,
+) -> Result<Vec<u8>, Error> {
+    // The bits per key are of no consequence for a filter of a stated number of bits.
+    let builder = FilterBuilder::new(sievedb_filter::Kind::Bloom, 10.0, seed, 0, owner);
+    let builder = builder.and_then(|builder| builder.bits_and_probes(bits, probes));
+    let block = builder
+        .and_then(|builder| if keys == 0 { builder.finish() } else { builder.finish_with_bits(body, keys) });
+    block.map_err(|error| match error {
+        FilterError::TooLarge { asked, .. } => Error::TooLarge(asked),
+        error => Error::invalid(error.to_string()),
+    })
+}
+
+/// Words as bytes, little-endian, the last word cut to `len` bytes in all.
+pub(crate) fn words_to_bytes(words: impl Iterator<Item = u64>, len: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity((len as usize).next_multiple_of(8));
+    words.for_each(|word| put_u64(&mut bytes, word));
+    bytes.truncate(len as usize);
+    bytes
+}
+
+/// The words whose bytes these are; the last one is filled up with zeros.
+pub(crate) fn bytes_to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        LittleEndian::read_u64(&word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        seal(Kind::Bloom, 7, &[1, 2], b"body")
+    }
+
+    fn changed(offset: usize, value: u8) -> DecodeError {
+        let mut bytes = sample();
+        bytes[offset] = value;
+        reseal(&mut bytes);
+        Envelope::open(&bytes).unwrap_err()
+    }
+
+    #[test]
+    fn an_envelope_opens_as_it_was_sealed() {
+        let bytes = sample();
+        let envelope = Envelope::open(&bytes).unwrap();
+        assert_eq!((envelope.kind, envelope.seed, envelope.body), (Kind::Bloom, 7, &b"body"[..]));
+        let mut parameters = envelope.parameters();
+        assert_eq!((parameters.number("a").unwrap(), parameters.number("b").unwrap()), (1, 2));
+        parameters.finish().unwrap();
+        assert!(envelope.parameters().finish().is_err());
+        assert!(envelope.parameters().number_in(2, 3, "a").is_err());
+    }
+
+    #[test]
+    fn what_is_intact_and_newer_is_unsupported_and_not_corrupt() {
+        for (offset, what) in [(8, "version"), (32, "kind"), (33, "hash id"), (34, "required flags")] {
+            let error = changed(offset, 200);
+            assert!(matches!(error.kind, DecodeErrorKind::Unsupported { found: 200, .. }), "{error}");
+            assert!(error.what.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn optional_flags_are_ignored_and_reserved_bytes_are_zero() {
+        let mut bytes = sample();
+        bytes[36] = 1;
+        reseal(&mut bytes);
+        Envelope::open(&bytes).unwrap();
+        assert!(matches!(changed(38, 1).kind, DecodeErrorKind::Corrupt(_)));
+    }
+
+    #[test]
+    fn a_body_of_another_length_is_refused_before_its_checksum_is_computed() {
+        let mut bytes = sample();
+        bytes.push(0);
+        assert_eq!(Envelope::open(&bytes).unwrap_err().what, "sketch body length");
+        bytes.truncate(bytes.len() - 2);
+        assert_eq!(Envelope::open(&bytes).unwrap_err().what, "sketch body length");
+    }
+
+    #[test]
+    fn words_and_bytes_are_each_others_inverse() {
+        let bytes: Vec<u8> = (1..=19).collect();
+        assert_eq!(words_to_bytes(bytes_to_words(&bytes), 19), bytes);
+    }
+}

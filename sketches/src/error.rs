@@ -1,0 +1,39 @@
+//! What can go wrong with a structure in memory. Bytes that cannot be read are a [`DecodeError`](crate::DecodeError) instead.
+
+use std::fmt;
+
+/// Why something could not be made or done. What it was to be done to is as it was before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument has no meaning.
+    InvalidArgument(String),
+    /// It would need this many bytes, more than there are or than the structure can have.
+    TooLarge(u64),
+    /// Two structures cannot be combined, because they differ in this.
+    Differ(&'static str),
+    /// The structure has no room for another key.
+    Full,
+    /// The key is certainly not in the structure, and so cannot be removed from it.
+    Absent,
+}
+
+impl Error {
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Self::InvalidArgument(what.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidArgument(what) => write!(f, "invalid argument: {what}"),
+            Self::TooLarge(bytes) => write!(f, "no memory for {bytes} bytes"),
+            Self::Differ(what) => write!(f, "structures that differ in their {what} cannot be combined"),
+            Self::Full => f.write_str("there is no room for another key"),
+            Self::Absent => f.write_str("a key that is not there cannot be removed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

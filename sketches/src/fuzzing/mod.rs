@@ -1,0 +1,49 @@
+//! What the fuzzer runs, and `cargo test` runs again: a function of bytes for each structure.
+//!
+//! Only there under `cfg(fuzzing)` and in tests. The first byte of an input chooses:
+//!
+//! 0. *raw*: the rest is an encoded structure.
+//! 1. *resealed*: the same, its lengths and checksums made right, so that parameters and body are reached.
+//! 2. *operations*: the rest describes a structure and what is done to it, beside an exact model.
+//!
+//! The promises: bytes decode to something that encodes to the same bytes, or are refused; no panic; memory in proportion
+//! to the bytes. Operations never give an answer that the structure's documentation forbids.
+
+mod bloom;
+mod input;
+#[cfg(test)]
+mod replay;
+
+pub use bloom::run as bloom;
+
+use crate::envelope::reseal;
+use crate::sketch::Sketch;
+use input::Input;
+
+/// Runs an input: the decoder of `S`, or `operations`.
+fn run<S: Sketch>(bytes: &[u8], operations: impl FnOnce(&mut Input<'_>)) {
+    let mut input = Input::new(bytes);
+    match input.below(3) {
+        0 => decoder::<S>(input.rest()),
+        1 => {
+            let mut bytes = input.rest().to_vec();
+            reseal(&mut bytes);
+            decoder::<S>(&bytes);
+        }
+        _ => operations(&mut input),
+    }
+}
+
+/// Whatever the bytes are: refused, or a structure that has these bytes again.
+fn decoder<S: Sketch>(bytes: &[u8]) {
+    let described = crate::describe(bytes);
+    if let Ok(sketch) = S::decode(bytes) {
+        let again = sketch.encode();
+        // Optional flags are ignored and not kept; then the checksum of the header differs too.
+        assert!(
+            again.len() == bytes.len() && again[38..] == bytes[38..],
+            "bytes that decode are those that encode"
+        );
+        assert_eq!(described.unwrap(), sketch.summary());
+    }
+}

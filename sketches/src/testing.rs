@@ -1,0 +1,75 @@
+//! What the tests of all structures share.
+
+use std::fmt::Debug;
+
+use crate::envelope::{DecodeErrorKind, reseal};
+use crate::hash::remix;
+use crate::sketch::Sketch;
+
+/// Hashes of so many keys, as random as [`key_hash`](crate::hash::key_hash) makes them.
+pub(crate) fn hashes(keys: u64) -> impl Iterator<Item = u64> {
+    (0..keys).map(hash)
+}
+
+/// Hashes of keys that are none of those.
+pub(crate) fn absent_hashes(keys: u64) -> impl Iterator<Item = u64> {
+    (1 << 40..(1 << 40) + keys).map(hash)
+}
+
+/// The hash of key number `key`.
+pub(crate) fn hash(key: u64) -> u64 {
+    remix(remix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ 0x5851_f42d_4c95_7f2d)
+}
+
+/// Checks that `found` of `asked` agree with `rate`, but for four standard deviations and a share by which the formula
+/// itself may be wrong.
+#[track_caller]
+pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula: f64) {
+    let expected = rate * asked as f64;
+    let room = 4.0 * (expected * (1.0 - rate)).sqrt() + formula * expected;
+    assert!(
+        (found as f64 - expected).abs() <= room,
+        "{what}: {found} found, {expected:.0} ± {room:.0} expected"
+    );
+}
+
+/// Checks what holds of every encoding: it comes back the same; every flipped bit, missing or additional byte is an error; a
+/// newer version, kind, hash or required flag is "unsupported"; and a parameter of any value is no panic.
+pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
+    let bytes = sketch.encode();
+    assert!(S::decode(&bytes).unwrap() == *sketch);
+    assert_eq!(crate::describe(&bytes).unwrap(), sketch.summary());
+    for at in 0..bytes.len() {
+        S::decode(&bytes[..at]).unwrap_err();
+        let mut flipped = bytes.clone();
+        for bit in 0..8 {
+            flipped[at] = bytes[at] ^ 1 << bit;
+            S::decode(&flipped).unwrap_err();
+        }
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    S::decode(&longer).unwrap_err();
+    for field in [8, 32, 33, 34] {
+        let mut newer = bytes.clone();
+        newer[field] = 0x7f;
+        reseal(&mut newer);
+        let error = S::decode(&newer).unwrap_err();
+        assert!(matches!(error.kind, DecodeErrorKind::Unsupported { found: 0x7f, .. }), "{error}");
+    }
+    for number in 0..sketch.parameters().len() {
+        for value in [0, 1, 2, 3, 63, 64, 65, 1 << 20, 1 << 32, 1 << 48, 1 << 60, u64::MAX - 1, u64::MAX] {
+            let mut other = bytes.clone();
+            other[48 + 8 * number..][..8].copy_from_slice(&value.to_le_bytes());
+            reseal(&mut other);
+            if let Ok(decoded) = S::decode(&other) {
+                assert_eq!(decoded.encode(), other);
+            }
+        }
+    }
+    // One of another kind is not taken for this.
+    let mut other = bytes;
+    other[32] = if other[32] == 1 { 2 } else { 1 };
+    reseal(&mut other);
+    S::decode(&other).unwrap_err();
+}

@@ -1,0 +1,117 @@
+//! `format.md` is the law: every vector of it is made by the code from its facts, and read.
+//!
+//! `tests/golden/v1/NAME.bin` are the bytes of the vectors as they were when the version was made.
+//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, fills a new vector of the document that has no bytes
+//! yet, and then writes its golden file. It changes none that is there.
+
+use std::path::PathBuf;
+
+use sievedb_filter::testing::Vector;
+
+use crate::bloom::{Bloom, Hashing};
+use crate::envelope::reseal;
+use crate::sketch::Sketch;
+
+const DOCUMENT: &str = include_str!("../format.md");
+
+/// What makes the structure of a vector from its facts.
+type Make = fn(&Vector) -> Vec<u8>;
+
+/// In the order of the document.
+const CHECKS: [(&str, Make); 1] = [("bloom", bloom)];
+
+fn bloom(vector: &Vector) -> Vec<u8> {
+    let hashing = Hashing::ALL[vector.number("hashing") as usize - 1];
+    let (bits, probes) = (vector.number("bits"), vector.number("probes"));
+    let mut bloom = Bloom::with_shape(bits, probes, hashing, seed(vector)).unwrap();
+    bloom.extend(keys(vector, "keys"));
+    checked(bloom, vector, Bloom::contains)
+}
+
+/// The encoding of a structure, after it was decoded and asked for the keys of the vector.
+fn checked<S: Sketch>(sketch: S, vector: &Vector, contains: fn(&S, &Vec<u8>) -> bool) -> Vec<u8> {
+    let bytes = sketch.encode();
+    let decoded = S::decode(&bytes).unwrap();
+    let (present, absent) = (keys(vector, "keys"), keys(vector, "absent"));
+    assert!(!present.is_empty() && !absent.is_empty(), "{}", vector.name);
+    assert!(present.iter().all(|key| contains(&decoded, key)), "{}", vector.name);
+    assert!(!absent.iter().any(|key| contains(&decoded, key)), "{}", vector.name);
+    bytes
+}
+
+fn seed(vector: &Vector) -> u64 {
+    u64::from_str_radix(vector.fact("seed"), 16).expect("a number in hex")
+}
+
+/// The quoted keys of a fact.
+fn keys(vector: &Vector, fact: &str) -> Vec<Vec<u8>> {
+    let value = vector.facts(fact).next().unwrap_or_default();
+    value.split('"').skip(1).step_by(2).map(|key| key.as_bytes().to_vec()).collect()
+}
+
+fn golden(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "v1", &format!("{name}.bin")].iter().collect()
+}
+
+#[test]
+fn every_vector_of_the_document_is_what_the_code_makes() {
+    let vectors = Vector::all_of(DOCUMENT);
+    let names: Vec<_> = vectors.iter().map(|vector| vector.name).collect();
+    assert_eq!(names, CHECKS.map(|check| check.0));
+    for (vector, (name, make)) in vectors.iter().zip(CHECKS) {
+        let made = make(vector);
+        let lines: Vec<_> = made.chunks(16).map(spaced).collect();
+        if vector.bytes.is_empty() && blessing() {
+            fill(name, &lines.join("\n"));
+            continue;
+        }
+        assert!(made == vector.bytes, "{name}: the code makes\n{}", lines.join("\n"));
+    }
+}
+
+fn blessing() -> bool {
+    std::env::var_os("SIEVEDB_BLESS").is_some()
+}
+
+/// `01 ab`
+fn spaced(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Puts its bytes into a vector of the document that has none.
+fn fill(name: &str, lines: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/format.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let (before, vector) = document.split_once(&format!("```vector {name}\n")).unwrap();
+    let (facts, after) = vector.split_once("bytes:\n").unwrap();
+    let filled = format!("{before}```vector {name}\n{facts}bytes:\n{lines}\n{after}");
+    std::fs::write(path, filled).unwrap();
+}
+
+#[test]
+fn golden_files_are_the_vectors_and_decode() {
+    let vectors = Vector::all_of(DOCUMENT);
+    for vector in vectors.iter().filter(|vector| !(blessing() && vector.bytes.is_empty())) {
+        let path = golden(vector.name);
+        if !path.exists() && blessing() {
+            std::fs::write(&path, &vector.bytes).unwrap();
+        }
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(bytes, vector.bytes, "{}", vector.name);
+        crate::describe(&bytes).unwrap();
+    }
+    let files = std::fs::read_dir(golden("x").parent().unwrap()).unwrap().count();
+    assert_eq!(files, vectors.len(), "a golden file is left over");
+}
+
+#[test]
+fn every_kind_has_a_vector() {
+    let kinds: Vec<_> = Vector::all_of(DOCUMENT).iter().map(|vector| vector.bytes[32]).collect();
+    assert!(crate::Kind::ALL.iter().all(|&kind| kinds.contains(&(kind as u8))));
+    // And the document's checksums are what `reseal` computes.
+    for vector in Vector::all_of(DOCUMENT) {
+        let mut bytes = vector.bytes.clone();
+        reseal(&mut bytes);
+        assert_eq!(bytes, vector.bytes);
+    }
+}
