@@ -52,7 +52,7 @@ mod db;
 mod options;
 
 // Beside: imported by nothing.
-pub mod dump;
+pub mod inspect;
 // Documents.
 pub mod guide;
 #[cfg(doctest)]

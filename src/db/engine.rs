@@ -14,11 +14,11 @@ use super::tree::Tree;
 use super::write::CommitQueue;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use crate::manifest::edit::EditMark;
 use crate::manifest::log::ManifestLog;
 use crate::options::Options;
 use crate::sync::lock;
 use crate::table::TableContext;
+use crate::wal::EditMark;
 
 /// An open store: its state in groups. What touches one group is a function of that group.
 pub(crate) struct Engine {

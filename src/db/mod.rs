@@ -42,7 +42,6 @@ mod verify;
 mod write;
 
 pub use keyspace::Keyspace;
-pub(crate) use open::DEFAULT_NAME;
 pub use open::{DroppedTail, IgnoredFile, OpenReport};
 pub use read::{Iter, Value};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};

@@ -25,7 +25,7 @@ use super::Db;
 use super::engine::{Engine, EngineParts, Owner};
 use super::files::{StoreFiles, random_id};
 use super::keyspaces::{Keyspaces, Trees};
-use super::log::{Log, encode_promise};
+use super::log::Log;
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, recover};
 use super::tree::{LoggedMemtable, Tree, View};
@@ -38,16 +38,15 @@ use crate::fs::{Fs, LockGuard, LockKind};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, ReadManifest};
+use crate::manifest::state::DEFAULT_NAME;
 use crate::manifest::state::{KeyspaceState, ManifestState};
 use crate::memory::Memory;
 use crate::obsolete_files::ObsoleteFiles;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{TableHandle, Version};
+use crate::wal::encode_promise;
 use crate::wal::{Ending, FramedWriter, RecordKind};
-
-/// The name of the keyspace that `Db`'s own calls work on.
-pub(crate) const DEFAULT_NAME: &str = "default";
 
 impl Db {
     pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {

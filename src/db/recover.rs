@@ -19,9 +19,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::log::{decode_close, decode_promise};
-use super::open::DEFAULT_NAME;
-use crate::batch::{BatchReader, DEFAULT_KEYSPACE};
+use crate::batch::BatchReader;
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::FileKind;
@@ -29,12 +27,12 @@ use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};
 use crate::key::SeqNo;
 use crate::manifest::current::Current;
-use crate::manifest::edit::EditMark;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
-use crate::options::KeyspaceOptions;
+use crate::wal::EditMark;
 use crate::wal::reader::Record;
-use crate::wal::{Ending, Expected, FramedReader, RecordKind};
+use crate::wal::{Content, ContentReader, Ending, Expected, FramedReader, RecordKind};
+use crate::wal::{decode_close, decode_promise};
 
 /// What opening a store found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,21 +93,6 @@ pub struct IgnoredFile {
     pub why: &'static str,
 }
 
-/// What is wrong with the keyspaces that a manifest names, apart from their tables.
-pub(super) fn damaged_keyspaces<'a>(
-    manifest: &'a Path,
-    state: &'a ManifestState,
-) -> impl Iterator<Item = Error> + use<'a> {
-    let default = state.keyspaces.get(&DEFAULT_KEYSPACE).filter(|keyspace| keyspace.name == DEFAULT_NAME);
-    let missing = default
-        .is_none()
-        .then(|| Error::corruption(manifest, 0, "keyspaces", "there is no default keyspace"));
-    let options = state.keyspaces.values().filter_map(|keyspace| {
-        KeyspaceOptions::decode(&keyspace.options).err().map(|error| error.in_file(manifest, 0))
-    });
-    missing.into_iter().chain(options)
-}
-
 /// A store as it lies on the disk.
 pub(crate) struct Recovered {
     pub(crate) store_id: FileId,
@@ -140,8 +123,8 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
         return Ok(None);
     };
     let manifest = manifest_log::read(fs, dir, &current)?;
-    if let Some(error) = damaged_keyspaces(&manifest.path, &manifest.state).next() {
-        return Err(error);
+    if let Some(error) = manifest.state.faults().next() {
+        return Err(error.in_file(&manifest.path, 0));
     }
     check_tables(dir, &manifest, &listing)?;
     let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, &manifest);
@@ -266,8 +249,7 @@ pub(super) struct Replay<'a> {
     /// Bytes of those batches.
     log_bytes: u64,
     last_seqno: SeqNo,
-    /// The last sequence number of the batch read last; 0 before the first.
-    last_batch: SeqNo,
+    contents: ContentReader,
     pub(super) report: OpenReport,
 }
 
@@ -305,7 +287,7 @@ impl<'a> Replay<'a> {
             take: None,
             log_bytes: 0,
             last_seqno: manifest.state.last_seqno,
-            last_batch: 0,
+            contents: ContentReader::default(),
             report: OpenReport::default(),
         }
     }
@@ -322,15 +304,8 @@ impl<'a> Replay<'a> {
     fn logs(&mut self) -> Result<()> {
         let manifest = self.manifest;
         let logs = &manifest.state.logs;
-        let mut previous = None;
         for (&number, log) in logs {
             let path = FileName::Log(number).path(self.dir);
-            if previous.is_some_and(|previous| previous != log.predecessor) {
-                let detail =
-                    format!("log {number} follows log {}, which the manifest does not know", log.predecessor);
-                return Err(Error::corruption(&manifest.path, 0, "logs", detail));
-            }
-            previous = Some(number);
             let is_last = logs.keys().next_back() == Some(&number);
             let file = open_log(self.fs, &path)?;
             self.log(&*file, &path, log, is_last)?;
@@ -417,36 +392,14 @@ impl<'a> Replay<'a> {
         let mut reader = FramedReader::open(file, path, expected)?;
         let mut closed = None;
         while let Some(record) = reader.next_record()? {
-            let offset = record.offset;
-            match record.kind {
-                RecordKind::Batch => self.batch(&record, path)?,
-                RecordKind::Promise => {
-                    let mark = decode_promise(record.bytes).map_err(|error| record.error(error, path))?;
+            let content = self.contents.decode(record.kind, record.bytes);
+            match content.map_err(|error| record.error(error, path))? {
+                Content::Batch(batch) => self.batch(batch, &record, path)?,
+                Content::Promise(mark) => self.promise(mark, path)?,
+                Content::Close(seqno, mark) => {
                     self.promise(mark, path)?;
-                }
-                RecordKind::Close => {
-                    let (seqno, mark) =
-                        decode_close(record.bytes).map_err(|error| record.error(error, path))?;
-                    self.promise(mark, path)?;
-                    if seqno < self.last_batch {
-                        let detail = format!("it says {seqno}, but {} was written", self.last_batch);
-                        return Err(Error::corruption(
-                            path,
-                            offset,
-                            "last sequence number of the log",
-                            detail,
-                        ));
-                    }
                     closed = Some(seqno);
                     self.last_seqno = self.last_seqno.max(seqno);
-                }
-                RecordKind::Edit => {
-                    return Err(Error::corruption(
-                        path,
-                        offset,
-                        "log record",
-                        "a manifest's record in a log",
-                    ));
                 }
             }
         }
@@ -462,17 +415,10 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn batch(&mut self, record: &Record<'_>, path: &Path) -> Result<()> {
-        let (bytes, offset) = (record.bytes, record.offset);
-        let reader = BatchReader::open(bytes).map_err(|error| record.error(error, path))?;
-        let (first, last) = (reader.first, reader.last_seqno());
-        if first <= self.last_batch {
-            let detail = format!("{first} does not follow {}", self.last_batch);
-            return Err(Error::corruption(path, offset, "batch sequence number", detail));
-        }
-        self.last_batch = last;
+    fn batch(&mut self, batch: BatchReader<'_>, record: &Record<'_>, path: &Path) -> Result<()> {
+        let last = batch.last_seqno();
         let mut missing = 0;
-        for entry in reader {
+        for entry in batch {
             let entry = entry.map_err(|error| record.error(error, path))?;
             let state = &self.manifest.state;
             if self.purpose == Purpose::CheckAlone {
@@ -482,7 +428,7 @@ impl<'a> Replay<'a> {
                 entry.keyspace < state.next_keyspace || state.keyspaces.contains_key(&entry.keyspace);
             if !was_created && self.purpose == Purpose::Check {
                 let detail = format!("keyspace {} was never created", entry.keyspace);
-                return Err(Error::corruption(path, offset, "batch", detail));
+                return Err(Error::corruption(path, record.offset, "batch", detail));
             }
             missing += u64::from(state.lacks(entry.keyspace, entry.seqno));
         }
@@ -490,9 +436,9 @@ impl<'a> Replay<'a> {
         self.report.batches += 1;
         self.last_seqno = self.last_seqno.max(last);
         if missing > 0 {
-            self.log_bytes += bytes.len() as u64;
+            self.log_bytes += record.bytes.len() as u64;
             if let Some(take) = &mut self.take {
-                take(bytes)?;
+                take(record.bytes)?;
             }
         }
         Ok(())

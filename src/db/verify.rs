@@ -23,19 +23,18 @@ use bytes::Bytes;
 use super::engine::Engine;
 use super::open::{lock_for_reading, shared};
 use super::recover::{
-    DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, damaged_keyspaces, list, open_log,
-    strays,
+    DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, list, open_log, strays,
 };
 use super::store::Db;
 use crate::checksum::FileId;
-use crate::error::{Error, Result};
+use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::{FileName, names_in};
 use crate::filter::{self, Header};
 use crate::fs::{Fs, ReadFile};
 use crate::manifest::current::Current;
 use crate::manifest::log::{ReadManifest, read_prefix};
-use crate::manifest::state::{LogState, ManifestState};
+use crate::manifest::state::ManifestState;
 use crate::options::Options;
 use crate::table::{self, Table, TableContext};
 use crate::table_meta::TableMeta;
@@ -418,7 +417,7 @@ impl<'a> Verifier<'a> {
         if let Err(error) = replay.unknown_logs(listing) {
             self.damaged(error);
         }
-        damaged_keyspaces(&manifest.path, &manifest.state).for_each(|error| self.damaged(error));
+        manifest.state.faults().for_each(|error| self.damaged(error.in_file(&manifest.path, 0)));
         let context = shared(dir, self.options, current.store_id, manifest.state.hash_seed);
         self.known_tables(&context, &manifest.state);
     }
@@ -435,17 +434,8 @@ impl<'a> Verifier<'a> {
         let mut replay = Replay::new(purpose, fs, dir, store_id, manifest);
         replay.torn(&manifest.path, manifest.ending);
         let logs = &manifest.state.logs;
-        let mut previous: Option<u64> = None;
         for (index, (&number, log)) in logs.iter().enumerate() {
             let path = FileName::Log(number).path(dir);
-            if let Some(previous) = previous.replace(number)
-                && previous != log.predecessor
-            {
-                let LogState { predecessor, .. } = log;
-                let detail =
-                    format!("log {number} follows log {predecessor}, which the manifest does not know");
-                self.damaged(Error::corruption(&manifest.path, 0, "logs", detail));
-            }
             let is_last = index + 1 == logs.len();
             let file = open(index, &path);
             let len = file.as_ref().map_or(0, |file| file.len().unwrap_or(0));

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{blessing_dumps, golden, store};
-use crate::dump::{Detail, Text, View, describe_bytes};
+use crate::inspect::{Detail, Text, View, describe_bytes};
 use crate::testing::Vector;
 
 /// The vectors that the inspector can be given.
@@ -44,7 +44,7 @@ fn dumps() -> Vec<(String, String)> {
     let mut damaged = vector("table").clone();
     damaged[100] ^= 1;
     all.push(("table-damaged".into(), dump("table", &damaged, Detail::Bytes)));
-    let log = crate::dump::tests::log();
+    let log = crate::inspect::tests::log();
     all.push(("log".into(), dump("log", &log, Detail::Bytes)));
     all.push(("log-torn".into(), dump("log", &log[..log.len() - 30], Detail::Bytes)));
     for (name, bytes) in store::golden_files() {

@@ -76,14 +76,14 @@ fn every_layout_table_is_without_gaps_and_adds_up_to_the_size_in_the_code() {
 
 #[test]
 fn the_totals_are_those_of_the_code() {
-    use crate::{block, db, file_header, filter, manifest, table, wal};
-    let mark = manifest::edit::EditMark::default();
+    use crate::{block, file_header, filter, manifest, table, wal};
+    let mark = wal::EditMark::default();
     let sizes = [
         file_header::HEADER_BYTES,
         manifest::current::BYTES,
         wal::record::FRAGMENT_HEADER_BYTES,
-        db::log::encode_promise(mark).len(),
-        db::log::encode_close(0, mark).len(),
+        wal::encode_promise(mark).len(),
+        wal::encode_close(0, mark).len(),
         block::ENVELOPE_BYTES,
         table::FOOTER_BYTES,
         filter::header::HEADER_BYTES,

@@ -11,20 +11,21 @@ use bytes::Bytes;
 use crate::batch::{self, BatchReader, WriteBatch};
 use crate::checksum::checksum;
 use crate::codec::{Reader, put_u64, put_varint};
-use crate::db::log::{decode_close, decode_promise, encode_close, encode_promise};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 use crate::fs::{Fs, MemFs};
 use crate::key::EntryKind;
 use crate::manifest::current::Current;
-use crate::manifest::edit::{EditItem, EditMark, VersionEdit};
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::manifest::log as manifest_log;
-use crate::options::KeyspaceOptions;
 use crate::table::Compression;
 use crate::table_meta::{FilterRef, TableMeta};
 use crate::testing::{Vector, hex, unhex};
+use crate::wal::EditMark;
 use crate::wal::{Expected, FramedReader, FramedWriter, RecordKind};
+use crate::wal::{decode_close, decode_promise, encode_close, encode_promise};
 
 type Facts = Vec<(&'static str, String)>;
 

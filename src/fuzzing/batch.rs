@@ -19,12 +19,12 @@ use bytes::Bytes;
 
 use super::input::Input;
 use crate::batch::{self, BatchEntry, BatchReader, HEADER_BYTES, WriteBatch};
-use crate::db::log::{decode_close, decode_promise, encode_close, encode_promise};
 use crate::hash::key_hash;
 use crate::iter::InternalIterator;
 use crate::key::{EntryKind, Tag};
 use crate::limits::SEQNO_MAX;
 use crate::memtable::Memtable;
+use crate::wal::{decode_close, decode_promise, encode_close, encode_promise};
 
 const SEED: u64 = 5;
 

@@ -20,17 +20,13 @@ use std::path::Path;
 use super::input::Input;
 use super::seal::{self, Mended};
 use super::{log, manifest, table};
-use crate::batch::{BatchReader, DEFAULT_KEYSPACE};
-use crate::db::DEFAULT_NAME;
-use crate::db::log::{decode_close, decode_promise};
-use crate::dump::{self, Detail, Entries, Event, Kind, Report, Text, Value, View};
 use crate::error::Error;
 use crate::file_header::{FileHeader, FileKind};
 use crate::filter::{Expect, Filter};
 use crate::fs::{Fs, MemFs};
-use crate::options::KeyspaceOptions;
+use crate::inspect::{self, Detail, Entries, Event, Kind, Report, Text, Value, View};
 use crate::table::FILTER_OFFSET;
-use crate::wal::{Ending, RecordKind};
+use crate::wal::{ContentReader, Ending};
 
 /// Runs an input of the target `dump`.
 pub fn run(bytes: &[u8]) {
@@ -62,14 +58,15 @@ pub fn run(bytes: &[u8]) {
         }
         Kind::Log => {
             let records = log::complete(&file).expect("the reader comes to the end");
-            check_records(&records);
+            let mut contents = ContentReader::default();
+            for (kind, bytes) in &records {
+                contents.check(*kind, bytes).expect("recovery takes every record");
+            }
         }
         Kind::Manifest => {
             let manifest = manifest::read(&file).expect("the reader takes every edit");
             assert_eq!(manifest.ending, Ending::Complete);
-            let keyspaces = manifest.state.keyspaces;
-            assert!(keyspaces.values().all(|keyspace| KeyspaceOptions::decode(&keyspace.options).is_ok()));
-            assert!(keyspaces.get(&DEFAULT_KEYSPACE).is_some_and(|keyspace| keyspace.name == DEFAULT_NAME));
+            assert_eq!(manifest.state.faults().next(), None);
         }
         Kind::FilterBlock => assert!(is_filter(&file)),
         Kind::FilterFile => {
@@ -83,24 +80,6 @@ pub fn run(bytes: &[u8]) {
 /// Whether a filter denies keys of its table.
 fn is_denial(fault: &Error) -> bool {
     matches!(fault, Error::Corruption { what: "filter", detail, .. } if detail.starts_with("denies"))
-}
-
-/// What recovery asks of the records of a log.
-fn check_records(records: &[(RecordKind, Vec<u8>)]) {
-    let mut last = 0;
-    for (kind, bytes) in records {
-        match kind {
-            RecordKind::Batch => {
-                let batch = BatchReader::open(bytes).expect("a batch");
-                assert!(batch.first > last, "batches follow each other");
-                last = batch.last_seqno();
-                assert!(batch.into_iter().all(|entry| entry.is_ok()), "every entry can be read");
-            }
-            RecordKind::Promise => _ = decode_promise(bytes).expect("a promise"),
-            RecordKind::Close => assert!(decode_close(bytes).expect("a close record").0 >= last),
-            RecordKind::Edit => unreachable!("it is in a log"),
-        }
-    }
 }
 
 /// Whether the reader takes a filter block, to its last byte.
@@ -130,7 +109,7 @@ fn ask_filter(bytes: &[u8]) -> u64 {
     fs.overwrite(path, bytes.to_vec());
     let file = fs.open(path).expect("memory does not fail");
     let mut seed = 0;
-    let report = dump::describe_filter(&*file, &View::new().secrets(true), &mut |event: &Event<'_>| {
+    let report = inspect::describe_filter(&*file, &View::new().secrets(true), &mut |event: &Event<'_>| {
         if let Event::Span(span) = event
             && let ("seed", Value::Hex(found, _)) = (&*span.label, &span.value)
         {
@@ -139,10 +118,10 @@ fn ask_filter(bytes: &[u8]) -> u64 {
         Ok(())
     });
     assert!(report.expect("nothing that a file holds is an error").is_intact());
-    if let Ok(found) = dump::verify_filter(&*file, None) {
+    if let Ok(found) = inspect::verify_filter(&*file, None) {
         assert!(found.denied <= found.keys && found.first_denied.len() as u64 <= found.denied);
     }
-    if let Ok(found) = dump::measure_filter(&*file, None, 100, 1) {
+    if let Ok(found) = inspect::measure_filter(&*file, None, 100, 1) {
         let (least, most) = found.near.interval();
         assert!(found.random.asked == 100 && least <= found.near.rate() && found.near.rate() <= most);
     }
@@ -166,9 +145,10 @@ fn reseal(file: &mut [u8]) {
 
 fn describe(file: &[u8], view: &View) -> Report {
     let mut text = Text::new(Counting(0));
-    let report = dump::describe_bytes(file, view, &mut text).expect("nothing that a file holds is an error");
+    let report =
+        inspect::describe_bytes(file, view, &mut text).expect("nothing that a file holds is an error");
     assert!(text.into_inner().0 > 0, "something is said of every file");
-    let _ = dump::verdict(&report);
+    let _ = inspect::verdict(&report);
     report
 }
 
@@ -177,7 +157,7 @@ fn filters(file: &[u8], view: &View) {
     fs.overwrite(path, file.to_vec());
     let file = fs.open(path).expect("memory does not fail");
     let mut text = Text::new(Counting(0));
-    dump::describe_filter(&*file, view, &mut text).expect("nothing that a file holds is an error");
+    inspect::describe_filter(&*file, view, &mut text).expect("nothing that a file holds is an error");
 }
 
 /// Counts what is printed, which may be much more than the file.
@@ -201,7 +181,7 @@ mod tests {
 
     #[test]
     fn resealing_an_intact_file_of_any_kind_changes_nothing_and_mends_the_checksums_of_others() {
-        let log = Vector { name: "log", facts: Vec::new(), bytes: crate::dump::tests::log() };
+        let log = Vector { name: "log", facts: Vec::new(), bytes: crate::inspect::tests::log() };
         let mut names = Vec::new();
         for Vector { name, bytes, .. } in Vector::all().into_iter().chain([log]) {
             if !describe(&bytes, &View::new()).is_intact() {
@@ -229,8 +209,8 @@ mod tests {
             .filter(|vector| ["table", "manifest"].contains(&vector.name))
             .map(|vector| vector.bytes)
             .collect();
-        files.push(crate::dump::tests::log());
-        files.push(crate::dump::tests::tables()[0].1.clone());
+        files.push(crate::inspect::tests::log());
+        files.push(crate::inspect::tests::tables()[0].1.clone());
         for file in files {
             for bit in (0..8 * file.len()).step_by(3) {
                 // Detail, what else of the view, resealed.

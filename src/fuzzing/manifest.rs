@@ -21,11 +21,12 @@ use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::{Fs, MemFs};
 use crate::manifest::current::Current;
-use crate::manifest::edit::{EditMark, VersionEdit};
+use crate::manifest::edit::VersionEdit;
+use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::ManifestState;
-use crate::options::KeyspaceOptions;
 use crate::table_meta::TableMeta;
+use crate::wal::EditMark;
 use crate::wal::{FramedWriter, RecordKind};
 
 const STORE: [u8; 16] = [1; 16];

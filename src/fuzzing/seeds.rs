@@ -203,8 +203,8 @@ impl Seeds {
         ] {
             files.push((name, golden(kind).remove(0)));
         }
-        files.push(("log", crate::dump::tests::log()));
-        files.extend(crate::dump::tests::tables());
+        files.push(("log", crate::inspect::tests::log()));
+        files.extend(crate::inspect::tests::tables());
         for (index, (name, file)) in files.into_iter().enumerate() {
             for resealed in 0..2 {
                 // Detail, what else of the view.

@@ -29,10 +29,10 @@ use super::seal::{self, Mended};
 #[cfg(test)]
 use crate::batch::WriteBatch;
 use crate::db::{Db, Iter, Keyspace};
-use crate::dump::tree::Tree;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::{Fs, MemFs};
+use crate::inspect::tree::Tree;
 use crate::options::Options;
 
 const DIR: &str = "/db";
@@ -377,17 +377,17 @@ fn assert_same_or_error(db: &Db) {
 #[cfg(test)]
 pub(super) fn small() -> Files {
     use crate::batch;
-    use crate::db::log::{encode_close, encode_promise};
     use crate::file_header::{FileHeader, FileKind};
     use crate::filter::{FilterBuilder, FilterPlan, Kind};
     use crate::iter::EntryValue;
     use crate::key::{EntryKind, InternalKey, Tag};
     use crate::manifest::edit::EditItem;
+    use crate::manifest::keyspace_options::KeyspaceOptions;
     use crate::manifest::log::ManifestLog;
     use crate::manifest::state::ManifestState;
-    use crate::options::KeyspaceOptions;
     use crate::table::{TableConfig, TableWriter, write_filter_file};
     use crate::wal::{FramedWriter, RecordKind};
+    use crate::wal::{encode_close, encode_promise};
 
     const STORE: [u8; 16] = [1; 16];
     let (fs, dir) = (disk(&Files::new()), Path::new(DIR));

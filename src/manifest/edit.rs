@@ -22,16 +22,10 @@ use crate::codec::{
 use crate::key::SeqNo;
 use crate::limits::{FILE_NUMBER_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
 use crate::table_meta::{FilterRef, TableMeta};
+use crate::wal::EditMark;
 
 /// Number of levels of a tree.
 pub(crate) const LEVELS: usize = 7;
-
-/// The count and the running hash of an edit: how far a manifest has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct EditMark {
-    pub(crate) count: u64,
-    pub(crate) hash: u64,
-}
 
 /// One change. The field numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, PartialEq, Eq)]

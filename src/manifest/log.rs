@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::current::Current;
-use super::edit::{EditItem, EditItems, EditMark, VersionEdit};
+use super::edit::{EditItem, EditItems, VersionEdit};
 use super::state::ManifestState;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::Fs;
-use crate::wal::{Ending, Expected, FramedReader, FramedWriter, RecordKind};
+use crate::wal::{EditMark, Ending, Expected, FramedReader, FramedWriter, RecordKind};
 
 /// A manifest shorter than this is not worth replacing.
 const ROTATE_BYTES_MIN: u64 = 4 << 20;

@@ -8,11 +8,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::edit::{EditItem, EditMark, VersionEdit};
-use crate::batch::KeyspaceId;
+use super::edit::{EditItem, VersionEdit};
+use super::keyspace_options::KeyspaceOptions;
+use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::key::SeqNo;
 use crate::table_meta::TableMeta;
+use crate::wal::EditMark;
+
+/// The name of the keyspace that `Db`'s own calls work on.
+pub(crate) const DEFAULT_NAME: &str = "default";
 
 /// A write-ahead log that the manifest knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +140,24 @@ impl ManifestState {
 
     fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, String> {
         self.keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} is not known"))
+    }
+
+    /// Why a store in this state cannot be opened, as far as the state alone tells. The errors have no place.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = DecodeError> + use<'_> {
+        let default = self.keyspaces.get(&DEFAULT_KEYSPACE);
+        let no_default = default.is_none_or(|keyspace| keyspace.name != DEFAULT_NAME);
+        let no_default =
+            no_default.then(|| DecodeError::corrupt(0, "keyspaces", "there is no default keyspace"));
+        let options = self.keyspaces.values().filter_map(|keyspace| {
+            let error = KeyspaceOptions::decode(&keyspace.options).err()?;
+            Some(DecodeError { offset: 0, ..error })
+        });
+        let logs = self.logs.keys().zip(self.logs.iter().skip(1)).filter_map(|(before, (number, log))| {
+            let predecessor = log.predecessor;
+            let detail = format!("log {number} follows log {predecessor}, which the manifest does not know");
+            (predecessor != *before).then(|| DecodeError::corrupt(0, "logs", detail))
+        });
+        no_default.into_iter().chain(options).chain(logs)
     }
 
     /// Whether this entry of a log has to be replayed: its keyspace is there, and has not flushed so far.

@@ -21,18 +21,24 @@
 //! The invariant that makes rule 3 sound: [`FramedWriter`] takes as synced only what it has handed to the
 //! file, whole fragments, so no promise ever covers half of one.
 //!
-//! This module knows the kinds of records and not what is in them. The engine (batches, promises, close) and
-//! the manifest (edits) call it; the dump tool calls [`record::spans`].
+//! Of what records hold this module knows promises ([`promise`]); batches are in [`crate::batch`], edits in
+//! [`crate::manifest::edit`].
 
+mod content;
 mod damage;
+mod promise;
 pub(crate) mod reader;
 pub(crate) mod record;
+mod sequence;
 mod sums;
 #[cfg(test)]
 pub(crate) mod vectors;
 pub(crate) mod writer;
 
+pub(crate) use content::{Content, ContentReader};
 pub(crate) use damage::damage_behind;
+pub(crate) use promise::{EditMark, decode_close, decode_promise, encode_close, encode_promise};
 pub(crate) use reader::{Ending, Expected, FramedReader, READER_BYTES};
 pub(crate) use record::RecordKind;
+pub(crate) use sequence::{Refused, Sequence};
 pub(crate) use writer::FramedWriter;

@@ -22,9 +22,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::record::{
-    Damage, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind,
-    Search, open_fragment, page_left, payload_offset,
+    Damage, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RecordKind, Search, open_fragment, page_left,
+    payload_offset,
 };
+use super::sequence::{Refused, Sequence};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
@@ -103,8 +104,7 @@ pub(crate) struct FramedReader<'f> {
     position: u64,
     /// Holds a record of several fragments.
     assembled: Vec<u8>,
-    /// A close record was read.
-    closed: bool,
+    sequence: Sequence,
     /// How reading ended, once it has.
     outcome: Option<Result<Ending>>,
 }
@@ -149,7 +149,8 @@ impl<'f> FramedReader<'f> {
             }
         }
         let position = HEADER_BYTES as u64;
-        Ok(Self { window, header, position, assembled: Vec::new(), closed: false, outcome: None })
+        let sequence = Sequence::new(expected.kind);
+        Ok(Self { window, header, position, assembled: Vec::new(), sequence, outcome: None })
     }
 
     /// Where the last record that was returned ends, and the next one starts.
@@ -200,10 +201,9 @@ impl<'f> FramedReader<'f> {
         self.assembled.clear();
         self.assembled.shrink_to(WINDOW_BYTES);
         let mut at = self.position;
-        let mut begun = None;
         let (kind, place) = loop {
             let fragment = self.read_fragment(at)?;
-            let kind = self.check(&fragment, begun)?;
+            let kind = self.check(&fragment)?;
             let start = at + FRAGMENT_HEADER_BYTES as u64;
             let payload = start..start + fragment.payload_bytes as u64;
             at = fragment.end();
@@ -214,10 +214,8 @@ impl<'f> FramedReader<'f> {
             if fragment.last {
                 break (kind, Place::Assembled);
             }
-            begun = Some(kind);
         };
         self.position = at;
-        self.closed = kind == RecordKind::Close;
         Ok((kind, place))
     }
 
@@ -231,30 +229,15 @@ impl<'f> FramedReader<'f> {
             .map_err(|damage| Stop::Damaged(at, damage))
     }
 
-    /// The kind of the fragment, if it can follow what was read so far; `begun` is the kind of the record
-    /// that it should continue.
-    fn check(&self, fragment: &Fragment, begun: Option<RecordKind>) -> Result<RecordKind, Stop> {
-        let unsupported = |what, found: u8, supported: u8| {
-            let file = self.window.path.clone();
-            Stop::Failed(Error::Unsupported { file, what, found: found.into(), supported: supported.into() })
-        };
-        if fragment.reserved != 0 {
-            return Err(unsupported("log fragment flags", fragment.reserved, 0));
-        }
-        let kind = RecordKind::from_u8(fragment.kind)
-            .ok_or_else(|| unsupported("log record kind", fragment.kind, RECORD_KIND_MAX))?;
-        let wrong = match begun {
-            _ if !kind.belongs_in(self.header.kind) => "a record that does not belong in this kind of file",
-            None if self.closed => "a record after the close record",
-            None if !fragment.first => "a fragment that continues no record",
-            Some(_) if fragment.first => "a record begins within another",
-            Some(begun) if begun != kind => "a record changes its kind",
-            _ if self.assembled.len() + fragment.payload_bytes > RECORD_BYTES_MAX => {
-                "a record is longer than the limit"
+    /// The kind of the fragment's record, if it can follow what was read so far.
+    fn check(&mut self, fragment: &Fragment) -> Result<RecordKind, Stop> {
+        self.sequence.take(fragment).map_err(|refused| match refused {
+            Refused::Damaged(damage) => Stop::Damaged(fragment.offset, damage),
+            Refused::Newer { what, found, supported } => {
+                let (file, found, supported) = (self.window.path.clone(), found.into(), supported.into());
+                Stop::Failed(Error::Unsupported { file, what, found, supported })
             }
-            _ => return Ok(kind),
-        };
-        Err(Stop::Damaged(fragment.offset, Damage::Misplaced(wrong)))
+        })
     }
 
     /// Decides what the damage at `at` means, by what follows it.

@@ -4,7 +4,7 @@
 //! key. The line is divided by the order of the bounds of all tables, not by their distance, so that what overlaps what
 //! is seen however the keys are spread. No line is longer than the columns that there are, if these are at least 40.
 
-use sievedb::dump::tree::{FilterShape, KeyspaceShape, RunShape, TableShape, Tree};
+use sievedb::inspect::tree::{FilterShape, KeyspaceShape, RunShape, TableShape, Tree};
 
 use super::filter::share;
 use super::layout::{fit, flow};

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::Value as Json;
-use sievedb::dump::{Event, Place, Sink, Span, Value};
+use sievedb::inspect::{Event, Place, Sink, Span, Value};
 
 use crate::json::{Object, put_bytes};
 

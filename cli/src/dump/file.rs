@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use sievedb::dump::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, Text, View};
+use sievedb::inspect::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, Text, View};
 
 use super::PROGRAM;
 use super::events::Events;
@@ -99,7 +99,8 @@ fn describe(args: &Args, path: &Path) -> Result<()> {
         refuse_foreign(path, &*file, kind)?;
     }
     let view = args.view(path);
-    let report = print(path, args.json, view.entries.is_some(), |sink| dump::describe(&*file, &view, sink))?;
+    let report =
+        print(path, args.json, view.entries.is_some(), |sink| inspect::describe(&*file, &view, sink))?;
     intact(path, &report)?;
     match args.block {
         Some(block) if block >= report.units => {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use sievedb::dump::{self, Detail, Kind, Sample, Trouble, Verified, escape};
 use sievedb::fs::ReadFile;
+use sievedb::inspect::{self, Detail, Kind, Sample, Trouble, Verified, escape};
 
 use super::file::print;
 use super::opening::{identify, intact, is_not, refuse_foreign, troubled, view_of};
@@ -84,7 +84,7 @@ fn show(args: &Show) -> Result<()> {
         refuse_foreign(path, &*file, kind)?;
     }
     let view = view_of(path).detail(Detail::Bytes).secrets(args.secrets);
-    let report = print(path, json, false, |sink| dump::describe_filter(&*file, &view, sink))?;
+    let report = print(path, json, false, |sink| inspect::describe_filter(&*file, &view, sink))?;
     intact(path, &report)
 }
 
@@ -145,7 +145,7 @@ impl Asked {
 }
 
 fn verify(asked: &Asked) -> Result<()> {
-    let found = asked.ask(1, dump::verify_filter)?;
+    let found = asked.ask(1, inspect::verify_filter)?;
     let mut out = Output::new();
     let printed = if asked.format.json {
         let mut object = asked.object();
@@ -180,7 +180,8 @@ fn print_verified(out: &mut Output, name: &str, found: &Verified) -> Result<()> 
 
 fn measure(args: &Measure) -> Result<()> {
     let asked = &args.asked;
-    let found = asked.ask(2, |table, beside| dump::measure_filter(table, beside, args.probes, args.seed))?;
+    let found =
+        asked.ask(2, |table, beside| inspect::measure_filter(table, beside, args.probes, args.seed))?;
     let mut out = Output::new();
     if asked.format.json {
         let mut object = asked.object();

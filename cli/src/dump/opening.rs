@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use sievedb::dump::{self, Damage, Event, Kind, Report, Stop, Trouble, View};
 use sievedb::fs::{Fs, ReadFile, StdFs};
+use sievedb::inspect::{self, Damage, Event, Kind, Report, Stop, Trouble, View};
 
 use crate::failure::{Failure, Result};
 
@@ -18,7 +18,7 @@ pub(super) fn view_of(path: &Path) -> View {
 /// Opens a file, and says what it is.
 pub(super) fn identify(path: &Path) -> Result<(Arc<dyn ReadFile>, Kind)> {
     let file = open(path)?;
-    let kind = dump::kind_of(&*file, &view_of(path)).map_err(|stop| stopped(path, stop))?;
+    let kind = inspect::kind_of(&*file, &view_of(path)).map_err(|stop| stopped(path, stop))?;
     Ok((file, kind))
 }
 
@@ -27,7 +27,7 @@ pub(super) fn refuse_foreign(path: &Path, file: &dyn ReadFile, kind: Kind) -> Re
     if kind != Kind::Unknown {
         return Ok(());
     }
-    let described = dump::describe(file, &view_of(path), &mut |_: &Event<'_>| Ok(()));
+    let described = inspect::describe(file, &view_of(path), &mut |_: &Event<'_>| Ok(()));
     let report = described.map_err(|stop| stopped(path, stop))?;
     if is_foreign(&report) { intact(path, &report) } else { Ok(()) }
 }

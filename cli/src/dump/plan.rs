@@ -7,11 +7,11 @@
 use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
-use sievedb::dump::escape;
-use sievedb::dump::tree::{KeyspaceShape, RunShape, Tree};
 use sievedb::filter::Kind;
 use sievedb::filter::allocation::{Share, Total, allocate, uniform};
 use sievedb::fs::StdFs;
+use sievedb::inspect::escape;
+use sievedb::inspect::tree::{KeyspaceShape, RunShape, Tree};
 
 use super::filter::share;
 use super::tree::told;

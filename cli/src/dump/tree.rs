@@ -4,8 +4,8 @@ use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
-use sievedb::dump::tree::{KeyspaceShape, RunShape, TableShape, Tree};
 use sievedb::fs::StdFs;
+use sievedb::inspect::tree::{KeyspaceShape, RunShape, TableShape, Tree};
 
 use super::PROGRAM;
 use super::draw::draw;

@@ -14,11 +14,10 @@ use super::record::{Piece, Record};
 use super::window::Window;
 use crate::checksum::FileId;
 use crate::file_header::{FileKind, HEADER_BYTES};
-use crate::wal::RecordKind;
 use crate::wal::record::{
-    FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RECORD_BYTES_MAX, RECORD_KIND_MAX, Search, Span, SpanStatus,
-    page_left, spans,
+    FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, Search, Span, SpanStatus, page_left, spans,
 };
+use crate::wal::{RecordKind, Refused, Sequence};
 
 /// Longest record that is put together.
 const RECORD_SHOWN_MAX: usize = 64 << 20;
@@ -64,7 +63,6 @@ impl Ending {
 /// A record that is being put together.
 #[derive(Default)]
 struct Begun {
-    kind: Option<RecordKind>,
     offset: u64,
     /// Where its last fragment so far ends.
     end: u64,
@@ -84,7 +82,7 @@ pub(super) fn walk<'s>(
     visit: Visit<'_, 's>,
 ) -> Result<Ending> {
     let (begun, ending) = (Begun::default(), Ending::default());
-    let mut walker = Walker { kind, begun, closed: false, ending, damaged: None, visit };
+    let mut walker = Walker { sequence: Sequence::new(kind), begun, ending, damaged: None, visit };
     let mut at = HEADER_BYTES as u64;
     walker.ending.good_end = at;
     while at < window.len() {
@@ -95,7 +93,7 @@ pub(super) fn walk<'s>(
         }
         at += page.len() as u64;
     }
-    if walker.begun.kind.is_some() {
+    if walker.sequence.is_within_record() {
         walker.give_up_begun(out, "the file ends before the record that begins here does")?;
     }
     walker.flush(out)?;
@@ -123,9 +121,8 @@ fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Res
 }
 
 struct Walker<'v, 's> {
-    kind: FileKind,
+    sequence: Sequence,
     begun: Begun,
-    closed: bool,
     ending: Ending,
     /// Damage that was met and not yet told: what follows without a gap is part of it.
     damaged: Option<Damaged>,
@@ -158,17 +155,23 @@ impl<'s> Walker<'_, 's> {
             self.ending.witness = self.ending.witness.max(fragment.synced);
         }
         let len = fragment.extent_bytes as u64;
-        let kind = match self.place(fragment) {
+        let kind = match self.sequence.take(fragment) {
             Ok(kind) => kind,
-            Err((why, newer)) => {
+            Err(refused) => {
                 self.give_up_begun(out, LOST_END)?;
+                let (why, newer) = match refused {
+                    Refused::Damaged(damage) => (damage.to_string(), false),
+                    Refused::Newer { what, found, supported } => {
+                        (format!("{what} {found:#x}, known up to {supported:#x}"), true)
+                    }
+                };
                 return self.give_up(out, fragment.offset, len, why, newer);
             }
         };
         self.flush(out)?;
         let begun = &mut self.begun;
         if fragment.first {
-            *begun = Begun { kind: Some(kind), offset: fragment.offset, ..Begun::default() };
+            *begun = Begun { offset: fragment.offset, ..Begun::default() };
         }
         let payload_end = FRAGMENT_HEADER_BYTES + fragment.payload_bytes;
         begun.len += fragment.payload_bytes as u64;
@@ -182,30 +185,6 @@ impl<'s> Walker<'_, 's> {
         if fragment.last { self.finish(out, kind, fragment.end()) } else { Ok(()) }
     }
 
-    /// The kind of a fragment that can stand here, or why it cannot, and whether it is newer than this program.
-    fn place(&self, fragment: &Fragment) -> Result<RecordKind, (String, bool)> {
-        if fragment.reserved != 0 {
-            return Err((format!("the reserved byte is {:#x}", fragment.reserved), true));
-        }
-        let Some(kind) = RecordKind::from_u8(fragment.kind) else {
-            return Err((format!("record kind {}, known up to {RECORD_KIND_MAX}", fragment.kind), true));
-        };
-        let wrong = match self.begun.kind {
-            _ if !kind.belongs_in(self.kind) => {
-                "an intact fragment of a kind that does not belong in such a file"
-            }
-            None if self.closed => "an intact fragment after the close record",
-            None if !fragment.first => "an intact fragment that continues no record",
-            Some(_) if fragment.first => "an intact fragment that begins a record within another",
-            Some(begun) if begun != kind => "an intact fragment that changes the kind of its record",
-            Some(_) if self.begun.len + fragment.payload_bytes as u64 > RECORD_BYTES_MAX as u64 => {
-                "an intact fragment that makes its record longer than the limit"
-            }
-            _ => return Ok(kind),
-        };
-        Err((wrong.to_owned(), false))
-    }
-
     fn finish(&mut self, out: &mut Out<'s>, kind: RecordKind, end: u64) -> Result {
         let begun = std::mem::take(&mut self.begun);
         let ending = &mut self.ending;
@@ -215,7 +194,6 @@ impl<'s> Walker<'_, 's> {
         if ending.first_damage.is_none() {
             ending.good_end = end;
         }
-        self.closed = kind == RecordKind::Close;
         let whole = begun.len <= RECORD_SHOWN_MAX as u64;
         out.report.partial |= !whole;
         let record = Record {
@@ -233,10 +211,11 @@ impl<'s> Walker<'_, 's> {
 
     /// The record that was begun does not go on. A reader meets that damage where the next fragment should be.
     fn give_up_begun(&mut self, out: &mut Out<'s>, why: &str) -> Result {
-        let begun = std::mem::take(&mut self.begun);
-        if begun.kind.is_none() {
+        if !self.sequence.is_within_record() {
             return Ok(());
         }
+        self.sequence.give_up();
+        let begun = std::mem::take(&mut self.begun);
         self.ending.first_damage.get_or_insert(begun.end);
         self.give_up(out, begun.offset, begun.end - begun.offset, why.to_owned(), false)
     }

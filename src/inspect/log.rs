@@ -11,11 +11,9 @@ use super::view::{Detail, Entries};
 use super::window::Window;
 use super::words::{bytes, count, counted};
 use crate::batch::{self, BatchReader};
-use crate::codec::DecodeError;
-use crate::db::log::{decode_close, decode_promise};
 use crate::file_header::FileKind;
 use crate::key::EntryKind;
-use crate::wal::RecordKind;
+use crate::wal::{ContentReader, RecordKind};
 
 /// What all records of a log add up to.
 #[derive(Debug, Default)]
@@ -108,13 +106,13 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     let whole = out.view.block.is_none() && out.view.entries.is_none();
     out.showing(whole, |out| head.tell(out))?;
     let mut lines = Lines::new(out.detail, "records");
-    let mut last_batch = 0;
+    let mut contents = ContentReader::default();
     let ending = framed::walk(out, window, file, &mut |out, found| match found {
         Found::Record(record) => {
             tell_record(out, &record, &mut lines)?;
-            match wrong(&record, &mut last_batch) {
-                Some(error) => out.refused_in(record.payload(), &error),
-                None => Ok(()),
+            match record.bytes.map(|bytes| contents.check(record.kind, bytes)) {
+                Some(Err(error)) => out.refused_in(record.payload(), &error),
+                _ => Ok(()),
             }
         }
         Found::Damaged(bytes) => {
@@ -132,35 +130,6 @@ pub(super) fn damaged(out: &mut Out<'_>, bytes: &Damaged) -> Result {
     let what = if bytes.newer { "log fragment of a newer version" } else { "log fragment" };
     let len = counted(bytes.len, "byte", "bytes");
     out.damage(bytes.offset, what, format!("{len} are no record: {}", bytes.detail))
-}
-
-/// What recovery would find wrong with a record that follows a batch up to `last_batch`.
-fn wrong(record: &Record<'_>, last_batch: &mut u64) -> Option<DecodeError> {
-    let bytes = record.bytes?;
-    let checked = match record.kind {
-        RecordKind::Batch => check_batch(bytes, last_batch),
-        RecordKind::Promise => decode_promise(bytes).map(|_| ()),
-        RecordKind::Close => decode_close(bytes).and_then(|(stated, _)| match stated < *last_batch {
-            true => {
-                let detail = format!("{stated} is below {last_batch}, the last one of the batches");
-                Err(DecodeError::corrupt(0, "last sequence number of the log", detail))
-            }
-            false => Ok(()),
-        }),
-        RecordKind::Edit => Ok(()),
-    };
-    checked.err()
-}
-
-fn check_batch(bytes: &[u8], last: &mut u64) -> Result<(), DecodeError> {
-    let mut batch = BatchReader::open(bytes)?;
-    let (first, before) = (batch.first, *last);
-    *last = batch.last_seqno().max(before);
-    if first <= before {
-        let detail = format!("{first} is not over {before}, the last one before");
-        return Err(DecodeError::corrupt(0, "batch sequence number", detail));
-    }
-    batch.try_for_each(|entry| entry.map(|_| ()))
 }
 
 fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use super::*;
 use crate::batch::{WriteBatch, stamp};
-use crate::db::log::{encode_close, encode_promise};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::{Fs, MemFs};
 use crate::manifest::current::Current;
 use crate::manifest::edit::tests::meta;
-use crate::manifest::edit::{EditItem, EditMark, VersionEdit};
-use crate::options::KeyspaceOptions;
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::keyspace_options::KeyspaceOptions;
+use crate::wal::EditMark;
 use crate::wal::record::FRAGMENT_HEADER_BYTES;
+use crate::wal::{encode_close, encode_promise};
 
 const OWNER: [u8; 16] = [2; 16];
 

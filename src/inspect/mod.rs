@@ -1,13 +1,13 @@
 //! Looks at files of a store: says what a file is and what each byte of it means.
 //!
 //! ```
-//! use sievedb::dump::{self, Text, View};
+//! use sievedb::inspect::{self, Text, View};
 //!
 //! # let dir = tempfile::tempdir().unwrap();
 //! # sievedb::Db::open(dir.path())?.close()?;
 //! let bytes = std::fs::read(dir.path().join("CURRENT")).unwrap();
 //! let mut text = Text::new(Vec::new());
-//! let report = dump::describe_bytes(&bytes, &View::new(), &mut text).unwrap();
+//! let report = inspect::describe_bytes(&bytes, &View::new(), &mut text).unwrap();
 //! assert!(report.is_intact());
 //! assert!(String::from_utf8(text.into_inner()).unwrap().starts_with("CURRENT, 96 bytes"));
 //! # Ok::<(), sievedb::Error>(())

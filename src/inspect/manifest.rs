@@ -16,15 +16,13 @@ use super::text::escape;
 use super::view::Detail;
 use super::window::Window;
 use super::words::{bytes, counted};
-use crate::batch::DEFAULT_KEYSPACE;
 use crate::codec::DecodeError;
-use crate::db::DEFAULT_NAME;
 use crate::file_header::FileKind;
 use crate::limits::BOUND_BYTES_MAX;
-use crate::manifest::edit::{EditItems, EditMark, LEVELS};
+use crate::manifest::edit::{EditItems, LEVELS};
 use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
-use crate::options::KeyspaceOptions;
 use crate::table_meta::TableMeta;
+use crate::wal::EditMark;
 
 const NO_EDIT: &str = "its first edit is missing";
 
@@ -148,23 +146,10 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
 
 /// Tells what opening the store would find wrong with the state that all edits amount to.
 fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
-    let default = state.keyspaces.get(&DEFAULT_KEYSPACE);
-    if default.is_none_or(|keyspace| keyspace.name != DEFAULT_NAME) {
-        out.damage(0, "keyspaces", "there is no default keyspace")?;
-    }
-    let mut before = None;
-    for (&number, log) in &state.logs {
-        if before.is_some_and(|before| before != log.predecessor) {
-            let detail =
-                format!("log {number} follows log {}, which the manifest does not know", log.predecessor);
-            out.damage(0, "logs", detail)?;
-        }
-        before = Some(number);
+    for fault in state.faults() {
+        out.refused(0, &fault)?;
     }
     for keyspace in state.keyspaces.values() {
-        if let Err(error) = KeyspaceOptions::decode(&keyspace.options) {
-            out.refused(0, &DecodeError { offset: 0, ..error })?;
-        }
         let mut tables: Vec<_> = keyspace.tables.values().collect();
         tables.sort_by(|a, b| {
             let place = |table: &TablePlace| (table.level, table.run);

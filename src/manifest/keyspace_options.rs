@@ -1,0 +1,313 @@
+//! Options of a keyspace, and how they are written down in the manifest.
+
+use bytes::Bytes;
+
+use super::edit::LEVELS;
+use crate::block::Compression;
+use crate::codec::{CRITICAL, DecodeError, Reader, put_field, put_u64, put_varint};
+use crate::error::{Error, Result};
+use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
+
+/// How one keyspace keeps its data. Kept in the store; see [`Db::keyspace`](crate::Db::keyspace).
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyspaceOptions {
+    pub(crate) filter: FilterPolicy,
+    pub(crate) block_bytes: usize,
+    pub(crate) compression: [Compression; LEVELS],
+    pub(crate) table_bytes: u64,
+    /// 0: a share of the memory budget.
+    pub(crate) memtable_bytes: usize,
+    pub(crate) l0_runs: usize,
+    /// 0: four memtables.
+    pub(crate) level_base_bytes: u64,
+    pub(crate) level_ratio: u64,
+}
+
+impl Default for KeyspaceOptions {
+    fn default() -> Self {
+        let mut compression = [Compression::Lz4; LEVELS];
+        compression[..2].fill(Compression::None);
+        Self {
+            filter: FilterPolicy::default(),
+            block_bytes: 4 << 10,
+            compression,
+            table_bytes: 64 << 20,
+            memtable_bytes: 0,
+            l0_runs: 4,
+            level_base_bytes: 0,
+            level_ratio: 10,
+        }
+    }
+}
+
+impl KeyspaceOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Which filters new tables get; about 10 bits per key by default.
+    #[must_use]
+    pub fn filter(mut self, policy: FilterPolicy) -> Self {
+        self.filter = policy;
+        self
+    }
+
+    /// Size of a data block before compression, in bytes: 512 to 1 MiB, 4 KiB by default. An entry is never
+    /// split, so a block may be longer.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// The same compression for all levels.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = [compression; LEVELS];
+        self
+    }
+
+    /// Compression of one level (0 to 6). By default levels 0 and 1 have none and the others LZ4.
+    /// A level that does not exist is ignored.
+    #[must_use]
+    pub fn compression_at(mut self, level: usize, compression: Compression) -> Self {
+        if let Some(slot) = self.compression.get_mut(level) {
+            *slot = compression;
+        }
+        self
+    }
+
+    /// Length at which a table is cut, in bytes; 64 MiB by default.
+    #[must_use]
+    pub fn table_bytes(mut self, bytes: u64) -> Self {
+        self.table_bytes = bytes;
+        self
+    }
+
+    /// Size at which the memtable is flushed, in bytes; by default a sixteenth of the memory budget, at most
+    /// 64 MiB. It is never more than a quarter of the memory budget.
+    #[must_use]
+    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
+        self.memtable_bytes = bytes;
+        self
+    }
+
+    /// Runs in level 0 at which it is compacted; 4 by default.
+    #[must_use]
+    pub fn l0_runs(mut self, runs: usize) -> Self {
+        self.l0_runs = runs;
+        self
+    }
+
+    /// Size of level 1 in bytes; four memtables by default.
+    #[must_use]
+    pub fn level_base_bytes(mut self, bytes: u64) -> Self {
+        self.level_base_bytes = bytes;
+        self
+    }
+
+    /// How much larger than the level above it a level may be; 10 by default.
+    #[must_use]
+    pub fn level_ratio(mut self, ratio: u64) -> Self {
+        self.level_ratio = ratio;
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        self.filter.validate()?;
+        if !(512..=1 << 20).contains(&self.block_bytes) {
+            return Err(Error::invalid("block_bytes is not between 512 and 1 MiB"));
+        }
+        if self.table_bytes < 1 << 10 {
+            return Err(Error::invalid("table_bytes is below 1 KiB"));
+        }
+        if !(1..=1000).contains(&self.l0_runs) || !(2..=1000).contains(&self.level_ratio) {
+            return Err(Error::invalid(
+                "l0_runs is not between 1 and 1000 or level_ratio not between 2 and 1000",
+            ));
+        }
+        Ok(())
+    }
+}
+
+// Field numbers of a keyspace's options in the manifest, shifted left by one; append only, see format.md.
+const COMPARATOR: u64 = 1 << 1 | CRITICAL;
+const HASH_DOMAIN: u64 = 2 << 1 | CRITICAL;
+const FILTER: u64 = 3 << 1;
+const BLOCK_BYTES: u64 = 4 << 1;
+const COMPRESSION: u64 = 5 << 1;
+const SHAPE: u64 = 6 << 1;
+const HINTS: u64 = 7 << 1;
+
+/// Hint: lookups are for keys that are there.
+const EXPECT_HITS: u64 = 1;
+
+/// The only order of keys so far: as bytes.
+const BYTEWISE: u64 = 1;
+/// The only thing filters hash so far: whole user keys.
+const WHOLE_KEY: u64 = 0;
+
+impl KeyspaceOptions {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Vec::new();
+        put_field(&mut out, COMPARATOR, |out| put_varint(out, BYTEWISE));
+        put_field(&mut out, HASH_DOMAIN, |out| put_varint(out, WHOLE_KEY));
+        put_field(&mut out, FILTER, |out| {
+            let (code, number) = match self.filter.size {
+                FilterSize::FalsePositiveRate(rate) => (1, rate),
+                FilterSize::BitsPerKey(bits) => (0, bits),
+                _ => unreachable!("every size has a code"),
+            };
+            out.extend_from_slice(&[
+                kind_code(self.filter.kind),
+                code,
+                allocation_code(self.filter.allocation),
+            ]);
+            put_u64(out, number.to_bits());
+        });
+        if self.filter.expect_hits {
+            put_field(&mut out, HINTS, |out| put_varint(out, EXPECT_HITS));
+        }
+        put_field(&mut out, BLOCK_BYTES, |out| put_varint(out, self.block_bytes as u64));
+        put_field(&mut out, COMPRESSION, |out| out.extend(self.compression.iter().map(|kind| *kind as u8)));
+        put_field(&mut out, SHAPE, |out| {
+            let shape = [
+                self.table_bytes,
+                self.memtable_bytes as u64,
+                self.l0_runs as u64,
+                self.level_base_bytes,
+                self.level_ratio,
+            ];
+            shape.iter().for_each(|&number| put_varint(out, number));
+        });
+        out.into()
+    }
+
+    /// Decodes the options of a keyspace. What is unknown or out of range in a field that is not critical
+    /// falls back to the default: it decides how new tables are written, not how old ones are read.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut options = Self::default();
+        let mut hints = 0;
+        let mut reader = Reader::new(bytes);
+        while let Some(mut field) = reader.field()? {
+            let payload = &mut field.reader;
+            match field.tag {
+                COMPARATOR => expect(payload.varint("comparator")?, BYTEWISE, "comparator")?,
+                HASH_DOMAIN => expect(payload.varint("hash domain")?, WHOLE_KEY, "hash domain")?,
+                FILTER => options.filter = decode_filter(payload)?.unwrap_or_default(),
+                BLOCK_BYTES => options.block_bytes = size(payload, "block bytes")?,
+                COMPRESSION => {
+                    for slot in &mut options.compression {
+                        *slot = Compression::from_u8(payload.u8("compression")?).unwrap_or(Compression::None);
+                    }
+                }
+                SHAPE => {
+                    options.table_bytes = payload.varint("table bytes")?;
+                    options.memtable_bytes = size(payload, "memtable bytes")?;
+                    options.l0_runs = size(payload, "level 0 runs")?;
+                    options.level_base_bytes = payload.varint("level base bytes")?;
+                    options.level_ratio = payload.varint("level ratio")?;
+                }
+                HINTS => hints = payload.varint("hints")?,
+                _ => field.skip_unknown()?,
+            }
+        }
+        options.filter.expect_hits = hints & EXPECT_HITS != 0;
+        Ok(if options.validate().is_ok() { options } else { Self::default() })
+    }
+}
+
+/// A number whose range is checked later; one that the machine cannot hold is as good as the largest.
+fn size(reader: &mut Reader<'_>, what: &'static str) -> Result<usize, DecodeError> {
+    Ok(usize::try_from(reader.varint(what)?).unwrap_or(usize::MAX))
+}
+
+fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError> {
+    if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
+}
+
+/// The code of a filter kind in a policy: that of the filter block, 0 for none and 255 for "choose".
+fn kind_code(kind: FilterKind) -> u8 {
+    match kind {
+        FilterKind::None => 0,
+        FilterKind::Bloom => 1,
+        FilterKind::BlockedBloom => 2,
+        FilterKind::Ribbon => 3,
+        FilterKind::Auto => 255,
+        _ => unreachable!("every kind has a code"),
+    }
+}
+
+fn allocation_code(allocation: FilterAllocation) -> u8 {
+    match allocation {
+        FilterAllocation::Uniform => 0,
+        FilterAllocation::Optimal => 1,
+        _ => unreachable!("every allocation has a code"),
+    }
+}
+
+fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
+    let kind = reader.u8("filter kind")?;
+    let kind = FilterKind::ALL.into_iter().find(|known| kind_code(*known) == kind);
+    let code = reader.u8("filter size code")?;
+    let allocation = reader.u8("filter allocation")?;
+    let allocation =
+        [FilterAllocation::Uniform, FilterAllocation::Optimal].get(usize::from(allocation)).copied();
+    let number = f64::from_bits(reader.u64("filter size")?);
+    let (Some(kind), Some(allocation)) = (kind, allocation) else { return Ok(None) };
+    let policy = FilterPolicy::new(kind).allocation(allocation);
+    let policy = match code {
+        0 => policy.bits_per_key(number),
+        1 => policy.false_positive_rate(number),
+        _ => return Ok(None),
+    };
+    Ok(policy.validate().is_ok().then_some(policy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyspace_options_come_back() {
+        let options = KeyspaceOptions::new()
+            .filter(FilterPolicy::new(FilterKind::Bloom).false_positive_rate(0.004).expect_hits(true))
+            .block_bytes(16 << 10)
+            .compression(Compression::None)
+            .compression_at(6, Compression::Lz4)
+            .table_bytes(1 << 20)
+            .memtable_bytes(1 << 19)
+            .l0_runs(2)
+            .level_base_bytes(1 << 21)
+            .level_ratio(4);
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
+        let default = KeyspaceOptions::default();
+        assert_eq!(KeyspaceOptions::decode(&default.encode()), Ok(default));
+    }
+
+    #[test]
+    fn every_kind_of_filter_has_its_code_and_comes_back() {
+        assert_eq!(FilterKind::ALL.map(kind_code), [0, 255, 1, 2, 3]);
+        for kind in FilterKind::ALL {
+            let options = KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(7.5));
+            assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn another_order_of_keys_is_refused_and_a_strange_filter_is_not() {
+        let mut other = Vec::new();
+        put_field(&mut other, COMPARATOR, |out| put_varint(out, 2));
+        assert!(KeyspaceOptions::decode(&other).is_err());
+        let mut strange = Vec::new();
+        put_field(&mut strange, FILTER, |out| out.extend_from_slice(&[200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(KeyspaceOptions::decode(&strange), Ok(KeyspaceOptions::default()));
+        for size in [0, 1 << 23, u64::MAX] {
+            let mut strange = Vec::new();
+            put_field(&mut strange, BLOCK_BYTES, |out| put_varint(out, size));
+            assert_eq!(KeyspaceOptions::decode(&strange), Ok(KeyspaceOptions::default()), "{size}");
+        }
+    }
+}

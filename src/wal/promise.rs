@@ -1,0 +1,55 @@
+//! What promise and close records hold: how far the manifest had come when they were written.
+//!
+//! ```text
+//! promise  edit count u64 · edit hash u64
+//! close    last sequence number of the log u64 · promise
+//! ```
+
+use crate::codec::{DecodeError, Reader, put_u64};
+use crate::key::SeqNo;
+use crate::limits::SEQNO_MAX;
+
+/// The count and the running hash of an edit: how far a manifest has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct EditMark {
+    pub(crate) count: u64,
+    pub(crate) hash: u64,
+}
+
+/// Payload of a promise record.
+pub(crate) fn encode_promise(mark: EditMark) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16);
+    put_u64(&mut out, mark.count);
+    put_u64(&mut out, mark.hash);
+    out
+}
+
+pub(crate) fn decode_promise(bytes: &[u8]) -> Result<EditMark, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mark =
+        EditMark { count: reader.u64("promised edit count")?, hash: reader.u64("promised edit hash")? };
+    end(&reader)?;
+    Ok(mark)
+}
+
+/// Payload of a close record.
+pub(crate) fn encode_close(last_seqno: SeqNo, mark: EditMark) -> Vec<u8> {
+    let mut out = Vec::with_capacity(24);
+    put_u64(&mut out, last_seqno);
+    out.extend_from_slice(&encode_promise(mark));
+    out
+}
+
+pub(crate) fn decode_close(bytes: &[u8]) -> Result<(SeqNo, EditMark), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let last_seqno = reader.u64("last sequence number of the log")?;
+    if last_seqno > SEQNO_MAX {
+        return Err(DecodeError::corrupt(0, "last sequence number of the log", format!("{last_seqno}")));
+    }
+    let mark = decode_promise(reader.bytes(reader.remaining(), "promise")?).map_err(|error| error.at(8))?;
+    Ok((last_seqno, mark))
+}
+
+fn end(reader: &Reader<'_>) -> Result<(), DecodeError> {
+    if reader.is_empty() { Ok(()) } else { Err(reader.corrupt("log record", "bytes follow its last field")) }
+}
