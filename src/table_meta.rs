@@ -6,6 +6,7 @@ use crate::checksum::FileId;
 use crate::codec::{
     CRITICAL, DecodeError, Field, Reader, Seen, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
 };
+use crate::filter::header::DOMAIN_WHOLE_KEY;
 use crate::key::SeqNo;
 use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
@@ -53,7 +54,7 @@ pub(crate) struct TableMeta {
     pub smallest: Bytes,
     /// Largest user key.
     pub largest: Bytes,
-    /// Filters, in the order in which they should be asked.
+    /// Filters, in the order in which they should be probed.
     pub filters: Vec<FilterRef>,
     /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key: so a manifest
     /// stores a long key. The table has the whole one; a version holds whole ones only.
@@ -112,6 +113,11 @@ impl FilterRef {
 }
 
 impl TableMeta {
+    /// The filters that hold whole user keys, in the order in which they should be probed.
+    pub(crate) fn whole_key_filters(&self) -> impl Iterator<Item = &FilterRef> {
+        self.filters.iter().filter(|filter| filter.domain == DOMAIN_WHOLE_KEY)
+    }
+
     /// Appends the fields of a table record.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_field(out, FILE, |out| {

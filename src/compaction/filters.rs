@@ -161,7 +161,7 @@ pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_
         let with_rate = run.tables.iter().zip(tables).map(|(handle, table)| {
             let since = lookups.saturating_sub(handle.made_at());
             let relative_probe_rate =
-                relative_probe_rate(by_place.share(table), since, handle.absent_asked());
+                relative_probe_rate(by_place.share(table), since, handle.absent_lookups());
             (Placed { relative_probe_rate, ..*table }, handle.meta.number)
         });
         placed.push(with_rate.collect());

@@ -161,7 +161,7 @@ fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::tests::handle;
+    use crate::version::handle;
 
     const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 10 };
 

@@ -215,7 +215,7 @@ mod tests {
     use crate::key::{EntryKind, SeqNo, Tag};
     use crate::merge::vec_iter::{Entry, VecIter};
     use crate::table::TableConfig;
-    use crate::version::tests::handle;
+    use crate::version::handle;
 
     const DIR: &str = "/db";
 

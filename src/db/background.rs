@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::claims::{Claims, Job, Taken};
 use super::engine::Engine;
 use super::jobs::JobError;
-use super::refilter::find_worn;
+use super::refilter::find_unusable_filter;
 use crate::compaction::pick;
 use crate::error::{Error, Result};
 use crate::sync::lock;
@@ -182,10 +182,10 @@ impl Engine {
                 return Some(Job::Compact(Arc::clone(tree), task));
             }
         }
-        let worn = trees.values().filter(|_| !taken.is_extra()).find_map(|tree| {
-            let worn = find_worn(&tree.view().version, &taken.tables(tree)?)?;
-            Some(Job::Refilter(Arc::clone(tree), worn))
+        let refilter = trees.values().filter(|_| !taken.is_extra()).find_map(|tree| {
+            let table = find_unusable_filter(&tree.view().version, &taken.tables(tree)?)?;
+            Some(Job::Refilter(Arc::clone(tree), table))
         });
-        worn.or_else(|| self.residency_job(taken))
+        refilter.or_else(|| self.residency_job(taken))
     }
 }

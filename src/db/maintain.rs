@@ -8,7 +8,7 @@ use super::background::Jobs;
 use super::claims::Job;
 use super::engine::Engine;
 use super::jobs::JobError;
-use super::refilter::find_worn;
+use super::refilter::find_unusable_filter;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::pick;
 use crate::error::{Error, Result};
@@ -72,7 +72,7 @@ impl Engine {
 
     /// The compaction of [`Engine::compact_all`], once nobody else works on the tree.
     pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<(), JobError> {
-        let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::gains_by_rewriting);
+        let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::read_needs_rewriting);
         task.map_or(Ok(()), |task| self.compact(tree, &task))
     }
 
@@ -87,7 +87,7 @@ impl Engine {
                     let left_alone: HashSet<u64> = view.version.set_aside().collect();
                     view.immutables.is_empty()
                         && pick::pick(&view.version, &left_alone, &tree.shape()).is_none()
-                        && find_worn(&view.version, &HashSet::new()).is_none()
+                        && find_unusable_filter(&view.version, &HashSet::new()).is_none()
                 })
         })?;
         self.remove_obsolete_files();

@@ -59,9 +59,9 @@ impl Room {
 }
 
 /// A table that needs a new filter, if there is one that is not `busy`.
-pub(crate) fn find_worn(version: &Version, busy: &HashSet<u64>) -> Option<Arc<TableHandle>> {
+pub(crate) fn find_unusable_filter(version: &Version, busy: &HashSet<u64>) -> Option<Arc<TableHandle>> {
     let mut tables = version.all_tables().map(|(_, table)| table);
-    tables.find(|table| table.wants_filter() && !busy.contains(&table.meta.number)).cloned()
+    tables.find(|table| table.filter.needs_rebuild() && !busy.contains(&table.meta.number)).cloned()
 }
 
 impl Engine {
@@ -102,7 +102,7 @@ impl Engine {
         new.set_made_at(lookups);
         // What was built is gone; a filter that there is no room for is read all the same.
         room.shrink(bytes);
-        let checked = new.open().and_then(|table| table.check_filter(&new.meta));
+        let checked = new.read_and_check_filter();
         drop(room);
         if let Err(error) = checked {
             new.set_filters_obsolete(old);
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     fn no_filter(&self, tree: &Tree, table: &TableHandle, error: Error) -> JobError {
-        table.set_rebuild_failed();
+        table.filter.set_rebuild_failed();
         self.counters.failed_rebuilds.fetch_add(1, Ordering::Relaxed);
         tracing::error!(keyspace = tree.name, table = table.meta.number, %error, "a filter cannot be rebuilt");
         JobError::Table(error)
@@ -226,8 +226,7 @@ mod tests {
     use crate::filter::{FilterBuilder, FilterKind, Kind};
     use crate::fs::{MemFs, Op};
     use crate::options::Options;
-    use crate::table::FilterState;
-    use crate::version::REBUILDS_MAX;
+    use crate::version::{FilterState, REBUILDS_MAX};
 
     const KEYS: u32 = 500;
 
@@ -272,13 +271,13 @@ mod tests {
             forged(&fs);
             let db = options(&fs).audit_absent(one_in).open("/db").unwrap();
             let (_, lying) = table(&db);
-            assert!(lying.open().unwrap().filter_error().is_none(), "nothing can be seen from outside");
+            assert!(lying.filter.error().is_none(), "nothing can be seen from outside");
             let wrong = (0..KEYS).filter(|&n| db.get(key(n)).unwrap().is_none()).count() as u64;
             assert!(wrong < one_in, "one in {one_in}: {wrong} wrong answers");
             let stats = db.stats();
             assert_eq!((stats.audit_failures, stats.unusable_filters), (1, 1));
             assert!(stats.audited > 0);
-            let error = lying.open().unwrap().filter_error().unwrap();
+            let error = lying.filter.error().unwrap();
             let path = FileName::Table(lying.meta.number).path(Path::new("/db"));
             assert!(error.is_corruption() && error.file() == Some(&*path));
             assert!(db.step().unwrap());
@@ -393,7 +392,7 @@ mod tests {
         assert!(!has_filter_files(&fs));
         db.engine().refilter(&tree, policy).unwrap();
         let (_, after) = table(&db);
-        assert!(after.open().unwrap().filter().is_on_disk() && has_filter_files(&fs));
+        assert!(after.open_filter().unwrap().is_on_disk() && has_filter_files(&fs));
     }
 
     #[test]
@@ -408,7 +407,7 @@ mod tests {
         refilter_that_fails(&db, &fs, policy);
         db.compact().unwrap();
         let (_, after) = table(&db);
-        assert_eq!(after.open().unwrap().filter().header().map(|header| header.kind), Some(Kind::Bloom));
+        assert_eq!(after.open_filter().unwrap().header().map(|header| header.kind), Some(Kind::Bloom));
     }
 
     #[test]
@@ -424,7 +423,7 @@ mod tests {
             db.engine().context.forget(FileName::Filter(beside));
             taken.take();
             assert!(db.step().unwrap(), "it is loaded");
-            assert!(table(&db).1.open().unwrap().filter_error().is_some());
+            assert!(table(&db).1.read_and_check_filter().is_err());
             taken = take_room(&db);
             assert_eq!(db.step().unwrap(), round < REBUILDS_MAX, "round {round}");
         }
@@ -433,6 +432,6 @@ mod tests {
         // Who asks for it gets one.
         taken.take();
         db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
-        assert!(matches!(table(&db).1.open().unwrap().filter(), FilterState::Ready(_)));
+        assert!(matches!(table(&db).1.filter.state(), Some(FilterState::Loaded(_))));
     }
 }

@@ -29,8 +29,8 @@ use super::claims::{Job, ResidencyChange, Taken};
 use super::engine::Engine;
 use super::tree::View;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
-use crate::table::{FilterPages, FilterState};
-use crate::version::Version;
+use crate::table::FilterPages;
+use crate::version::{FilterState, Version};
 
 /// How many times the worth of what goes, what comes in its place must have.
 const EDGE: f64 = 1.25;
@@ -124,8 +124,10 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
         // Header, checksums and what rounding costs are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
         // A table that nobody has opened yet will load what it has.
-        let loaded = |header: &Header| header.column_groups_len(table.column_groups());
-        let held = table.if_open().map_or(filter.len, |open| open.filter().header().map_or(0, loaded));
+        let loaded = |state: &FilterState| {
+            state.header().map_or(0, |header| header.column_groups_len(state.column_groups()))
+        };
+        let held = table.filter.state().map_or(filter.len, loaded);
         taken = held.saturating_add(taken);
     }
     Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(taken))
@@ -224,18 +226,18 @@ impl Engine {
             let busy = taken.tables(tree);
             let first = candidates.len();
             for (_, table) in view.version.all_tables() {
-                let Some(open) = table.if_open() else { continue };
-                let Some(header) = open.filter().header() else { continue };
-                let loaded = open.filter().column_groups();
+                let Some(filter) = table.filter.state() else { continue };
+                let Some(header) = filter.header() else { continue };
+                let loaded = filter.column_groups();
                 // What it takes to be asked by pages is set aside, so that a column group that goes gives back all of its bytes.
                 loaded_bytes += header.column_groups_len(loaded) + FilterPages::memory_bytes_of(header);
                 let is_busy = busy.as_ref().is_none_or(|busy| busy.contains(&table.meta.number));
-                if is_busy || open.is_distrusted() {
+                if is_busy || table.filter.is_defective() {
                     continue;
                 }
-                let asked = table.recently_asked(table.meta.keys as f64 / keys.max(1) as f64, lookups);
+                let asked = table.absent_rate(table.meta.keys as f64 / keys.max(1) as f64, lookups);
                 candidates.push(Candidate::new(header, loaded, asked));
-                if matches!(open.filter(), FilterState::Unloaded(_)) {
+                if matches!(filter, FilterState::Unloaded(_)) {
                     unasked.get_or_insert((tables.len(), FilterPages::memory_bytes_of(header)));
                 }
                 tables.push((Arc::clone(tree), table.meta.number));
@@ -277,7 +279,7 @@ impl Engine {
     /// Gives a table another handle, with so many column groups of its filter.
     fn change_residency_of(&self, ResidencyChange { tree, number, column_groups }: &ResidencyChange) -> bool {
         let Some((level, table)) = tree.view().version.find(*number) else { return false };
-        let before = table.column_groups();
+        let before = table.filter.state().map_or(0, FilterState::column_groups);
         // A copy of what stays may have no room either: then it is read when there is some.
         let without = || (*column_groups < before).then(|| table.with_column_groups(0)).flatten();
         let Some(new) = table.with_column_groups(*column_groups).or_else(without) else { return false };

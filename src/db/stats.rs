@@ -9,10 +9,9 @@ use super::store::Db;
 use super::tree::Tree;
 use crate::counters::FilterCounts;
 use crate::error::Error;
-use crate::filter::Header;
 use crate::manifest::edit::LEVELS;
 use crate::memory::MemoryStats;
-use crate::table::FilterState;
+use crate::version::FilterState;
 use crate::version::TableHandle;
 
 /// A level of a keyspace.
@@ -317,18 +316,18 @@ impl LevelStats {
             self.filter.add(table.counters.counts());
             self.expected_false_positives += table.expected_false_positives();
             self.set_aside_tables += u64::from(table.set_aside_for().is_some());
-            let Some(table) = table.if_open() else { continue };
+            let Some(filter) = table.filter.state() else { continue };
             self.open_tables += 1;
-            self.unusable_filters += u64::from(table.filter_error().is_some());
-            let is_unbuilt = table.filter().header().is_some_and(Header::answers_only_maybe);
-            self.unbuilt_filters += u64::from(is_unbuilt);
-            self.unloaded_filters += u64::from(table.filter().is_on_disk());
-            self.paged_filters += u64::from(matches!(table.filter(), FilterState::Paged(_)));
-            self.filter_column_groups +=
-                table.filter().header().map_or(0, |header| header.column_group_count() as u64);
-            self.loaded_filter_column_groups += table.filter().column_groups() as u64;
-            self.filter_memory_bytes += table.filter().memory_bytes();
-            if let Some(predicted) = table.filter().predicted_rate() {
+            self.unusable_filters += u64::from(table.filter.error().is_some());
+            self.unloaded_filters += u64::from(filter.is_on_disk());
+            self.paged_filters += u64::from(matches!(filter, FilterState::Paged(_)));
+            if let Some(header) = filter.header() {
+                self.unbuilt_filters += u64::from(header.answers_only_maybe());
+                self.filter_column_groups += header.column_group_count() as u64;
+            }
+            self.loaded_filter_column_groups += filter.column_groups() as u64;
+            self.filter_memory_bytes += filter.memory_bytes();
+            if let Some(predicted) = filter.predicted_rate() {
                 rate += predicted * meta.keys as f64;
                 weight += meta.keys as f64;
             }

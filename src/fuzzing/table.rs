@@ -32,6 +32,7 @@ use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::SEQNO_MAX;
 use crate::table::{self, Table, TableConfig, TableContext, TableWriter, Verdict};
 use crate::table_meta::TableMeta;
+use crate::version::{FilterState, read_filter};
 
 const DIR: &str = "/db";
 const STORE: [u8; 16] = [1; 16];
@@ -70,7 +71,7 @@ fn context(file: Vec<u8>, store_id: [u8; 16], hash_seed: u64) -> Arc<TableContex
 }
 
 /// The table of a store that hashes keys with this seed, and what `verify` finds wrong with it.
-fn open(file: Vec<u8>, hash_seed: u64) -> Result<(Arc<Table>, Vec<Error>)> {
+fn open(file: Vec<u8>, hash_seed: u64) -> Result<(Arc<Table>, FilterState, Vec<Error>)> {
     let mut store_id = [0; 16];
     if let Some(found) = file.get(16..32) {
         store_id.copy_from_slice(found);
@@ -78,7 +79,8 @@ fn open(file: Vec<u8>, hash_seed: u64) -> Result<(Arc<Table>, Vec<Error>)> {
     let ctx = context(file, store_id, hash_seed);
     let meta = Arc::new(Table::read_meta(&ctx, 1, &path())?);
     let table = Table::open(&ctx, Arc::clone(&meta))?;
-    Ok((table, damage(&ctx, &meta)))
+    let filter = read_filter(&table, &meta, &ctx);
+    Ok((table, filter, damage(&ctx, &meta)))
 }
 
 fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
@@ -93,7 +95,7 @@ fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
 /// What is wrong with a table of a store that hashes keys with this seed: opening it, verifying it, walking it from
 /// both ends.
 pub(crate) fn faults(file: Vec<u8>, hash_seed: u64) -> Vec<Error> {
-    let (table, mut faults) = match open(file, hash_seed) {
+    let (table, _, mut faults) = match open(file, hash_seed) {
         Ok(found) => found,
         Err(error) => return vec![error],
     };
@@ -102,7 +104,7 @@ pub(crate) fn faults(file: Vec<u8>, hash_seed: u64) -> Vec<Error> {
 }
 
 fn check(file: Vec<u8>) {
-    let Ok((table, damage)) = open(file, SEED) else { return };
+    let Ok((table, filter, damage)) = open(file, SEED) else { return };
     let forward = walk(&table, true);
     let backward = walk(&table, false);
     let Ok(entries) = forward else {
@@ -123,7 +125,7 @@ fn check(file: Vec<u8>) {
     let mut backward = backward.expect("a sound table can be walked from its end");
     backward.reverse();
     assert!(entries == backward, "a sound table is the same from both ends");
-    check_sound(&table, &entries);
+    check_sound(&table, &filter, &entries);
 }
 
 fn sample(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
@@ -131,7 +133,7 @@ fn sample(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
 }
 
 /// A table in which nothing is wrong, with these entries.
-fn check_sound(table: &Arc<Table>, entries: &[Entry]) {
+fn check_sound(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
     assert_eq!(table.properties.entries, entries.len() as u64);
     let mut iter = table.iter(true);
     for (at, (user, tag, value)) in entries.iter().enumerate().step_by(1 + entries.len() / LOOKUPS_MAX) {
@@ -142,10 +144,7 @@ fn check_sound(table: &Arc<Table>, entries: &[Entry]) {
         assert!(found_tag.seqno() == tag.seqno() && (found_tag != *tag || found_value == *value));
         let newest = entries.iter().find(|entry| entry.0 == *user).expect("it is there").1;
         assert_eq!(table.get(user, SEQNO_MAX).expect("read").map(|found| found.0), Some(newest));
-        assert!(
-            table.ask_filter(key_hash(SEED, user)) != Verdict::Absent,
-            "a filter denies no key of its table"
-        );
+        assert!(filter.probe(key_hash(SEED, user)) != Verdict::Absent, "a filter denies no key of its table");
         let key = InternalKey::new(user, *tag);
         iter.seek(key).expect("a sound table can be searched");
         assert_eq!(iter.key(), Some(key));
@@ -201,10 +200,11 @@ fn built(input: &mut Input<'_>) {
     assert_eq!(Table::read_meta(&ctx, 1, &path()).as_ref().ok(), Some(&meta));
     let meta = Arc::new(meta);
     let table = Table::open(&ctx, Arc::clone(&meta)).expect("what was written is opened");
+    let filter = read_filter(&table, &meta, &ctx);
     let damage = damage(&ctx, &meta);
     assert!(damage.is_empty(), "what was written is sound: {damage:?}");
     assert!(walk(&table, true).is_ok_and(|found| found == entries), "what was written is found");
-    check_sound(&table, &entries);
+    check_sound(&table, &filter, &entries);
 
     let mut damaged = file;
     for (at, xor) in changes {
@@ -216,17 +216,17 @@ fn built(input: &mut Input<'_>) {
         return check(damaged);
     }
     let ctx = context(damaged, STORE, SEED);
-    let Ok(table) = Table::open(&ctx, meta) else { return };
-    assert_same_or_error(&table, &entries);
+    let Ok(table) = Table::open(&ctx, Arc::clone(&meta)) else { return };
+    assert_same_or_error(&table, &read_filter(&table, &meta, &ctx), &entries);
 }
 
 /// A table that was damaged in one place and not resealed.
-fn assert_same_or_error(table: &Arc<Table>, entries: &[Entry]) {
+fn assert_same_or_error(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
     let (found, error) = steps(table, true);
     assert!(entries.starts_with(&found), "a walk of a damaged table has a beginning of its entries");
     assert!(error.is_some() || found.len() == entries.len(), "a damaged table does not end early");
     for (user, tag, value) in sample(entries) {
-        let denied = table.ask_filter(key_hash(SEED, user)) == Verdict::Absent;
+        let denied = filter.probe(key_hash(SEED, user)) == Verdict::Absent;
         assert!(!denied, "a damaged filter denies no key of its table");
         let Ok(found) = table.get(user, tag.seqno()) else { continue };
         let (found_tag, found_value) = found.expect("a key is not lost to damage");

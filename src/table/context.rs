@@ -31,9 +31,9 @@ pub(crate) struct TableContext {
 /// How far filters are trusted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FilterTrust {
-    /// A filter that cannot be used is an error to whoever asks it, and not only "maybe".
+    /// A filter that cannot be used is an error to whoever would probe it, and not only "maybe".
     pub(crate) strict: bool,
-    /// One in so many of a filter's "absent" is held against the data; 0: none is.
+    /// One in this many "absent" answers of a filter is checked against the data; 0: none is.
     pub(crate) audit_one_in: u64,
 }
 
@@ -90,12 +90,12 @@ pub(crate) struct TableIo {
 
 impl TableIo {
     /// Counts and reports a filter that cannot be used; its table is read without it.
-    pub(super) fn note_unusable_filter(&self, table: u64, error: &Error) {
+    pub(crate) fn note_unusable_filter(&self, table: u64, error: &Error) {
         Self::count(&self.unusable_filters);
         tracing::warn!(table, %error, "a filter cannot be used; the table is read without it");
     }
 
-    pub(super) fn count(counter: &AtomicU64) {
+    pub(crate) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }

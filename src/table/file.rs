@@ -100,11 +100,6 @@ impl TableFile {
         }
     }
 
-    /// The error of a filter that denies a key which is in the table.
-    pub(super) fn wrong_filter(&self) -> Error {
-        self.corrupt(0, "filter", "it denies a key that the table holds")
-    }
-
     /// An error about the block at `offset` as a whole.
     pub(super) fn corrupt(&self, offset: u64, what: &'static str, detail: impl Into<String>) -> Error {
         Error::corruption(&self.path, offset, what, detail)

@@ -1,25 +1,22 @@
-//! Where the block of a filter lies on disk, and how much of it comes into memory.
-//!
-//! A filter comes in column groups ([`Header::column_group_count`]): whole, or its first column groups; with none of them in memory it
-//! is asked by pages ([`FilterPages`]). What is read is read into its
-//! place; an open table with more column groups in memory, or with fewer, is another [`Table`] over the same file, so that
-//! lookups that are under way keep the filter that they have asked, and its memory comes back when they are done.
+//! Where the block of a filter lies on disk, and reading what is asked for of it.
 
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::file::{TableFile, read_into};
-use super::filter_block::FilterState;
-use super::filter_file::check_filter_file;
-use super::filter_pages::{FilterPages, Place};
-use super::reader::Table;
+use super::context::TableContext;
+use super::file::{TableFile, open_file, read_into};
+use super::filter_file::{check_filter_file, open_filter_file};
 use super::writer::FILTER_ALIGN;
 use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
+use crate::filename::FileName;
 use crate::filter::header::HEADER_BYTES;
-use crate::filter::{AlignedBytes, Expect, Filter, Header};
+use crate::filter::{AlignedBytes, Expect, Filter, Header, PagedFilter};
 use crate::fs::ReadFile;
-use crate::memory::{Lease, Part};
 use crate::table_meta::{FilterRef, TableMeta};
+
+use super::filter_pages::FilterPages;
 
 /// The whole filter that `filter` refers to.
 pub(super) fn read_filter(
@@ -27,7 +24,7 @@ pub(super) fn read_filter(
     meta: &TableMeta,
     filter: &FilterRef,
 ) -> Result<Filter<AlignedBytes>> {
-    FilterSource::open(table, filter)?.read(table, meta)
+    FilterSource::open(table, meta, filter)?.read()
 }
 
 /// Whether a filter block may stand at this offset of a table.
@@ -35,190 +32,134 @@ pub(super) fn is_aligned(offset: u64) -> bool {
     offset.is_multiple_of(FILTER_ALIGN)
 }
 
-/// The file with a filter block in it, and where.
-pub(super) struct FilterSource<'a> {
+/// Where a filter block lies.
+#[derive(Debug)]
+pub(super) struct FilterLocation {
+    /// The number of the file: the table's or the filter's own.
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
+    /// Where in the file the block starts.
+    pub(super) offset: u64,
+    /// Whether the file is not the table's.
+    is_beside: bool,
+}
+
+impl FilterLocation {
+    fn of(file: &TableFile, filter: &FilterRef) -> Self {
+        let (number, path) = match filter.file {
+            Some(number) => (number, FileName::Filter(number).path(&file.ctx.dir)),
+            None => (file.number, file.path.clone()),
+        };
+        Self { number, path, offset: filter.offset, is_beside: filter.file.is_some() }
+    }
+
+    pub(super) fn open(&self, ctx: &TableContext) -> Result<Arc<dyn ReadFile>> {
+        let open = if self.is_beside { open_filter_file } else { open_file };
+        ctx.files.get_or_open(self.number, || open(ctx, &self.path))
+    }
+}
+
+/// The file with a filter block in it, where it is there, and what is known of the filter.
+pub(crate) struct FilterSource<'a> {
     file: Arc<dyn ReadFile>,
-    pub(super) place: Place,
-    pub(super) filter: &'a FilterRef,
+    location: FilterLocation,
+    expect: Expect,
+    pub(crate) filter: &'a FilterRef,
+}
+
+/// What has to be in memory of a filter that is probed by pages.
+pub(crate) struct PageNeeds(Vec<Range<u64>>);
+
+impl PageNeeds {
+    /// What it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        FilterPages::memory_bytes_with(self.0.first().map_or(0, |head| head.end as usize))
+    }
 }
 
 impl<'a> FilterSource<'a> {
     /// Finds the block; all of it is in the file.
-    pub(super) fn open(table: &TableFile, filter: &'a FilterRef) -> Result<Self> {
-        let place = Place::of(table, filter);
-        let file = place.open(&table.ctx)?;
+    pub(super) fn open(table: &TableFile, meta: &TableMeta, filter: &'a FilterRef) -> Result<Self> {
+        let location = FilterLocation::of(table, filter);
+        let file = location.open(&table.ctx)?;
         if filter.file.is_some() {
-            check_filter_file(&table.ctx, &*file, &place.path, filter)?;
+            check_filter_file(&table.ctx, &*file, &location.path, filter)?;
         } else if !is_aligned(filter.offset) {
             return Err(table.corrupt(filter.offset, "filter handle", "is no multiple of 4096"));
         } else if filter.offset.checked_add(filter.len).is_none_or(|end| end > table.blocks_end) {
             let detail = format!("{} bytes are not in the file", filter.len);
             return Err(table.corrupt(filter.offset, "filter handle", detail));
         }
-        Ok(Self { file, place, filter })
+        let expect = Expect::table(table.file_id, table.ctx.hash_seed, meta.keys)
+            .header_checksum(filter.header_checksum);
+        Ok(Self { file, location, expect, filter })
     }
 
-    /// What is known of the filter.
-    pub(super) fn expect(&self, table: &TableFile, meta: &TableMeta) -> Expect {
-        Expect::table(table.file_id, table.ctx.hash_seed, meta.keys)
-            .header_checksum(self.filter.header_checksum)
-    }
-
-    /// An error in the block.
-    pub(super) fn error(&self, error: DecodeError) -> Error {
-        error.in_file(&self.place.path, self.place.offset)
-    }
-
-    /// As many bytes as a header has.
-    pub(super) fn first(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.filter.len.min(HEADER_BYTES as u64) as usize];
-        self.read_into(0, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    pub(super) fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        read_into(&*self.file, &self.place.path, self.place.offset + offset, bytes)
-    }
-
-    /// Its header alone.
-    fn header(&self) -> Result<Header> {
-        let header = Header::decode(&self.first()?).map_err(|error| self.error(error))?;
+    /// The header alone.
+    pub(crate) fn read_header(&self) -> Result<Header> {
+        let header = Header::decode(&self.read_first()?).map_err(|error| self.error(error))?;
         if (header.block_len, header.checksum) != (self.filter.len, self.filter.header_checksum) {
             let detail = "is another one than the manifest names";
-            return Err(Error::corruption(&self.place.path, self.place.offset, "filter header", detail));
+            let FilterLocation { path, offset, .. } = &self.location;
+            return Err(Error::corruption(path, *offset, "filter header", detail));
         }
         Ok(header)
     }
 
     /// The whole filter.
-    fn read(&self, table: &TableFile, meta: &TableMeta) -> Result<Filter<AlignedBytes>> {
-        self.read_on(table, meta, self.filter.len, &[], usize::MAX)
+    pub(crate) fn read(&self) -> Result<Filter<AlignedBytes>> {
+        self.read_bytes(self.filter.len, &[], usize::MAX)
     }
 
-    /// The filter of the first `len` bytes of the block, which are its first `column groups`; those that are `known` are not
-    /// read.
-    fn read_on(
+    /// The first column groups of the filter with this header. The `known` bytes, with which they begin, are not read.
+    pub(crate) fn read_column_groups(
         &self,
-        table: &TableFile,
-        meta: &TableMeta,
-        len: u64,
+        header: &Header,
         known: &[u8],
         column_groups: usize,
     ) -> Result<Filter<AlignedBytes>> {
+        self.read_bytes(header.column_groups_len(column_groups), known, column_groups)
+    }
+
+    fn read_bytes(&self, len: u64, known: &[u8], column_groups: usize) -> Result<Filter<AlignedBytes>> {
         let mut bytes = AlignedBytes::zeroed(len as usize);
         let (before, after) = bytes.split_at_mut(known.len());
         before.copy_from_slice(known);
         self.read_into(known.len() as u64, after)?;
-        Filter::open_groups(bytes, self.expect(table, meta), column_groups).map_err(|error| self.error(error))
+        Filter::open_groups(bytes, self.expect, column_groups).map_err(|error| self.error(error))
     }
 
-    /// As many column groups as there is room for, and the memory that they have.
-    pub(super) fn read_what_fits(
-        self,
-        table: &TableFile,
-        meta: &TableMeta,
-    ) -> Result<(FilterState, Option<Lease>)> {
-        let lease = |len| table.ctx.memory.try_lease(Part::Filters, len);
-        if let Some(lease) = lease(self.filter.len) {
-            return Ok((FilterState::Ready(self.read(table, meta)?), Some(lease)));
-        }
-        let header = self.header()?;
-        for column_groups in (1..header.column_group_count()).rev() {
-            let len = header.column_groups_len(column_groups);
-            if let Some(lease) = lease(len) {
-                return Ok((
-                    FilterState::Ready(self.read_on(table, meta, len, &[], column_groups)?),
-                    Some(lease),
-                ));
-            }
-        }
-        self.paged(table, meta, header)
+    /// What has to be in memory to probe the filter by pages.
+    pub(crate) fn read_page_needs(&self) -> Result<PageNeeds> {
+        let needs = PagedFilter::needs(&self.read_first()?, self.filter.len);
+        needs.map(PageNeeds).map_err(|error| self.error(error))
     }
 
-    /// None of its column groups, but what it takes to be asked by pages if there is room for that.
-    fn paged(
-        self,
-        table: &TableFile,
-        meta: &TableMeta,
-        header: Header,
-    ) -> Result<(FilterState, Option<Lease>)> {
-        Ok(match FilterPages::open(table, meta, self)? {
-            Some((pages, lease)) => (FilterState::Paged(Box::new(pages)), Some(lease)),
-            None => (FilterState::Unloaded(Box::new(header)), None),
-        })
-    }
-}
-
-impl Table {
-    /// The same open table with so many column groups of its filter in memory. Fewer than there are take no read (but none at
-    /// all one of what is asked by pages), more only that of what is missing. `None` if there is no room (while readers
-    /// may be using the old ones, both are there), or if what is missing could not be read.
-    pub(crate) fn with_column_groups(&self, meta: &TableMeta, column_groups: usize) -> Option<Arc<Self>> {
-        let header = self.filter.header()?;
-        let lease = match column_groups {
-            0 => None,
-            _ => {
-                let before = header.column_groups_len(self.filter.column_groups());
-                let memory = &self.file.ctx.memory;
-                Some(memory.try_lease_instead(
-                    Part::Filters,
-                    header.column_groups_len(column_groups),
-                    before,
-                )?)
-            }
+    /// The filter, to be probed by pages.
+    pub(crate) fn read_pages(self, needs: &PageNeeds) -> Result<FilterPages> {
+        let read = |part: &Range<u64>| {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            self.read_into(part.start, &mut bytes).map(|()| bytes)
         };
-        let changed = match lease {
-            Some(lease) => self
-                .filter_of_groups(meta, header, column_groups)
-                .map(|filter| (FilterState::Ready(filter), Some(lease))),
-            None => {
-                self.source(meta, header).and_then(|source| source.paged(&self.file, meta, header.clone()))
-            }
-        };
-        let (filter, lease) = match changed {
-            Ok(changed) => changed,
-            // Nothing is known of the filter; what is in memory of it stays there.
-            Err(Error::Io { .. }) => return None,
-            Err(error) => {
-                self.file.ctx.io.note_unusable_filter(meta.number, &error);
-                (FilterState::Unusable(Arc::new(error)), None)
-            }
-        };
-        Some(Arc::new(Self {
-            file: Arc::clone(&self.file),
-            properties: self.properties.clone(),
-            footer: self.footer.clone(),
-            root: self.root.clone(),
-            filter,
-            distrusted: Arc::clone(&self.distrusted),
-            leases: Arc::clone(&self.leases),
-            _filter_lease: lease,
-        }))
+        let parts = needs.0.iter().map(read).collect::<Result<_>>()?;
+        let filter = PagedFilter::open(parts, self.filter.len, self.expect);
+        let filter = filter.map_err(|error| self.error(error))?;
+        Ok(FilterPages::new(filter, self.location))
     }
 
-    fn filter_of_groups(
-        &self,
-        meta: &TableMeta,
-        header: &Header,
-        column_groups: usize,
-    ) -> Result<Filter<AlignedBytes>> {
-        let known = match &self.filter {
-            FilterState::Ready(filter) if column_groups <= filter.column_groups() => {
-                return Ok(filter.keep_groups(column_groups));
-            }
-            FilterState::Ready(filter) => filter.as_bytes(),
-            _ => &[],
-        };
-        let source = self.source(meta, header)?;
-        source.read_on(&self.file, meta, header.column_groups_len(column_groups), known, column_groups)
+    /// As many bytes as a header has.
+    fn read_first(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.filter.len.min(HEADER_BYTES as u64) as usize];
+        self.read_into(0, &mut bytes)?;
+        Ok(bytes)
     }
 
-    /// Where the filter with this header lies.
-    fn source<'a>(&self, meta: &'a TableMeta, header: &Header) -> Result<FilterSource<'a>> {
-        let is_it = |filter: &&FilterRef| filter.header_checksum == header.checksum;
-        match meta.filters.iter().find(is_it) {
-            Some(filter) => FilterSource::open(&self.file, filter),
-            None => Err(self.file.corrupt(0, "filter", "is not one of the table's any more")),
-        }
+    fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        read_into(&*self.file, &self.location.path, self.location.offset + offset, bytes)
+    }
+
+    /// An error in the block.
+    fn error(&self, error: DecodeError) -> Error {
+        error.in_file(&self.location.path, self.location.offset)
     }
 }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! - [`TableWriter`] is fed internal keys in ascending order and makes a file and its [`TableMeta`].
-//! - [`Table`] opens such a file and answers [`Table::get`], [`Table::ask_filter`] and [`Table::iter`].
-//!   It holds in memory: the root of the index, the filter, the properties. [`verify`] reads one whole.
+//! - [`Table`] opens such a file and answers [`Table::get`] and [`Table::iter`]. It holds in memory the root of the index
+//!   and the properties. [`FilterSource`] reads its filter, as much as it is told. [`verify`] reads a table whole.
 //! - [`Table::build_filter`] and [`write_filter_file`] make it a new filter, in a file beside it.
 //! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
 //!
@@ -40,9 +40,10 @@ pub(crate) mod vectors;
 
 pub use crate::block::Compression;
 pub(crate) use context::{FilterTrust, TableContext, TableIo};
-pub(crate) use filter_block::{FilterState, Verdict};
+pub(crate) use filter_block::Verdict;
 pub(crate) use filter_file::{FILTER_OFFSET, write_filter_file};
 pub(crate) use filter_pages::FilterPages;
+pub(crate) use filter_source::FilterSource;
 pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;
 pub(crate) use properties::Properties;

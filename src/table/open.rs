@@ -5,10 +5,8 @@
 //! 3. The footer is intact and has the checksum that the manifest has.
 //! 4. The properties agree with footer and manifest.
 //! 5. The root of the index is read, and stays.
-//! 6. As much of the filter is read as there is room for, at least what it takes to read single pages of it.
-//!    Whatever is wrong with it is remembered and is no error.
 //!
-//! Data blocks and index partitions are not touched.
+//! The filter (`version/filter` reads it), data blocks and index partitions are not touched.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +17,11 @@ use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::fs::ReadFile;
-use crate::memory::{Lease, Part};
+use crate::memory::Part;
 use crate::table_meta::TableMeta;
 
 use super::context::TableContext;
 use super::file::{TableFile, open_file, read_exact};
-use super::filter_block::FilterState;
-use super::filter_source::FilterSource;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::properties::Properties;
 use super::reader::Table;
@@ -63,18 +59,8 @@ impl Table {
         let table = ctx.memory.lease(Part::Tables, TABLE_BYTES + 2 * bounds);
         let root_lease = ctx.memory.try_lease(Part::Tables, root.len() as u64);
         let root = root_lease.is_some().then_some(root);
-        let (filter, filter_lease) = read_filters(&file, &meta);
-        let leases = Arc::new([Some(table), root_lease]);
-        Ok(Arc::new(Self {
-            file: Arc::new(file),
-            properties,
-            footer,
-            root,
-            filter,
-            distrusted: Arc::default(),
-            leases,
-            _filter_lease: filter_lease,
-        }))
+        let _leases = [Some(table), root_lease];
+        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, _leases }))
     }
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
@@ -155,18 +141,3 @@ fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
 
 /// What an open table takes beside its bounds and the root of its index, with all that refers to it; about.
 const TABLE_BYTES: usize = 2048;
-
-/// The first filter that can be used, or why none can; and the memory that it has: as much of it as there is room for.
-fn read_filters(file: &TableFile, meta: &TableMeta) -> (FilterState, Option<Lease>) {
-    let mut state = FilterState::None;
-    for filter in meta.filters.iter().filter(|filter| filter.domain == 0) {
-        match FilterSource::open(file, filter).and_then(|source| source.read_what_fits(file, meta)) {
-            Ok(found) => return found,
-            Err(error) => {
-                file.ctx.io.note_unusable_filter(meta.number, &error);
-                state = FilterState::Unusable(Arc::new(error));
-            }
-        }
-    }
-    (state, None)
-}

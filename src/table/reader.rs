@@ -4,24 +4,19 @@
 //! is made so that no second one is ever needed. The root of the index is in memory; the other blocks come from
 //! the block cache. The value is a slice of the cached block.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
 use crate::error::{Error, Result};
-use crate::filter::Header;
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
-use crate::limits::SEQNO_MAX;
 use crate::memory::Lease;
+use crate::table_meta::{FilterRef, TableMeta};
 
-use crate::table_meta::TableMeta;
-
-use super::context::TableIo;
 use super::file::TableFile;
-use super::filter_block::{FilterState, Verdict};
-use super::filter_source::read_filter;
+use super::filter_source::FilterSource;
 use super::footer::Footer;
 use super::iter::TableIter;
 use super::properties::Properties;
@@ -35,96 +30,26 @@ pub(crate) struct Table {
     pub(super) footer: Footer,
     /// The payload of the root of the index, if there was memory to keep it.
     pub(super) root: Option<Bytes>,
-    pub(super) filter: FilterState,
-    /// Why the filter is not believed any more that could be opened: a wrong answer, or a page that is damaged.
-    pub(super) distrusted: Arc<OnceLock<Arc<Error>>>,
     /// For the table and for the root.
-    pub(super) leases: Arc<[Option<Lease>; 2]>,
-    /// For as much of the filter as is in memory.
-    pub(super) _filter_lease: Option<Lease>,
+    pub(super) _leases: [Option<Lease>; 2],
 }
 
 impl Table {
-    /// The filter, or why there is none.
-    #[inline]
-    pub(crate) fn filter(&self) -> &FilterState {
-        &self.filter
+    /// Where one of the table's filters lies.
+    pub(crate) fn filter_source<'a>(
+        &self,
+        meta: &TableMeta,
+        filter: &'a FilterRef,
+    ) -> Result<FilterSource<'a>> {
+        FilterSource::open(&self.file, meta, filter)
     }
 
-    /// Whether there is nothing wrong with the filter, if there is one. One that is not in memory, or not all of it, is read and
-    /// checked for that, and not kept.
-    pub(crate) fn check_filter(&self, meta: &TableMeta) -> Result<()> {
-        let whole = |header: &Header| self.filter().column_groups() == header.column_group_count();
-        if self.filter().header().is_none_or(whole) {
-            return self.filter_error().map_or(Ok(()), |error| Err((**error).clone()));
-        }
-        let mut filters = meta.filters.iter().filter(|filter| filter.domain == 0);
-        filters.try_for_each(|filter| read_filter(&self.file, meta, filter).map(drop))
+    /// An error about its filter as a whole.
+    pub(crate) fn corrupt_filter(&self, detail: &'static str) -> Error {
+        self.file.corrupt(0, "filter", detail)
     }
 
-    /// What the filter says about the key with this hash. Touches memory only: a filter that is asked by pages says
-    /// something if those that it takes are in the cache.
-    #[inline]
-    pub(crate) fn ask_filter(&self, hash: u64) -> Verdict {
-        if self.is_distrusted() {
-            return Verdict::Unknown;
-        }
-        match self.filter() {
-            FilterState::Paged(pages) => pages.ask_cached(&self.file.ctx, hash),
-            filter => filter.ask(hash),
-        }
-    }
-
-    /// What a filter that is asked by pages says, of which this reads those that are not in the cache. What it finds
-    /// damaged or cannot read is an error, once; nobody believes that filter any more.
-    pub(crate) fn ask_pages(&self, filter: &FilterState, hash: u64) -> Result<Verdict> {
-        let FilterState::Paged(pages) = filter else { return Ok(Verdict::Unknown) };
-        if self.is_distrusted() {
-            return Ok(Verdict::Unknown);
-        }
-        pages.ask(&self.file.ctx, hash).inspect_err(|error| {
-            self.distrust(Arc::new(error.clone()));
-        })
-    }
-
-    /// Remembers why the filter is not to be believed; `false` if that was known.
-    fn distrust(&self, error: Arc<Error>) -> bool {
-        let is_new = self.distrusted.set(Arc::clone(&error)).is_ok();
-        if is_new {
-            self.file.ctx.io.note_unusable_filter(self.file.number, &error);
-        }
-        is_new
-    }
-
-    /// Why the filter cannot be used, if there is one that cannot.
-    pub(crate) fn filter_error(&self) -> Option<&Arc<Error>> {
-        match self.filter() {
-            FilterState::Unusable(error) => Some(error),
-            _ => self.distrusted.get(),
-        }
-    }
-
-    /// Whether the filter was caught at a wrong answer or with a damaged page: what it says means nothing.
-    #[inline]
-    pub(crate) fn is_distrusted(&self) -> bool {
-        self.distrusted.get().is_some()
-    }
-
-    /// Holds an "absent" of the filter against the data: `true` if the table has no entry of this key, whatever
-    /// its sequence number. If it has one, the filter is not believed any more.
-    pub(crate) fn audit_absent(&self, user_key: &[u8]) -> Result<bool> {
-        let io = &self.file.ctx.io;
-        TableIo::count(&io.audited);
-        if self.get(user_key, SEQNO_MAX)?.is_none() {
-            return Ok(true);
-        }
-        if self.distrust(Arc::new(self.file.wrong_filter())) {
-            TableIo::count(&io.audit_failures);
-        }
-        Ok(false)
-    }
-
-    /// The newest entry of this user key with a sequence number of at most `seqno`. Does not ask the filter.
+    /// The newest entry of this user key with a sequence number of at most `seqno`. Does not probe the filter.
     pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
         if user_key < &self.properties.smallest[..] || user_key > &self.properties.largest[..] {
             return Ok(None);

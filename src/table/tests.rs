@@ -23,6 +23,7 @@ use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 use crate::memory::Memory;
 use crate::table_meta::{FilterRef, TableMeta};
+use crate::version::{FilterState, read_filter};
 
 mod hostile;
 
@@ -112,6 +113,11 @@ impl Fixture {
 
     fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
         Table::open(&self.ctx, Arc::new(meta.clone()))
+    }
+
+    /// The filter of a table that can be opened.
+    fn filter(&self, meta: &TableMeta) -> FilterState {
+        read_filter(&self.open(meta).unwrap(), meta, &self.ctx)
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -360,10 +366,10 @@ fn a_finished_table_is_synced_and_its_filter_stands_on_a_boundary() {
         fixture.fs.sync_dir(Path::new("/db")).unwrap();
         assert!(fixture.fs.is_durable(&fixture.path));
         assert_eq!((meta.filters.len(), meta.filters[0].offset % 4096), (1, 0));
-        let table = fixture.open(&meta).unwrap();
-        assert!(matches!(table.filter(), FilterState::Ready(_)));
-        assert_eq!(table.ask_filter(key_hash(SEED, b"00000")), Verdict::Maybe);
-        assert_eq!(table.ask_filter(key_hash(SEED, b"absent")), Verdict::Absent);
+        let filter = fixture.filter(&meta);
+        assert!(matches!(filter, FilterState::Loaded(_)));
+        assert_eq!(filter.probe(key_hash(SEED, b"00000")), Verdict::Maybe);
+        assert_eq!(filter.probe(key_hash(SEED, b"absent")), Verdict::Absent);
     }
 }
 
@@ -399,8 +405,9 @@ fn check_damaged(fixture: &Fixture, meta: &TableMeta, model: &Model, case: &str)
         Ok(found) => assert!(found == all, "{case}: a scan differs"),
         Err(error) => named(&error),
     }
+    let filter = read_filter(&table, meta, &fixture.ctx);
     for key in model.keys().step_by(5) {
-        assert_ne!(table.ask_filter(key_hash(SEED, &key.0)), Verdict::Absent, "{case}: a false absent");
+        assert_ne!(filter.probe(key_hash(SEED, &key.0)), Verdict::Absent, "{case}: a false absent");
         match get(&table, &key.0, 1000) {
             Ok(found) => assert!(found == newest(model, &key.0, 1000), "{case}: a get differs"),
             Err(error) => named(&error),
@@ -524,14 +531,15 @@ fn a_damaged_filter_is_remembered_and_answers_maybe() {
     fixture.fs.overwrite(&fixture.path, bad);
     fixture.ctx.files.remove(12);
     let table = fixture.open(&meta).unwrap();
-    assert!(matches!(table.filter(), FilterState::Unusable(_)));
-    assert_eq!(table.ask_filter(1), Verdict::Unknown);
+    let filter = fixture.filter(&meta);
+    assert!(matches!(filter, FilterState::Unusable(_)));
+    assert_eq!(filter.probe(1), Verdict::Unknown);
     assert_eq!(scan(&table).unwrap().len(), model.len());
     assert_eq!(fixture.damage(&meta).len(), 1);
     for (offset, len) in [(u64::MAX, 8), (0, u64::MAX), (meta.len, 1)] {
         let mut lying = meta.clone();
         (lying.filters[0].offset, lying.filters[0].len) = (offset, len);
-        assert!(matches!(fixture.open(&lying).unwrap().filter(), FilterState::Unusable(_)));
+        assert!(matches!(fixture.filter(&lying), FilterState::Unusable(_)));
     }
 }
 
@@ -745,6 +753,6 @@ fn a_filter_file_holds_its_header_zeros_and_the_very_filter_of_the_table() {
     let header = FileHeader::new(FileKind::Filter, STORE, [8; 16]).encode();
     assert!(file == [&header[..], &[0; 4032], &block].concat());
     let beside = TableMeta { filters: vec![filter], ..meta };
-    assert!(matches!(fixture.open(&beside).unwrap().filter(), FilterState::Ready(_)));
+    assert!(matches!(fixture.filter(&beside), FilterState::Loaded(_)));
     assert!(matches!(table.build_filter(plan, &|_| true), Err(Error::Closed)), "it stops when it is told to");
 }

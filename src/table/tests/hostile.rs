@@ -308,12 +308,12 @@ fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
     let root = forge.index(&[("a", data)]);
     let meta = forge.finish(&fixture, root, 1);
     assert!(!meta.filters[1].offset.is_multiple_of(4096));
-    assert!(matches!(fixture.open(&meta).unwrap().filter(), FilterState::Ready(_)));
+    assert!(matches!(fixture.filter(&meta), FilterState::Loaded(_)));
     let damage = found(&fixture, &meta);
     assert!(damage.len() == 1 && damage[0].contains("4096"), "{damage:?}");
     // Neither is it asked where it is the only one.
     let second = TableMeta { filters: meta.filters[1..].to_vec(), ..meta.clone() };
-    assert!(matches!(fixture.open(&second).unwrap().filter(), FilterState::Unusable(_)));
+    assert!(matches!(fixture.filter(&second), FilterState::Unusable(_)));
     let twice = TableMeta { filters: vec![meta.filters[0].clone(); 2], ..meta.clone() };
     let damage = found(&fixture, &twice);
     assert!(damage.len() == 2 && damage[1].contains("twice"), "it is read once: {damage:?}");
@@ -341,7 +341,7 @@ fn a_rate_that_is_not_that_of_the_bits_is_found_and_the_filter_asked_all_the_sam
     forge.filter(&["a"], 4096, |header| header.rate += 1);
     let root = forge.index(&[("a", data)]);
     let meta = forge.finish(&fixture, root, 1);
-    assert_eq!(fixture.open(&meta).unwrap().ask_filter(key_hash(SEED, b"absent")), Verdict::Absent);
+    assert_eq!(fixture.filter(&meta).probe(key_hash(SEED, b"absent")), Verdict::Absent);
     let report = super::super::verify(&fixture.ctx, &Arc::new(meta));
     assert_eq!((report.damage.len(), report.filters), (1, 1), "{report:?}");
     assert!(report.damage[0].error.to_string().contains("filter rate"), "{report:?}");

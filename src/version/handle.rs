@@ -1,0 +1,350 @@
+//! A table of the tree: known from its metadata, opened when first needed.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::filter::{FilterState, TableFilter};
+use crate::counters::{FilterCounters, RecentRate};
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::limits::SEQNO_MAX;
+use crate::obsolete_files::{ObsoleteFiles, SharedFile};
+use crate::sync::lock;
+use crate::table::{Table, TableContext, TableIo, Verdict};
+use crate::table_meta::{FilterRef, TableMeta};
+
+/// Lookups that a table is taken to have seen before the first.
+const PRIOR_LOOKUPS: f64 = 4096.0;
+
+/// A table of the tree: known from its metadata, opened when first needed.
+pub(crate) struct TableHandle {
+    pub(crate) meta: Arc<TableMeta>,
+    pub(crate) counters: FilterCounters,
+    pub(crate) filter: TableFilter,
+    /// How many lookups had reached the tree when the table was made.
+    made_at: AtomicU64,
+    /// How many lookups of absent keys reached handles of the table before this one since then.
+    absent_before: u64,
+    /// The recent rate of lookups of absent keys, once somebody wanted to know.
+    absent_rate: Mutex<Option<RecentRate>>,
+    context: Arc<TableContext>,
+    table: OnceLock<Arc<Table>>,
+    opening: Mutex<()>,
+    file: Arc<SharedFile>,
+    /// The files of those filters that lie beside the table.
+    filter_files: Vec<Arc<SharedFile>>,
+    /// Why no compaction can read it.
+    set_aside: OnceLock<Arc<Error>>,
+}
+
+impl TableHandle {
+    pub(crate) fn new(
+        meta: Arc<TableMeta>,
+        context: Arc<TableContext>,
+        obsolete_files: Arc<ObsoleteFiles>,
+    ) -> Arc<Self> {
+        let file = SharedFile::new(FileName::Table(meta.number), obsolete_files);
+        Arc::new(Self::over(meta, context, file, &[]))
+    }
+
+    /// The same table with other filters, to take the place of this handle.
+    pub(crate) fn with_filters(&self, filters: Vec<FilterRef>) -> Arc<Self> {
+        let meta = TableMeta { filters, ..(*self.meta).clone() };
+        let (context, file) = (Arc::clone(&self.context), Arc::clone(&self.file));
+        Arc::new(Self {
+            set_aside: self.set_aside.clone(),
+            filter: self.filter.successor(),
+            ..Self::over(Arc::new(meta), context, file, &self.filter_files)
+        })
+    }
+
+    /// A handle that shares the table's file, and of the filters those that are `known`.
+    fn over(
+        meta: Arc<TableMeta>,
+        context: Arc<TableContext>,
+        file: Arc<SharedFile>,
+        known: &[Arc<SharedFile>],
+    ) -> Self {
+        let shared = |number| {
+            let name = FileName::Filter(number);
+            let known = known.iter().find(|known| known.name() == name).cloned();
+            known.unwrap_or_else(|| SharedFile::new(name, Arc::clone(file.obsolete_files())))
+        };
+        let filter_files = meta.filters.iter().filter_map(|filter| filter.file).map(shared).collect();
+        Self {
+            meta,
+            counters: FilterCounters::default(),
+            made_at: AtomicU64::new(0),
+            absent_before: 0,
+            absent_rate: Mutex::default(),
+            filter: TableFilter::default(),
+            context,
+            table: OnceLock::new(),
+            opening: Mutex::new(()),
+            file,
+            filter_files,
+            set_aside: OnceLock::new(),
+        }
+    }
+
+    /// The open table. The first call reads its footer, root index and filter; later ones cost nothing.
+    pub(crate) fn open(&self) -> Result<&Arc<Table>> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let _one_opens = lock(&self.opening);
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let opened = Table::open(&self.context, Arc::clone(&self.meta))?;
+        // Before the table, so that whoever finds that open finds the filter too.
+        self.filter.read(&opened, &self.meta, &self.context);
+        let table = self.table.get_or_init(|| opened);
+        if self.filter.error().is_some() {
+            self.wake_background();
+        }
+        Ok(table)
+    }
+
+    /// The filter of the table, which is opened if nobody has.
+    #[inline]
+    pub(crate) fn open_filter(&self) -> Result<&FilterState> {
+        if let Some(state) = self.filter.state() {
+            return Ok(state);
+        }
+        self.open()?;
+        Ok(self.filter.state().expect("opening a table reads its filter"))
+    }
+
+    fn wake_background(&self) {
+        self.file.obsolete_files().wake();
+    }
+
+    /// The same table with so many column groups of its filter in memory, to take the place of this handle. `None` if
+    /// there is no room.
+    pub(crate) fn with_column_groups(&self, column_groups: usize) -> Option<Arc<Self>> {
+        let table = self.if_open()?;
+        let filter = self.filter.with_column_groups(table, &self.meta, &self.context, column_groups)?;
+        if filter.error().is_some() {
+            self.wake_background();
+        }
+        let (meta, context) = (Arc::clone(&self.meta), Arc::clone(&self.context));
+        Some(Arc::new(Self {
+            made_at: AtomicU64::new(self.made_at()),
+            absent_before: self.absent_lookups(),
+            absent_rate: Mutex::new(*lock(&self.absent_rate)),
+            table: OnceLock::from(Arc::clone(table)),
+            filter,
+            set_aside: self.set_aside.clone(),
+            ..Self::over(meta, context, Arc::clone(&self.file), &self.filter_files)
+        }))
+    }
+
+    /// The table if it has been opened already.
+    pub(crate) fn if_open(&self) -> Option<&Arc<Table>> {
+        self.table.get()
+    }
+
+    /// Notes how many lookups have reached the tree in which the table is new.
+    pub(crate) fn set_made_at(&self, lookups: u64) {
+        self.made_at.store(lookups, Ordering::Relaxed);
+    }
+
+    pub(crate) fn made_at(&self) -> u64 {
+        self.made_at.load(Ordering::Relaxed)
+    }
+
+    /// How many lookups have reached it for a key that it does not hold, since [`TableHandle::made_at`].
+    pub(crate) fn absent_lookups(&self) -> u64 {
+        self.absent_before + self.counters.counts().absent()
+    }
+
+    /// How many lookups reach it for keys that it does not hold, per lookup in the store, of which there have been
+    /// `lookups`. Recent ones count most. For a new table it is `prior`.
+    pub(crate) fn absent_rate(&self, prior: f64, lookups: u64) -> f64 {
+        let count = self.absent_lookups();
+        let start = || {
+            // A table that existed when the store was opened has counted from then on.
+            let (count, lookups) = if self.made_at() == 0 { (0, 0) } else { (count, lookups) };
+            RecentRate::new(prior, PRIOR_LOOKUPS, count, lookups)
+        };
+        lock(&self.absent_rate).get_or_insert_with(start).at(count, lookups)
+    }
+
+    /// How many false positives its filter predicts for the lookups of absent keys so far.
+    pub(crate) fn expected_false_positives(&self) -> f64 {
+        let counts = self.counters.counts();
+        let probes = counts.negatives + counts.false_positives;
+        let rate = self.filter.state().and_then(FilterState::predicted_rate);
+        rate.map_or(0.0, |rate| rate * probes as f64)
+    }
+
+    /// Whether rewriting the table would mend its filter: one that cannot be used, or that could not be rebuilt. Opens the
+    /// table if nobody has.
+    pub(crate) fn read_needs_rewriting(&self) -> bool {
+        // A table that cannot be opened has other troubles; whoever reads it gets the error.
+        self.filter.rebuild_failed() || self.open().is_ok() && self.filter.error().is_some()
+    }
+
+    /// Whether there is nothing wrong with the filter, if there is one. What is not in memory of it is read and checked, and
+    /// not kept.
+    pub(crate) fn read_and_check_filter(&self) -> Result<()> {
+        let table = self.open()?;
+        if let Some(error) = self.filter.error() {
+            return Err((**error).clone());
+        }
+        let state = self.filter.state();
+        let is_whole = match state.and_then(FilterState::header) {
+            Some(header) => state.map(FilterState::column_groups) == Some(header.column_group_count()),
+            None => true,
+        };
+        if is_whole {
+            return Ok(());
+        }
+        let mut filters = self.meta.whole_key_filters();
+        filters.try_for_each(|filter| table.filter_source(&self.meta, filter)?.read().map(drop))
+    }
+
+    /// Counts an "absent" of the filter and says whether it holds. One in [`audit_one_in`](crate::table::FilterTrust) is
+    /// checked against the data, which may be read from the disk.
+    #[inline]
+    pub(super) fn audit_absent(&self, user_key: &[u8]) -> Result<bool> {
+        if self.filter.is_defective() {
+            return Ok(false);
+        }
+        let one_in = self.context.trust.audit_one_in;
+        if one_in == 0 {
+            self.counters.negative_about();
+            return Ok(true);
+        }
+        if self.counters.negative().is_multiple_of(one_in) {
+            self.read_and_compare(user_key)
+        } else {
+            Ok(true)
+        }
+    }
+
+    /// Whether the table has no entry of this key, whatever its sequence number, as the filter says. If it has one, the
+    /// filter is not used any more.
+    #[cold]
+    fn read_and_compare(&self, user_key: &[u8]) -> Result<bool> {
+        let (table, io) = (self.open()?, &self.context.io);
+        TableIo::count(&io.audited);
+        if table.get(user_key, SEQNO_MAX)?.is_none() {
+            return Ok(true);
+        }
+        if self.stop_using_filter(table.corrupt_filter("it denies a key that the table holds")) {
+            TableIo::count(&io.audit_failures);
+        }
+        Ok(false)
+    }
+
+    /// What a paged filter says, from the pages that the key leads to. One with a damaged page is not used any more.
+    #[cold]
+    pub(super) fn read_filter_pages(&self, hash: u64) -> Verdict {
+        self.filter.read_pages(&self.context, hash).unwrap_or_else(|error| {
+            self.stop_using_filter(error);
+            Verdict::Unknown
+        })
+    }
+
+    /// What the filter says about the key with this hash, as far as memory knows.
+    pub(super) fn probe(&self, hash: u64) -> Verdict {
+        self.filter.probe(&self.context, hash)
+    }
+
+    /// Has the filter rebuilt. `false` if it was not used before.
+    fn stop_using_filter(&self, error: Error) -> bool {
+        let is_new = self.filter.set_defective(error.clone());
+        if is_new {
+            self.context.io.note_unusable_filter(self.meta.number, &error);
+        }
+        self.wake_background();
+        is_new
+    }
+
+    /// In a strict store, the error of a filter that cannot be used.
+    #[inline]
+    pub(super) fn check_filter(&self) -> Result<()> {
+        if !self.context.trust.strict {
+            return Ok(());
+        }
+        self.filter.error().map_or(Ok(()), |error| Err((**error).clone()))
+    }
+
+    /// Remembers that a compaction could not read the table, so that none tries again.
+    pub(crate) fn set_aside(&self, error: Error) {
+        let _ = self.set_aside.set(Arc::new(error));
+    }
+
+    /// Why compactions leave the table alone, if they do.
+    pub(crate) fn set_aside_for(&self) -> Option<&Arc<Error>> {
+        self.set_aside.get()
+    }
+
+    /// To be called when no manifest edit names the table any more: its files go with the last handle.
+    pub(crate) fn set_obsolete(&self) {
+        self.file.set_obsolete();
+        self.filter_files.iter().for_each(|filter| filter.set_obsolete());
+    }
+
+    /// To be called when the manifest names the filters of `other`, a handle of the same table, instead: those
+    /// that only this one has go with the last handle that reads them.
+    pub(crate) fn set_filters_obsolete(&self, other: &Self) {
+        let is_kept =
+            |filter: &Arc<SharedFile>| other.filter_files.iter().any(|kept| Arc::ptr_eq(kept, filter));
+        self.filter_files.iter().filter(|filter| !is_kept(filter)).for_each(|filter| filter.set_obsolete());
+    }
+}
+
+impl fmt::Debug for TableHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "table {}", self.meta.number)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::manifest::edit::tests::meta;
+
+    /// A handle that is never opened.
+    pub(crate) fn handle(number: u64, smallest: &str, largest: &str, len: u64) -> Arc<TableHandle> {
+        let context = Arc::new(TableContext::for_tests());
+        TableHandle::new(Arc::new(meta(number, smallest, largest, len)), context, Arc::default())
+    }
+
+    #[test]
+    fn a_table_outlives_the_filters_that_were_beside_it() {
+        let obsolete_files = Arc::new(ObsoleteFiles::default());
+        let cleared = || {
+            let mut names = Vec::new();
+            obsolete_files.clear(|name| names.push(name));
+            names.sort_unstable();
+            names
+        };
+        let beside = |number| FilterRef {
+            file: Some(number),
+            kind: 1,
+            domain: 0,
+            offset: 4096,
+            len: 256,
+            header_checksum: 0,
+        };
+        let context = Arc::new(TableContext::for_tests());
+        let first = TableHandle::new(Arc::new(meta(1, "a", "b", 1)), context, Arc::clone(&obsolete_files));
+        let second = first.with_filters(vec![beside(2), beside(3)]);
+        let third = second.with_filters(vec![beside(3), beside(4)]);
+        first.set_filters_obsolete(&second);
+        second.set_filters_obsolete(&third);
+        let reader = Arc::clone(&second);
+        drop((first, second));
+        assert_eq!(cleared(), [], "a reader holds the second");
+        drop(reader);
+        assert_eq!(cleared(), [FileName::Filter(2)]);
+        third.set_obsolete();
+        drop(third);
+        assert_eq!(cleared(), [FileName::Table(1), FileName::Filter(3), FileName::Filter(4)]);
+    }
+}

@@ -1,0 +1,122 @@
+//! How much of a table's filter comes into memory.
+//!
+//! A filter comes in column groups ([`Header::column_group_count`]): all of them, or the first ones; with none of them it is
+//! probed by pages ([`FilterPages`](crate::table::FilterPages)). When a table is opened, as many are read as there is room for. Later
+//! `db/residency` decides from the counters how many each table is to have. A handle with another number of column
+//! groups takes the place of the old one, over the same open table: lookups that are under way keep the filter that they
+//! have probed, and its memory comes back when they are done.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::filter::{AlignedBytes, Filter, Header};
+use crate::memory::{Lease, Part};
+use crate::table::{FilterSource, Table, TableContext};
+use crate::table_meta::TableMeta;
+
+use super::filter::{FilterState, ReadFilter};
+
+type Loaded = (FilterState, Option<Lease>);
+
+/// The first filter that can be used, or why none can: as much of it as there is room for.
+pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext) -> ReadFilter {
+    let mut state = FilterState::None;
+    for filter in meta.whole_key_filters() {
+        match table.filter_source(meta, filter).and_then(|source| fit(source, ctx)) {
+            Ok((state, lease)) => return ReadFilter { state, _lease: lease },
+            Err(error) => {
+                ctx.io.note_unusable_filter(meta.number, &error);
+                state = FilterState::Unusable(Arc::new(error));
+            }
+        }
+    }
+    ReadFilter { state, _lease: None }
+}
+
+/// The filter of a table outside of a tree.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_filter(table: &Table, meta: &TableMeta, ctx: &TableContext) -> FilterState {
+    read_what_fits(table, meta, ctx).state
+}
+
+/// As many column groups as there is room for, and the memory that they have.
+fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<Loaded> {
+    let lease = |len| ctx.memory.try_lease(Part::Filters, len);
+    if let Some(lease) = lease(source.filter.len) {
+        return Ok((FilterState::Loaded(source.read()?), Some(lease)));
+    }
+    let header = source.read_header()?;
+    for column_groups in (1..header.column_group_count()).rev() {
+        if let Some(lease) = lease(header.column_groups_len(column_groups)) {
+            let filter = source.read_column_groups(&header, &[], column_groups)?;
+            return Ok((FilterState::Loaded(filter), Some(lease)));
+        }
+    }
+    page(source, header, ctx)
+}
+
+/// None of its column groups, but what it takes to probe it by pages if there is room for that.
+fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<Loaded> {
+    let needs = source.read_page_needs()?;
+    Ok(match ctx.memory.try_lease(Part::Filters, needs.memory_bytes()) {
+        Some(lease) => (FilterState::Paged(Box::new(source.read_pages(&needs)?)), Some(lease)),
+        None => (FilterState::Unloaded(Box::new(header)), None),
+    })
+}
+
+/// The same filter with so many column groups in memory. Fewer than there are take no read (but none at all reads what
+/// it takes to be probed by pages), more only that of what is missing. `None` if there is no room (while readers may be
+/// using the old ones, both are there), or if what is missing cannot be read now.
+pub(super) fn read_column_groups(
+    table: &Table,
+    meta: &TableMeta,
+    ctx: &TableContext,
+    current: &FilterState,
+    column_groups: usize,
+) -> Option<ReadFilter> {
+    let header = current.header()?;
+    let changed = if column_groups == 0 {
+        find_source(table, meta, header).and_then(|source| page(source, header.clone(), ctx))
+    } else {
+        let (before, after) = (current.column_groups(), header.column_groups_len(column_groups));
+        let before = header.column_groups_len(before);
+        let lease = ctx.memory.try_lease_instead(Part::Filters, after, before)?;
+        let filter = keep_or_read(table, meta, current, header, column_groups);
+        filter.map(|filter| (FilterState::Loaded(filter), Some(lease)))
+    };
+    let (state, lease) = match changed {
+        Ok(changed) => changed,
+        // Nothing is known of the filter; what is in memory of it stays there.
+        Err(Error::Io { .. }) => return None,
+        Err(error) => {
+            ctx.io.note_unusable_filter(meta.number, &error);
+            (FilterState::Unusable(Arc::new(error)), None)
+        }
+    };
+    Some(ReadFilter { state, _lease: lease })
+}
+
+fn keep_or_read(
+    table: &Table,
+    meta: &TableMeta,
+    current: &FilterState,
+    header: &Header,
+    column_groups: usize,
+) -> Result<Filter<AlignedBytes>> {
+    let known = match current {
+        FilterState::Loaded(filter) if column_groups <= filter.column_groups() => {
+            return Ok(filter.keep_groups(column_groups));
+        }
+        FilterState::Loaded(filter) => filter.as_bytes(),
+        _ => &[],
+    };
+    find_source(table, meta, header)?.read_column_groups(header, known, column_groups)
+}
+
+/// Where the filter with this header lies.
+fn find_source<'a>(table: &'a Table, meta: &'a TableMeta, header: &Header) -> Result<FilterSource<'a>> {
+    match meta.filters.iter().find(|filter| filter.header_checksum == header.checksum) {
+        Some(filter) => table.filter_source(meta, filter),
+        None => Err(table.corrupt_filter("is not one of the table's any more")),
+    }
+}

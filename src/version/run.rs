@@ -1,0 +1,136 @@
+//! A run: tables that do not overlap, and the search for the one that can hold a key.
+
+use std::sync::Arc;
+
+use byteorder::{BigEndian, ByteOrder};
+
+use super::handle::TableHandle;
+
+/// Tables that are sorted by key and do not overlap; no user key lies in two of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    /// Orders the runs of a level: the newer one has the larger id.
+    pub(crate) id: u64,
+    pub(crate) tables: Vec<Arc<TableHandle>>,
+    fences: Fences,
+}
+
+/// Eight bytes of each table's largest key, side by side: a lookup finds its table by binary search over them, without
+/// touching the keys themselves, which lie all over the memory.
+#[derive(Debug, Clone, Default)]
+struct Fences {
+    /// The prefix that all keys of the run share.
+    prefix: Box<[u8]>,
+    /// The bytes behind the prefix of each table's largest key, in order.
+    fences: Vec<u64>,
+}
+
+impl Fences {
+    fn of(tables: &[Arc<TableHandle>]) -> Self {
+        let (Some(first), Some(last)) = (tables.first(), tables.last()) else { return Self::default() };
+        let (smallest, largest) = (&first.meta.smallest, &last.meta.largest);
+        let common = smallest.iter().zip(largest.iter()).take_while(|(one, other)| one == other).count();
+        let rest = |table: &Arc<TableHandle>| fence(table.meta.largest.get(common..).unwrap_or_default());
+        Self { prefix: smallest[..common].into(), fences: tables.iter().map(rest).collect() }
+    }
+}
+
+/// The first eight bytes of a key as a number: of two keys the one with the smaller number is the smaller.
+fn fence(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let len = key.len().min(8);
+    bytes[..len].copy_from_slice(&key[..len]);
+    BigEndian::read_u64(&bytes)
+}
+
+impl Run {
+    pub(super) fn new(id: u64, tables: Vec<Arc<TableHandle>>) -> Self {
+        Self { id, fences: Fences::of(&tables), tables }
+    }
+
+    /// Brings the tables into the order of their keys.
+    pub(super) fn sort(&mut self) {
+        self.tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        self.fences = Fences::of(&self.tables);
+    }
+
+    /// The one table that can hold `user_key`, found by binary search over the fences.
+    pub(crate) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
+        let Fences { prefix, fences } = &self.fences;
+        let fence = fence(user_key.strip_prefix(&**prefix)?);
+        let mut index = fences.partition_point(|&other| other < fence);
+        if fences.get(index) == Some(&fence) {
+            let alike = fences[index..].partition_point(|&other| other == fence);
+            let tables = &self.tables[index..index + alike];
+            index += tables.partition_point(|table| &table.meta.largest[..] < user_key);
+        }
+        self.tables.get(index).filter(|table| &table.meta.smallest[..] <= user_key)
+    }
+
+    /// The tables whose key range meets `smallest..=largest`.
+    pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<TableHandle>] {
+        let start = self.tables.partition_point(|table| &table.meta.largest[..] < smallest);
+        let end = self.tables.partition_point(|table| &table.meta.smallest[..] <= largest);
+        &self.tables[start..end.max(start)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::handle;
+
+    #[test]
+    fn a_run_finds_the_table_of_a_key_and_those_of_a_range() {
+        let run = Run::new(0, vec![handle(1, "b", "d", 1), handle(2, "f", "h", 1), handle(3, "j", "l", 1)]);
+        let at = |key: &str| run.table_for(key.as_bytes()).map(|table| table.meta.number);
+        assert_eq!(
+            [at("a"), at("b"), at("d"), at("e"), at("h"), at("m")],
+            [None, Some(1), Some(1), None, Some(2), None]
+        );
+        let over = |a: &str, b: &str| run.overlapping(a.as_bytes(), b.as_bytes()).len();
+        assert_eq!(
+            [over("a", "a"), over("a", "b"), over("d", "f"), over("e", "e"), over("a", "z")],
+            [0, 1, 2, 0, 3]
+        );
+    }
+
+    #[test]
+    fn the_table_of_a_key_is_the_one_whose_range_has_it_whatever_the_keys_have_in_common() {
+        let mut random = 3u64;
+        let mut below = |most: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (random >> 33) % most
+        };
+        let mut found = 0;
+        for round in 0..400 {
+            // Few letters, one of them the zero that keys are filled up with, behind more or less that all begin with.
+            let common = ["", "k", "https://example.org/", "\0\0"][round % 4];
+            let most = [3, 9, 12][round % 3];
+            let mut keys: Vec<String> = (0..40)
+                .map(|_| {
+                    let letters = (0..below(most)).map(|_| ['\0', 'a', 'b'][below(3) as usize]);
+                    common.chars().chain(letters).collect()
+                })
+                .collect();
+            keys.sort();
+            keys.dedup();
+            let bounds: Vec<&[String]> = keys.chunks(3).filter(|keys| keys.len() > 1).collect();
+            let tables: Vec<_> = (0..)
+                .zip(bounds.iter().skip(usize::from(round % 5 == 0)))
+                .map(|(number, keys)| handle(number, &keys[0], &keys[1], 1))
+                .collect();
+            let run = Run::new(0, tables);
+            for key in keys.iter().map(String::as_str).chain(["", "a", "https://example.org/\u{7f}", "z"]) {
+                let key = key.as_bytes();
+                let holds = |table: &&Arc<TableHandle>| {
+                    &table.meta.smallest[..] <= key && key <= &table.meta.largest[..]
+                };
+                let expected = run.tables.iter().find(holds).map(|table| table.meta.number);
+                assert_eq!(run.table_for(key).map(|table| table.meta.number), expected, "{round} {key:?}");
+                found += usize::from(expected.is_some());
+            }
+        }
+        assert!(found > 1000, "{found}");
+    }
+}

@@ -1,0 +1,123 @@
+//! All tables of a tree.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::handle::TableHandle;
+use super::run::Run;
+use crate::manifest::edit::LEVELS;
+
+/// The tables of a tree. Immutable.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Version {
+    levels: [Vec<Run>; LEVELS],
+}
+
+impl Version {
+    /// The runs of a level, newest first.
+    pub(crate) fn runs(&self, level: usize) -> &[Run] {
+        &self.levels[level]
+    }
+
+    /// All runs, newest first, with their levels.
+    pub(crate) fn all_runs(&self) -> impl Iterator<Item = (usize, &Run)> {
+        self.levels.iter().enumerate().flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)))
+    }
+
+    pub(crate) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<TableHandle>> {
+        self.levels[level].iter().flat_map(|run| &run.tables)
+    }
+
+    pub(crate) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<TableHandle>)> {
+        self.all_runs().flat_map(|(level, run)| run.tables.iter().map(move |table| (level, table)))
+    }
+
+    /// Sum of the file lengths of a level.
+    pub(crate) fn bytes(&self, level: usize) -> u64 {
+        // Lengths are what a manifest claims until a table is opened.
+        self.tables(level).map(|table| table.meta.len).fold(0, u64::saturating_add)
+    }
+
+    /// The version without the tables of these numbers and with new ones, each in a run of a level.
+    pub(crate) fn apply(&self, removed: &HashSet<u64>, added: Vec<(usize, u64, Arc<TableHandle>)>) -> Self {
+        let mut levels = self.levels.clone();
+        for run in levels.iter_mut().flatten() {
+            run.tables.retain(|table| !removed.contains(&table.meta.number));
+        }
+        for (level, id, table) in added {
+            match levels[level].iter_mut().find(|run| run.id == id) {
+                Some(run) => run.tables.push(table),
+                None => levels[level].push(Run::new(id, vec![table])),
+            }
+        }
+        for runs in &mut levels {
+            runs.retain(|run| !run.tables.is_empty());
+            runs.sort_by_key(|run| std::cmp::Reverse(run.id));
+            for run in runs {
+                run.sort();
+            }
+        }
+        Self { levels }
+    }
+
+    /// The version with another handle for a table that it has, in the same place.
+    pub(crate) fn replace(&self, table: &Arc<TableHandle>) -> Self {
+        let mut levels = self.levels.clone();
+        let tables = levels.iter_mut().flatten().flat_map(|run| &mut run.tables);
+        tables.filter(|old| old.meta.number == table.meta.number).for_each(|old| *old = Arc::clone(table));
+        Self { levels }
+    }
+
+    /// The tables that no compaction can read.
+    pub(crate) fn set_aside(&self) -> impl Iterator<Item = u64> {
+        let tables = self.all_tables().map(|(_, table)| table);
+        tables.filter(|table| table.set_aside_for().is_some()).map(|table| table.meta.number)
+    }
+
+    /// The table of this number, and its level.
+    pub(crate) fn find(&self, number: u64) -> Option<(usize, Arc<TableHandle>)> {
+        let mut tables = self.all_tables();
+        tables.find(|(_, table)| table.meta.number == number).map(|(level, table)| (level, Arc::clone(table)))
+    }
+
+    /// The first pair of tables of one run that overlap, if there is one: then the version is unusable.
+    pub(crate) fn overlap_in_a_run(&self) -> Option<(u64, u64)> {
+        self.all_runs().find_map(|(_, run)| {
+            let mut pairs = run.tables.windows(2);
+            let overlap = pairs.find(|pair| pair[0].meta.largest >= pair[1].meta.smallest);
+            overlap.map(|pair| (pair[0].meta.number, pair[1].meta.number))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::handle;
+
+    #[test]
+    fn applying_an_edit_leaves_the_old_version_as_it_was() {
+        let old = Version::default().apply(
+            &HashSet::new(),
+            vec![
+                (0, 1, handle(1, "a", "m", 10)),
+                (0, 2, handle(2, "b", "z", 10)),
+                (1, 0, handle(3, "a", "c", 10)),
+            ],
+        );
+        let new = old.apply(&HashSet::from([1, 3]), vec![(1, 0, handle(4, "a", "m", 20))]);
+        let numbers =
+            |version: &Version| version.all_tables().map(|(_, t)| t.meta.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&old), [2, 1, 3], "level 0 newest first");
+        assert_eq!(numbers(&new), [2, 4]);
+        assert_eq!((new.bytes(0), new.bytes(1)), (10, 20));
+    }
+
+    #[test]
+    fn overlapping_tables_of_a_run_are_found() {
+        let good = vec![(1, 0, handle(1, "a", "b", 1)), (1, 0, handle(2, "c", "d", 1))];
+        assert_eq!(Version::default().apply(&HashSet::new(), good).overlap_in_a_run(), None);
+        let bad = vec![(1, 0, handle(1, "a", "c", 1)), (1, 0, handle(2, "c", "d", 1))];
+        assert_eq!(Version::default().apply(&HashSet::new(), bad).overlap_in_a_run(), Some((1, 2)));
+    }
+}
