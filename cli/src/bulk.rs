@@ -1,10 +1,10 @@
-//! Writing what many lines say: in batches, in order, synced at the end.
+//! Writing many lines: in batches, in order, synced at the end.
 //!
-//! At the first line that makes no sense it stops: every line before that one is written and synced, none after
-//! it. So it does when it is interrupted from the terminal (SIGINT): the batch that is being written is finished,
-//! the store is closed, the message says how many lines it holds, and the exit code is 130, as a shell expects.
-//! Lines that were read but not written yet do not count as loaded. Any other signal ends the process at once: what
-//! was written is in the log, and is there when the store is opened again.
+//! The first line that cannot be written ends it: every line before it is written and synced, no line after it is. An
+//! interrupt from the terminal (SIGINT) ends it too: the batch that is being written is finished, the store is closed, a
+//! message names the number of lines written, and the exit code is 130, as shells expect. Lines that were read but not
+//! written yet do not count. Any other signal ends the process at once: what was written is in the log, and is read from
+//! it when the store is opened again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,59 +19,55 @@ use crate::units;
 /// Size at which a batch is written.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// What a shell reports for a process that SIGINT ended.
+/// The exit code of a process that SIGINT ended.
 const EXIT_INTERRUPTED: i32 = 130;
 
 /// What has been written.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Written {
     /// Lines.
     pub(crate) lines: u64,
     /// Bytes of keys and values.
     pub(crate) bytes: u64,
-    /// From opening to closing.
+    /// Time from opening to closing.
     pub(crate) time: Duration,
 }
 
-/// Writes all lines and closes the store. `add` puts the current line into the batch and gives the bytes of its
-/// key and value; `done` is what has happened to a line: "loaded".
+/// Writes all lines and closes the store. `add` puts a line into the batch and returns the bytes of its key and value;
+/// `participle` says in messages what happened to a line: "loaded".
 pub(crate) fn write_lines(
     db: Db,
     lines: &mut Lines,
-    done: &'static str,
+    participle: &'static str,
     add: impl FnMut(&[u8], &mut WriteBatch) -> Result<u64>,
-) -> Result<Tally> {
+) -> Result<Written> {
     let start = Instant::now();
     let progress = Some(Progress::of_bytes("reading", lines.bytes()));
-    let state = Arc::new(Mutex::new(State { tally: Tally::default(), progress }));
-    on_interrupt(db.clone(), Arc::clone(&state), done)?;
-    let written = write_batches(&db, lines, &state, add);
-    // Held from here on: an interrupt that comes now must not report on a store that is being closed.
+    let state = Arc::new(Mutex::new(State { written: Written::default(), progress }));
+    close_on_interrupt(db.clone(), Arc::clone(&state), participle)?;
+    let result = write_batches(&db, lines, &state, add);
+    // Locked until the end: an interrupt that comes now must not report on a store that is being closed.
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     state.progress = None;
     let closed = db.close();
-    state.tally.time = start.elapsed();
-    if !matches!(written, Err(Failure::Store(_))) {
+    state.written.time = start.elapsed();
+    lines.print_notes();
+    if !matches!(result, Err(Failure::Store(_))) {
         closed?;
     }
-    let count = units::counted(state.tally.lines, "line", "lines");
-    written.map_err(|failure| failure.noted(format!("{count} before it {done}")))?;
-    Ok(state.tally)
+    let count = units::counted(state.written.lines, "line", "lines");
+    result.map_err(|failure| failure.with_note(format!("{count} before it {participle}")))?;
+    Ok(state.written)
 }
 
-/// What the command and an interrupt both tell of.
+/// Shared with the handler of interrupts.
 struct State {
-    tally: Tally,
-    /// The bar; `None` once nothing is to be drawn any more.
+    written: Written,
+    /// `None` once nothing may be drawn any more.
     progress: Option<Progress>,
 }
 
-/// Whether more is to come only when somebody sends it: what has come so far is written then.
-fn waits(lines: &Lines) -> bool {
-    lines.bytes().is_none() && lines.may_wait()
-}
-
-/// What was read before a failure is written all the same.
+/// Writes every line that was read, also when a later one fails.
 fn write_batches(
     db: &Db,
     lines: &mut Lines,
@@ -79,7 +75,7 @@ fn write_batches(
     mut add: impl FnMut(&[u8], &mut WriteBatch) -> Result<u64>,
 ) -> Result<()> {
     let mut batch = WriteBatch::new();
-    let mut read = Tally::default();
+    let mut read = Written::default();
     loop {
         let added = match lines.next() {
             Ok(None) => Ok(None),
@@ -89,13 +85,13 @@ fn write_batches(
         if let Ok(Some(len)) = added {
             read.lines += 1;
             read.bytes += len;
-            if batch.size_bytes() < BATCH_BYTES && !waits(lines) {
+            if batch.size_bytes() < BATCH_BYTES && !waits_for_more(lines) {
                 continue;
             }
         }
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         db.write(std::mem::take(&mut batch))?;
-        state.tally = read;
+        state.written = read;
         if let Some(progress) = &mut state.progress {
             progress.at(lines.position());
         }
@@ -105,17 +101,22 @@ fn write_batches(
     }
 }
 
-/// From now on an interrupt closes the store and ends the process. It is told in a thread of its own, so that it
-/// comes through while the command waits for its input.
-fn on_interrupt(db: Db, state: Arc<Mutex<State>>, done: &'static str) -> Result<()> {
+/// Whether the next line comes only when somebody sends it: the lines so far are written before.
+fn waits_for_more(lines: &Lines) -> bool {
+    lines.bytes().is_none() && lines.may_block()
+}
+
+/// From now on an interrupt closes the store and ends the process. It is handled in a thread of its own, and so also
+/// while the command waits for its input.
+fn close_on_interrupt(db: Db, state: Arc<Mutex<State>>, participle: &'static str) -> Result<()> {
     let handle = move || {
         // Waits for a batch that is being written.
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        // The message is not to stand behind the bar.
+        // Clears the bar, so that the message has the line to itself.
         state.progress = None;
-        let count = units::counted(state.tally.lines, "line", "lines");
+        let count = units::counted(state.written.lines, "line", "lines");
         match db.clone().close() {
-            Ok(()) => warn("sievedb", &format!("interrupted; {count} {done}")),
+            Ok(()) => warn("sievedb", &format!("interrupted; {count} {participle}")),
             Err(error) => warn("sievedb", &format!("interrupted after {count}; {error}")),
         }
         std::process::exit(EXIT_INTERRUPTED);

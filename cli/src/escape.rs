@@ -1,64 +1,46 @@
-//! Keys and values are bytes; a terminal, a line and a column are not. This is how the one becomes the other.
+//! Keys and values are bytes; a terminal, a line and a column hold text. [`escape`] prints bytes, [`unescape`] reads
+//! them back.
 //!
-//! | byte | printed |
+//! | bytes | printed |
 //! |---|---|
-//! | tab | `\t` |
-//! | newline | `\n` |
-//! | backslash | `\\` |
-//! | any other that is not printable ASCII (0x20 to 0x7e) | `\x` and two hexadecimal digits |
+//! | tab, newline, backslash | `\t`, `\n`, `\\` |
+//! | other characters that move the cursor or hide, and bytes that are not UTF-8 | `\x` and two hexadecimal digits, for each byte |
+//! | all other UTF-8 | as it is |
 //!
-//! Printing is a bijection: what is printed holds no tab and no newline, and [`unescape`] gives back the same
-//! bytes. Reading takes exactly these four forms, digits in either case; every other byte stands for itself.
+//! What is printed holds no tab and no newline, and [`unescape`] gives back the same bytes. It reads these four escapes,
+//! digits in either case; every other byte stands for itself.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Appends `bytes` as printable ASCII.
-pub(crate) fn escape_into(bytes: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    for &byte in bytes {
-        match byte {
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            0x20..=0x7e => out.push(byte),
-            _ => {
-                let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
-                out.extend_from_slice(&[b'\\', b'x', HEX[high], HEX[low]]);
-            }
-        }
+pub(crate) use sievedb::inspect::escape;
+
+/// How much of a key an error message shows.
+const EXCERPT_BYTES: usize = 40;
+
+/// The first 40 bytes of a key, in quotes.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    match bytes.get(..EXCERPT_BYTES) {
+        Some(first) if bytes.len() > EXCERPT_BYTES => format!("\"{}\"...", escape(first)),
+        _ => format!("\"{}\"", escape(bytes)),
     }
 }
 
-/// `bytes` as printable ASCII.
-pub(crate) fn escape(bytes: &[u8]) -> String {
-    let mut out = Vec::with_capacity(bytes.len());
-    escape_into(bytes, &mut out);
-    out.into_iter().map(char::from).collect()
-}
-
-/// A name or a message for people: like [`escape`], but printable text stays, whatever its script, and backslashes too.
-pub(crate) fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char.is_control() {
-            true => out.push_str(&escape(char.encode_utf8(&mut [0; 4]).as_bytes())),
-            false => out.push(char),
-        }
-    }
-    out
+/// A message or a file name for people: like [`escape`], but backslashes stay as they are.
+pub(crate) fn printable(text: &str) -> String {
+    text.split('\\').map(|part| escape(part.as_bytes())).collect::<Vec<_>>().join("\\")
 }
 
 /// A backslash that does not begin an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadEscape {
-    /// Where the backslash is, counted in bytes from 0.
-    pub(crate) position: usize,
+    /// Offset of the backslash in bytes.
+    pub(crate) offset: usize,
 }
 
 impl fmt::Display for BadEscape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the backslash at byte {} begins none of \\t \\n \\\\ \\xHH", self.position + 1)
+        write!(f, "the backslash at byte {} begins none of \\t \\n \\\\ \\xHH", self.offset + 1)
     }
 }
 
@@ -67,22 +49,21 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadEscape> {
     let Some(first) = text.iter().position(|&byte| byte == b'\\') else { return Ok(Cow::Borrowed(text)) };
     let mut out = Vec::with_capacity(text.len());
     out.extend_from_slice(&text[..first]);
-    let mut position = first;
-    while let Some(&byte) = text.get(position) {
-        let rest = &text[position..];
-        let (value, len) = match rest {
+    let mut offset = first;
+    while let Some(&byte) = text.get(offset) {
+        let (value, len) = match text[offset..] {
             [b'\\', b't', ..] => (b'\t', 2),
             [b'\\', b'n', ..] => (b'\n', 2),
             [b'\\', b'\\', ..] => (b'\\', 2),
-            [b'\\', b'x', high, low, ..] => match (digit(*high), digit(*low)) {
+            [b'\\', b'x', high, low, ..] => match (digit(high), digit(low)) {
                 (Some(high), Some(low)) => (high << 4 | low, 4),
-                _ => return Err(BadEscape { position }),
+                _ => return Err(BadEscape { offset }),
             },
-            [b'\\', ..] => return Err(BadEscape { position }),
+            [b'\\', ..] => return Err(BadEscape { offset }),
             _ => (byte, 1),
         };
         out.push(value);
-        position += len;
+        offset += len;
     }
     Ok(Cow::Owned(out))
 }
@@ -96,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_comes_back_and_is_printed_on_one_line_and_in_one_column() {
+    fn every_byte_is_printed_on_one_line_and_in_one_column_and_read_back() {
         let all: Vec<u8> = (0..=255).collect();
         let printed = escape(&all);
         assert!(printed.bytes().all(|byte| (0x20..=0x7e).contains(&byte)));
@@ -109,16 +90,44 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_message_moves_the_cursor() {
-        assert_eq!(visible("größe\t\\ \u{1b}[2J\n\u{9b}x\r"), "größe\\t\\ \\x1b[2J\\n\\xc2\\x9bx\\x0d");
+    fn text_is_printed_as_it_is_and_what_hides_or_moves_the_cursor_is_not() {
+        assert_eq!(escape("größe 漢字 🦀".as_bytes()), "größe 漢字 🦀");
+        // A character that is cut off is no UTF-8, on either side.
+        assert_eq!(escape(b"\xc3\xbc\xc3x\xbc"), "ü\\xc3x\\xbc");
+        assert_eq!(escape("\u{85}\u{7f}\u{1b}".as_bytes()), "\\xc2\\x85\\x7f\\x1b");
+        for hidden in ["\u{2028}", "\u{202e}", "\u{2066}", "\u{200f}", "\u{feff}"] {
+            assert!(escape(hidden.as_bytes()).is_ascii(), "{hidden:?}");
+        }
     }
 
     #[test]
-    fn a_backslash_that_means_nothing_is_refused_where_it_stands() {
-        for (text, position) in
+    fn every_character_is_read_back() {
+        for char in '\0'..=char::MAX {
+            let text = char.to_string();
+            let printed = escape(text.as_bytes());
+            assert_eq!(unescape(printed.as_bytes()).unwrap(), text.as_bytes());
+            assert!(printed.lines().count() == 1 && !printed.contains('\t'), "{char:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_message_moves_the_cursor() {
+        assert_eq!(printable("größe\t\\ \u{1b}[2J\n\u{9b}x\r"), "größe\\t\\ \\x1b[2J\\n\\xc2\\x9bx\\x0d");
+    }
+
+    #[test]
+    fn an_excerpt_has_at_most_forty_bytes() {
+        assert_eq!(excerpt(b"k"), "\"k\"");
+        assert_eq!(excerpt(&[b'k'; 40]), format!("\"{}\"", "k".repeat(40)));
+        assert_eq!(excerpt(&[b'k'; 41]), format!("\"{}\"...", "k".repeat(40)));
+    }
+
+    #[test]
+    fn a_backslash_that_means_nothing_is_refused_with_its_offset() {
+        for (text, offset) in
             [("\\", 0), ("ab\\", 2), ("\\\\\\", 2), ("\\q", 0), ("\\x", 0), ("a\\x1", 1), ("\\t\\xg0", 2)]
         {
-            assert_eq!(unescape(text.as_bytes()), Err(BadEscape { position }), "{text}");
+            assert_eq!(unescape(text.as_bytes()), Err(BadEscape { offset }), "{text}");
         }
     }
 }

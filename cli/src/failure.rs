@@ -3,39 +3,39 @@
 //! | code | meaning |
 //! |---|---|
 //! | 1 | the key is absent |
-//! | 2 | what was asked, or the input, makes no sense; what it was about to do was not done |
+//! | 2 | the arguments or the input make no sense; nothing was done with them |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed |
 //! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
 //!
-//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: that ends the command with 0, unless it
-//! is known by then that the answer is another one ([`answered`]).
+//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: the command ends with 0, unless its
+//! answer is already known to be another one ([`answered`]).
 
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use crate::escape::visible;
+use crate::escape::printable;
 
 /// Why a command ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The key is not there; as it is to be printed.
+    /// The key is absent; the key as it is printed.
     Absent(String),
-    /// The answer, which is printed already, is no.
+    /// The answer is no, and is printed already.
     No,
-    /// What was asked makes no sense.
+    /// The arguments or the input make no sense.
     Usage(String),
-    /// The store said no.
+    /// The store returned an error.
     Store(sievedb::Error),
     /// The store or its files are not what the command needs.
     Refused(String),
     /// A file or stream that is not the store's could not be read or written.
     Io { what: String, source: io::Error },
-    /// Nobody reads standard output any more.
+    /// The reader of standard output has closed the pipe.
     PipeClosed,
-    /// What there is to say has been said; the exit code.
-    Told(u8),
-    /// Another failure, and what is left to say after it.
+    /// The messages are printed already; the exit code.
+    Printed(u8),
+    /// Another failure, with a note behind its message.
     Noted { failure: Box<Failure>, note: String },
 }
 
@@ -47,8 +47,8 @@ impl Failure {
         Self::Io { what: what.into(), source }
     }
 
-    /// This failure with something more to say.
-    pub(crate) fn noted(self, note: impl Into<String>) -> Self {
+    /// This failure with a note behind its message.
+    pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
         match self {
             Self::PipeClosed => Self::PipeClosed,
             failure => Self::Noted { failure: Box::new(failure), note: note.into() },
@@ -58,7 +58,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
-            Self::Told(code) => *code,
+            Self::Printed(code) => *code,
             Self::Absent(_) | Self::No => 1,
             Self::Usage(_) => 2,
             Self::Store(sievedb::Error::InvalidArgument { .. } | sievedb::Error::LimitExceeded { .. }) => 2,
@@ -67,16 +67,17 @@ impl Failure {
         }
     }
 
-    /// Says it on standard error, in the name of the program.
+    /// Prints the message on standard error, with the name of the program before it.
     pub(crate) fn report(&self, program: &str) -> ExitCode {
-        if !matches!(self, Self::PipeClosed | Self::No | Self::Told(_)) {
+        if !matches!(self, Self::PipeClosed | Self::No | Self::Printed(_)) {
             warn(program, &self.to_string());
         }
         ExitCode::from(self.code())
     }
 }
 
-/// How a command ends whose answer is known: as the answer says, also if a reader closed the pipe before it was printed.
+/// The result of a command whose answer is known: the answer counts also if a reader closed the pipe before it was
+/// printed.
 pub(crate) fn answered(printed: Result<()>, answer: Result<()>) -> Result<()> {
     match printed {
         Ok(()) | Err(Failure::PipeClosed) => answer,
@@ -84,9 +85,9 @@ pub(crate) fn answered(printed: Result<()>, answer: Result<()>) -> Result<()> {
     }
 }
 
-/// A line on standard error, whatever the names in it. If that is closed, there is nobody to tell.
+/// Prints a line on standard error, with control characters escaped. A closed standard error is ignored.
 pub(crate) fn warn(program: &str, message: &str) {
-    let _ = writeln!(io::stderr(), "{program}: {}", visible(message));
+    let _ = writeln!(io::stderr(), "{program}: {}", printable(message));
 }
 
 impl From<sievedb::Error> for Failure {
@@ -104,7 +105,7 @@ impl fmt::Display for Failure {
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
             Self::No => f.write_str("no"),
             Self::PipeClosed => f.write_str("standard output is closed"),
-            Self::Told(_) => f.write_str("see above"),
+            Self::Printed(_) => f.write_str("see above"),
             Self::Noted { failure, note } => write!(f, "{failure}; {note}"),
         }
     }
@@ -116,10 +117,10 @@ mod tests {
 
     #[test]
     fn a_note_changes_the_message_and_not_the_code() {
-        let failure = Failure::Usage("line 3 is bad".into()).noted("2 lines are loaded");
+        let failure = Failure::Usage("line 3 is bad".into()).with_note("2 lines are loaded");
         assert_eq!(failure.to_string(), "line 3 is bad; 2 lines are loaded");
         assert_eq!(failure.code(), 2);
-        assert_eq!(Failure::PipeClosed.noted("x").code(), 0);
+        assert_eq!(Failure::PipeClosed.with_note("x").code(), 0);
         assert_eq!(Failure::io("read x", io::ErrorKind::NotFound.into()).code(), 3);
     }
 }

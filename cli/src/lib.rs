@@ -1,17 +1,19 @@
-//! The command-line tools of SieveDB, as a library of its two programs (`src/bin`): so that one can write
-//! the man pages and completions of both.
+//! The command-line tools of SieveDB. A library under two small programs (`src/bin`), so that one of them can write the
+//! manual pages and completions of both.
 //!
 //! | file | what |
 //! |---|---|
 //! | `shell` | the command `sievedb`: its commands are the files of `commands` |
 //! | `dump` | the command `sievedb-dump` |
 //! | `failure` | why a command ends early, and with which exit code |
-//! | `store` | opening a store the way a command may |
-//! | `bulk` | writing what many lines say, and being interrupted at it |
-//! | `escape`, `json`, `lines` | bytes as text: what is printed, what is read |
+//! | `store` | opening a store, and sums over its keyspaces |
+//! | `bulk` | writing many lines, and being interrupted |
+//! | `escape`, `json` | bytes as text |
+//! | `lines`, `bounds` | input: arguments, lines, ranges of keys |
 //! | `output` | standard output that may be closed at any time |
-//! | `progress`, `units` | what is for people: bars, and numbers they can read |
+//! | `progress`, `units` | for people: progress bars, readable numbers |
 
+mod bounds;
 mod bulk;
 mod commands;
 pub mod dump;

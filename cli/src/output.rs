@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
-use crate::escape::escape_into;
+use crate::escape::escape;
 use crate::failure::{Failure, Result};
 use crate::json::Object;
 
@@ -42,7 +42,7 @@ impl Output {
             if index > 0 {
                 self.line.push(b'\t');
             }
-            escape_into(column, &mut self.line);
+            self.line.extend_from_slice(escape(column).as_bytes());
         }
         self.line.push(b'\n');
         self.out.write_all(&self.line).map_err(failure)

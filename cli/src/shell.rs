@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    compact, completion, contains, delete, demo, get, load, man, put, scan, stats, verify,
+    compact, completion, contains, count, delete, demo, get, keyspaces, load, man, put, refilter, scan,
+    stats, verify,
 };
 use crate::failure::Result;
 
-/// Works on a SieveDB store: an ordered key-value store that answers "it is not there" from memory.
+/// Works on a SieveDB store: an ordered key-value store that answers "absent" from memory.
 ///
-/// A store is a directory. `load`, `put` and `demo` make one; the other commands want one that is there. It is in the
-/// hands of one program at a time, or of several that only read.
+/// A store is a directory. `load`, `put` and `demo` create one; the other commands need one that exists. One program at
+/// a time can write to it, or several can read it.
 #[derive(Debug, Parser)]
 #[command(name = "sievedb", version, max_term_width = 110, after_help = SHORT_HELP, after_long_help = LONG_HELP)]
 struct Cli {
@@ -26,11 +27,11 @@ macro_rules! first_steps {
     () => {
         "\
 First steps:
-  sievedb demo                              what the filters do, on this machine's file paths
-  sievedb put my.db planet Saturn           make a store with one entry
-  sievedb get my.db planet                  Saturn
-  sievedb load my.db words.txt              many entries: one a line, key or key<TAB>value
-  sievedb scan my.db --prefix p             those that start with p, in order
+  sievedb demo                              what the filters save, on this machine's file paths
+  sievedb put my.db planet Saturn           create a store with one entry
+  sievedb get my.db planet                  print its value: Saturn
+  sievedb load my.db words.txt              load entries, one a line: key or key<TAB>value
+  sievedb scan my.db --prefix p             print the entries that start with p, in order
 
 "
     };
@@ -38,25 +39,29 @@ First steps:
 
 const SHORT_HELP: &str = concat!(
     first_steps!(),
-    "`sievedb help COMMAND` tells more of each, `sievedb --help` what they have in common."
+    "`sievedb help COMMAND` describes a command, `sievedb --help` what they have in common."
 );
 
 const LONG_HELP: &str = concat!(
     first_steps!(),
     r#"Keys and values are bytes:
-  Printed, a tab, a newline, a backslash and any other byte that is not printable ASCII are \t, \n, \\ and \xHH.
-  Read, bytes are taken as they are; with --escaped those four forms are read as what they stand for.
-  One that begins with a hyphen stands after --, as in `sievedb get my.db -- -k`.
-  In JSON (--json), bytes that are UTF-8 are text, {"key":"a"}; others are in base64, {"key_base64":"/w=="}.
+  Output: UTF-8 is printed as it is. A tab, a newline and a backslash are \t, \n and \\; control characters and
+  bytes that are not UTF-8 are \xHH.
+  Input lines (load, and - for a key) are read in the same form, so `load` reads what `scan` prints; --literal
+  takes them as they are. A line that ends with a carriage return (CRLF) is an error unless --crlf or --literal
+  is given. A blank line is skipped unless --empty-key is given.
+  Arguments are taken as they are; with --escaped they are read in the same form as lines.
+  An argument that begins with a hyphen stands after --, as in `sievedb get my.db -- -k`.
+  JSON (--json): bytes that are UTF-8 are text, {"key":"a"}; others are in base64, {"key_base64":"/w=="}.
 
 Exit codes:
-    0  done; also if a reader closed the pipe because it had enough
+    0  done; also if the reader of a pipe closed it
     1  the key is absent
     2  the command or its input makes no sense
     3  the store or a file is damaged, missing, in use or cannot be read or written
-  130  interrupted (load and delete say how far they came)
+  130  interrupted (load and delete print how many lines they wrote)
 
-What is wrong is said on standard error, in one line. Progress is shown there too, if it is a terminal."#
+Errors and notes go to standard error, one line each. Progress goes there too, if it is a terminal."#
 );
 
 #[derive(Debug, Subcommand)]
@@ -67,15 +72,18 @@ enum Command {
     Get(get::Args),
     Contains(contains::Args),
     Scan(scan::Args),
+    Count(count::Args),
     Delete(delete::Args),
+    Keyspaces(keyspaces::Args),
     Stats(stats::Args),
     Compact(compact::Args),
+    Refilter(refilter::Args),
     Verify(verify::Args),
     Completion(completion::Args),
     Man(man::Args),
 }
 
-/// The program: parses its arguments, does what they ask, says why not.
+/// The program: parses its arguments, runs the command, prints why it failed.
 #[must_use]
 pub fn main() -> ExitCode {
     run(&Cli::parse().command).map_or_else(|failure| failure.report("sievedb"), |()| ExitCode::SUCCESS)
@@ -94,9 +102,12 @@ fn run(command: &Command) -> Result<()> {
         Command::Get(args) => get::run(args),
         Command::Contains(args) => contains::run(args),
         Command::Scan(args) => scan::run(args),
+        Command::Count(args) => count::run(args),
         Command::Delete(args) => delete::run(args),
+        Command::Keyspaces(args) => keyspaces::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Compact(args) => compact::run(args),
+        Command::Refilter(args) => refilter::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Completion(args) => completion::run(args),
         Command::Man(args) => man::run(args),

@@ -1,10 +1,10 @@
-//! Opening a store, each command the way it may: readers read-only, so that several can run at once; only
-//! `load`, `put` and `demo` create one.
+//! Opens stores. Commands that only read open read-only, so that several can run at once; only `load`, `put` and `demo`
+//! create a store.
 
 use std::path::Path;
 
 use sievedb::limits::KEYSPACE_NAME_BYTES_MAX;
-use sievedb::{Db, Keyspace, KeyspaceOptions, Options};
+use sievedb::{Db, Keyspace, KeyspaceOptions, LevelStats, Options};
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result, warn};
@@ -22,7 +22,7 @@ pub(crate) struct Within {
 }
 
 impl Within {
-    /// The keyspace, which is there.
+    /// The keyspace, which must exist.
     pub(crate) fn existing(&self, db: &Db) -> Result<Keyspace> {
         let Some(name) = &self.keyspace else { return Ok(db.default_keyspace()) };
         existing_keyspace(db, name)
@@ -38,38 +38,38 @@ impl Within {
 /// The argument of `--keyspace`.
 pub(crate) fn keyspace_name(name: &str) -> Result<String, String> {
     match name.len() {
-        0 => Err("a keyspace has a name".into()),
+        0 => Err("the name of a keyspace is not empty".into()),
         1..=KEYSPACE_NAME_BYTES_MAX => Ok(name.to_owned()),
-        _ => Err(format!("a keyspace's name has at most {KEYSPACE_NAME_BYTES_MAX} bytes")),
+        _ => Err(format!("the name of a keyspace has at most {KEYSPACE_NAME_BYTES_MAX} bytes")),
     }
 }
 
-/// Opens a store that exists, writing nothing.
+/// Opens a store that exists, read-only.
 pub(crate) fn open_for_reading(dir: &Path) -> Result<Db> {
-    noted(Options::new().read_only().open(dir)?)
+    with_notes(Options::new().read_only().open(dir)?)
 }
 
 /// Opens a store that exists.
 pub(crate) fn open_existing(dir: &Path) -> Result<Db> {
-    noted(Options::new().create_if_missing(false).open(dir)?)
+    with_notes(Options::new().create_if_missing(false).open(dir)?)
 }
 
-/// Opens a store, created if need be.
+/// Opens a store; creates it if it does not exist.
 pub(crate) fn open_or_create(dir: &Path) -> Result<Db> {
-    noted(Options::new().open(dir)?)
+    with_notes(Options::new().open(dir)?)
 }
 
-/// Something to know that is no failure.
+/// Prints a note on standard error: something to know that is not a failure.
 pub(crate) fn note(message: &str) {
     warn("sievedb", &format!("note: {message}"));
 }
 
-/// Says what opening found that is not as it should be.
-fn noted(db: Db) -> Result<Db> {
+/// Prints a note for each torn tail that opening dropped.
+fn with_notes(db: Db) -> Result<Db> {
     for tail in &db.open_report().dropped {
         note(&format!(
-            "the last {} of {} from offset {} on are the torn end of a write that was never synced, \
-             and are left out ({})",
+            "the last {} of {}, from offset {} on, are a write that was never synced and is incomplete; \
+             they are ignored ({})",
             units::counted(tail.bytes, "byte", "bytes"),
             tail.file.display(),
             tail.offset,
@@ -84,7 +84,7 @@ pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     db.existing_keyspace(name).ok_or_else(|| {
         let names: Vec<String> = db.keyspaces().iter().map(|name| escape(name.as_bytes())).collect();
         Failure::Refused(format!(
-            "there is no keyspace {} in {}; it has {}",
+            "there is no keyspace {} in {}; its keyspaces are {}",
             escape(name.as_bytes()),
             db.path().display(),
             names.join(", ")
@@ -92,12 +92,34 @@ pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     })
 }
 
-/// Says so if filters turned out to be unusable.
+/// The sum over all levels of one keyspace, or of all. Entries include those in memtables.
+pub(crate) fn total(db: &Db, keyspace: Option<&str>) -> LevelStats {
+    let mut sum = LevelStats::default();
+    let (mut rate, mut weight) = (0.0, 0.0);
+    for stats in db.stats().keyspaces.iter().filter(|stats| keyspace.is_none_or(|name| stats.name == name)) {
+        let total = stats.total();
+        sum.runs += total.runs;
+        sum.tables += total.tables;
+        sum.bytes += total.bytes;
+        sum.entries += total.entries + stats.memtable_entries;
+        sum.keys += total.keys;
+        sum.filter_bytes += total.filter_bytes;
+        sum.filter_keys += total.filter_keys;
+        if let Some(predicted) = total.predicted_rate {
+            rate += predicted * total.filter_keys as f64;
+            weight += total.filter_keys as f64;
+        }
+    }
+    sum.predicted_rate = (weight > 0.0).then(|| rate / weight);
+    sum
+}
+
+/// Prints a note if filters could not be used.
 pub(crate) fn note_filters(db: &Db) {
     let unusable = db.stats().unusable_filters;
     if unusable > 0 {
         note(&format!(
-            "{} cannot be used; answers are right all the same, but take longer",
+            "{} cannot be used; answers are right, but take longer",
             units::counted(unusable, "filter", "filters")
         ));
     }
@@ -108,7 +130,7 @@ pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
     let cannot = |error| Failure::io(format!("list {}", dir.display()), error);
     let mut total = 0;
     for entry in std::fs::read_dir(dir).map_err(cannot)? {
-        // A file that went away since the listing takes no space.
+        // A file that was deleted since the listing takes no space.
         total += entry.map_err(cannot)?.metadata().map_or(0, |metadata| metadata.len());
     }
     Ok(total)

@@ -1,9 +1,9 @@
-//! `sievedb compact`: everything into one run, and what that changed.
+//! `sievedb compact`: merges everything into one run, and prints what that changed.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use sievedb::{Db, LevelStats};
+use sievedb::LevelStats;
 
 use crate::failure::Result;
 use crate::json::{Format, Object};
@@ -11,10 +11,10 @@ use crate::output::Output;
 use crate::progress::Waiting;
 use crate::{store, units};
 
-/// Merges the tables of each keyspace (or of one) into one run, and drops what is overwritten or deleted.
+/// Merges the tables of each keyspace into one run, and drops what is overwritten or deleted.
 ///
-/// Not needed for day-to-day work: the store compacts itself in the background. It gives back the space of what was
-/// deleted, and makes later reads as cheap as they can be.
+/// Not needed in daily use: the store compacts itself in the background. Frees the space of deleted entries, and makes
+/// later reads as cheap as they can be.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb compact my.db
@@ -34,13 +34,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let start = Instant::now();
     let keyspace = args.keyspace.as_deref();
     let one = keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
-    let before = tables(&db, keyspace);
+    let before = store::total(&db, keyspace);
     let waiting = Waiting::begin("compacting");
     match &one {
         Some(keyspace) => keyspace.compact()?,
         None => db.compact()?,
     }
-    let after = tables(&db, keyspace);
+    let after = store::total(&db, keyspace);
     drop((one, waiting));
     db.close()?;
     let mut out = Output::new();
@@ -55,19 +55,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         out.text(&format!("after   {} (in {})", describe(&after), units::seconds(start.elapsed())))?;
     }
     out.finish()
-}
-
-/// The sum over the keyspaces that are compacted.
-fn tables(db: &Db, keyspace: Option<&str>) -> LevelStats {
-    let mut sum = LevelStats::default();
-    for stats in db.stats().keyspaces.iter().filter(|stats| keyspace.is_none_or(|name| stats.name == name)) {
-        let total = stats.total();
-        sum.runs += total.runs;
-        sum.tables += total.tables;
-        sum.bytes += total.bytes;
-        sum.entries += total.entries + stats.memtable_entries;
-    }
-    sum
 }
 
 fn describe(tables: &LevelStats) -> String {

@@ -1,4 +1,4 @@
-//! `sievedb contains`: is a key there? Exact, and reads no value.
+//! `sievedb contains`: whether a key is present. Exact, and reads no value.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,37 +7,40 @@ use sievedb::Keyspace;
 
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
-use crate::lines::{Encoding, Lines};
+use crate::lines::{Arguments, LineFormat, Lines};
 use crate::output::Output;
 use crate::store::{self, Within};
 
-/// Says whether a key, or each key on standard input, is there.
+/// Prints whether a key, or each key on standard input, is present.
 ///
 /// For one key it prints `present` (exit code 0) or `absent` (exit code 1). With `-` for the key, keys are read from
-/// standard input, one a line, and each is answered as soon as it is asked, by `key<TAB>present` or
-/// `key<TAB>absent`; with --only, by the key alone and only if it is so. (The key "-" itself is `--escaped '\x2d'`.)
+/// standard input, one a line as `scan` prints them, and each is answered at once by `key<TAB>present` or
+/// `key<TAB>absent`. With --only, only the keys with that answer are printed. The key "-" itself is
+/// `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   if sievedb contains seen.db https://example.org/ > /dev/null; then echo known; fi
-  sievedb contains seen.db - --only absent < urls.txt       # those that are new")]
+  sievedb contains seen.db - --only absent < urls.txt       # the new ones")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
     /// The key; `-` reads keys from standard input.
     #[arg(allow_negative_numbers = true)]
     key: OsString,
-    /// Of keys from standard input, print only those that are so.
+    /// Of the keys on standard input, print only those with this answer.
     #[arg(long, value_name = "ANSWER", conflicts_with = "json")]
     only: Option<Answer>,
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
-    encoding: Encoding,
+    arguments: Arguments,
+    #[command(flatten)]
+    lines: LineFormat,
     #[command(flatten)]
     format: Format,
 }
 
-/// Whether a key is there.
+/// Whether a key is present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Answer {
     Present,
@@ -62,15 +65,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.only.is_some() && !many {
         return Err(Failure::Usage("--only is for keys from standard input".into()));
     }
-    let key = args.encoding.argument(&args.key)?;
+    if !many {
+        args.lines.check_unused()?;
+    }
+    let key = args.arguments.decode(&args.key)?;
     let db = store::open_for_reading(&args.db)?;
     let keyspace = args.within.existing(&db)?;
-    let result = if many { ask_many(&keyspace, args) } else { ask_one(&keyspace, &key, args.format) };
+    let result = if many { answer_many(&keyspace, args) } else { answer_one(&keyspace, &key, args.format) };
     store::note_filters(&db);
     result
 }
 
-fn ask_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
+fn answer_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
     let answer = Answer::of(keyspace.contains(key)?);
     let mut out = Output::new();
     let printed = if format.json { out.object(object(key, answer)) } else { out.text(answer.name()) };
@@ -78,17 +84,18 @@ fn ask_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
     answered(printed, if answer == Answer::Absent { Err(Failure::No) } else { Ok(()) })
 }
 
-fn ask_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"))?;
+fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
+    let mut lines = Lines::open(Path::new("-"), args.lines)?;
     let mut out = Output::new();
     loop {
-        if lines.may_wait() {
+        if lines.may_block() {
             out.flush()?;
         }
         if lines.next()?.is_none() {
+            lines.print_notes();
             return out.finish();
         }
-        let key = args.encoding.read(lines.current()).map_err(|failure| lines.blame(failure))?;
+        let key = args.lines.decode(lines.current()).map_err(|failure| lines.blame(failure))?;
         let answer = Answer::of(keyspace.contains(&key)?);
         match args.only {
             _ if args.format.json => out.object(object(&key, answer))?,

@@ -1,4 +1,4 @@
-//! `sievedb delete`: removes a key, or many, durably.
+//! `sievedb delete`: deletes one key, or many; durable when the command ends.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use sievedb::{Durability, WriteBatch};
 use crate::bulk::write_lines;
 use crate::failure::{Failure, Result};
 use crate::json::{Format, Object};
-use crate::lines::{Encoding, Lines, check_limits};
+use crate::lines::{Arguments, LineFormat, Lines, check_limits};
 use crate::output::Output;
 use crate::store::{self, Within};
 use crate::units;
 
-/// Removes a key, or each key on standard input, durably.
+/// Deletes a key, or each key on standard input, durably.
 ///
-/// A key that is not there is no failure. With `-` for the key, keys are read from standard input, one a line, and
-/// removed in batches; it stops at a line that is no key, as `load` does. (The key "-" itself is
-/// `--escaped '\x2d'`.)
+/// Deleting an absent key succeeds. With `-` for the key, keys are read from standard input, one a line as `scan`
+/// prints them, and deleted in batches. The first line that is not a key ends the command, as in `load`. The key "-"
+/// itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb delete my.db planet
-  sievedb scan my.db --prefix tmp/ | cut -f1 | sievedb delete my.db - --escaped")]
+  sievedb scan my.db --prefix tmp/ | cut -f1 | sievedb delete my.db -")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
@@ -31,7 +31,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
-    encoding: Encoding,
+    arguments: Arguments,
+    #[command(flatten)]
+    lines: LineFormat,
     #[command(flatten)]
     format: Format,
 }
@@ -41,9 +43,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return delete_many(args);
     }
     if args.format.json {
-        return Err(Failure::Usage("--json is for many keys: a single one is removed without a word".into()));
+        return Err(Failure::Usage(
+            "--json is for keys from standard input; deleting a single key prints nothing".into(),
+        ));
     }
-    let key = args.encoding.argument(&args.key)?;
+    args.lines.check_unused()?;
+    let key = args.arguments.decode(&args.key)?;
     check_limits(&key, b"")?;
     let db = store::open_existing(&args.db)?;
     let keyspace = args.within.existing(&db)?;
@@ -54,11 +59,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn delete_many(args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"))?;
+    let mut lines = Lines::open(Path::new("-"), args.lines)?;
     let db = store::open_existing(&args.db)?;
     let keyspace = args.within.existing(&db)?;
     let tally = write_lines(db, &mut lines, "deleted", |line, batch| {
-        let key = args.encoding.read(line)?;
+        let key = args.lines.decode(line)?;
         check_limits(&key, b"")?;
         batch.delete_in(&keyspace, &key);
         Ok(key.len() as u64)
@@ -67,6 +72,7 @@ fn delete_many(args: &Args) -> Result<()> {
     if args.format.json {
         let mut summary = Object::new();
         summary.insert("lines".into(), tally.lines.into());
+        summary.insert("blank_lines".into(), lines.blank().into());
         summary.insert("seconds".into(), tally.time.as_secs_f64().into());
         out.object(summary)?;
     } else {

@@ -1,7 +1,7 @@
 //! `sievedb get`: the value of one key, or of many from standard input.
 //!
-//! Reading keys from standard input, it answers each one as soon as it is asked: a program can hold a
-//! conversation with it over two pipes.
+//! Keys from standard input are answered one by one, before the next is read: a program can send keys and read answers
+//! over two pipes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,33 +11,35 @@ use sievedb::Keyspace;
 use crate::escape::escape;
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, entry};
-use crate::lines::{Encoding, Lines};
+use crate::lines::{Arguments, LineFormat, Lines};
 use crate::output::Output;
 use crate::store::{self, Within};
 
 /// Prints the value of a key, or of each key on standard input.
 ///
-/// With `-` for the key, keys are read from standard input, one a line, and `key<TAB>value` is printed for each that
-/// is present, in the order of the input; absent ones are left out (with --json their value is null). (The key "-"
-/// itself is `--escaped '\x2d'`.)
+/// With `-` for the key, keys are read from standard input, one a line as `scan` prints them, and `key<TAB>value` is
+/// printed for each that is present, in the order of the input. Absent keys are left out; with --json their value is
+/// null. The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb get my.db planet
   sievedb get my.db picture --raw > picture.png
-  cut -f1 wanted.tsv | sievedb get my.db -                  # one question a line")]
+  cut -f1 wanted.tsv | sievedb get my.db -                  # many keys")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
     /// The key; `-` reads keys from standard input.
     #[arg(allow_negative_numbers = true)]
     key: OsString,
-    /// Print the value's own bytes, not escaped and without a newline.
+    /// Print the bytes of the value, without escapes and without a newline.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
-    encoding: Encoding,
+    arguments: Arguments,
+    #[command(flatten)]
+    lines: LineFormat,
     #[command(flatten)]
     format: Format,
 }
@@ -47,7 +49,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if many && args.raw {
         return Err(Failure::Usage("--raw is for a single key".into()));
     }
-    let key = args.encoding.argument(&args.key)?;
+    if !many {
+        args.lines.check_unused()?;
+    }
+    let key = args.arguments.decode(&args.key)?;
     let db = store::open_for_reading(&args.db)?;
     let keyspace = args.within.existing(&db)?;
     let result = if many { get_many(&keyspace, args) } else { get_one(&keyspace, &key, args) };
@@ -69,16 +74,17 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
 }
 
 fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"))?;
+    let mut lines = Lines::open(Path::new("-"), args.lines)?;
     let mut out = Output::new();
     loop {
-        if lines.may_wait() {
+        if lines.may_block() {
             out.flush()?;
         }
         if lines.next()?.is_none() {
+            lines.print_notes();
             return out.finish();
         }
-        let key = args.encoding.read(lines.current()).map_err(|failure| lines.blame(failure))?;
+        let key = args.lines.decode(lines.current()).map_err(|failure| lines.blame(failure))?;
         match keyspace.get(&key)? {
             value if args.format.json => out.object(entry(&key, value.as_deref()))?,
             Some(value) => out.columns(&[&key, &value])?,

@@ -1,26 +1,27 @@
-//! `sievedb load`: lines become entries, in order, durable when the command ends.
+//! `sievedb load`: writes a line as an entry, in order; durable when the command ends.
 
 use std::path::PathBuf;
 
 use crate::bulk::write_lines;
 use crate::failure::Result;
 use crate::json::{Format, Object};
-use crate::lines::{Encoding, Lines, check_limits};
+use crate::lines::{LineFormat, Lines, check_limits};
 use crate::output::Output;
 use crate::store::{self, Within};
 use crate::units;
 
-/// Loads lines: `key` or `key<TAB>value`. Creates the store if it is not there.
+/// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
 ///
-/// A line is split at its first tab; without one the value is empty. Lines may hold any bytes; nothing is
-/// trimmed, so that a carriage return is part of the line. A later line replaces an earlier one with the
-/// same key. At a line that cannot be loaded it stops with exit code 2 and names the line; the lines before
-/// it are loaded. An interrupt (Ctrl-C) ends it with exit code 130: it says how many lines are loaded.
+/// Reads what `scan` prints. A line is split at its first tab; without a tab the value is empty. \t, \n, \\ and \xHH
+/// stand for a tab, a newline, a backslash and any byte; with --literal a backslash is a backslash. Blank lines are
+/// skipped, and lines that end with a carriage return refused, unless an option says otherwise. A later line replaces
+/// an earlier one with the same key. The first line that cannot be loaded ends the command with exit code 2, an
+/// interrupt (Ctrl-C) with 130; the lines before it are loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words
-  find / -xdev | sievedb load files.db -
-  sievedb scan old.db | sievedb load new.db - --escaped     # a copy")]
+  find / -xdev | sievedb load files.db - --literal
+  sievedb scan old.db | sievedb load new.db -               # a copy")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
@@ -29,13 +30,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
-    encoding: Encoding,
+    lines: LineFormat,
     #[command(flatten)]
     format: Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut lines = Lines::open(&args.file)?;
+    let mut lines = Lines::open(&args.file, args.lines)?;
     let db = store::open_or_create(&args.db)?;
     let keyspace = args.within.or_create(&db)?;
     let tally = write_lines(db, &mut lines, "loaded", |line, batch| {
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Some(tab) => (&line[..tab], &line[tab + 1..]),
             None => (line, &[][..]),
         };
-        let (key, value) = (args.encoding.read(key)?, args.encoding.read(value)?);
+        let (key, value) = (args.lines.decode(key)?, args.lines.decode(value)?);
         check_limits(&key, &value)?;
         batch.put_in(&keyspace, &key, &value);
         Ok((key.len() + value.len()) as u64)
@@ -52,12 +53,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.format.json {
         let mut summary = Object::new();
         summary.insert("lines".into(), tally.lines.into());
+        summary.insert("blank_lines".into(), lines.blank().into());
         summary.insert("data_bytes".into(), tally.bytes.into());
         summary.insert("seconds".into(), tally.time.as_secs_f64().into());
         out.object(summary)?;
     } else {
         out.text(&format!(
-            "{} loaded, {} of keys and values, in {}: {} keys a second",
+            "{} loaded, {} of keys and values, in {}: {} lines a second",
             units::counted(tally.lines, "line", "lines"),
             units::bytes(tally.bytes),
             units::seconds(tally.time),

@@ -3,12 +3,15 @@
 pub(crate) mod compact;
 pub(crate) mod completion;
 pub(crate) mod contains;
+pub(crate) mod count;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod get;
+pub(crate) mod keyspaces;
 pub(crate) mod load;
 pub(crate) mod man;
 pub(crate) mod put;
+pub(crate) mod refilter;
 pub(crate) mod scan;
 pub(crate) mod stats;
 pub(crate) mod verify;

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use sievedb::{Durability, WriteBatch};
 
 use crate::failure::Result;
-use crate::lines::{Encoding, check_limits};
+use crate::lines::{Arguments, check_limits};
 use crate::store::{self, Within};
 
-/// Sets a key to a value, durably. Creates the store if it is not there.
+/// Sets a key to a value, durably. Creates the store if it does not exist.
 ///
-/// The key is taken as it is: `-` is a key of one byte, and nothing is read from standard input (`load` does that).
+/// The key is taken as it is: `-` is a key of one byte. `load` reads entries from standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb put my.db planet Saturn
@@ -28,11 +28,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
-    encoding: Encoding,
+    arguments: Arguments,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let (key, value) = (args.encoding.argument(&args.key)?, args.encoding.argument(&args.value)?);
+    let (key, value) = (args.arguments.decode(&args.key)?, args.arguments.decode(&args.value)?);
     check_limits(&key, &value)?;
     let db = store::open_or_create(&args.db)?;
     let keyspace = args.within.or_create(&db)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use sievedb::{Db, DroppedTail, KeyspaceStats, LevelStats, OpenReport};
 
-use crate::escape::{escape, visible};
+use crate::escape::{escape, printable};
 use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn print_store(db: &Db, out: &mut Output) -> Result<()> {
-    out.text(&format!("store      {}", visible(&db.path().display().to_string())))?;
+    out.text(&format!("store      {}", printable(&db.path().display().to_string())))?;
     out.text(&format!("on disk    {}", units::bytes(store::disk_bytes(db.path())?)))?;
     let OpenReport { logs, batches, entries, dropped, ignored, .. } = db.open_report();
     out.text(&format!(
@@ -64,7 +64,7 @@ fn print_store(db: &Db, out: &mut Output) -> Result<()> {
         let bytes = units::counted(tail.bytes, "byte", "bytes");
         out.text(&format!(
             "torn       {} from offset {}: {bytes}",
-            visible(&tail.file.display().to_string()),
+            printable(&tail.file.display().to_string()),
             tail.offset
         ))?;
     }

@@ -7,7 +7,7 @@
 use sievedb::inspect::tree::{FilterShape, KeyspaceShape, RunShape, TableShape, Tree};
 
 use super::filter::share;
-use super::layout::{fit, flow};
+use super::layout::{fit, flow, width};
 use crate::units::{bytes, count, counted};
 
 /// Tables of a keyspace, and logs, that are listed unless all are wanted.
@@ -88,7 +88,7 @@ fn run_lines(run: &RunShape, columns: usize) -> Vec<String> {
     let tables = counted(run.tables.len() as u64, "table", "tables");
     let size = format!("{name}: {tables}, {}, {}", counted(run.keys(), "key", "keys"), bytes(run.bytes()));
     match format!("{size}; {filter}") {
-        line if line.len() <= columns => vec![line],
+        line if width(&line) <= columns => vec![line],
         _ => [flow("", 2, &size, columns), flow("  ", 2, &filter, columns)].concat(),
     }
 }
@@ -235,9 +235,9 @@ mod tests {
         for columns in [40, 41, 60, 80, 132, 300] {
             for (tree, all) in [(&plain, false), (&long, false), (&long, true)] {
                 let lines = draw(tree, all, columns);
-                let longest = lines.iter().max_by_key(|line| line.len()).unwrap();
-                assert!(longest.len() <= columns, "{columns}: {longest}\n{}", lines.join("\n"));
-                assert!(lines.iter().all(|line| line.bytes().all(|byte| (0x20..0x7f).contains(&byte))));
+                let longest = lines.iter().max_by_key(|line| width(line)).unwrap();
+                assert!(width(longest) <= columns, "{columns}: {longest}\n{}", lines.join("\n"));
+                assert!(!lines.iter().any(|line| line.contains(char::is_control)));
                 let drawn = lines.iter().filter(|line| line.trim_start().starts_with(['[', '|'])).count();
                 assert_eq!(drawn, runs * tree.keyspaces.len(), "{}", lines.join("\n"));
                 let text = lines.join(" ");

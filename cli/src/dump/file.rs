@@ -8,7 +8,7 @@ use sievedb::inspect::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, T
 use super::PROGRAM;
 use super::events::Events;
 use super::opening::{damaged, identify, intact, refuse_foreign, stopped, view_of};
-use crate::escape::visible;
+use crate::escape::printable;
 use crate::failure::{Failure, Result, answered};
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
             // The other files are shown all the same.
             Err(failure) => {
                 let _ = failure.report(PROGRAM);
-                worst = Err(Failure::Told(3));
+                worst = Err(Failure::Printed(3));
             }
         }
     }
@@ -133,7 +133,7 @@ pub(super) fn print(
         describe(&mut Events::new(&mut out, path))
     } else {
         let heading =
-            if entries_only { Ok(()) } else { write!(out, "{}: ", visible(&path.display().to_string())) };
+            if entries_only { Ok(()) } else { write!(out, "{}: ", printable(&path.display().to_string())) };
         let mut text = Text::new(&mut out);
         heading.map_err(Stop::Sink).and_then(|()| {
             describe(&mut |event: &Event<'_>| match event {

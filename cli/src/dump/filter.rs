@@ -11,7 +11,7 @@ use super::file::print;
 use super::opening::{identify, intact, is_not, refuse_foreign, troubled, view_of};
 use super::plan;
 use super::watched::Watched;
-use crate::escape::visible;
+use crate::escape::printable;
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
@@ -140,7 +140,7 @@ impl Asked {
     }
 
     fn name(&self) -> String {
-        visible(&self.file.display().to_string())
+        printable(&self.file.display().to_string())
     }
 }
 

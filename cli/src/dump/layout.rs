@@ -1,18 +1,25 @@
-//! Text that fits a number of columns: what is long goes on in the next line, or loses its middle.
+//! Text that fits a number of terminal columns: a long text continues on the next line, or loses its middle.
+
+use unicode_width::UnicodeWidthStr;
 
 use crate::escape::escape;
 
-/// Stands where something was left out.
+/// Stands for what was left out.
 const ELLIPSIS: &str = "...";
 
-/// `text` behind `first`, in as many lines as it takes: lines are broken behind commas, semicolons and colons, and those
-/// after the first begin with `indent` spaces, which is at least as long as `first`.
+/// Columns that a text takes on a terminal.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` behind `first`, in as many lines as it takes. Lines are broken after commas, semicolons and colons; those after
+/// the first begin with `indent` spaces, at least as many as `first` has columns.
 pub(super) fn flow(first: &str, indent: usize, text: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), first.to_owned());
     let mut begun = false;
-    for piece in pieces(text) {
+    for piece in unbroken(text) {
         let piece = fit(piece.as_bytes(), columns.saturating_sub(indent));
-        if begun && line.len() + 1 + piece.len() > columns {
+        if begun && width(&line) + 1 + width(&piece) > columns {
             lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
             begun = false;
         }
@@ -26,8 +33,8 @@ pub(super) fn flow(first: &str, indent: usize, text: &str, columns: usize) -> Ve
     lines
 }
 
-/// What stays on one line.
-fn pieces(text: &str) -> Vec<String> {
+/// The parts of a text that stay on one line.
+fn unbroken(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match pieces.last_mut() {
@@ -41,24 +48,40 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Bytes in at most `room` columns, escaped: their beginning and their end, if they are too long.
+/// Bytes in at most `room` columns, escaped: only their beginning and their end, if they are too long.
 pub(super) fn fit(bytes: &[u8], room: usize) -> String {
     let text = escape(bytes);
-    if text.len() <= room {
+    if width(&text) <= room {
         return text;
     }
     let half = room.saturating_sub(ELLIPSIS.len()) / 2;
-    let (first, last) = (fitting(bytes.iter(), half), fitting(bytes.iter().rev(), half));
-    format!("{}{ELLIPSIS}{}", escape(&bytes[..first]), escape(&bytes[bytes.len() - last..]))
+    let characters = characters(bytes);
+    let mut first = fitting(characters.iter(), half);
+    first.push(ELLIPSIS);
+    let mut last = fitting(characters.iter().rev(), half);
+    last.reverse();
+    first.extend(last);
+    first.concat()
 }
 
-/// How many bytes, each of them whole, fit into `room` columns.
-fn fitting<'b>(bytes: impl Iterator<Item = &'b u8>, room: usize) -> usize {
-    let ends = bytes.scan(0, |end, &byte| {
-        *end += escape(&[byte]).len();
-        Some(*end)
-    });
-    ends.take_while(|&end| end <= room).count()
+/// Each character of `bytes`, and each byte that is not part of one, escaped.
+fn characters(bytes: &[u8]) -> Vec<String> {
+    let mut all = Vec::new();
+    for chunk in bytes.utf8_chunks() {
+        all.extend(chunk.valid().chars().map(|char| escape(char.encode_utf8(&mut [0; 4]).as_bytes())));
+        all.extend(chunk.invalid().iter().map(|&byte| escape(&[byte])));
+    }
+    all
+}
+
+/// The first of `characters` that fit into `room` columns together.
+fn fitting<'c>(characters: impl Iterator<Item = &'c String>, room: usize) -> Vec<&'c str> {
+    let mut columns = 0;
+    let fits = |character: &&'c str| {
+        columns += width(character);
+        columns <= room
+    };
+    characters.map(String::as_str).take_while(fits).collect()
 }
 
 #[cfg(test)]
@@ -66,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_broken_between_the_parts_of_what_it_says() {
+    fn a_line_is_broken_after_punctuation() {
         let text = "level 1: 1 table, 400,299 keys, 20.3 MiB";
         assert_eq!(flow("", 2, text, 80), [text]);
         assert_eq!(flow("", 2, text, 30), ["level 1: 1 table,", "  400,299 keys, 20.3 MiB"]);
@@ -74,12 +97,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_keeps_its_beginning_and_its_end_and_whole_escapes() {
+    fn a_text_that_is_too_long_keeps_its_beginning_and_its_end_and_whole_escapes() {
         assert_eq!(fit(b"key00000", 8), "key00000");
         assert_eq!(fit(b"key000000001", 9), "key...001");
         for room in 3..40 {
             let text = fit(&[0xff; 30], room);
             assert!(text.len() <= room && text.replace("\\xff", "") == "...", "{room}: {text}");
+            let text = fit("漢".repeat(30).as_bytes(), room);
+            assert!(width(&text) <= room && text.replace('漢', "") == "...", "{room}: {text}");
         }
+        assert_eq!(fit("größe".as_bytes(), 5), "größe");
     }
 }

@@ -1,6 +1,6 @@
 //! `sievedb-dump`: looks at the files of a store.
 //!
-//! What a file holds is known by `sievedb::dump`; here it is asked for and printed. It reads, and nothing else: no lock
+//! What a file holds is known by `sievedb::inspect`; here it is asked for and printed. It reads, and nothing else: no lock
 //! is taken, so that it works beside a running store and on the pieces of a broken one.
 //!
 //! | file | what |

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 /// Says what was damaged, and fails if something was.
 pub(super) fn told(tree: &Tree) -> Result<()> {
     tree.damage.iter().for_each(|(path, damage)| warn(PROGRAM, &damaged(path, damage)));
-    if tree.damage.is_empty() { Ok(()) } else { Err(Failure::Told(3)) }
+    if tree.damage.is_empty() { Ok(()) } else { Err(Failure::Printed(3)) }
 }
 
 fn columns() -> usize {

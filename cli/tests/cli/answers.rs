@@ -1,12 +1,12 @@
-//! Asking, removing, and results for programs.
+//! `contains`, `delete`, and results for programs.
 
-use crate::tool::{Conversation, place, run, run_with};
+use crate::tool::{Conversation, run, run_with, temp_store};
 
 #[test]
-fn contains_prints_its_answer_and_exits_with_1_for_no() {
-    let place = place();
-    let db = &place.db;
-    place.load(b"apple\t1\npear\t2\n");
+fn contains_prints_present_or_absent_and_exits_with_1_for_absent() {
+    let store = temp_store();
+    let db = &store.db;
+    store.load(b"apple\t1\npear\t2\n");
     assert_eq!(run(&["contains", db, "apple"]).ok(), "present\n");
     let absent = run(&["contains", db, "plum"]);
     assert_eq!((absent.code, &absent.stdout[..], &absent.stderr[..]), (Some(1), &b"absent\n"[..], ""));
@@ -19,24 +19,24 @@ fn contains_prints_its_answer_and_exits_with_1_for_no() {
 
     let mut conversation = Conversation::begin(&["contains", db, "-"]);
     for (key, answer) in [("pear", "pear\tpresent"), ("plum", "plum\tabsent")] {
-        conversation.say(&format!("{key}\n"));
-        assert_eq!(conversation.hear(), answer);
+        conversation.send(&format!("{key}\n"));
+        assert_eq!(conversation.receive(), answer);
     }
     conversation.end();
 }
 
 #[test]
-fn deleted_keys_are_gone_whether_they_were_there_or_not() {
-    let place = place();
-    let db = &place.db;
-    place.load(b"a\t1\nb\t2\nc\t3\nd\t4\n\xff\t5\n");
+fn deleting_succeeds_whether_the_key_was_present_or_absent() {
+    let store = temp_store();
+    let db = &store.db;
+    store.load(b"a\t1\nb\t2\nc\t3\nd\t4\n\xff\t5\n");
     assert_eq!(run(&["delete", db, "b"]).ok(), "");
     assert_eq!(run(&["delete", db, "never there"]).ok(), "");
     run(&["get", db, "b"]).fails(1);
-    let report = run_with(&["delete", db, "-", "--escaped"], b"c\n\\xff\n").ok();
+    let report = run_with(&["delete", db, "-"], b"c\n\\xff\n").ok();
     assert!(report.starts_with("2 keys deleted in "), "{report}");
     assert_eq!(run(&["scan", db]).ok(), "a\t1\nd\t4\n");
-    let message = run_with(&["delete", db, "-", "--escaped"], b"a\n\\\nd\n").fails(2);
+    let message = run_with(&["delete", db, "-"], b"a\n\\\nd\n").fails(2);
     assert!(
         message.contains("standard input, line 2: ") && message.ends_with("; 1 line before it deleted\n")
     );
@@ -47,10 +47,10 @@ fn deleted_keys_are_gone_whether_they_were_there_or_not() {
 
 #[test]
 fn results_in_json_hold_text_as_text_and_other_bytes_in_base64() {
-    let place = place();
-    let db = &place.db;
+    let store = temp_store();
+    let db = &store.db;
     let summary: serde_json::Value = serde_json::from_slice(
-        &run_with(&["load", db, "-", "--json"], b"a\t1\n\xff\t\xfe\n\xc3\xbc\t\"\n").stdout,
+        &run_with(&["load", db, "-", "--json"], b"a\t1\n\\xff\t\xfe\n\xc3\xbc\t\"\n").stdout,
     )
     .unwrap();
     assert_eq!((&summary["lines"], &summary["data_bytes"]), (&3.into(), &7.into()));
@@ -59,7 +59,7 @@ fn results_in_json_hold_text_as_text_and_other_bytes_in_base64() {
     let absent = run(&["get", db, "b", "--json"]);
     assert_eq!((absent.code, &absent.stdout[..]), (Some(1), &b"{\"key\":\"b\",\"value\":null}\n"[..]));
     assert_eq!(
-        run_with(&["get", db, "-", "--json"], b"b\n\xff\n").ok(),
+        run_with(&["get", db, "-", "--json"], b"b\n\\xff\n").ok(),
         "{\"key\":\"b\",\"value\":null}\n{\"key_base64\":\"/w==\",\"value_base64\":\"/g==\"}\n"
     );
     assert_eq!(
@@ -85,21 +85,96 @@ fn results_in_json_hold_text_as_text_and_other_bytes_in_base64() {
 }
 
 #[test]
-fn shells_and_man_get_what_they_want() {
+fn count_counts_the_keys_of_a_range_exactly() {
+    let store = temp_store();
+    let db = &store.db;
+    store.load(b"a\nb1\nb2\nc\n\\xff\n");
+    run(&["compact", db]).ok();
+    store.load(b"b1\tagain\n");
+    run(&["delete", db, "c"]).ok();
+    run(&["put", db, "x", "1", "--keyspace", "other"]).ok();
+    assert_eq!(run(&["count", db]).ok(), "4\n");
+    assert_eq!(run(&["count", db, "--prefix", "b"]).ok(), "2\n");
+    assert_eq!(run(&["count", db, "--from", "b2", "--to", "c"]).ok(), "1\n");
+    assert_eq!(run(&["count", db, "--prefix", "\\xff", "--escaped"]).ok(), "1\n");
+    assert_eq!(run(&["count", db, "--keyspace", "other"]).ok(), "1\n");
+    assert_eq!(run(&["count", db, "--json"]).ok(), "{\"count\":4,\"keyspace\":\"default\"}\n");
+}
+
+#[test]
+fn keyspaces_are_listed_with_entries_tables_and_size() {
+    let store = temp_store();
+    let db = &store.db;
+    store.load(b"a\nb\n");
+    run(&["compact", db]).ok();
+    run(&["put", db, "k", "v", "--keyspace", "größe\tx"]).ok();
+    let listed = run(&["keyspaces", db]).ok();
+    let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["entries", "tables", "size", "keyspace"]);
+    assert_eq!((&lines[1][..2], lines[1].last()), (&["2", "1"][..], Some(&"default")));
+    assert_eq!(lines[2], ["1", "0", "0", "B", "größe\\tx"]);
+    let objects = run(&["keyspaces", db, "--json"]).ok();
+    let objects: Vec<serde_json::Value> =
+        objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&objects[0]["keyspace"], &objects[0]["entries"]), (&"default".into(), &2.into()));
+    assert_eq!((&objects[1]["keyspace"], &objects[1]["tables"]), (&"größe\tx".into(), &0.into()));
+}
+
+#[test]
+fn refilter_gives_existing_tables_the_filters_asked_for() {
+    let store = temp_store();
+    let db = &store.db;
+    let lines: String = (0..3000).map(|n| format!("key{n:05}\n")).collect();
+    store.load(lines.as_bytes());
+    run(&["compact", db]).ok();
+    run(&["put", db, "k", "v", "--keyspace", "other"]).ok();
+    run(&["compact", db]).ok();
+    let bits = |options: &[&str]| {
+        let report = run(&[&["refilter", db, "--json"][..], options].concat()).ok();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let [before, after] =
+            ["before", "after"].map(|when| report[when]["filter_bits_per_key"].as_f64().unwrap_or(0.0));
+        (before, after, report["after"]["tables"].as_u64().unwrap())
+    };
+    let (built, twenty, tables) =
+        bits(&["--kind", "bloom", "--bits-per-key", "20", "--uniform", "--keyspace", "default"]);
+    assert!(built < 16.0 && (20.0..22.0).contains(&twenty) && tables == 1, "{built} {twenty} {tables}");
+    let (before, none, tables) = bits(&["--kind", "none"]);
+    assert!(before > 19.0 && none == 0.0 && tables == 2, "{before} {none} {tables}");
+    // Without options: what a new store gets.
+    let (_, again, _) = bits(&["--keyspace", "default"]);
+    assert!((again - built).abs() < 0.01, "{again} {built}");
+    let text = run(&["refilter", db, "--false-positive-rate", "0.001", "--uniform"]).ok();
+    assert!(text.starts_with("before  2 tables, filters "), "{text}");
+    assert!(
+        text.contains("\nafter   2 tables, filters ") && text.contains(" false positives predicted"),
+        "{text}"
+    );
+    assert_eq!(run(&["count", db]).ok(), "3000\n");
+    run(&["verify", db]).ok();
+    for wrong in [&["--bits-per-key", "-1"][..], &["--bits-per-key", "65"], &["--false-positive-rate", "1"]] {
+        run(&[&["refilter", db][..], wrong].concat()).fails(2);
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(&["completion", shell]).ok();
-        for command in ["demo", "load", "contains", "delete", "completion"] {
+        for command in ["demo", "load", "contains", "count", "keyspaces", "refilter", "completion"] {
             assert!(script.contains(command), "{shell} does not know {command}");
         }
     }
-    let place = place();
-    let pages = place.folder.path().join("man/man1");
+    let store = temp_store();
+    let pages = store.folder.path().join("man/man1");
     assert_eq!(run(&["man", pages.to_str().unwrap()]).ok(), "");
     let page = std::fs::read_to_string(pages.join("sievedb-scan.1")).unwrap();
     assert!(page.contains(".TH sievedb-scan") && page.contains("prefix"), "{page}");
     assert!(page.contains(".SH \"EXAMPLES\"\n.nf\n  sievedb scan my.db \\-\\-prefix user/"), "{page}");
     assert!(std::fs::read_to_string(pages.join("sievedb.1")).unwrap().contains("contains"));
-    assert!(pages.join("sievedb-dump.1").exists());
+    for name in ["sievedb-count", "sievedb-keyspaces", "sievedb-refilter", "sievedb-dump"] {
+        assert!(pages.join(format!("{name}.1")).exists(), "{name}");
+    }
     assert!(run(&["completion", "bash", "--program", "sievedb-dump"]).ok().contains("summary"));
     run(&["completion", "bash", "--keyspace", "k"]).fails(2);
 }

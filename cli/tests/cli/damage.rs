@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tool::{Place, place, run, run_with};
+use crate::tool::{TempStore, run, run_with, temp_store};
 
 const KEYS: usize = 2000;
 
@@ -11,12 +11,12 @@ fn line(n: usize) -> String {
 }
 
 /// A store with one table and a log without entries.
-fn compacted() -> (Place, PathBuf) {
-    let place = place();
-    place.load((0..KEYS).map(line).collect::<String>().as_bytes());
-    run(&["compact", &place.db]).ok();
-    let table = place.paths_of(".sst").pop().unwrap();
-    (place, table)
+fn compacted() -> (TempStore, PathBuf) {
+    let store = temp_store();
+    store.load((0..KEYS).map(line).collect::<String>().as_bytes());
+    run(&["compact", &store.db]).ok();
+    let table = store.paths_of(".sst").pop().unwrap();
+    (store, table)
 }
 
 fn flip(path: &Path, offset: usize) {
@@ -36,19 +36,19 @@ fn names_the_damage(message: &str, file: &Path) {
 
 #[test]
 fn a_damaged_block_is_reported_with_file_and_offset_by_every_reader_that_meets_it() {
-    let (place, table) = compacted();
+    let (store, table) = compacted();
     // The first data block lies behind the file's header, and holds the first key.
     flip(&table, 200);
-    names_the_damage(&run(&["get", &place.db, "key00000"]).fails(3), &table);
-    names_the_damage(&run_with(&["get", &place.db, "-"], b"key00000\n").fails(3), &table);
-    names_the_damage(&run(&["scan", &place.db]).fails(3), &table);
+    names_the_damage(&run(&["get", &store.db, "key00000"]).fails(3), &table);
+    names_the_damage(&run_with(&["get", &store.db, "-"], b"key00000\n").fails(3), &table);
+    names_the_damage(&run(&["scan", &store.db]).fails(3), &table);
     // What does not touch the block is right.
     let last = line(KEYS - 1);
-    assert_eq!(run(&["scan", &place.db, "--reverse", "--limit", "1"]).ok(), last);
-    assert!(run(&["stats", &place.db]).ok().contains("2,000 entries"));
+    assert_eq!(run(&["scan", &store.db, "--reverse", "--limit", "1"]).ok(), last);
+    assert!(run(&["stats", &store.db]).ok().contains("2,000 entries"));
 
     // Entries before the damage are printed before it is reported.
-    let scan = run(&["scan", &place.db, "--reverse"]);
+    let scan = run(&["scan", &store.db, "--reverse"]);
     assert_eq!(scan.code, Some(3));
     names_the_damage(&scan.stderr, &table);
     let printed = String::from_utf8(scan.stdout).unwrap();
@@ -57,21 +57,21 @@ fn a_damaged_block_is_reported_with_file_and_offset_by_every_reader_that_meets_i
 
     // A compaction that has to read it stops there, and leaves the table as it was.
     let before = std::fs::read(&table).unwrap();
-    run(&["put", &place.db, "key00000", "new"]).ok();
-    names_the_damage(&run(&["compact", &place.db]).fails(3), &table);
+    run(&["put", &store.db, "key00000", "new"]).ok();
+    names_the_damage(&run(&["compact", &store.db]).fails(3), &table);
     assert!(std::fs::read(&table).unwrap() == before);
-    assert_eq!(run(&["get", &place.db, "key00000"]).ok(), "new\n");
+    assert_eq!(run(&["get", &store.db, "key00000"]).ok(), "new\n");
 }
 
 #[test]
 fn whatever_byte_of_a_table_is_flipped_no_answer_is_wrong() {
-    let (place, table) = compacted();
+    let (store, table) = compacted();
     let good = std::fs::read(&table).unwrap();
     let all: String = (0..KEYS).map(line).collect();
     let mut damaged = 0;
     for offset in (0..good.len()).step_by(good.len() / 40) {
         flip(&table, offset);
-        let scan = run(&["scan", &place.db]);
+        let scan = run(&["scan", &store.db]);
         match scan.code {
             Some(0) => assert!(scan.stdout == all.as_bytes(), "at {offset}"),
             Some(3) => {
@@ -88,16 +88,16 @@ fn whatever_byte_of_a_table_is_flipped_no_answer_is_wrong() {
 
 #[test]
 fn a_damaged_filter_is_noted_and_every_answer_stays_right() {
-    let (place, table) = compacted();
+    let (store, table) = compacted();
     let good = std::fs::read(&table).unwrap();
     // The filter block starts on a boundary of 4 KiB with its magic.
     let is_filter = |at: &usize| good[*at..].starts_with(b"\x89SVFLT\r\n");
     let start = (4096..good.len()).step_by(4096).find(is_filter).expect("the table has a filter block");
     flip(&table, start + 1000);
-    let present = run(&["get", &place.db, "key00007"]);
+    let present = run(&["get", &store.db, "key00007"]);
     assert_eq!((present.code, &present.stdout[..]), (Some(0), &b"the value of number 7\n"[..]));
     assert!(present.stderr.contains("note: 1 filter cannot be used"), "{present:?}");
-    let absent = run(&["get", &place.db, "key00007x"]).fails(1);
+    let absent = run(&["get", &store.db, "key00007x"]).fails(1);
     assert!(
         absent.contains("absent: key00007x") && absent.contains("note: 1 filter cannot be used"),
         "{absent}"
@@ -106,44 +106,47 @@ fn a_damaged_filter_is_noted_and_every_answer_stays_right() {
 
 #[test]
 fn a_missing_table_and_a_missing_manifest_are_reported() {
-    let (place, table) = compacted();
+    let (store, table) = compacted();
     let good = std::fs::read(&table).unwrap();
     std::fs::remove_file(&table).unwrap();
-    names_the_damage(&run(&["get", &place.db, "key00000"]).fails(3), &table);
+    names_the_damage(&run(&["get", &store.db, "key00000"]).fails(3), &table);
     std::fs::write(&table, good).unwrap();
-    assert_eq!(run(&["get", &place.db, "key00000"]).ok(), "the value of number 0\n");
-    let current = Path::new(&place.db).join("CURRENT");
+    assert_eq!(run(&["get", &store.db, "key00000"]).ok(), "the value of number 0\n");
+    let current = Path::new(&store.db).join("CURRENT");
     std::fs::remove_file(&current).unwrap();
-    for args in [vec!["scan", &place.db], vec!["put", &place.db, "k", "v"], vec!["compact", &place.db]] {
+    for args in [vec!["scan", &store.db], vec!["put", &store.db, "k", "v"], vec!["compact", &store.db]] {
         names_the_damage(&run(&args).fails(3), &current);
     }
 }
 
 #[test]
 fn damage_in_a_closed_log_is_corruption() {
-    let place = place();
-    place.load((0..KEYS).map(line).collect::<String>().as_bytes());
-    let log = place.paths_of(".wal").pop().unwrap();
+    let store = temp_store();
+    store.load((0..KEYS).map(line).collect::<String>().as_bytes());
+    let log = store.paths_of(".wal").pop().unwrap();
     flip(&log, 10_000);
-    names_the_damage(&run(&["scan", &place.db]).fails(3), &log);
+    names_the_damage(&run(&["scan", &store.db]).fails(3), &log);
 }
 
 #[test]
 fn a_torn_end_that_was_never_synced_is_noted_and_the_rest_is_read() {
-    let (place, copy) = (place(), place());
-    place.load(b"a\t1\n");
+    let (store, copy) = (temp_store(), temp_store());
+    store.load(b"a\t1\n");
     // A process that died in the middle of a write: its log has no close record, and ends in half a record.
-    let db = sievedb::Db::open(&place.db).unwrap();
+    let db = sievedb::Db::open(&store.db).unwrap();
     db.put("b", "2").unwrap();
     db.put("c", "3".repeat(100)).unwrap();
     std::fs::create_dir(&copy.db).unwrap();
-    for (name, content) in place.files() {
+    for (name, content) in store.files() {
         let cut = if name.ends_with(".wal") { content.len() - 20 } else { content.len() };
         std::fs::write(Path::new(&copy.db).join(name), &content[..cut]).unwrap();
     }
     drop(db);
     let scan = run(&["scan", &copy.db]);
     assert_eq!((scan.code, &scan.stdout[..]), (Some(0), &b"a\t1\nb\t2\n"[..]), "{scan:?}");
-    assert!(scan.stderr.contains("note: the last ") && scan.stderr.contains(".wal from offset "), "{scan:?}");
+    assert!(
+        scan.stderr.contains("note: the last ") && scan.stderr.contains(".wal, from offset "),
+        "{scan:?}"
+    );
     assert!(String::from_utf8(run(&["stats", &copy.db]).stdout).unwrap().contains("\ntorn       "));
 }

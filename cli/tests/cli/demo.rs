@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tool::{Place, command, place, run};
+use crate::tool::{TempStore, command, run, temp_store};
 
 const LINES: usize = 20_000;
 
-fn words(place: &Place) -> String {
-    let path = place.folder.path().join("words");
+fn words(store: &TempStore) -> String {
+    let path = store.folder.path().join("words");
     let lines: String =
         (0..LINES).map(|n| format!("word/{:016x}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
     std::fs::write(&path, lines).unwrap();
@@ -26,9 +26,9 @@ fn figures(report: &str, label: &str) -> [f64; 2] {
 
 #[test]
 fn the_demo_reports_what_its_filters_save_and_what_to_try_works() {
-    let place = place();
-    let words = words(&place);
-    let report = run(&["demo", &place.db, "--from", &words]).ok();
+    let store = temp_store();
+    let words = words(&store);
+    let report = run(&["demo", &store.db, "--from", &words]).ok();
     assert!(report.starts_with("SieveDB demo: 20,000 lines of "), "{report}");
     assert!(report.lines().count() < 40, "{report}");
 
@@ -67,76 +67,76 @@ fn the_demo_reports_what_its_filters_save_and_what_to_try_works() {
 
 #[test]
 fn a_second_demo_begins_afresh_in_the_same_store() {
-    let place = place();
-    let words = words(&place);
-    let first = run(&["demo", &place.db, "--from", &words]).ok();
+    let store = temp_store();
+    let words = words(&store);
+    let first = run(&["demo", &store.db, "--from", &words]).ok();
     assert!(!first.contains("earlier run"), "{first}");
-    let few = place.folder.path().join("few");
+    let few = store.folder.path().join("few");
     std::fs::write(&few, "apple\npear\n").unwrap();
-    let second = run(&["demo", &place.db, "--from", few.to_str().unwrap()]).ok();
+    let second = run(&["demo", &store.db, "--from", few.to_str().unwrap()]).ok();
     assert!(second.contains("20,000 entries of an earlier run were deleted"), "{second}");
-    assert_eq!(run(&["scan", &place.db]).ok(), "apple\tline 1\npear\tline 2\n");
-    let third = run(&["demo", &place.db, "--from", &words]).ok();
+    assert_eq!(run(&["scan", &store.db]).ok(), "apple\tline 1\npear\tline 2\n");
+    let third = run(&["demo", &store.db, "--from", &words]).ok();
     let shape = |report: &str| report.lines().find(|line| line.starts_with("levels /")).map(str::to_owned);
     assert_eq!(shape(&third), shape(&first));
     // Files of earlier runs do not pile up.
-    assert!(place.files().len() < 15, "{:?}", place.files().keys());
+    assert!(store.files().len() < 15, "{:?}", store.files().keys());
 }
 
 #[test]
 fn the_demo_touches_no_keyspace_that_it_did_not_make() {
-    let place = place();
-    let words = words(&place);
-    run(&["put", &place.db, "mine", "1"]).ok();
-    run(&["put", &place.db, "mine", "2", "--keyspace", "users"]).ok();
-    run(&["put", &place.db, "mine", "3", "--keyspace", "new-without-filters"]).ok();
+    let store = temp_store();
+    let words = words(&store);
+    run(&["put", &store.db, "mine", "1"]).ok();
+    run(&["put", &store.db, "mine", "2", "--keyspace", "users"]).ok();
+    run(&["put", &store.db, "mine", "3", "--keyspace", "new-without-filters"]).ok();
     for options in
         [&[][..], &["--keyspace", "users"], &["--keyspace", "new"], &["--keyspace", "sievedb-demo"]]
     {
-        let message = run(&[&["demo", &place.db, "--from", &words][..], options].concat()).fails(2);
+        let message = run(&[&["demo", &store.db, "--from", &words][..], options].concat()).fails(2);
         assert!(message.contains("was not made by the demo"), "{message}");
     }
-    let report = run(&["demo", &place.db, "--from", &words, "--keyspace", "demo"]).ok();
+    let report = run(&["demo", &store.db, "--from", &words, "--keyspace", "demo"]).ok();
     assert!(report.contains(" --keyspace demo "), "{report}");
-    assert_eq!(run(&["get", &place.db, "mine"]).ok(), "1\n");
-    assert_eq!(run(&["get", &place.db, "mine", "--keyspace", "users"]).ok(), "2\n");
-    assert_eq!(run(&["get", &place.db, "mine", "--keyspace", "new-without-filters"]).ok(), "3\n");
+    assert_eq!(run(&["get", &store.db, "mine"]).ok(), "1\n");
+    assert_eq!(run(&["get", &store.db, "mine", "--keyspace", "users"]).ok(), "2\n");
+    assert_eq!(run(&["get", &store.db, "mine", "--keyspace", "new-without-filters"]).ok(), "3\n");
 }
 
 #[test]
 fn the_demo_leaves_other_files_in_its_directory_alone() {
-    let place = place();
-    let words = words(&place);
-    let mine = Path::new(&place.db).join("mine");
+    let store = temp_store();
+    let words = words(&store);
+    let mine = Path::new(&store.db).join("mine");
     std::fs::create_dir_all(&mine).unwrap();
     std::fs::write(mine.join("file"), "mine").unwrap();
     for _ in 0..2 {
-        run(&["demo", &place.db, "--from", &words]).ok();
+        run(&["demo", &store.db, "--from", &words]).ok();
     }
     assert_eq!(std::fs::read(mine.join("file")).unwrap(), b"mine");
 }
 
 #[test]
 fn the_paths_of_a_directory_become_keys_with_size_and_time() {
-    let place = place();
-    let top: PathBuf = place.folder.path().join("tree");
+    let store = temp_store();
+    let top: PathBuf = store.folder.path().join("tree");
     for n in 0..300 {
         let folder = top.join(format!("folder {}", n % 7));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(format!("file{n}.txt")), "x".repeat(n)).unwrap();
     }
-    let report = run(&["demo", &place.db, "--from", top.to_str().unwrap()]).ok();
+    let report = run(&["demo", &store.db, "--from", top.to_str().unwrap()]).ok();
     assert!(report.starts_with("SieveDB demo: 300 file paths under "), "{report}");
     let file = top.join("folder 6").join("file48.txt");
-    let value = run(&["get", &place.db, file.to_str().unwrap()]).ok();
+    let value = run(&["get", &store.db, file.to_str().unwrap()]).ok();
     assert!(value.starts_with("48 bytes, 20") && value.ends_with("Z\n"), "{value}");
 }
 
 #[test]
 fn a_store_in_the_temporary_directory_that_cannot_be_used_is_left_as_it_is() {
-    let place = place();
-    let words = words(&place);
-    let temporary = place.folder.path().join("temporary");
+    let store = temp_store();
+    let words = words(&store);
+    let temporary = store.folder.path().join("temporary");
     std::fs::create_dir(&temporary).unwrap();
     let demo = || {
         let output = command(&["demo", "--from", &words]).env("TMPDIR", &temporary).output().unwrap();
@@ -166,11 +166,11 @@ fn a_store_in_the_temporary_directory_that_cannot_be_used_is_left_as_it_is() {
 
 #[test]
 fn nothing_to_load_is_a_usage_error_and_makes_no_store() {
-    let place = place();
-    let empty = place.folder.path().join("empty");
+    let store = temp_store();
+    let empty = store.folder.path().join("empty");
     std::fs::write(&empty, "").unwrap();
-    let message = run(&["demo", &place.db, "--from", empty.to_str().unwrap()]).fails(2);
+    let message = run(&["demo", &store.db, "--from", empty.to_str().unwrap()]).fails(2);
     assert!(message.contains("nothing to load"), "{message}");
-    run(&["demo", &place.db, "--from", "no such path"]).fails(3);
-    assert!(!Path::new(&place.db).exists());
+    run(&["demo", &store.db, "--from", "no such path"]).fails(3);
+    assert!(!Path::new(&store.db).exists());
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tool::{Outcome, Place, dump_command, place, run};
+use crate::tool::{Outcome, TempStore, dump_command, run, temp_store};
 
 const KEYS: usize = 3000;
 
@@ -17,23 +17,23 @@ fn text(path: &Path) -> &str {
 }
 
 /// A store with a table, a log of its own entries, and a second keyspace.
-fn store() -> Place {
-    let place = place();
+fn filled_store() -> TempStore {
+    let store = temp_store();
     let lines: String = (0..KEYS).map(|n| format!("key{n:05}\tthe value of number {n}\n")).collect();
-    place.load(lines.as_bytes());
-    run(&["compact", &place.db]).ok();
-    run(&["put", &place.db, "logged", "not in a table"]).ok();
-    place
+    store.load(lines.as_bytes());
+    run(&["compact", &store.db]).ok();
+    run(&["put", &store.db, "logged", "not in a table"]).ok();
+    store
 }
 
-fn only(place: &Place, ending: &str) -> PathBuf {
-    let mut paths = place.paths_of(ending);
+fn only(store: &TempStore, ending: &str) -> PathBuf {
+    let mut paths = store.paths_of(ending);
     assert_eq!(paths.len(), 1, "{ending}: {paths:?}");
     paths.remove(0)
 }
 
-fn table(place: &Place) -> PathBuf {
-    only(place, ".sst")
+fn table(store: &TempStore) -> PathBuf {
+    only(store, ".sst")
 }
 
 /// Fails with the exit code of damage, having named file and offset.
@@ -47,10 +47,10 @@ fn names_the_damage(outcome: &Outcome, path: &Path) -> u64 {
 
 #[test]
 fn every_file_of_a_store_is_named_accounted_for_and_left_as_it_was() {
-    let place = store();
-    let before = place.files();
+    let store = filled_store();
+    let before = store.files();
     for (name, bytes) in &before {
-        let path = Path::new(&place.db).join(name);
+        let path = Path::new(&store.db).join(name);
         let out = dump(&[text(&path)]).ok();
         let kind = match name.as_str() {
             "LOCK" => "LOCK",
@@ -69,29 +69,29 @@ fn every_file_of_a_store_is_named_accounted_for_and_left_as_it_was() {
         // A page or two, whatever the size of the file.
         assert!(out.lines().count() < 150, "{name}: {} lines", out.lines().count());
     }
-    assert!(place.files() == before, "looking changed the store");
+    assert!(store.files() == before, "looking changed the store");
 }
 
 #[test]
 fn a_store_in_use_can_be_looked_at() {
-    let place = store();
-    let db = sievedb::Db::open(&place.db).unwrap();
+    let store = filled_store();
+    let db = sievedb::Db::open(&store.db).unwrap();
     db.put("more", "of it").unwrap();
-    dump(&[text(&table(&place))]).ok();
-    dump(&["tree", &place.db]).ok();
-    for log in place.paths_of(".wal") {
+    dump(&[text(&table(&store))]).ok();
+    dump(&["tree", &store.db]).ok();
+    for log in store.paths_of(".wal") {
         dump(&[text(&log)]).ok();
     }
 }
 
 #[test]
 fn keys_and_values_are_what_scan_prints() {
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     let values = dump(&["--values", text(&table)]).ok();
     let columns = |line: &str| line.split('\t').skip(2).map(str::to_owned).collect::<Vec<_>>().join("\t");
     let found: Vec<String> = values.lines().map(columns).collect();
-    let scanned = run(&["scan", &place.db, "--prefix", "key"]).ok();
+    let scanned = run(&["scan", &store.db, "--prefix", "key"]).ok();
     assert_eq!(found, scanned.lines().collect::<Vec<_>>());
     let keys = dump(&["--keys", text(&table)]).ok();
     assert!(keys.lines().next().unwrap().ends_with("\tput\tkey00000"), "{}", &keys[..100]);
@@ -100,8 +100,8 @@ fn keys_and_values_are_what_scan_prints() {
 
 #[test]
 fn one_block_is_shown_and_one_that_is_not_there_is_a_mistake() {
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     let block = dump(&["--block", "1", text(&table)]).ok();
     assert!(
         block.contains("block 1, data") && !block.contains("block 0") && !block.contains("block 2"),
@@ -114,9 +114,9 @@ fn one_block_is_shown_and_one_that_is_not_there_is_a_mistake() {
 
 #[test]
 fn json_is_an_object_a_line_and_ends_with_the_verdict() {
-    let place = store();
-    for name in place.files().keys() {
-        let path = Path::new(&place.db).join(name);
+    let store = filled_store();
+    for name in store.files().keys() {
+        let path = Path::new(&store.db).join(name);
         let out = dump(&["--json", "--all", text(&path)]).ok();
         let events: Vec<serde_json::Value> =
             out.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
@@ -125,24 +125,24 @@ fn json_is_an_object_a_line_and_ends_with_the_verdict() {
         assert_eq!((&end["event"], &end["intact"]), (&"end".into(), &true.into()), "{name}");
         assert_eq!(end["accounted"], events[0]["length"], "{name}");
     }
-    let tables = dump(&["tree", "--json", &place.db]).ok();
+    let tables = dump(&["tree", "--json", &store.db]).ok();
     let table: serde_json::Value = serde_json::from_str(tables.lines().next().unwrap()).unwrap();
     assert_eq!((&table["keys"], &table["smallest"]), (&KEYS.into(), &"key00000".into()));
 }
 
 #[test]
 fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
-    let place = store();
-    let folder = place.folder.path();
+    let store = filled_store();
+    let folder = store.folder.path();
     let (empty, noise) = (folder.join("empty"), folder.join("noise"));
     std::fs::write(&empty, b"").unwrap();
     std::fs::write(&noise, (0..5000u32).map(|n| ((n * n) >> 3) as u8).collect::<Vec<_>>()).unwrap();
     let missing = folder.join("missing");
-    let (current, lock) = (Path::new(&place.db).join("CURRENT"), Path::new(&place.db).join("LOCK"));
-    let table = table(&place);
+    let (current, lock) = (Path::new(&store.db).join("CURRENT"), Path::new(&store.db).join("LOCK"));
+    let table = table(&store);
     for (args, code, said) in [
         (vec![text(&missing)], 3, "cannot open "),
-        (vec![place.db.as_str()], 2, "is a directory: `sievedb-dump tree` looks at a store"),
+        (vec![store.db.as_str()], 2, "is a directory: `sievedb-dump tree` looks at a store"),
         (vec![text(&empty)], 3, "is not a file of a store: it is empty, and not called LOCK"),
         (
             vec![text(&noise)],
@@ -183,8 +183,8 @@ fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
 #[test]
 fn a_file_without_permission_is_said_to_be_one() {
     use std::os::unix::fs::PermissionsExt;
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     std::fs::set_permissions(&table, std::fs::Permissions::from_mode(0o000)).unwrap();
     // Who may read everything reads it.
     if std::fs::File::open(&table).is_err() {
@@ -195,10 +195,10 @@ fn a_file_without_permission_is_said_to_be_one() {
 
 #[test]
 fn wherever_a_file_is_cut_it_is_shown_up_to_there_and_the_offset_is_named() {
-    let place = store();
-    let current = Path::new(&place.db).join("CURRENT");
-    let cut = place.folder.path().join("cut");
-    for (path, step) in [(current, 7), (table(&place), 9001)] {
+    let store = filled_store();
+    let current = Path::new(&store.db).join("CURRENT");
+    let cut = store.folder.path().join("cut");
+    for (path, step) in [(current, 7), (table(&store), 9001)] {
         let good = std::fs::read(&path).unwrap();
         for len in (0..good.len()).step_by(step) {
             std::fs::write(&cut, &good[..len]).unwrap();
@@ -216,8 +216,8 @@ fn wherever_a_file_is_cut_it_is_shown_up_to_there_and_the_offset_is_named() {
 
 #[test]
 fn a_damaged_block_is_named_and_what_follows_is_shown() {
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     let mut bytes = std::fs::read(&table).unwrap();
     bytes[200] ^= 1;
     std::fs::write(&table, &bytes).unwrap();
@@ -233,8 +233,8 @@ fn a_damaged_block_is_named_and_what_follows_is_shown() {
 
 #[test]
 fn a_reader_that_has_enough_ends_it_quietly() {
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     let mut child = dump_command(&["--all", text(&table)]).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -243,8 +243,8 @@ fn a_reader_that_has_enough_ends_it_quietly() {
 
 #[test]
 fn a_filter_is_shown_proved_and_measured() {
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     let shown = dump(&["filter", "show", text(&table)]).ok();
     for part in
         ["bits per key", "log2(1/rate)", "section 0", "page checksums 0", "seed                  secret"]
@@ -266,7 +266,7 @@ fn a_filter_is_shown_proved_and_measured() {
     let is_filter = |at: &usize| bytes[*at..].starts_with(b"\x89SVFLT\r\n");
     let start = (4096..bytes.len()).step_by(4096).find(is_filter).expect("the table has a filter block");
     let len = u64::from_le_bytes(bytes[start + 32..start + 40].try_into().unwrap()) as usize;
-    let alone = place.folder.path().join("filter");
+    let alone = store.folder.path().join("filter");
     std::fs::write(&alone, &bytes[start..start + len]).unwrap();
     assert!(dump(&[text(&alone)]).ok().contains("filter block, "));
     dump(&["filter", "verify", "--table", text(&table), text(&alone)]).ok();
@@ -274,7 +274,7 @@ fn a_filter_is_shown_proved_and_measured() {
     assert!(wrong.contains("filter is a filter block: name its table with --table"), "{wrong}");
     // So is one in a filter file, of which it is block 0.
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/v1/filter-file.bin");
-    let file = place.folder.path().join("000001.filter");
+    let file = store.folder.path().join("000001.filter");
     let head = std::fs::read(golden).unwrap()[..4096].to_vec();
     std::fs::write(&file, [&head, &bytes[start..start + len]].concat()).unwrap();
     dump(&["filter", "verify", "--table", text(&table), text(&file)]).ok();
@@ -282,7 +282,7 @@ fn a_filter_is_shown_proved_and_measured() {
     assert!(block.contains("\n  4096  ") && !block.contains("file header"), "{block}");
     assert!(dump(&["filter", "show", text(&file)]).ok().contains("section 0"));
     // Whichever of the two is damaged is named.
-    let other = place.folder.path().join("other");
+    let other = store.folder.path().join("other");
     std::fs::write(&other, &bytes[..bytes.len() - 1]).unwrap();
     names_the_damage(&dump(&["filter", "verify", "--table", text(&other), text(&alone)]), &other);
     let mut bad = bytes[start..start + len].to_vec();
@@ -295,16 +295,16 @@ fn a_filter_is_shown_proved_and_measured() {
 
 #[test]
 fn the_shape_of_a_store_fits_eighty_columns_and_survives_a_lost_current() {
-    let place = store();
-    let tree = dump(&["tree", &place.db]).ok();
+    let store = filled_store();
+    let tree = dump(&["tree", &store.db]).ok();
     assert!(tree.lines().all(|line| line.len() <= 80), "{tree}");
     for part in ["keyspace   default", "1 table, 3,000 keys", "key00000 to key02999", "bits per key, rate "] {
         assert!(tree.contains(part), "{part}: {tree}");
     }
-    let plan = dump(&["filter", "plan", &place.db]).ok();
+    let plan = dump(&["filter", "plan", &store.db]).ok();
     assert!(plan.contains("wasted reads per absent lookup"), "{plan}");
-    std::fs::remove_file(Path::new(&place.db).join("CURRENT")).unwrap();
-    let without = dump(&["tree", &place.db]);
+    std::fs::remove_file(Path::new(&store.db).join("CURRENT")).unwrap();
+    let without = dump(&["tree", &store.db]);
     assert_eq!((without.code, String::from_utf8(without.stdout).unwrap()), (Some(3), tree));
     assert!(
         without.stderr.contains("CURRENT is corrupt at offset 0: CURRENT: is missing"),
@@ -315,7 +315,7 @@ fn the_shape_of_a_store_fits_eighty_columns_and_survives_a_lost_current() {
 
 #[test]
 fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
-    let place = place();
+    let store = temp_store();
     let small = sievedb::KeyspaceOptions::new()
         .memtable_bytes(64 << 10)
         .table_bytes(64 << 10)
@@ -323,7 +323,7 @@ fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
         .level_ratio(4)
         .compression(sievedb::Compression::None);
     let options = || sievedb::Options::new().background_threads(0);
-    let db = options().default_keyspace(small).open(&place.db).unwrap();
+    let db = options().default_keyspace(small).open(&store.db).unwrap();
     for n in 0..20_000u64 {
         // Every number once, in an order that has nothing to do with it.
         db.put(format!("key{:06}", n * 7919 % 20_000), [b'v'; 20]).unwrap();
@@ -331,8 +331,8 @@ fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
     }
     db.flush().unwrap();
     db.close().unwrap();
-    let tree = dump(&["tree", &place.db]).ok();
-    let plan = dump(&["filter", "plan", "--bits-per-key", "10", &place.db]).ok();
+    let tree = dump(&["tree", &store.db]).ok();
+    let plan = dump(&["filter", "plan", "--bits-per-key", "10", &store.db]).ok();
     assert!(tree.lines().all(|line| line.len() <= 80), "{tree}");
     let levels: Vec<&str> =
         tree.lines().filter(|line| line.starts_with("level ") && line.contains(':')).collect();
@@ -356,8 +356,8 @@ fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
 
 #[test]
 fn a_filter_says_the_same_to_programs() {
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     let json = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&dump(args).ok()).unwrap() };
     let proved = json(&["filter", "verify", "--json", text(&table)]);
     let none: [serde_json::Value; 0] = [];
@@ -376,7 +376,7 @@ fn a_filter_says_the_same_to_programs() {
         let spread = (predicted * (1.0 - predicted) / asked).sqrt();
         assert!((rate - predicted).abs() <= 6.0 * spread + 1.0 / asked, "{measured}");
     }
-    let plan = json(&["filter", "plan", "--json", "--bits-per-key", "8", &place.db]);
+    let plan = json(&["filter", "plan", "--json", "--bits-per-key", "8", &store.db]);
     assert_eq!((&plan["keyspace"], &plan["keys"]), (&"default".into(), &KEYS.into()));
     assert_eq!(plan["planned_bits_per_key"], 8.0);
     assert_eq!(
@@ -388,8 +388,8 @@ fn a_filter_says_the_same_to_programs() {
 
 #[test]
 fn the_keys_of_one_block_are_those_that_are_missing_without_it() {
-    let place = store();
-    let (table, log) = (table(&place), only(&place, ".wal"));
+    let store = filled_store();
+    let (table, log) = (table(&store), only(&store, ".wal"));
     let all = dump(&["--keys", text(&table)]).ok();
     let mut keys = String::new();
     for block in 0.. {
@@ -410,12 +410,12 @@ fn the_keys_of_one_block_are_those_that_are_missing_without_it() {
 
 #[test]
 fn a_manifest_without_its_first_edit_leaves_the_tables_to_speak_for_themselves() {
-    let place = store();
-    let manifest = place.paths_of("").into_iter().find(|path| text(path).contains("MANIFEST")).unwrap();
+    let store = filled_store();
+    let manifest = store.paths_of("").into_iter().find(|path| text(path).contains("MANIFEST")).unwrap();
     let mut bytes = std::fs::read(&manifest).unwrap();
     bytes[90] ^= 1;
     std::fs::write(&manifest, &bytes).unwrap();
-    let outcome = dump(&["tree", &place.db]);
+    let outcome = dump(&["tree", &store.db]);
     assert_eq!(names_the_damage(&outcome, &manifest), 64);
     assert!(outcome.stderr.contains("no edit that can be read makes a keyspace"), "{outcome:?}");
     let out = String::from_utf8(outcome.stdout).unwrap();
@@ -424,22 +424,22 @@ fn a_manifest_without_its_first_edit_leaves_the_tables_to_speak_for_themselves()
         "{out}"
     );
     assert!(out.lines().any(|line| line.starts_with("    -  ") && line.contains("3,000")), "{out}");
-    let json = dump(&["tree", "--json", &place.db]);
+    let json = dump(&["tree", "--json", &store.db]);
     let object: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&object["keys"], &object["level"]), (&KEYS.into(), &serde_json::Value::Null));
     // One that is no table says so.
-    std::fs::write(Path::new(&place.db).join("000099.sst"), b"hello").unwrap();
-    let said = dump(&["tree", &place.db]).stderr;
+    std::fs::write(Path::new(&store.db).join("000099.sst"), b"hello").unwrap();
+    let said = dump(&["tree", &store.db]).stderr;
     assert!(said.contains("000099.sst is corrupt at offset 0: table: it is none"), "{said}");
 }
 
 #[cfg(unix)]
 #[test]
 fn no_name_of_a_file_moves_the_cursor() {
-    let place = store();
-    let folder = place.folder.path();
+    let store = filled_store();
+    let folder = store.folder.path();
     let name = folder.join("a\x1b[2J\nb");
-    std::fs::copy(table(&place), &name).unwrap();
+    std::fs::copy(table(&store), &name).unwrap();
     let shown = "a\\x1b[2J\\nb";
     let heading = dump(&[text(&name)]).ok();
     assert!(heading.lines().next().unwrap().contains(&format!("{shown}: table, ")), "{heading}");
@@ -452,7 +452,7 @@ fn no_name_of_a_file_moves_the_cursor() {
     said.push(dump(&[text(&name)]).fails(3));
     said.push(dump(&["filter", "verify", text(&name)]).fails(2));
     std::fs::remove_file(&name).unwrap();
-    std::fs::rename(&place.db, &name).unwrap();
+    std::fs::rename(&store.db, &name).unwrap();
     std::fs::remove_file(name.join("CURRENT")).unwrap();
     said.push(dump(&["tree", text(&name)]).stderr);
     for said in said {
@@ -464,8 +464,8 @@ fn no_name_of_a_file_moves_the_cursor() {
 #[test]
 fn the_help_has_examples_and_no_description_two_blank_lines() {
     assert!(dump(&["--help"]).ok().contains("\nExamples:\n  sievedb-dump "));
-    let place = store();
-    let table = table(&place);
+    let store = filled_store();
+    let table = table(&store);
     for args in
         [vec!["--block", "0", text(&table)], vec!["--all", text(&table)], vec!["--summary", text(&table)]]
     {

@@ -1,13 +1,14 @@
-//! What goes in comes out: keys, values, order, escapes, keyspaces.
+//! Entries written are the entries read: keys, values, order, escapes, keyspaces.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
-use crate::tool::{Conversation, command, place, run, run_with};
+use crate::tool::{Conversation, command, run, run_with, temp_store};
 
 #[test]
 fn what_is_put_is_what_get_prints() {
-    let place = place();
-    let db = &place.db;
+    let store = temp_store();
+    let db = &store.db;
     assert_eq!(run(&["put", db, "planet", "Saturn"]).ok(), "");
     assert_eq!(run(&["put", db, "empty", ""]).ok(), "");
     assert_eq!(run(&["put", db, "-5", "-7"]).ok(), "");
@@ -19,99 +20,222 @@ fn what_is_put_is_what_get_prints() {
 }
 
 #[test]
-fn an_absent_key_prints_a_word_on_stderr_only_and_exits_with_1() {
-    let place = place();
-    run(&["put", &place.db, "planet", "Saturn"]).ok();
+fn an_absent_key_is_named_on_standard_error_only_and_exits_with_1() {
+    let store = temp_store();
+    run(&["put", &store.db, "planet", "Saturn"]).ok();
     for key in ["moon", "plane", "planets", ""] {
-        let message = run(&["get", &place.db, key]).fails(1);
+        let message = run(&["get", &store.db, key]).fails(1);
         assert_eq!(message, format!("sievedb: absent: {key}\n"));
     }
 }
 
 #[test]
 fn lines_are_split_at_the_first_tab_and_any_bytes_are_kept() {
-    let place = place();
-    let report = place.load(b"a\tb\tc\nalone\n\nwindows\tline\r\n\xff\0\t\xfe\nlast\tone");
+    let store = temp_store();
+    let report = store.load(b"a\tb\tc\nalone\n\t\nwindows\tline\\x0d\n\xff\0\t\xfe\nlast\tone");
     assert!(report.starts_with("6 lines loaded, 31 B of keys and values, in "), "{report}");
-    assert!(report.ends_with(" keys a second\n"), "{report}");
+    assert!(report.ends_with(" lines a second\n"), "{report}");
     let all = "\t\na\tb\\tc\nalone\t\nlast\tone\nwindows\tline\\x0d\n\\xff\\x00\t\\xfe\n";
-    assert_eq!(run(&["scan", &place.db]).ok(), all);
-    assert_eq!(run(&["get", &place.db, ""]).ok(), "\n");
-    assert_eq!(run(&["get", &place.db, "windows", "--raw"]).ok(), "line\r");
-    let raw = run(&["get", &place.db, "--escaped", "\\xff\\x00", "--raw"]);
+    assert_eq!(run(&["scan", &store.db]).ok(), all);
+    assert_eq!(run(&["get", &store.db, ""]).ok(), "\n");
+    assert_eq!(run(&["get", &store.db, "windows", "--raw"]).ok(), "line\r");
+    let raw = run(&["get", &store.db, "--escaped", "\\xff\\x00", "--raw"]);
     assert_eq!((raw.code, &raw.stdout[..]), (Some(0), &b"\xfe"[..]));
 }
 
 #[test]
 fn a_later_line_replaces_an_earlier_one_and_a_file_is_read_like_standard_input() {
-    let place = place();
-    let file = place.folder.path().join("lines");
+    let store = temp_store();
+    let file = store.folder.path().join("lines");
     std::fs::write(&file, "k\t1\nk\t2\n").unwrap();
-    run(&["load", &place.db, file.to_str().unwrap()]).ok();
-    assert_eq!(run(&["scan", &place.db]).ok(), "k\t2\n");
-    place.load(b"");
-    assert_eq!(run(&["scan", &place.db]).ok(), "k\t2\n");
+    run(&["load", &store.db, file.to_str().unwrap()]).ok();
+    assert_eq!(run(&["scan", &store.db]).ok(), "k\t2\n");
+    store.load(b"");
+    assert_eq!(run(&["scan", &store.db]).ok(), "k\t2\n");
 }
 
-#[test]
-fn what_scan_prints_load_reads_back_whatever_the_bytes() {
-    let (one, two) = (place(), place());
-    let mut input = Vec::new();
-    for high in 0..=255u8 {
-        let line = [high, b'\\', b'x', b'4', b'1', high.wrapping_mul(7), b'\t', 255 - high, b'\\'];
-        input.extend(line.iter().filter(|byte| **byte != b'\n'));
-        input.push(b'\n');
+/// Numbers that look random: SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// Bytes in which what escaping could get wrong is frequent.
+fn random_bytes(state: &mut u64) -> Vec<u8> {
+    const PIECES: [&[u8]; 16] = [
+        b"\t",
+        b"\n",
+        b"\\",
+        b"\r",
+        b"\r\n",
+        b"\\x41",
+        b"\\n",
+        b"\0",
+        b" ",
+        b"x",
+        b"\xff",
+        b"\xc3",
+        b"\xc3\xbc",
+        b"\xf0\x9f\xa6\x80",
+        b"\xe2\x80\xae",
+        b"\xef\xbb\xbf",
+    ];
+    let mut bytes = Vec::new();
+    for _ in 0..random(state) % 9 {
+        match random(state) % 20 {
+            piece @ 0..16 => bytes.extend_from_slice(PIECES[piece as usize]),
+            _ => bytes.push(random(state) as u8),
+        }
     }
-    one.load(&input);
-    run(&["put", &one.db, "--escaped", "new\\nline\\tand\\\\", "\\n\\t\\\\\\x00\\xFf"]).ok();
+    bytes
+}
+
+#[test]
+fn what_scan_prints_load_reads_back_byte_for_byte() {
+    let (one, two) = (temp_store(), temp_store());
+    let mut state = 1;
+    let mut entries: BTreeMap<Vec<u8>, Vec<u8>> =
+        (0..5000).map(|_| (random_bytes(&mut state), random_bytes(&mut state))).collect();
+    entries.extend((0..=255).map(|byte| (vec![byte], vec![byte; 3])));
+    entries.insert(Vec::new(), Vec::new());
+    let db = sievedb::Db::open(&one.db).unwrap();
+    entries.iter().for_each(|(key, value)| db.put(key, value).unwrap());
+    db.close().unwrap();
+
     let printed = run(&["scan", &one.db]).ok();
-    assert!(printed.contains("new\\nline\\tand\\\\\t\\n\\t\\\\\\x00\\xff\n"), "{printed}");
-    assert!(printed.bytes().all(|byte| (0x20..=0x7e).contains(&byte) || b"\t\n".contains(&byte)));
-    assert!(printed.lines().all(|line| line.matches('\t').count() == 1));
-    run_with(&["load", &two.db, "-", "--escaped"], printed.as_bytes()).ok();
+    assert_eq!(printed.lines().count(), entries.len());
+    assert!(printed.split('\n').all(|line| line.is_empty() || line.matches('\t').count() == 1));
+    assert!(!printed.contains('\r'));
+    run_with(&["load", &two.db, "-"], printed.as_bytes()).ok();
+    let db = sievedb::Db::open(&two.db).unwrap();
+    let loaded: BTreeMap<Vec<u8>, Vec<u8>> =
+        db.iter().map(|entry| entry.unwrap()).map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    assert!(loaded == entries);
+    db.close().unwrap();
     assert_eq!(run(&["scan", &two.db]).ok(), printed);
-    assert_eq!(printed.lines().count(), 257);
+
+    // So do the other commands that read lines. The empty key has no line of its own among keys alone.
+    let keys: String =
+        printed.lines().skip(1).map(|line| line.split('\t').next().unwrap().to_owned() + "\n").collect();
+    let found = run_with(&["get", &two.db, "-"], keys.as_bytes()).ok();
+    assert_eq!(found, printed[printed.find('\n').unwrap() + 1..]);
+    let report = run_with(&["delete", &two.db, "-"], keys.as_bytes()).ok();
+    assert!(report.contains(" keys deleted in "), "{report}");
+    assert_eq!(run(&["scan", &two.db]).ok(), "\t\n");
 }
 
 #[test]
-fn input_is_literal_unless_escaped_is_given() {
-    let place = place();
-    run(&["put", &place.db, "a\\tb", "\\q"]).ok();
-    assert_eq!(run(&["get", &place.db, "a\\tb"]).ok(), "\\\\q\n");
-    run(&["get", &place.db, "a\\tb", "--escaped"]).fails(1);
-    assert_eq!(run(&["get", &place.db, "--escaped", "a\\\\t\\x62"]).ok(), "\\\\q\n");
+fn text_is_printed_as_it_is() {
+    let store = temp_store();
+    run(&["put", &store.db, "größe", "漢字 🦀"]).ok();
+    assert_eq!(run(&["scan", &store.db]).ok(), "größe\t漢字 🦀\n");
+    assert_eq!(run(&["get", &store.db, "größe"]).ok(), "漢字 🦀\n");
+    assert_eq!(run_with(&["contains", &store.db, "-"], "größe\n".as_bytes()).ok(), "größe\tpresent\n");
+    assert_eq!(run(&["get", &store.db, "groß"]).fails(1), "sievedb: absent: groß\n");
 }
 
 #[test]
-fn many_keys_are_answered_in_the_order_they_are_asked_and_absent_ones_left_out() {
-    let place = place();
-    place.load(b"a\t1\nb\t2\nc\t\nt\\t\t4\n");
-    let outcome = run_with(&["get", &place.db, "-"], b"c\nx\na\n\nb\na\r\na");
+fn lines_hold_escapes_unless_they_are_literal_and_arguments_are_literal_unless_escaped() {
+    let store = temp_store();
+    let db = &store.db;
+    run(&["put", db, "a\\tb", "\\q"]).ok();
+    assert_eq!(run(&["get", db, "a\\tb"]).ok(), "\\\\q\n");
+    run(&["get", db, "a\\tb", "--escaped"]).fails(1);
+    assert_eq!(run(&["get", db, "--escaped", "a\\\\t\\x62"]).ok(), "\\\\q\n");
+    assert_eq!(run_with(&["get", db, "-"], b"a\\\\t\\x62\n").ok(), "a\\\\tb\t\\\\q\n");
+    assert_eq!(run_with(&["get", db, "-", "--literal"], b"a\\tb\n").ok(), "a\\\\tb\t\\\\q\n");
+    run_with(&["load", db, "-", "--literal"], b"C:\\new\tdir\n").ok();
+    assert_eq!(run(&["get", db, "C:\\new"]).ok(), "dir\n");
+    run(&["delete", db, "C:\\new", "--literal"]).fails(2);
+    run_with(&["delete", db, "-", "--literal"], b"C:\\new\n").ok();
+    run(&["get", db, "C:\\new"]).fails(1);
+    let message = run_with(&["load", db, "-"], b"C:\\qux\n").fails(2);
+    assert!(message.contains("line 1: the backslash at byte 3 begins none of "), "{message}");
+    assert!(message.contains("; --literal takes lines as they are; 0 lines before it loaded"), "{message}");
+}
+
+#[test]
+fn a_blank_line_is_skipped_with_a_note_and_is_the_empty_key_if_asked() {
+    let store = temp_store();
+    let load = |options: &[&str]| {
+        let outcome = run_with(&[&["load", &store.db, "-"][..], options].concat(), b"a\n\nb\n\n");
+        assert_eq!(outcome.code, Some(0));
+        (String::from_utf8(outcome.stdout).unwrap(), outcome.stderr)
+    };
+    let (report, note) = load(&[]);
+    assert!(report.starts_with("2 lines loaded, "), "{report}");
+    assert_eq!(
+        note,
+        "sievedb: note: 2 blank lines skipped; --empty-key reads a blank line as the empty key\n"
+    );
+    assert!(load(&["--json"]).0.contains("\"blank_lines\":2"));
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t\nb\t\n");
+    let (report, note) = load(&["--empty-key"]);
+    assert!(report.starts_with("4 lines loaded, ") && note.is_empty(), "{report}");
+    assert_eq!(run(&["scan", &store.db]).ok(), "\t\na\t\nb\t\n");
+    let deleted = run_with(&["delete", &store.db, "-"], b"\nb\n");
+    assert!(deleted.stderr.contains("1 blank line skipped"), "{deleted:?}");
+    assert_eq!(run(&["scan", &store.db]).ok(), "\t\na\t\n");
+    assert_eq!(run_with(&["contains", &store.db, "-", "--empty-key"], b"\n").ok(), "\tpresent\n");
+    assert!(run_with(&["contains", &store.db, "-"], b"\n").stderr.contains("1 blank line skipped"));
+}
+
+#[test]
+fn carriage_returns_are_refused_dropped_or_kept_but_never_unnoticed() {
+    let store = temp_store();
+    let lines = b"a\t1\r\nb\t2\r\n";
+    let message = run_with(&["load", &store.db, "-"], lines).fails(2);
+    assert!(
+        message.contains("line 1: the line ends with a carriage return (CRLF): --crlf drops it"),
+        "{message}"
+    );
+    assert_eq!(run(&["scan", &store.db]).ok(), "");
+    let kept = run_with(&["load", &store.db, "-", "--literal"], lines);
+    assert!(
+        kept.stderr.contains("note: 2 lines end with a carriage return (CRLF), which was kept"),
+        "{kept:?}"
+    );
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t1\\x0d\nb\t2\\x0d\n");
+    run_with(&["load", &store.db, "-", "--crlf"], lines).ok();
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t1\nb\t2\n");
+    assert_eq!(run_with(&["get", &store.db, "-", "--crlf"], b"b\r\na\r\n").ok(), "b\t2\na\t1\n");
+    for command in ["get", "contains", "delete"] {
+        run_with(&[command, &store.db, "-"], b"a\r\n").fails(2);
+    }
+}
+
+#[test]
+fn many_keys_are_answered_in_input_order_and_absent_ones_are_left_out() {
+    let store = temp_store();
+    store.load(b"a\t1\nb\t2\nc\t\nt\\\\t\t4\n");
+    let outcome = run_with(&["get", &store.db, "-"], b"c\nx\na\nb\nrest\na");
     assert_eq!(outcome.ok(), "c\t\na\t1\nb\t2\na\t1\n");
-    assert_eq!(run_with(&["get", &place.db, "-"], b"").ok(), "");
-    assert_eq!(run_with(&["get", &place.db, "-"], b"none\n").ok(), "");
-    assert_eq!(run_with(&["get", &place.db, "-"], b"t\\t\n").ok(), "t\\\\t\t4\n");
-    assert_eq!(run_with(&["get", &place.db, "-", "--escaped"], b"\\x61\nt\\\\t").ok(), "a\t1\nt\\\\t\t4\n");
+    assert_eq!(run_with(&["get", &store.db, "-"], b"").ok(), "");
+    assert_eq!(run_with(&["get", &store.db, "-"], b"none\n").ok(), "");
+    assert_eq!(run_with(&["get", &store.db, "-"], b"t\\\\t\n").ok(), "t\\\\t\t4\n");
+    assert_eq!(run_with(&["get", &store.db, "-"], b"\\x61\nt\\\\t").ok(), "a\t1\nt\\\\t\t4\n");
 }
 
 #[test]
-fn each_key_is_answered_before_the_next_is_asked() {
-    let place = place();
-    place.load(b"a\t1\nb\t2\n");
-    let mut get = Conversation::begin(&["get", &place.db, "-"]);
-    for (keys, answer) in [("b\n", "b\t2"), ("none\na\n", "a\t1")] {
-        get.say(keys);
-        assert_eq!(get.hear(), answer);
+fn each_key_is_answered_before_the_next_is_sent() {
+    let store = temp_store();
+    store.load(b"a\t1\nb\t2\n");
+    let mut get = Conversation::begin(&["get", &store.db, "-"]);
+    for (keys, answer) in [("b\n", "b\t2"), ("none\na\n", "a\t1"), ("b\n\n", "b\t2")] {
+        get.send(keys);
+        assert_eq!(get.receive(), answer);
     }
     get.end();
 }
 
 #[test]
 fn a_scan_keeps_to_its_bounds_in_both_directions() {
-    let place = place();
-    place.load(b"a\na1\na2\nb\nb1\n\xff\n\xff\xff\n");
+    let store = temp_store();
+    store.load(b"a\na1\na2\nb\nb1\n\xff\n\xff\xff\n");
     let scan = |options: &[&str]| -> Vec<String> {
-        let output = run(&[&["scan", &place.db][..], options].concat()).ok();
+        let output = run(&[&["scan", &store.db][..], options].concat()).ok();
         output.lines().map(|line| line.trim_end_matches('\t').to_owned()).collect()
     };
     assert_eq!(scan(&[]), ["a", "a1", "a2", "b", "b1", "\\xff", "\\xff\\xff"]);
@@ -131,9 +255,9 @@ fn a_scan_keeps_to_its_bounds_in_both_directions() {
 }
 
 #[test]
-fn a_keyspace_is_a_world_of_its_own_for_every_command() {
-    let place = place();
-    let db = &place.db;
+fn every_command_keeps_to_its_keyspace() {
+    let store = temp_store();
+    let db = &store.db;
     run(&["put", db, "k", "default"]).ok();
     run(&["put", db, "k", "users", "--keyspace", "users"]).ok();
     run_with(&["load", db, "-", "--keyspace", "lines"], b"k\tlines\nl\n").ok();
@@ -168,13 +292,15 @@ fn a_keyspace_is_a_world_of_its_own_for_every_command() {
         &["contains", db, "k"],
         &["delete", db, "k"],
         &["scan", db],
+        &["count", db],
         &["stats", db],
         &["compact", db],
+        &["refilter", db],
     ];
     for command in commands {
         let message = run(&[command, &["--keyspace", "none"]].concat()).fails(3);
         assert!(
-            message.contains("no keyspace none in ") && message.contains("default, users, lines"),
+            message.contains("no keyspace none in ") && message.contains("are default, users, lines"),
             "{message}"
         );
     }
@@ -182,27 +308,27 @@ fn a_keyspace_is_a_world_of_its_own_for_every_command() {
 
 #[test]
 fn compacting_leaves_one_run_and_the_same_entries() {
-    let place = place();
+    let store = temp_store();
     for round in 0..3 {
         let lines: String = (0..500).map(|n| format!("key{n:04}\tround {round}\n")).collect();
-        place.load(lines.as_bytes());
-        let report = run(&["compact", &place.db]).ok();
+        store.load(lines.as_bytes());
+        let report = run(&["compact", &store.db]).ok();
         assert!(report.starts_with("before  "), "{report}");
         assert!(report.contains("\nafter   500 entries in 1 run and 1 table, "), "{report}");
     }
     let all: String = (0..500).map(|n| format!("key{n:04}\tround 2\n")).collect();
-    assert_eq!(run(&["scan", &place.db]).ok(), all);
-    let stats = run(&["stats", &place.db]).ok();
+    assert_eq!(run(&["scan", &store.db]).ok(), all);
+    let stats = run(&["stats", &store.db]).ok();
     assert!(stats.contains("in tables  500 entries (0 tombstones)"), "{stats}");
 }
 
 #[test]
-fn a_reader_that_closes_the_pipe_ends_a_scan_without_a_word() {
-    let place = place();
+fn a_reader_that_closes_the_pipe_ends_a_scan_quietly() {
+    let store = temp_store();
     let lines: String = (0..50_000).map(|n| format!("key{n:06}\tvalue {n}\n")).collect();
-    place.load(lines.as_bytes());
+    store.load(lines.as_bytes());
     for options in [&[][..], &["--reverse"]] {
-        let mut child = command(&[&["scan", &place.db][..], options].concat()).spawn().unwrap();
+        let mut child = command(&[&["scan", &store.db][..], options].concat()).spawn().unwrap();
         let mut first = [0; 10];
         child.stdout.take().unwrap().read_exact(&mut first).unwrap();
         let output = child.wait_with_output().unwrap();

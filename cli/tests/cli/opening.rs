@@ -1,8 +1,8 @@
-//! Which commands create a store, which write to one, and what they say when they may not.
+//! Which commands create a store, which write to one, and how they refuse.
 
 use std::path::Path;
 
-use crate::tool::{Conversation, place, run, run_with};
+use crate::tool::{Conversation, run, run_with, temp_store};
 
 /// Every command that works on a store that must exist.
 fn on_existing(db: &str) -> Vec<Vec<&str>> {
@@ -13,52 +13,55 @@ fn on_existing(db: &str) -> Vec<Vec<&str>> {
         vec!["delete", db, "k"],
         vec!["delete", db, "-"],
         vec!["scan", db],
+        vec!["count", db],
+        vec!["keyspaces", db],
         vec!["stats", db],
         vec!["compact", db],
+        vec!["refilter", db],
     ]
 }
 
 #[test]
 fn only_load_put_and_demo_create_a_store() {
-    let place = place();
-    for args in on_existing(&place.db) {
+    let store = temp_store();
+    for args in on_existing(&store.db) {
         let message = run(&args).fails(3);
         assert!(message.starts_with("sievedb: there is no store in "), "{message}");
-        assert!(!Path::new(&place.db).exists(), "{args:?}");
+        assert!(!Path::new(&store.db).exists(), "{args:?}");
     }
-    std::fs::create_dir(&place.db).unwrap();
-    for args in on_existing(&place.db) {
+    std::fs::create_dir(&store.db).unwrap();
+    for args in on_existing(&store.db) {
         let message = run(&args).fails(3);
         assert!(message.starts_with("sievedb: there is no store in "), "{message}");
-        assert!(place.files().is_empty(), "{args:?}");
+        assert!(store.files().is_empty(), "{args:?}");
     }
-    place.load(b"k\tv\n");
-    assert_eq!(run(&["get", &place.db, "k"]).ok(), "v\n");
+    store.load(b"k\tv\n");
+    assert_eq!(run(&["get", &store.db, "k"]).ok(), "v\n");
 }
 
 #[test]
 fn a_file_instead_of_a_directory_is_refused_and_left_alone() {
-    let place = place();
-    std::fs::write(&place.db, "a file").unwrap();
-    let lines = place.folder.path().join("lines");
+    let store = temp_store();
+    std::fs::write(&store.db, "a file").unwrap();
+    let lines = store.folder.path().join("lines");
     std::fs::write(&lines, "k\tv\n").unwrap();
     let lines = lines.to_str().unwrap();
     let writing = [
-        vec!["put", &place.db, "k", "v"],
-        vec!["load", &place.db, lines],
-        vec!["demo", &place.db, "--from", lines],
+        vec!["put", &store.db, "k", "v"],
+        vec!["load", &store.db, lines],
+        vec!["demo", &store.db, "--from", lines],
     ];
-    for args in on_existing(&place.db).into_iter().chain(writing) {
+    for args in on_existing(&store.db).into_iter().chain(writing) {
         let message = run(&args).fails(3);
-        assert!(message.contains(&place.db), "{message}");
-        assert_eq!(std::fs::read(&place.db).unwrap(), b"a file");
+        assert!(message.contains(&store.db), "{message}");
+        assert_eq!(std::fs::read(&store.db).unwrap(), b"a file");
     }
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_with_2_before_a_store_is_made() {
-    let place = place();
-    let db = &place.db;
+    let store = temp_store();
+    let db = &store.db;
     let long = "k".repeat(65_537);
     for args in [
         vec![],
@@ -76,6 +79,9 @@ fn what_makes_no_sense_is_refused_with_2_before_a_store_is_made() {
         vec!["contains", db],
         vec!["contains", db, "k", "--only", "absent"],
         vec!["delete", db, "k", "--json"],
+        vec!["get", db, "k", "--crlf"],
+        vec!["contains", db, "k", "--empty-key"],
+        vec!["count", db, "--escaped", "--prefix", "\\y"],
         vec!["delete", db, &long],
         vec!["get", db, "--escaped", "\\y"],
         vec!["scan", db, "--escaped", "--prefix", "\\y"],
@@ -84,7 +90,7 @@ fn what_makes_no_sense_is_refused_with_2_before_a_store_is_made() {
         assert!(!message.is_empty());
         assert!(!Path::new(db).exists(), "{message}");
     }
-    for args in [vec!["load", db, "no such file"], vec!["load", db, place.folder.path().to_str().unwrap()]] {
+    for args in [vec!["load", db, "no such file"], vec!["load", db, store.folder.path().to_str().unwrap()]] {
         let message = run(&args).fails(3);
         assert!(message.starts_with("sievedb: cannot read "), "{message}");
         assert!(!Path::new(db).exists(), "{message}");
@@ -100,43 +106,45 @@ fn help_and_version_are_no_failures() {
 
 #[test]
 fn a_line_that_cannot_be_loaded_is_named_and_those_before_it_are_loaded() {
-    let place = place();
-    let outcome = run_with(&["load", &place.db, "-", "--escaped"], b"a\t1\nb\t\\x62\nc\\q\t3\nd\t4\n");
+    let store = temp_store();
+    let outcome = run_with(&["load", &store.db, "-"], b"a\t1\nb\t\\x62\nc\\q\t3\nd\t4\n");
     let message = outcome.fails(2);
     assert!(message.contains("standard input, line 3: the backslash at byte 2 "), "{message}");
     assert!(message.ends_with("; 2 lines before it loaded\n"), "{message}");
-    assert_eq!(run(&["scan", &place.db]).ok(), "a\t1\nb\tb\n");
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t1\nb\tb\n");
 
     let mut input = b"e\t5\n".to_vec();
     input.extend([b'k'; 65_537]);
-    let message = run_with(&["load", &place.db, "-"], &input).fails(2);
-    assert!(message.contains("line 2: a key of 65537 bytes is over the limit of 65536; 1 line"), "{message}");
-    assert_eq!(run(&["scan", &place.db]).ok(), "a\t1\nb\tb\ne\t5\n");
+    let message = run_with(&["load", &store.db, "-"], &input).fails(2);
+    let named =
+        format!("line 2: the key \"{}\"... has 65537 bytes, over the limit of 65536; 1 line", "k".repeat(40));
+    assert!(message.contains(&named), "{message}");
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t1\nb\tb\ne\t5\n");
 
-    let message = run_with(&["get", &place.db, "-", "--escaped"], b"\\\\\n\\\n");
+    let message = run_with(&["get", &store.db, "-"], b"\\\\\n\\\n");
     assert_eq!(message.code, Some(2));
     assert!(message.stderr.contains("standard input, line 2: "), "{message:?}");
 }
 
 #[test]
 fn reading_commands_write_nothing_at_all() {
-    let place = place();
-    place.load(b"a\t1\nb\t2\n");
-    run(&["compact", &place.db]).ok();
-    place.load(b"c\t3\n");
+    let store = temp_store();
+    store.load(b"a\t1\nb\t2\n");
+    run(&["compact", &store.db]).ok();
+    store.load(b"c\t3\n");
     // What a crash may leave behind, and what has nothing to do with the store, stays as well.
-    std::fs::write(Path::new(&place.db).join("CURRENT.tmp"), "half").unwrap();
-    std::fs::write(Path::new(&place.db).join("notes.txt"), "mine").unwrap();
-    let before = place.files();
+    std::fs::write(Path::new(&store.db).join("CURRENT.tmp"), "half").unwrap();
+    std::fs::write(Path::new(&store.db).join("notes.txt"), "mine").unwrap();
+    let before = store.files();
     assert!(
         before.keys().any(|name| name.ends_with(".sst")) && before.keys().any(|name| name.ends_with(".wal"))
     );
-    run(&["get", &place.db, "a"]).ok();
-    run(&["get", &place.db, "none"]).fails(1);
-    assert_eq!(run_with(&["get", &place.db, "-"], b"a\nc\n").ok(), "a\t1\nc\t3\n");
-    assert_eq!(run(&["scan", &place.db, "--reverse"]).ok(), "c\t3\nb\t2\na\t1\n");
-    assert!(run(&["stats", &place.db]).ok().contains("ignored    notes.txt: "));
-    assert!(place.files() == before);
+    run(&["get", &store.db, "a"]).ok();
+    run(&["get", &store.db, "none"]).fails(1);
+    assert_eq!(run_with(&["get", &store.db, "-"], b"a\nc\n").ok(), "a\t1\nc\t3\n");
+    assert_eq!(run(&["scan", &store.db, "--reverse"]).ok(), "c\t3\nb\t2\na\t1\n");
+    assert!(run(&["stats", &store.db]).ok().contains("ignored    notes.txt: "));
+    assert!(store.files() == before);
 }
 
 /// Even a store on a medium that cannot be written to.
@@ -144,36 +152,36 @@ fn reading_commands_write_nothing_at_all() {
 #[test]
 fn reading_commands_work_in_a_directory_without_write_permission() {
     use std::os::unix::fs::PermissionsExt;
-    let place = place();
-    place.load(b"a\t1\n");
-    let allow = |mode| std::fs::set_permissions(&place.db, std::fs::Permissions::from_mode(mode)).unwrap();
+    let store = temp_store();
+    store.load(b"a\t1\n");
+    let allow = |mode| std::fs::set_permissions(&store.db, std::fs::Permissions::from_mode(mode)).unwrap();
     allow(0o500);
-    assert_eq!(run(&["get", &place.db, "a"]).ok(), "1\n");
-    assert_eq!(run(&["scan", &place.db]).ok(), "a\t1\n");
+    assert_eq!(run(&["get", &store.db, "a"]).ok(), "1\n");
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t1\n");
     allow(0o700);
 }
 
 #[test]
 fn several_can_read_at_once_and_a_store_in_use_says_so() {
-    let place = place();
-    place.load(b"a\t1\n");
-    let mut reader = Conversation::begin(&["get", &place.db, "-"]);
+    let store = temp_store();
+    store.load(b"a\t1\n");
+    let mut reader = Conversation::begin(&["get", &store.db, "-"]);
     // Once it has answered it has the store open.
-    reader.say("a\n");
-    assert_eq!(reader.hear(), "a\t1");
+    reader.send("a\n");
+    assert_eq!(reader.receive(), "a\t1");
 
-    assert_eq!(run(&["get", &place.db, "a"]).ok(), "1\n");
-    for args in [vec!["put", &place.db, "b", "2"], vec!["compact", &place.db], vec!["load", &place.db, "-"]] {
+    assert_eq!(run(&["get", &store.db, "a"]).ok(), "1\n");
+    for args in [vec!["put", &store.db, "b", "2"], vec!["compact", &store.db], vec!["load", &store.db, "-"]] {
         let message = run(&args).fails(3);
         assert!(message.contains("is in use by another process"), "{message}");
     }
     reader.end();
 
-    let db = sievedb::Db::open(&place.db).unwrap();
-    for args in on_existing(&place.db) {
+    let db = sievedb::Db::open(&store.db).unwrap();
+    for args in on_existing(&store.db) {
         let message = run(&args).fails(3);
         assert!(message.contains("is in use by another process"), "{message}");
     }
     db.close().unwrap();
-    assert_eq!(run(&["put", &place.db, "b", "2"]).ok(), "");
+    assert_eq!(run(&["put", &store.db, "b", "2"]).ok(), "");
 }

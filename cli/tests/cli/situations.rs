@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 
 use sievedb::{Db, Options};
 
-use crate::tool::{Place, command, dump_command, place};
+use crate::tool::{TempStore, command, dump_command, temp_store};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/situations.txt");
 
@@ -24,13 +24,15 @@ const NOBODY: u32 = 65534;
 
 /// The commands of `sievedb`, and of `sievedb-dump` where that is named, and what they read. Replaced are `DB`, `INPUT` (a
 /// file that holds what they read) and `TABLE` (that of the store, if it is there).
-const COMMANDS: [(&str, &str); 21] = [
+const COMMANDS: [(&str, &str); 24] = [
     ("get DB key00000", ""),
     ("get DB none", ""),
     ("get DB -", "key00000\nnone\n"),
     ("contains DB key00000", ""),
     ("contains DB -", "key00000\nnone\n"),
     ("scan DB --limit 1", ""),
+    ("count DB", ""),
+    ("keyspaces DB", ""),
     ("stats DB", ""),
     ("verify DB", ""),
     ("put DB key00000 new", ""),
@@ -38,6 +40,7 @@ const COMMANDS: [(&str, &str); 21] = [
     ("delete DB -", "key00000\n"),
     ("load DB -", "key00000\tnew\n"),
     ("compact DB", ""),
+    ("refilter DB", ""),
     ("demo DB --from INPUT", "one\ntwo\n"),
     ("sievedb-dump DB/CURRENT", ""),
     ("sievedb-dump TABLE", ""),
@@ -54,7 +57,7 @@ type Held = Box<dyn std::any::Any>;
 struct Situation {
     name: &'static str,
     /// Makes it; `Err` says why it cannot be made here.
-    make: fn(&Place) -> Result<Held, String>,
+    make: fn(&TempStore) -> Result<Held, String>,
     /// Commands run as somebody who owns nothing.
     as_nobody: bool,
 }
@@ -63,49 +66,49 @@ const SITUATIONS: [Situation; 16] = [
     Situation { name: "no such directory", make: |_| nothing(), as_nobody: false },
     Situation {
         name: "a file instead of a directory",
-        make: |place| std::fs::write(&place.db, "a file").map_or_else(failed, |()| nothing()),
+        make: |store| std::fs::write(&store.db, "a file").map_or_else(failed, |()| nothing()),
         as_nobody: false,
     },
     Situation {
         name: "an empty directory",
-        make: |place| std::fs::create_dir(&place.db).map_or_else(failed, |()| nothing()),
+        make: |store| std::fs::create_dir(&store.db).map_or_else(failed, |()| nothing()),
         as_nobody: false,
     },
     Situation {
         name: "an empty store",
-        make: |place| {
-            drop(Db::open(&place.db).unwrap());
+        make: |store| {
+            drop(Db::open(&store.db).unwrap());
             nothing()
         },
         as_nobody: false,
     },
-    Situation { name: "a sound store", make: |place| with_store(place, |_| {}), as_nobody: false },
+    Situation { name: "a sound store", make: |store| with_store(store, |_| {}), as_nobody: false },
     Situation {
         name: "a store that another program writes to",
-        make: |place| {
-            fill(place);
-            Ok(Box::new(Db::open(&place.db).unwrap()))
+        make: |store| {
+            fill(store);
+            Ok(Box::new(Db::open(&store.db).unwrap()))
         },
         as_nobody: false,
     },
     Situation {
         name: "a store that another program reads",
-        make: |place| {
-            fill(place);
-            Ok(Box::new(Options::new().read_only().open(&place.db).unwrap()))
+        make: |store| {
+            fill(store);
+            Ok(Box::new(Options::new().read_only().open(&store.db).unwrap()))
         },
         as_nobody: false,
     },
     Situation {
         name: "a damaged data block",
-        make: |place| with_store(place, |place| flip(&path_of(place, ".sst"), |_| 200)),
+        make: |store| with_store(store, |store| flip(&path_of(store, ".sst"), |_| 200)),
         as_nobody: false,
     },
     Situation {
         name: "a damaged filter",
-        make: |place| {
-            with_store(place, |place| {
-                flip(&path_of(place, ".sst"), |bytes| {
+        make: |store| {
+            with_store(store, |store| {
+                flip(&path_of(store, ".sst"), |bytes| {
                     let is_filter = |at: &usize| bytes[*at..].starts_with(b"\x89SVFLT\r\n");
                     (0..bytes.len()).step_by(64).find(is_filter).expect("the table has a filter") + 40
                 });
@@ -115,32 +118,32 @@ const SITUATIONS: [Situation; 16] = [
     },
     Situation {
         name: "a missing table",
-        make: |place| with_store(place, |place| std::fs::remove_file(path_of(place, ".sst")).unwrap()),
+        make: |store| with_store(store, |store| std::fs::remove_file(path_of(store, ".sst")).unwrap()),
         as_nobody: false,
     },
     Situation {
         name: "a damaged log",
-        make: |place| with_store(place, |place| flip(&path_of(place, ".wal"), |_| 100)),
+        make: |store| with_store(store, |store| flip(&path_of(store, ".wal"), |_| 100)),
         as_nobody: false,
     },
     Situation {
         name: "a damaged manifest",
-        make: |place| with_store(place, |place| flip(&path_of(place, "MANIFEST"), |_| 100)),
+        make: |store| with_store(store, |store| flip(&path_of(store, "MANIFEST"), |_| 100)),
         as_nobody: false,
     },
     Situation {
         name: "a missing CURRENT",
-        make: |place| with_store(place, |place| std::fs::remove_file(path_of(place, "CURRENT")).unwrap()),
+        make: |store| with_store(store, |store| std::fs::remove_file(path_of(store, "CURRENT")).unwrap()),
         as_nobody: false,
     },
     Situation {
         name: "no permission to read",
-        make: |place| with_store(place, |place| permit(place, 0o000, 0o000)),
+        make: |store| with_store(store, |store| permit(store, 0o000, 0o000)),
         as_nobody: true,
     },
     Situation {
         name: "permission to read, none to write",
-        make: |place| with_store(place, |place| permit(place, 0o555, 0o444)),
+        make: |store| with_store(store, |store| permit(store, 0o555, 0o444)),
         as_nobody: true,
     },
     Situation { name: "a full disk", make: full_disk, as_nobody: false },
@@ -156,93 +159,93 @@ fn failed(error: std::io::Error) -> Result<Held, String> {
 
 /// The files of a store with a table and a log.
 static STORE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
-    let place = place();
-    let db = Options::new().background_threads(0).open(&place.db).unwrap();
+    let store = temp_store();
+    let db = Options::new().background_threads(0).open(&store.db).unwrap();
     for n in 0..1000 {
         db.put(format!("key{n:05}"), format!("value {n}")).unwrap();
     }
     db.compact().unwrap();
     db.put("later", "in the log").unwrap();
     db.close().unwrap();
-    place.files()
+    store.files()
 });
 
 /// The name of its table.
 static TABLE: LazyLock<&str> =
     LazyLock::new(|| STORE.keys().find(|name| name.ends_with(".sst")).expect("the store has a table"));
 
-fn fill(place: &Place) {
-    std::fs::create_dir_all(&place.db).unwrap();
+fn fill(store: &TempStore) {
+    std::fs::create_dir_all(&store.db).unwrap();
     for (name, bytes) in &*STORE {
-        std::fs::write(Path::new(&place.db).join(name), bytes).unwrap();
+        std::fs::write(Path::new(&store.db).join(name), bytes).unwrap();
     }
 }
 
-fn with_store(place: &Place, change: fn(&Place)) -> Result<Held, String> {
-    fill(place);
-    change(place);
+fn with_store(store: &TempStore, change: fn(&TempStore)) -> Result<Held, String> {
+    fill(store);
+    change(store);
     nothing()
 }
 
-fn path_of(place: &Place, part: &str) -> PathBuf {
+fn path_of(store: &TempStore, part: &str) -> PathBuf {
     let mut found: Vec<_> =
-        std::fs::read_dir(&place.db).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(&store.db).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| path.file_name().unwrap().to_str().unwrap().contains(part));
     assert_eq!(found.len(), 1, "{part}: {found:?}");
     found.remove(0)
 }
 
-fn flip(path: &Path, place: impl FnOnce(&[u8]) -> usize) {
+fn flip(path: &Path, offset: impl FnOnce(&[u8]) -> usize) {
     let mut bytes = std::fs::read(path).unwrap();
-    let place = place(&bytes);
-    bytes[place] ^= 1;
+    let offset = offset(&bytes);
+    bytes[offset] ^= 1;
     std::fs::write(path, bytes).unwrap();
 }
 
-fn permit(place: &Place, dir: u32, files: u32) {
+fn permit(store: &TempStore, dir: u32, files: u32) {
     let set =
         |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    set(place.folder.path(), 0o755);
-    let entries: Vec<_> = std::fs::read_dir(&place.db).unwrap().collect();
+    set(store.folder.path(), 0o755);
+    let entries: Vec<_> = std::fs::read_dir(&store.db).unwrap().collect();
     entries.into_iter().for_each(|entry| set(&entry.unwrap().path(), files));
-    set(Path::new(&place.db), dir);
+    set(Path::new(&store.db), dir);
 }
 
 /// A file system of its own that has no room left. Only where this user may mount one.
-fn full_disk(place: &Place) -> Result<Held, String> {
+fn full_disk(store: &TempStore) -> Result<Held, String> {
     struct Mounted(String);
     impl Drop for Mounted {
         fn drop(&mut self) {
             let _ = Command::new("umount").arg(&self.0).status();
         }
     }
-    std::fs::create_dir(&place.db).unwrap();
+    std::fs::create_dir(&store.db).unwrap();
     let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", &place.db])
+        .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", &store.db])
         .stderr(Stdio::null())
         .status();
     if !mount.is_ok_and(|status| status.success()) {
         return Err("a file system of its own cannot be mounted here".into());
     }
-    let mounted = Mounted(place.db.clone());
-    fill(place);
-    let mut hole = std::fs::File::create(Path::new(&place.db).join("ballast")).unwrap();
+    let mounted = Mounted(store.db.clone());
+    fill(store);
+    let mut hole = std::fs::File::create(Path::new(&store.db).join("ballast")).unwrap();
     while std::io::Write::write_all(&mut hole, &[0; 4096]).is_ok() {}
     Ok(Box::new(mounted))
 }
 
 /// A command as somebody else, so that permissions count: the superuser has them all.
-fn as_nobody(mut command: Command, place: &Place) -> Command {
-    if std::fs::metadata(place.folder.path()).unwrap().uid() == 0 {
+fn as_nobody(mut command: Command, store: &TempStore) -> Command {
+    if std::fs::metadata(store.folder.path()).unwrap().uid() == 0 {
         command.uid(NOBODY).gid(NOBODY);
     }
     command
 }
 
 /// Why commands cannot be run as somebody else here, if so.
-fn check_nobody(place: &Place) -> Result<(), String> {
+fn check_nobody(store: &TempStore) -> Result<(), String> {
     let can = |command: Command| {
-        let status = as_nobody(command, place).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let status = as_nobody(command, store).stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     };
     if !can(command(&["--version"])) {
@@ -250,7 +253,7 @@ fn check_nobody(place: &Place) -> Result<(), String> {
     }
     // A folder for temporary files may be its owner's alone.
     let mut list = Command::new("ls");
-    list.arg(place.folder.path());
+    list.arg(store.folder.path());
     if !can(list) {
         return Err("the store's parent folder cannot be reached by somebody who is not the superuser".into());
     }
@@ -260,30 +263,30 @@ fn check_nobody(place: &Place) -> Result<(), String> {
 fn try_all(situation: &Situation) -> Result<String, String> {
     let mut table = format!("== {}\n", situation.name);
     for (line, input) in COMMANDS {
-        let place = place();
-        let held = (situation.make)(&place)?;
-        let input_path = place.folder.path().join("input");
+        let store = temp_store();
+        let held = (situation.make)(&store)?;
+        let input_path = store.folder.path().join("input");
         std::fs::write(&input_path, input).unwrap();
         let line_here = line.replace("TABLE", &format!("DB/{}", *TABLE));
-        let line_here = line_here.replace("INPUT", input_path.to_str().unwrap()).replace("DB", &place.db);
+        let line_here = line_here.replace("INPUT", input_path.to_str().unwrap()).replace("DB", &store.db);
         let args: Vec<&str> = line_here.split(' ').collect();
         let mut command = match &args[..] {
             ["sievedb-dump", args @ ..] => dump_command(args),
             args => command(args),
         };
         if situation.as_nobody {
-            check_nobody(&place)?;
-            command = as_nobody(command, &place);
+            check_nobody(&store)?;
+            command = as_nobody(command, &store);
         }
         let output = command.stdin(std::fs::File::open(&input_path).unwrap()).output().unwrap();
         drop(held);
         if situation.as_nobody {
             // So that it can be removed.
-            std::fs::set_permissions(&place.db, std::fs::Permissions::from_mode(0o700)).unwrap();
+            std::fs::set_permissions(&store.db, std::fs::Permissions::from_mode(0o700)).unwrap();
         }
         writeln!(table, "{line:22} {}", output.status.code().expect("it is ended by no signal")).unwrap();
         for (mark, bytes) in [('|', output.stdout), ('!', output.stderr)] {
-            let text = String::from_utf8(bytes).expect("output is text").replace(&place.db, "DB");
+            let text = String::from_utf8(bytes).expect("output is text").replace(&store.db, "DB");
             let text = text.replace(input_path.to_str().unwrap(), "INPUT");
             let shown = if line.starts_with("verify") { usize::MAX } else { 3 };
             for line in text.lines().take(shown) {
@@ -306,7 +309,7 @@ fn plain(line: &str) -> String {
         let is_far = at > 0 && words[at - 1] == "offset" && bare.len() > 3;
         let next = words.get(at + 1).map_or("", |word| word.trim_end_matches([',', ';', ':', ')']));
         let is_measured = matches!(next, "B" | "KiB" | "MiB" | "s" | "bytes" | "wasted")
-            || words[at + 1..].starts_with(&["keys", "a", "second"]);
+            || words[at + 1..].starts_with(&["lines", "a", "second"]);
         let is_hex = bare.len() >= 8
             && bare.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         out.push(match () {

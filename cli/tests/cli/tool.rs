@@ -65,18 +65,18 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(args: &[S], input: &[u8]) -> Outcome {
 }
 
 /// A temporary folder and in it the path of a store that does not exist yet.
-pub(crate) struct Place {
+pub(crate) struct TempStore {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) db: String,
 }
 
-pub(crate) fn place() -> Place {
+pub(crate) fn temp_store() -> TempStore {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("db").to_str().unwrap().to_owned();
-    Place { folder, db }
+    TempStore { folder, db }
 }
 
-impl Place {
+impl TempStore {
     /// Loads lines and gives the report.
     #[track_caller]
     pub(crate) fn load(&self, lines: &[u8]) -> String {
@@ -121,13 +121,13 @@ impl Conversation {
         Self { child, stdin, answers }
     }
 
-    pub(crate) fn say(&mut self, words: &str) {
-        self.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
+    pub(crate) fn send(&mut self, text: &str) {
+        self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     /// The next line. A command that waits for more input before it answers is given up.
     #[track_caller]
-    pub(crate) fn hear(&self) -> String {
+    pub(crate) fn receive(&self) -> String {
         self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer within a minute")
     }
 

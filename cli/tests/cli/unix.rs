@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use rustix::pty;
 use rustix::termios::Winsize;
 
-use crate::tool::{Place, command, dump_command, place, run};
+use crate::tool::{TempStore, command, dump_command, run, temp_store};
 
 /// A `load` that has written `lines` and waits for more.
-fn loading(place: &Place, lines: &str) -> Child {
-    let mut child = command(&["load", &place.db, "-"]).stdin(Stdio::piped()).spawn().unwrap();
+fn loading(store: &TempStore, lines: &str) -> Child {
+    let mut child = command(&["load", &store.db, "-"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     let log_bytes = || -> u64 {
-        let files = std::fs::read_dir(&place.db).into_iter().flatten().map(|file| file.unwrap());
+        let files = std::fs::read_dir(&store.db).into_iter().flatten().map(|file| file.unwrap());
         let logs = files.filter(|file| file.file_name().to_str().unwrap().ends_with(".wal"));
         logs.map(|log| log.metadata().map_or(0, |metadata| metadata.len())).sum()
     };
@@ -38,8 +38,8 @@ fn lines(count: u64) -> String {
 
 #[test]
 fn an_interrupted_load_says_how_far_it_came_and_keeps_that() {
-    let place = place();
-    let mut child = loading(&place, &lines(1000));
+    let store = temp_store();
+    let mut child = loading(&store, &lines(1000));
     // Kept open: the end of the input would end the command as well.
     let _stdin = child.stdin.take();
     signal(&child, "-INT");
@@ -47,7 +47,7 @@ fn an_interrupted_load_says_how_far_it_came_and_keeps_that() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "sievedb: interrupted; 1,000 lines loaded\n");
     assert!(output.stdout.is_empty());
-    assert_eq!(run(&["scan", &place.db]).ok(), lines(1000));
+    assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
 }
 
 /// A terminal: what draws on it is read from the first, what is to draw has the second.
@@ -64,12 +64,12 @@ fn terminal() -> (File, File) {
 
 #[test]
 fn on_a_terminal_a_bar_is_drawn_and_gone_when_an_interrupt_is_told() {
-    let place = place();
-    let input = place.folder.path().join("input");
+    let store = temp_store();
+    let input = store.folder.path().join("input");
     let fifo = Command::new("mkfifo").arg(&input).status().unwrap();
     assert!(fifo.success());
     let (mut screen, stderr) = terminal();
-    let child = command(&["load", &place.db, input.to_str().unwrap()]).stderr(stderr).spawn().unwrap();
+    let child = command(&["load", &store.db, input.to_str().unwrap()]).stderr(stderr).spawn().unwrap();
     let mut writer = File::options().write(true).open(&input).unwrap();
     let mut drawn = Vec::new();
     let mut see = |what: &str| {
@@ -97,22 +97,22 @@ fn on_a_terminal_a_bar_is_drawn_and_gone_when_an_interrupt_is_told() {
 
 #[test]
 fn an_answer_counts_also_if_nobody_reads_it() {
-    let place = place();
-    place.load(lines(1000).as_bytes());
-    run(&["compact", &place.db]).ok();
+    let store = temp_store();
+    store.load(lines(1000).as_bytes());
+    run(&["compact", &store.db]).ok();
     let ends = |args: &[&str]| {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = command(args).stdout(writer).spawn().unwrap().wait_with_output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let db = &place.db[..];
+    let db = &store.db[..];
     assert_eq!(ends(&["contains", db, "key000001"]), (Some(0), String::new()));
     assert_eq!(ends(&["contains", db, "none"]), (Some(1), String::new()));
     assert_eq!(ends(&["get", db, "none", "--json"]), (Some(1), String::new()));
     assert_eq!(ends(&["scan", db]), (Some(0), String::new()));
     assert_eq!(ends(&["verify", db]), (Some(0), String::new()));
-    let table = &place.paths_of(".sst")[0];
+    let table = &store.paths_of(".sst")[0];
     let mut bytes = std::fs::read(table).unwrap();
     bytes[200] ^= 1;
     std::fs::write(table, bytes).unwrap();
@@ -129,27 +129,27 @@ fn an_answer_counts_also_if_nobody_reads_it() {
 #[test]
 fn a_load_that_is_killed_keeps_what_it_had_written() {
     for name in ["-TERM", "-KILL"] {
-        let place = place();
-        let mut child = loading(&place, &lines(1000));
+        let store = temp_store();
+        let mut child = loading(&store, &lines(1000));
         let _stdin = child.stdin.take();
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.len()), (None, 0));
-        assert_eq!(run(&["scan", &place.db]).ok(), lines(1000));
+        assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_cannot_be_written_is_a_failure() {
-    let place = place();
-    place.load(lines(10).as_bytes());
+    let store = temp_store();
+    store.load(lines(10).as_bytes());
     for args in [
-        &["scan", &place.db][..],
-        &["get", &place.db, "key000001"],
-        &["contains", &place.db, "key000001"],
-        &["stats", &place.db],
-        &["compact", &place.db],
+        &["scan", &store.db][..],
+        &["get", &store.db, "key000001"],
+        &["contains", &store.db, "key000001"],
+        &["stats", &store.db],
+        &["compact", &store.db],
         &["completion", "bash"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -160,15 +160,15 @@ fn output_that_cannot_be_written_is_a_failure() {
     }
     // A message that cannot be written changes nothing of how a command ends.
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let absent = command(&["get", &place.db, "none"]).stderr(full).status().unwrap();
+    let absent = command(&["get", &store.db, "none"]).stderr(full).status().unwrap();
     assert_eq!(absent.code(), Some(1));
 }
 
 #[test]
 fn closed_streams_are_an_empty_input_and_an_output_that_goes_nowhere() {
-    let place = place();
+    let store = temp_store();
     let shell = |script: &str| {
-        let script = script.replace("sievedb", env!("CARGO_BIN_EXE_sievedb")).replace("DB", &place.db);
+        let script = script.replace("sievedb", env!("CARGO_BIN_EXE_sievedb")).replace("DB", &store.db);
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         (output.status.code(), output.stdout.len(), String::from_utf8(output.stderr).unwrap())
     };
@@ -182,8 +182,8 @@ fn closed_streams_are_an_empty_input_and_an_output_that_goes_nowhere() {
 
 #[test]
 fn without_a_terminal_nothing_is_drawn_however_long_it_takes() {
-    let place = place();
-    let mut child = loading(&place, &lines(1000));
+    let store = temp_store();
+    let mut child = loading(&store, &lines(1000));
     // Longer than a bar waits before it shows itself.
     std::thread::sleep(Duration::from_millis(500));
     child.stdin.as_mut().unwrap().write_all(b"one\tmore\n").unwrap();

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use crate::tool::{place, run};
+use crate::tool::{run, temp_store};
 
 #[test]
 fn a_sound_store_is_called_so() {
-    let place = place();
+    let store = temp_store();
     let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
-    place.load(lines.as_bytes());
-    run(&["compact", &place.db]).ok();
-    place.load(b"later\t1\n");
-    std::fs::write(Path::new(&place.db).join("notes.txt"), "mine").unwrap();
-    let before = place.files();
-    let report = run(&["verify", &place.db]).ok();
+    store.load(lines.as_bytes());
+    run(&["compact", &store.db]).ok();
+    store.load(b"later\t1\n");
+    std::fs::write(Path::new(&store.db).join("notes.txt"), "mine").unwrap();
+    let before = store.files();
+    let report = run(&["verify", &store.db]).ok();
     for line in [
         "logs       1 log, 1 batch\n",
         "tables     1 table, 2,000 entries, ",
@@ -23,29 +23,29 @@ fn a_sound_store_is_called_so() {
     ] {
         assert!(report.contains(line), "{report}");
     }
-    assert!(place.files() == before);
-    run(&["verify", &place.db, "--keyspace", "default"]).fails(2);
+    assert!(store.files() == before);
+    run(&["verify", &store.db, "--keyspace", "default"]).fails(2);
 }
 
 #[test]
 fn all_damage_is_listed_with_file_offset_and_keys_also_for_programs() {
-    let place = place();
+    let store = temp_store();
     let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
-    place.load(lines.as_bytes());
-    run(&["compact", &place.db]).ok();
-    let table = place.paths_of(".sst").pop().unwrap();
+    store.load(lines.as_bytes());
+    run(&["compact", &store.db]).ok();
+    let table = store.paths_of(".sst").pop().unwrap();
     let mut bytes = std::fs::read(&table).unwrap();
     bytes[200] ^= 1;
     bytes[9000] ^= 1;
     std::fs::write(&table, &bytes).unwrap();
-    let manifest = place.files().keys().find(|name| name.starts_with("MANIFEST")).unwrap().clone();
-    let manifest_path = Path::new(&place.db).join(&manifest);
+    let manifest = store.files().keys().find(|name| name.starts_with("MANIFEST")).unwrap().clone();
+    let manifest_path = Path::new(&store.db).join(&manifest);
     let good = std::fs::read(&manifest_path).unwrap();
 
     let name = table.file_name().unwrap().to_str().unwrap().to_owned();
-    let outcome = run(&["verify", &place.db]);
+    let outcome = run(&["verify", &store.db]);
     assert_eq!(outcome.code, Some(3));
-    assert_eq!(outcome.stderr, format!("sievedb: 2 pieces of damage in {}\n", place.db));
+    assert_eq!(outcome.stderr, format!("sievedb: 2 pieces of damage in {}\n", store.db));
     let printed = String::from_utf8(outcome.stdout).unwrap();
     assert_eq!(printed.matches(&format!("damage     {name} at offset ")).count(), 2, "{printed}");
     assert!(printed.contains("           concerns keys key00000 to key00"), "{printed}");
@@ -54,8 +54,8 @@ fn all_damage_is_listed_with_file_offset_and_keys_also_for_programs() {
     let mut bad = good.clone();
     bad[100] ^= 1;
     std::fs::write(&manifest_path, bad).unwrap();
-    run(&["get", &place.db, "key00000"]).fails(3);
-    let outcome = run(&["verify", &place.db, "--json"]);
+    run(&["get", &store.db, "key00000"]).fails(3);
+    let outcome = run(&["verify", &store.db, "--json"]);
     assert_eq!(outcome.code, Some(3));
     let report: serde_json::Value = serde_json::from_slice(&outcome.stdout).unwrap();
     assert_eq!(report["sound"], false);

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sievedb::limits::KEY_BYTES_MAX;
 
 use crate::failure::{Failure, Result};
-use crate::lines::Lines;
+use crate::lines::{LineFormat, Lines};
 use crate::progress::Progress;
 
 /// Most keys.
@@ -89,7 +89,7 @@ fn default_directory() -> PathBuf {
 }
 
 fn lines(path: &Path) -> Result<Source> {
-    let mut lines = Lines::open(path)?;
+    let mut lines = Lines::open(path, LineFormat { literal: true, ..LineFormat::default() })?;
     let mut progress = Progress::of_bytes("reading lines", lines.bytes());
     let mut source = Source { what: format!("lines of {}", path.display()), ..Source::default() };
     let mut too_long = 0;
@@ -100,7 +100,7 @@ fn lines(path: &Path) -> Result<Source> {
             continue;
         }
         let line = line.to_vec();
-        source.add(&line, format!("line {}", lines.count()));
+        source.add(&line, format!("line {}", lines.number()));
         progress.at(lines.position());
     }
     if too_long > 0 && source.left_out.is_none() {

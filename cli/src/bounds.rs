@@ -1,0 +1,80 @@
+//! The range of keys that a command works on: `--from`, `--to` and `--prefix`.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+
+use sievedb::{Iter, Keyspace};
+
+use crate::failure::Result;
+use crate::lines::Arguments;
+
+/// A range of keys. Without options it holds all keys; with several, the keys that every one of them allows.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bounds {
+    /// The first key.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    from: Option<OsString>,
+    /// The key to end before; it is not in the range.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    to: Option<OsString>,
+    /// Only keys that start with these bytes.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    prefix: Option<OsString>,
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// A decoded range: a first key, and a bound that ends it.
+pub(crate) struct Range {
+    first: Vec<u8>,
+    end: Bound<Vec<u8>>,
+}
+
+impl Bounds {
+    /// The range that the arguments stand for.
+    pub(crate) fn decode(&self) -> Result<Range> {
+        let decode = |argument: &Option<OsString>| self.arguments.decode_optional(argument.as_ref());
+        let (from, to) = (decode(&self.from)?, decode(&self.to)?);
+        let prefix = decode(&self.prefix)?.unwrap_or_default();
+        let end = match (to, after_prefix(&prefix)) {
+            (Some(to), Some(after)) => Bound::Excluded(to.min(after)),
+            (Some(end), None) | (None, Some(end)) => Bound::Excluded(end),
+            (None, None) => Bound::Unbounded,
+        };
+        Ok(Range { first: from.unwrap_or_default().max(prefix), end })
+    }
+}
+
+impl Range {
+    /// The entries in the range, in the order of their keys.
+    pub(crate) fn entries(self, keyspace: &Keyspace) -> Iter {
+        keyspace.range((Bound::Included(self.first), self.end))
+    }
+
+    /// Whether it holds every key.
+    pub(crate) fn is_full(&self) -> bool {
+        self.first.is_empty() && self.end == Bound::Unbounded
+    }
+}
+
+/// The first key after all keys with this prefix: the prefix up to its last byte below 0xff, with that byte one larger.
+/// `None` if no key follows them.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_after_a_prefix_follows_all_keys_that_have_it() {
+        assert_eq!(after_prefix(b""), None);
+        assert_eq!(after_prefix(b"\xff\xff"), None);
+        assert_eq!(after_prefix(b"ab").unwrap(), b"ac");
+        assert_eq!(after_prefix(b"a\xff").unwrap(), b"b");
+    }
+}
