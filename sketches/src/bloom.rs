@@ -12,46 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::arithmetic::{self, checked_rate, keys_of_ones, optimal_bits, optimal_probes};
 use crate::envelope::{self, DecodeError, FileId, Kind, bytes_to_words, words_to_bytes};
 use crate::error::Error;
-use crate::hash::{STEP, key_hash, nth, reduce, remix, spread};
+use crate::hash::key_hash;
+use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
-
-/// The most probes that a filter can have. The store's filter block has at most 30.
-const PROBES_MAX: u64 = 64;
 
 /// The most bits: 2^48, what no memory holds.
 const BITS_MAX: u64 = 1 << 48;
-
-/// How a hash becomes the positions of `k` bits. The numbers are on disk: append only.
-///
-/// With `x`, `y` and `z` from the key's hash, as numbers of 64 bits whose high bits choose the position, probe `i` is at
-///
-/// | | probe `i` | source |
-/// |---|---|---|
-/// | `Double` | `x + i·y` | Kirsch and Mitzenmacher 2006 |
-/// | `Triple` | `x + i·y + i(i-1)/2·z` | Dillinger and Manolios 2004, section 5.2 |
-/// | `Enhanced` | `x + i·y + i(i-1)/2·c + i(i-1)(i-2)/6·c` with a constant `c` | the same, section 5.3, scaled |
-/// | `Seeded` | hash number `i` | the simplest, and the reference for the others |
-///
-/// `Double` is as good as `Seeded` in the limit of large filters. Small filters with low rates are worse than the formula,
-/// because keys that agree in two bits may agree in all; the other two do not have that floor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Hashing {
-    /// An arithmetic progression.
-    Double = 1,
-    /// With a quadratic term from a third hash.
-    Triple = 2,
-    /// With a constant quadratic and cubic term: the placement of the store's filter block.
-    Enhanced = 3,
-    /// A hash of its own for each probe.
-    Seeded = 4,
-}
-
-impl Hashing {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Double, Self::Triple, Self::Enhanced, Self::Seeded];
-}
 
 /// A Bloom filter that keys can be added to at any time.
 ///
@@ -78,7 +44,7 @@ impl Hashing {
 /// # When not to use it
 ///
 /// For a set that is complete before it is asked: the ribbon filter of `sievedb-filter` takes 30 % less. For a set whose size
-/// nobody knows: `Scalable`. To remove keys: `Counting` or `Cuckoo`.
+/// nobody knows: `Scalable`. To remove keys: [`Counting`](crate::Counting) or `Cuckoo`.
 #[derive(Debug)]
 pub struct Bloom {
     words: Box<[AtomicU64]>,
@@ -98,23 +64,7 @@ impl Shape {
     /// The bits of a key, in the order in which they are tested.
     #[inline]
     fn positions(self, hash: u64) -> impl Iterator<Item = u64> {
-        let first = spread(hash);
-        let (mut x, mut y) = (first, remix(first) | 1);
-        let (mut z, step) = match self.hashing {
-            Hashing::Double | Hashing::Seeded => (0, 0),
-            Hashing::Triple => (nth(hash, 1), 0),
-            Hashing::Enhanced => (STEP, STEP),
-        };
-        (0..self.probes).map(move |probe| {
-            if self.hashing == Hashing::Seeded {
-                return reduce(nth(hash, probe), self.bits);
-            }
-            let bit = reduce(x, self.bits);
-            x = x.wrapping_add(y);
-            y = y.wrapping_add(z);
-            z = z.wrapping_add(step);
-            bit
-        })
+        self.hashing.positions(hash, self.probes, self.bits)
     }
 
     fn words(self) -> u64 {
@@ -222,6 +172,11 @@ impl Bloom {
         self.shape
             .positions(hash)
             .all(|bit| self.words[(bit / 64) as usize].load(Relaxed) >> (bit % 64) & 1 == 1)
+    }
+
+    /// Sets a bit.
+    pub(crate) fn set(&mut self, bit: u64) {
+        *self.words[(bit / 64) as usize].get_mut() |= 1 << (bit % 64);
     }
 
     /// Clears all bits.

@@ -1,8 +1,10 @@
 //! What bytes are, without knowing it before.
 
 use crate::bloom::Bloom;
+use crate::counting::Counting;
 use crate::envelope::{DecodeError, Envelope, Kind};
 use crate::sketch::{Parts, Sketch, Summary};
+use crate::spectral::Spectral;
 
 /// Decodes a structure of any kind and says what it is. Linear in its size.
 ///
@@ -13,6 +15,8 @@ pub fn describe(bytes: &[u8]) -> Result<Summary, DecodeError> {
     let parts = Parts(Envelope::open(bytes)?);
     match parts.0.kind {
         Kind::Bloom => summary::<Bloom>(parts),
+        Kind::Counting => summary::<Counting>(parts),
+        Kind::Spectral => summary::<Spectral>(parts),
     }
 }
 

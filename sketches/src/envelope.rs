@@ -51,11 +51,15 @@ const HEADER_BYTES_MAX: usize = 4096;
 pub enum Kind {
     /// [`Bloom`](crate::Bloom).
     Bloom = 1,
+    /// [`Counting`](crate::Counting).
+    Counting = 2,
+    /// [`Spectral`](crate::Spectral).
+    Spectral = 3,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 1] = [Self::Bloom];
+    pub const ALL: [Self; 3] = [Self::Bloom, Self::Counting, Self::Spectral];
 }
 
 /// What a person calls it: "Bloom filter".
@@ -63,6 +67,8 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Bloom => "Bloom filter",
+            Self::Counting => "counting Bloom filter",
+            Self::Spectral => "spectral Bloom filter",
         })
     }
 }
@@ -107,7 +113,8 @@ impl<'a> Envelope<'a> {
         let hash_id = reader.u8("sketch hash id")?;
         known(34, "sketch required flags", reader.u16("sketch required flags")?.into(), 0)?;
         let Some(kind) = Kind::ALL.into_iter().find(|known| *known as u8 == kind) else {
-            return Err(DecodeError::unsupported(32, "sketch kind", kind.into(), Kind::ALL.len() as u64));
+            let newest = Kind::ALL.map(|kind| kind as u64).into_iter().max().unwrap_or(0);
+            return Err(DecodeError::unsupported(32, "sketch kind", kind.into(), newest));
         };
         known(33, "sketch hash id", hash_id.into(), HASH_ID.into())?;
         reader.u16("sketch optional flags")?;

@@ -7,6 +7,8 @@
 //! | need | structure | can err on |
 //! |---|---|---|
 //! | is the key in the set, which only grows | [`Bloom`] | absent keys |
+//! | the same, and keys are removed | [`Counting`] | absent keys |
+//! | how often was the key inserted | [`Spectral`] | either side, by method |
 //!
 //! # How a structure is laid out
 //!
@@ -47,6 +49,8 @@
 
 pub mod arithmetic;
 mod bloom;
+mod cells;
+mod counting;
 mod describe;
 mod envelope;
 mod error;
@@ -54,14 +58,19 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hash;
+mod probes;
 mod sketch;
+mod spectral;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod vectors;
 
-pub use bloom::{Bloom, Hashing};
+pub use bloom::Bloom;
+pub use counting::{Counting, overflow_probability};
 pub use describe::describe;
 pub use envelope::{DecodeError, DecodeErrorKind, FORMAT_VERSION, FileId, Kind, MAGIC};
 pub use error::Error;
+pub use probes::Hashing;
 pub use sketch::{Sketch, Summary};
+pub use spectral::{Method, Spectral};

@@ -8,9 +8,12 @@ use std::path::PathBuf;
 
 use sievedb_filter::testing::Vector;
 
-use crate::bloom::{Bloom, Hashing};
+use crate::bloom::Bloom;
+use crate::counting::Counting;
 use crate::envelope::reseal;
+use crate::probes::Hashing;
 use crate::sketch::Sketch;
+use crate::spectral::{Method, Spectral};
 
 const DOCUMENT: &str = include_str!("../format.md");
 
@@ -18,7 +21,12 @@ const DOCUMENT: &str = include_str!("../format.md");
 type Make = fn(&Vector) -> Vec<u8>;
 
 /// In the order of the document.
-const CHECKS: [(&str, Make); 1] = [("bloom", bloom)];
+const CHECKS: [(&str, Make); 4] = [
+    ("bloom", bloom),
+    ("counting", counting),
+    ("spectral-minimal-increase", spectral),
+    ("spectral-recurring-minimum", spectral),
+];
 
 fn bloom(vector: &Vector) -> Vec<u8> {
     let hashing = Hashing::ALL[vector.number("hashing") as usize - 1];
@@ -26,6 +34,21 @@ fn bloom(vector: &Vector) -> Vec<u8> {
     let mut bloom = Bloom::with_shape(bits, probes, hashing, seed(vector)).unwrap();
     bloom.extend(keys(vector, "keys"));
     checked(bloom, vector, Bloom::contains)
+}
+
+fn counting(vector: &Vector) -> Vec<u8> {
+    let (cells, probes) = (vector.number("cells"), vector.number("probes"));
+    let mut counting = Counting::with_shape(cells, probes, seed(vector)).unwrap();
+    keys(vector, "keys").iter().for_each(|key| counting.insert(key));
+    checked(counting, vector, Counting::contains)
+}
+
+fn spectral(vector: &Vector) -> Vec<u8> {
+    let method = Method::ALL[vector.number("method") as usize - 1];
+    let (cells, width, probes) = (vector.number("cells"), vector.number("width"), vector.number("probes"));
+    let mut spectral = Spectral::with_shape(cells, width, probes, method, seed(vector)).unwrap();
+    keys(vector, "keys").iter().for_each(|key| spectral.insert(key));
+    checked(spectral, vector, Spectral::contains)
 }
 
 /// The encoding of a structure, after it was decoded and asked for the keys of the vector.

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::input::Input;
-use crate::bloom::{Bloom, Hashing};
+use crate::bloom::Bloom;
+use crate::probes::Hashing;
 use crate::sketch::Sketch;
 
 /// Runs an input of the target `sketch_bloom`.

@@ -10,11 +10,13 @@
 //! to the bytes. Operations never give an answer that the structure's documentation forbids.
 
 mod bloom;
+mod counting;
 mod input;
 #[cfg(test)]
 mod replay;
 
 pub use bloom::run as bloom;
+pub use counting::{counting, spectral};
 
 use crate::envelope::reseal;
 use crate::sketch::Sketch;

@@ -9,12 +9,21 @@ use crate::testing::hash;
 type Target = fn(&[u8]);
 
 /// Name, function, golden files, seed of the operations.
-const TARGETS: [(&str, Target, &[&str], &[u8]); 1] = [(
-    "bloom",
-    super::bloom,
-    &["bloom"],
-    &[200, 0, 3, 2, 9, 0, 7, 1, 1, 7, 1, 0, 8, 5, 1, 9, 5, 0, 7, 7, 0, 7, 5, 1, 3, 0, 1, 4, 5],
-)];
+const TARGETS: [(&str, Target, &[&str], &[u8]); 3] = [
+    (
+        "bloom",
+        super::bloom,
+        &["bloom"],
+        &[200, 0, 3, 2, 9, 0, 7, 1, 1, 7, 1, 0, 8, 5, 1, 9, 5, 0, 7, 7, 0, 7, 5, 1, 3, 0, 1, 4, 5],
+    ),
+    ("counting", super::counting, &["counting"], &[50, 0, 3, 9, 0, 7, 0, 7, 0, 8, 2, 7, 2, 9, 3, 0, 2, 7]),
+    (
+        "spectral",
+        super::spectral,
+        &["spectral-minimal-increase", "spectral-recurring-minimum"],
+        &[50, 0, 3, 7, 1, 9, 0, 7, 0, 7, 0, 8, 2, 7, 3, 0, 2, 7],
+    ),
+];
 
 fn path(parts: &[&str]) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR")].iter().chain(parts).collect()

@@ -1,0 +1,147 @@
+//! An array of small numbers, each of the same few bits, packed.
+
+use crate::envelope::{DecodeError, Envelope, bytes_to_words, words_to_bytes};
+use crate::error::Error;
+
+/// The widest cell.
+pub(crate) const WIDTH_MAX: u64 = 32;
+
+/// The most bits of all cells together: 2^48, what no memory holds.
+const BITS_MAX: u64 = 1 << 48;
+
+/// `count` numbers of `width` bits. Cell `i` is the bits from `i · width` on, from the least significant bit of a byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cells {
+    words: Box<[u64]>,
+    count: u64,
+    width: u32,
+}
+
+impl Cells {
+    /// All 0.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` if there is no memory for them, `InvalidArgument` if there are none.
+    pub(crate) fn new(count: u64, width: u64) -> Result<Self, Error> {
+        debug_assert!((1..=WIDTH_MAX).contains(&width));
+        if count == 0 {
+            return Err(Error::invalid("0 cells"));
+        }
+        let bits = count.saturating_mul(width);
+        let too_large = Error::TooLarge(bits / 8);
+        if bits > BITS_MAX {
+            return Err(too_large);
+        }
+        let mut words = Vec::new();
+        let len = bits.div_ceil(64) as usize;
+        words.try_reserve_exact(len).map_err(|_| too_large)?;
+        words.resize(len, 0);
+        Ok(Self { words: words.into(), count, width: width as u32 })
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The largest number that a cell can hold.
+    pub(crate) fn max(&self) -> u64 {
+        (1 << self.width) - 1
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u64) -> u64 {
+        let bit = index * u64::from(self.width);
+        let (word, shift) = ((bit / 64) as usize, bit as u32 % 64);
+        let mut value = self.words[word] >> shift;
+        if shift + self.width > 64 {
+            value |= self.words[word + 1] << (64 - shift);
+        }
+        value & self.max()
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, index: u64, value: u64) {
+        debug_assert!(value <= self.max());
+        let bit = index * u64::from(self.width);
+        let (word, shift) = ((bit / 64) as usize, bit as u32 % 64);
+        let mask = self.max();
+        self.words[word] = self.words[word] & !(mask << shift) | value << shift;
+        if shift + self.width > 64 {
+            let done = 64 - shift;
+            self.words[word + 1] = self.words[word + 1] & !(mask >> done) | value >> done;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        (0..self.count).map(|index| self.get(index))
+    }
+
+    /// How many cells are 0. Linear.
+    pub(crate) fn zeros(&self) -> u64 {
+        self.iter().filter(|&value| value == 0).count() as u64
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Length of the cells in bytes; `None` if it is beyond what can be.
+    pub(crate) fn byte_len(count: u64, width: u64) -> Option<u64> {
+        count.checked_mul(width).filter(|&bits| bits <= BITS_MAX).map(|bits| bits.div_ceil(8))
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        words_to_bytes(self.words.iter().copied(), (self.count * u64::from(self.width)).div_ceil(8))
+    }
+
+    /// The cells in `bytes`, which are of the right length; an error if a bit behind the last cell is set.
+    pub(crate) fn from_bytes(
+        parts: &Envelope<'_>,
+        bytes: &[u8],
+        count: u64,
+        width: u64,
+    ) -> Result<Self, DecodeError> {
+        debug_assert_eq!(Some(bytes.len() as u64), Self::byte_len(count, width));
+        let left = count * width % 8;
+        if left != 0 && bytes.last().is_some_and(|last| last >> left != 0) {
+            return Err(parts.corrupt("sketch body", "bits behind the last cell are set"));
+        }
+        Ok(Self { words: bytes_to_words(bytes).collect(), count, width: width as u32 })
+    }
+
+    /// The body of `parts` as cells, which are all of it.
+    pub(crate) fn from_body(parts: &Envelope<'_>, count: u64, width: u64) -> Result<Self, DecodeError> {
+        let body = parts.body_of(Self::byte_len(count, width))?;
+        Self::from_bytes(parts, body, count, width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::hash;
+
+    #[test]
+    fn cells_of_every_width_keep_what_is_set_and_nothing_else() {
+        for width in 1..=WIDTH_MAX {
+            let mut cells = Cells::new(131, width).unwrap();
+            let mut model = vec![0; 131];
+            for round in 0..1000 {
+                let (index, value) = (hash(round) % 131, hash(round + 5000) & cells.max());
+                cells.set(index, value);
+                model[index as usize] = value;
+            }
+            assert!(cells.iter().eq(model.iter().copied()), "{width}");
+            assert_eq!(cells.bytes().len() as u64, Cells::byte_len(131, width).unwrap());
+            assert_eq!(cells.zeros(), model.iter().filter(|&&value| value == 0).count() as u64);
+        }
+    }
+
+    #[test]
+    fn cells_without_end_are_refused() {
+        assert!(Cells::new(0, 4).is_err());
+        assert!(matches!(Cells::new(u64::MAX, 4), Err(Error::TooLarge(_))));
+        assert_eq!(Cells::byte_len(u64::MAX, 32), None);
+    }
+}

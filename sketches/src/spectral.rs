@@ -1,0 +1,419 @@
+//! The spectral Bloom filter: how often a key was inserted, about.
+//!
+//! A key has `k` counters of `m`. Each is too high by what other keys have added to it; the least of them is the estimate.
+//! Two methods make it better than adding one to all (Cohen and Matias, "Spectral Bloom Filters", 2003):
+//!
+//! - **Minimal increase** (section 3.2): raise only those of the key's counters that are the least. Never too low, and the
+//!   most exact; but what was added can never be taken back. The same as a count-min sketch with conservative update.
+//! - **Recurring minimum** (section 3.3): add to all. A key whose least value stands in one counter only is suspect, and is
+//!   kept in a second, smaller filter besides, from the estimate on that it has then; which answers for it ever after. Removals are
+//!   possible. A key that is met in the second filter by mistake gets its estimate from there: so the estimate can be
+//!   too low as well as too high. It helps keys that come again and again among others, and not those that come once.
+
+use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
+use crate::cells::Cells;
+use crate::envelope::{DecodeError, Kind};
+use crate::error::Error;
+use crate::hash::{key_hash, nth};
+use crate::probes::{PROBES_MAX, positions};
+use crate::sketch::{Parts, Sketch, Summary};
+
+/// How counters are raised. The numbers are on disk: append only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Method {
+    /// Only the least: estimates that are never too low, and no removals.
+    MinimalIncrease = 1,
+    /// All, and suspect keys in a second filter of half the size: removals, and errors on both sides.
+    RecurringMinimum = 2,
+}
+
+impl Method {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::MinimalIncrease, Self::RecurringMinimum];
+}
+
+/// A filter that estimates how often each key was inserted.
+///
+/// ```
+/// use sievedb_sketches::{Method, Spectral};
+///
+/// let mut words = Spectral::with_rate(10_000, 0.01, Method::MinimalIncrease, 42)?;
+/// for word in "the more the better".split(' ') {
+///     words.insert(word);
+/// }
+/// assert_eq!(words.count("the"), 2);
+/// # Ok::<(), sievedb_sketches::Error>(())
+/// ```
+///
+/// # Guarantees
+///
+/// By [`Method::MinimalIncrease`] [`Spectral::count`] is never below the truth (up to where counters end), and above it for at
+/// most a share of [`Spectral::predicted_rate`] of the keys. By [`Method::RecurringMinimum`] it errs on both sides, more seldom
+/// than the least of plain counters; only [`Spectral::contains`] is never wrongly false, as long as nothing is removed that was
+/// not there. Counters that reach their end stay there.
+///
+/// # Cost
+///
+/// `k` counters for each operation, twice that for some keys by recurring minimum, whose second filter takes half of the space
+/// of the first besides.
+///
+/// # When not to use it
+///
+/// To know whether, and not how often: [`Counting`](crate::Counting) or [`Bloom`](crate::Bloom). For the few most frequent keys: a sketch with a heap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spectral {
+    cells: Cells,
+    /// By recurring minimum: counters of the suspect keys.
+    second: Option<Cells>,
+    width: u64,
+    probes: u64,
+    method: Method,
+    seed: u64,
+}
+
+impl Spectral {
+    /// Counters of 8 bits, so many that at most `rate` of the estimates are wrong when there are so many distinct keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1; [`Error::TooLarge`].
+    pub fn with_rate(keys: u64, rate: f64, method: Method, seed: u64) -> Result<Self, Error> {
+        let cells = optimal_bits(keys.max(1), checked_rate(rate)?).max(16);
+        let probes = optimal_probes(cells as f64 / keys.max(1) as f64).min(30);
+        Self::with_shape(cells, 8, probes, method, seed)
+    }
+
+    /// So many counters of `width` bits, of which each key has `probes`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if there are no cells, their width is not 1 to 32, or there are not 1 to 64 probes;
+    /// [`Error::TooLarge`].
+    pub fn with_shape(cells: u64, width: u64, probes: u64, method: Method, seed: u64) -> Result<Self, Error> {
+        if probes == 0 || probes > PROBES_MAX {
+            return Err(Error::invalid(format!("{probes} probes, expected 1 to {PROBES_MAX}")));
+        }
+        if width == 0 || width > 32 {
+            return Err(Error::invalid(format!("counters of {width} bits, expected 1 to 32")));
+        }
+        let second = match method {
+            Method::MinimalIncrease => None,
+            Method::RecurringMinimum => Some(Cells::new(cells.div_ceil(2), width)?),
+        };
+        Ok(Self { cells: Cells::new(cells, width)?, second, width, probes, method, seed })
+    }
+
+    /// Counts a key once more.
+    pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
+        self.insert_hash(key_hash(self.seed, key.as_ref()));
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    pub fn insert_hash(&mut self, hash: u64) {
+        let probes = self.probes;
+        let Some(second) = &mut self.second else {
+            let value = least(&self.cells, probes, hash).0.saturating_add(1).min(self.cells.max());
+            return raise(&mut self.cells, probes, hash, value);
+        };
+        add(&mut self.cells, probes, hash);
+        let (value, recurs) = least(&self.cells, probes, hash);
+        let other = nth(hash, 1);
+        if least(second, probes, other).0 > 0 {
+            add(second, probes, other);
+        } else if !recurs {
+            raise(second, probes, other, value);
+        }
+    }
+
+    /// Takes back one insertion.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Absent`] if the key is certainly not there, [`Error::InvalidArgument`] by minimal increase, which has forgotten
+    /// what to take back. Nothing has changed.
+    pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
+        self.remove_hash(key_hash(self.seed, key.as_ref()))
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    ///
+    /// # Errors
+    ///
+    /// As [`Spectral::remove`].
+    pub fn remove_hash(&mut self, hash: u64) -> Result<(), Error> {
+        let Some(second) = &mut self.second else {
+            return Err(Error::invalid("what was added by minimal increase cannot be taken back"));
+        };
+        if !take(&mut self.cells, self.probes, hash) {
+            return Err(Error::Absent);
+        }
+        take(second, self.probes, nth(hash, 1));
+        Ok(())
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.cells.clear();
+        self.second.iter_mut().for_each(Cells::clear);
+    }
+
+    /// How often a key was inserted, about.
+    #[must_use]
+    pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
+        self.count_hash(key_hash(self.seed, key.as_ref()))
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    #[must_use]
+    pub fn count_hash(&self, hash: u64) -> u64 {
+        let (value, recurs) = least(&self.cells, self.probes, hash);
+        match &self.second {
+            Some(second) if !recurs && value > 0 => match least(second, self.probes, nth(hash, 1)).0 {
+                0 => value,
+                second => second.min(value),
+            },
+            _ => value,
+        }
+    }
+
+    /// Whether a key was perhaps inserted.
+    #[must_use]
+    pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
+        least(&self.cells, self.probes, key_hash(self.seed, key.as_ref())).0 > 0
+    }
+
+    /// The share of absent keys that have a count, by the counters as they stand; and a bound on the share of keys whose
+    /// least counter is too high. Linear.
+    #[must_use]
+    pub fn predicted_rate(&self) -> f64 {
+        (1.0 - self.cells.zeros() as f64 / self.cells.count() as f64).powf(self.probes as f64)
+    }
+
+    /// The rate that is to be expected once there are so many distinct keys.
+    #[must_use]
+    pub fn expected_rate(&self, keys: u64) -> f64 {
+        arithmetic::rate(self.cells.count() as f64 / keys as f64, self.probes as f64)
+    }
+
+    /// How counters are raised.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+}
+
+/// The least of a key's counters, and whether it stands in more than one of them.
+fn least(cells: &Cells, probes: u64, hash: u64) -> (u64, bool) {
+    let mut found = (u64::MAX, 0, false);
+    for cell in positions(hash, probes, cells.count()) {
+        let value = cells.get(cell);
+        if value < found.0 {
+            found = (value, cell, false);
+        } else if value == found.0 && cell != found.1 {
+            found.2 = true;
+        }
+    }
+    (found.0, found.2)
+}
+
+/// Raises a key's counters that are below `value` to it.
+fn raise(cells: &mut Cells, probes: u64, hash: u64, value: u64) {
+    for cell in positions(hash, probes, cells.count()) {
+        if cells.get(cell) < value {
+            cells.set(cell, value);
+        }
+    }
+}
+
+/// Adds one to each of a key's counters; where two probes meet it adds two.
+fn add(cells: &mut Cells, probes: u64, hash: u64) {
+    for cell in positions(hash, probes, cells.count()) {
+        let value = cells.get(cell);
+        if value < cells.max() {
+            cells.set(cell, value + 1);
+        }
+    }
+}
+
+/// Takes one from each of a key's counters that is not at its end, if none is 0.
+fn take(cells: &mut Cells, probes: u64, hash: u64) -> bool {
+    if least(cells, probes, hash).0 == 0 {
+        return false;
+    }
+    for cell in positions(hash, probes, cells.count()) {
+        let value = cells.get(cell);
+        if value < cells.max() {
+            cells.set(cell, value.saturating_sub(1));
+        }
+    }
+    true
+}
+
+impl Sketch for Spectral {
+    const KIND: Kind = Kind::Spectral;
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn parameters(&self) -> Vec<u64> {
+        vec![self.cells.count(), self.width, self.probes, self.method as u64]
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let mut body = self.cells.bytes();
+        body.extend(self.second.iter().flat_map(Cells::bytes));
+        body
+    }
+
+    fn from_parts(Parts(parts): Parts<'_>) -> Result<Self, DecodeError> {
+        let mut parameters = parts.parameters();
+        let count = parameters.number_in(1, u64::MAX, "spectral cells")?;
+        let width = parameters.number_in(1, 32, "spectral width")?;
+        let probes = parameters.number_in(1, PROBES_MAX, "spectral probes")?;
+        let method = parameters.number_in(1, Method::ALL.len() as u64, "spectral method")?;
+        parameters.finish()?;
+        let method = Method::ALL[method as usize - 1];
+        let first = Cells::byte_len(count, width);
+        let other = Cells::byte_len(count.div_ceil(2), width);
+        let lens = match method {
+            Method::MinimalIncrease => first,
+            Method::RecurringMinimum => first.zip(other).map(|(first, second)| first + second),
+        };
+        let (first, second) = parts.body_of(lens)?.split_at(first.unwrap_or(0) as usize);
+        let cells = Cells::from_bytes(&parts, first, count, width)?;
+        let second = match method {
+            Method::MinimalIncrease => None,
+            Method::RecurringMinimum => Some(Cells::from_bytes(&parts, second, count.div_ceil(2), width)?),
+        };
+        Ok(Self { cells, second, width, probes, method, seed: parts.seed })
+    }
+
+    fn summary(&self) -> Summary {
+        let used = self.cells.count() - self.cells.zeros();
+        let keys = arithmetic::keys_of_ones(self.cells.count(), self.probes, used);
+        Summary {
+            kind: Self::KIND,
+            seed: self.seed,
+            facts: vec![
+                ("cells", format!("{} of {} bits", self.cells.count(), self.width)),
+                ("probes", self.probes.to_string()),
+                ("method", format!("{:?}", self.method)),
+                ("keys", keys.map_or("too many to tell".into(), |keys| format!("about {keys:.0}"))),
+            ],
+            predicted_rate: Some(self.predicted_rate()),
+            body_bytes: self.body().len() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::quickcheck;
+
+    use super::*;
+    use crate::testing::{absent_hashes, assert_rate, check_codec, hash};
+
+    /// How often key `i` is inserted.
+    fn times(key: u64) -> u64 {
+        1 + hash(key) % 100 + 1000 / (1 + key)
+    }
+
+    /// A thousand keys, in an order without order.
+    fn stream() -> impl Iterator<Item = u64> {
+        let mut stream: Vec<u64> = (0..1000).flat_map(|key| (0..times(key)).map(move |_| key)).collect();
+        for at in 1..stream.len() {
+            stream.swap(at, hash(at as u64 + 9999) as usize % (at + 1));
+        }
+        stream.into_iter().map(hash)
+    }
+
+    fn filled(method: Method, cells: u64) -> Spectral {
+        let mut spectral = Spectral::with_shape(cells, 16, 5, method, 1).unwrap();
+        stream().for_each(|hash| spectral.insert_hash(hash));
+        spectral
+    }
+
+    /// How many of the thousand have a count that is too high, and too low.
+    fn wrong(count: impl Fn(u64) -> u64) -> (usize, usize) {
+        let found = |key: u64| count(hash(key));
+        let high = (0..1000).filter(|&key| found(key) > times(key)).count();
+        (high, (0..1000).filter(|&key| found(key) < times(key)).count())
+    }
+
+    quickcheck! {
+        fn by_minimal_increase_no_count_is_too_low(keys: Vec<u8>, cells: u8, width: u8) -> bool {
+            let width = 1 + u64::from(width) % 8;
+            let mut spectral = Spectral::with_shape(1 + u64::from(cells), width, 4, Method::MinimalIncrease, 1).unwrap();
+            keys.iter().for_each(|key| spectral.insert(&[*key]));
+            keys.iter().all(|key| {
+                let times = keys.iter().filter(|other| *other == key).count() as u64;
+                spectral.count(&[*key]) >= times.min((1 << width) - 1)
+            })
+        }
+
+        fn by_recurring_minimum_what_is_not_removed_is_found(keys: Vec<u8>, cells: u8) -> bool {
+            let mut spectral = Spectral::with_shape(1 + u64::from(cells), 16, 4, Method::RecurringMinimum, 1).unwrap();
+            keys.iter().for_each(|key| spectral.insert(&[*key]));
+            let (kept, removed) = keys.split_at(keys.len() / 2);
+            removed.iter().for_each(|key| spectral.remove(&[*key]).unwrap());
+            kept.iter().all(|key| spectral.contains(&[*key]) && spectral.count(&[*key]) > 0)
+        }
+    }
+
+    #[test]
+    fn both_methods_are_more_exact_than_plain_counters() {
+        let mut plain = Cells::new(5000, 16).unwrap();
+        stream().for_each(|hash| add(&mut plain, 5, hash));
+        let (plain, _) = wrong(|hash| least(&plain, 5, hash).0);
+        let [minimal, recurring] = Method::ALL.map(|method| {
+            let spectral = filled(method, 5000);
+            wrong(|hash| spectral.count_hash(hash))
+        });
+        assert_eq!(minimal.1, 0, "too low");
+        let recurring = recurring.0 + recurring.1;
+        assert!(4 * minimal.0 < 3 * plain && 4 * recurring < 3 * plain, "{plain} {minimal:?} {recurring}");
+    }
+
+    #[test]
+    fn the_share_of_wrong_counts_is_that_of_the_formula_and_less() {
+        let mut spectral = Spectral::with_shape(50_000, 8, 4, Method::RecurringMinimum, 1).unwrap();
+        (0..10_000).for_each(|key| spectral.insert_hash(hash(key)));
+        let found = absent_hashes(100_000).filter(|&hash| spectral.count_hash(hash) > 0).count();
+        assert_rate("counted", found as u64, 100_000, spectral.expected_rate(10_000), 0.02);
+        let wrong = (0..10_000).filter(|&key| spectral.count_hash(hash(key)) != 1).count();
+        assert!((wrong as f64) < 1.1 * spectral.predicted_rate() * 10_000.0, "{wrong}");
+    }
+
+    #[test]
+    fn only_recurring_minimum_takes_back() {
+        let mut minimal = filled(Method::MinimalIncrease, 5000);
+        let before = minimal.clone();
+        assert!(matches!(minimal.remove_hash(hash(1)), Err(Error::InvalidArgument(_))));
+        assert!(minimal == before);
+        let mut recurring = filled(Method::RecurringMinimum, 50_000);
+        assert_eq!(recurring.remove(b"never"), Err(Error::Absent));
+        (0..1000).for_each(|key| (1..times(key)).for_each(|_| recurring.remove_hash(hash(key)).unwrap()));
+        assert!((0..1000).filter(|&key| recurring.count_hash(hash(key)) == 1).count() > 990);
+    }
+
+    #[test]
+    fn counters_that_reach_their_end_stay_there() {
+        for method in Method::ALL {
+            let mut spectral = Spectral::with_shape(100, 2, 3, method, 1).unwrap();
+            (0..10).for_each(|_| spectral.insert(b"often"));
+            assert_eq!(spectral.count(b"often"), 3);
+        }
+    }
+
+    #[test]
+    fn the_encoding_keeps_the_rules_of_all() {
+        for method in Method::ALL {
+            let mut spectral = Spectral::with_shape(77, 3, 3, method, 1).unwrap();
+            (0..40).for_each(|key| spectral.insert_hash(hash(key)));
+            check_codec(&spectral);
+        }
+    }
+}
