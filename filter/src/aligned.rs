@@ -1,7 +1,9 @@
 //! Bytes in memory that start on a cache line, so that a line of a blocked filter is one line of the cache.
 
-use std::fmt;
-use std::ops::{Deref, DerefMut};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
 
 /// The alignment, and the length of a cache line on nearly every machine.
 const ALIGN: usize = 64;

@@ -32,11 +32,16 @@
 //! assert!(uniform(&shares, Total::BitsPerKey(10.0)).wasted_reads > 0.004);
 //! ```
 
+use alloc::vec;
+use alloc::vec::Vec;
+#[cfg(feature = "std")]
 use std::sync::OnceLock;
 
 use super::header::Kind;
 use super::policy::{BITS_PER_KEY_MAX, millibits, rate};
 use super::ribbon;
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 
 /// A filter, or the filters of a whole run: what the planner needs to know of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,7 +92,7 @@ impl Share {
     fn steps(&self) -> Vec<Step> {
         match self.kind {
             Kind::Ribbon => ribbon_steps(self.keys),
-            Kind::Bloom | Kind::BlockedBloom => bloom_steps(self.kind).to_vec(),
+            Kind::Bloom | Kind::BlockedBloom => bloom_steps(self.kind),
         }
     }
 }
@@ -206,27 +211,36 @@ fn ribbon_steps(keys: u64) -> Vec<Step> {
         bits: ribbon::bits_for_columns(keys, columns.into()),
         rate: (-f64::from(columns)).exp2(),
     });
-    std::iter::once(none).chain(columns).take_while(|step| step.bits <= BITS_PER_KEY_MAX).collect()
+    core::iter::once(none).chain(columns).take_while(|step| step.bits <= BITS_PER_KEY_MAX).collect()
 }
 
-/// Quarters of a bit, without those that a mixture of their neighbours would beat. Up to the first corner, near two
-/// bits, a real filter is worse than the mixture; an optimum has at most one filter there.
-fn bloom_steps(kind: Kind) -> &'static [Step] {
+/// The steps of [`hull`], computed once.
+#[cfg(feature = "std")]
+fn bloom_steps(kind: Kind) -> Vec<Step> {
     static STEPS: [OnceLock<Vec<Step>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
-    STEPS[kind as usize - Kind::ALL[0] as usize].get_or_init(|| {
-        let mut hull = vec![Step { bits: 0.0, rate: 1.0 }];
-        for quarters in 1..=4 * BITS_PER_KEY_MAX as u32 {
-            let bits = f64::from(quarters) / 4.0;
-            let step = Step { bits, rate: rate(kind, millibits(bits)) };
-            while let [.., before, last] = hull[..]
-                && slope(before, last) >= slope(last, step)
-            {
-                hull.pop();
-            }
-            hull.push(step);
+    STEPS[kind as usize - Kind::ALL[0] as usize].get_or_init(|| hull(kind)).clone()
+}
+
+#[cfg(not(feature = "std"))]
+fn bloom_steps(kind: Kind) -> Vec<Step> {
+    hull(kind)
+}
+
+/// A step for each quarter of a bit, without those that a mixture of their neighbours would beat. Below the first corner,
+/// near two bits, a real filter is worse than the mixture; an optimum has at most one filter there.
+fn hull(kind: Kind) -> Vec<Step> {
+    let mut hull = vec![Step { bits: 0.0, rate: 1.0 }];
+    for quarters in 1..=4 * BITS_PER_KEY_MAX as u32 {
+        let bits = f64::from(quarters) / 4.0;
+        let step = Step { bits, rate: rate(kind, millibits(bits)) };
+        while let [.., before, last] = hull[..]
+            && slope(before, last) >= slope(last, step)
+        {
+            hull.pop();
         }
-        hull
-    })
+        hull.push(step);
+    }
+    hull
 }
 
 fn slope(from: Step, to: Step) -> f64 {

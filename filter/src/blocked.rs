@@ -41,6 +41,8 @@ const MULTIPLIERS: [u32; PROBES_MAX as usize] = {
     }
     powers
 };
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 
 /// As in `bloom`: the largest number of thousandths of a bit per key for which `k` probes are best, from the
 /// formula above. Frozen: part of the format.
@@ -108,8 +110,8 @@ pub(super) struct Blocked {
 impl Blocked {
     pub(super) fn new(lines: u64, probes: u8) -> Self {
         let multiplier = |probe| MULTIPLIERS[if probe < usize::from(probes) { probe } else { 0 }];
-        let step = |step| std::array::from_fn(|lane| multiplier(step * LANES + lane));
-        Self { lines, probes, multipliers: std::array::from_fn(step) }
+        let step = |step| core::array::from_fn(|lane| multiplier(step * LANES + lane));
+        Self { lines, probes, multipliers: core::array::from_fn(step) }
     }
 
     /// The multipliers of the first eight probes.

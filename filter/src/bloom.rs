@@ -19,6 +19,8 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 use crate::hash::reduce;
 
 /// Added to `z`, the second difference of the positions. Odd.

@@ -17,6 +17,11 @@
 //! them; how long they are is known only then. If no attempt at it succeeds, the block has no sections
 //! and says "maybe" of every key ([`Header::answers_only_maybe`]).
 
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::blocked::{self, Blocked, LINE_BITS};
 use super::bloom::{self, Bloom, GRANULE_BITS, PROBES_MAX};
 use super::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES, Header, Kind};
@@ -28,6 +33,8 @@ use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Groups, Ribbon, Size, 
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::error::FilterError;
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 use crate::hash::{key_hash, table_hash};
 
 /// Hashes per chunk: 64 KiB.
@@ -257,7 +264,7 @@ impl FilterBuilder {
     }
 
     fn finish_ribbon(mut self, keys: u64) -> Result<Vec<u8>, FilterError> {
-        let mut chunks = std::mem::take(&mut self.chunks);
+        let mut chunks = core::mem::take(&mut self.chunks);
         let built = ribbon::build(&mut chunks, self.salt, self.size(), self.groups);
         self.salt = built.salt;
         let build = |built| {
@@ -464,7 +471,7 @@ pub mod fault_injection {
     /// Is given a body or a section, and how many were given before.
     type Fault = fn(&mut [u8], u32);
 
-    thread_local! {
+    std::thread_local! {
         static FAULT: Cell<Option<(Fault, u32)>> = const { Cell::new(None) };
     }
 

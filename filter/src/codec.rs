@@ -5,6 +5,9 @@
 //! Varints are LEB128: seven bits a byte, least significant group first, at most ten bytes, and only the
 //! shortest encoding of a number is accepted (a decoder that took others would make two byte strings equal).
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use byteorder::{ByteOrder, LittleEndian};

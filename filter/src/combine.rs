@@ -9,7 +9,8 @@
 //! hence `n = -m/k · ln(clear / m)` (Swamidass and Baldi 2007). The header of a union or intersection has that
 //! estimate as its key count.
 
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 
 use super::bloom::{Bloom, all_ones};
 use super::builder::FilterBuilder;
@@ -19,6 +20,8 @@ use super::policy::BITS_PER_KEY_MAX;
 use super::reader::Filter;
 use crate::checksum::FileId;
 use crate::error::FilterError;
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 
 /// Why two filters have no union or intersection.
 #[derive(Debug, Clone)]
@@ -45,8 +48,8 @@ impl fmt::Display for CombineError {
     }
 }
 
-impl std::error::Error for CombineError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl core::error::Error for CombineError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         if let Self::Build(error) = self { Some(error) } else { None }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! For the fuzzer, whose own bytes would never agree with the lengths that follow from the parameters.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES, Header, Kind};
 use super::layout::{Layout, Section};
 use super::pages;

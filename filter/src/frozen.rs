@@ -4,6 +4,8 @@
 //! `header`). With them a reader verifies the header of a version that it does not know, and steps over the
 //! block. It tells newer from damaged by verifying the checksum before it looks at the version.
 
+use alloc::format;
+
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::checksum::{FileId, checksum32};

@@ -33,7 +33,9 @@
 //!
 //! What follows the header is computed from the lengths of its sections, see `layout`.
 
-use std::fmt;
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
 
 use super::blocked::{Blocked, LINE_BITS};
 use super::bloom::{Bloom, PROBES_MAX};
@@ -45,6 +47,8 @@ use super::pages::checksums_len;
 use super::ribbon::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 use crate::hash::HASH_ID;
 
 /// The newest format version, and the only one so far.
@@ -205,7 +209,7 @@ impl Header {
             _ if column_groups < self.column_group_count() => {
                 (-f64::from(self.ribbon().columns(column_groups))).exp2()
             }
-            _ => self.rate as f64 / 2f64.powi(64),
+            _ => rate_of(self.rate),
         }
     }
 
@@ -377,6 +381,12 @@ impl Header {
         }
         Ok(())
     }
+}
+
+/// A rate in units of 2^-64.
+pub(crate) fn rate_of(units: u64) -> f64 {
+    const UNITS: f64 = (1u128 << 64) as f64;
+    units as f64 / UNITS
 }
 
 fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<(), DecodeError> {

@@ -12,6 +12,9 @@
 //! 4 KiB of padding: nothing for a section of 1 MiB, but 4 % of the filter of 100 000 keys, which is as much as
 //! the best kind of filter gains over the second best. A page of a short section lies on two of the file system.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::blocked::{Blocked, LINE_BYTES};
 use super::bloom::Bloom;
 use super::header::HEADER_BYTES;

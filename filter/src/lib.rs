@@ -74,12 +74,15 @@
 //! - Equal hashes in any order give equal bytes, on every machine.
 //! - A query cannot fail, panic, allocate or parse; it reads a bounded number of bits.
 
+#![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     test,
     allow(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")
 )]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -90,6 +93,8 @@ pub mod checksum;
 #[doc(hidden)]
 pub mod codec;
 mod error;
+#[cfg(any(test, not(feature = "std")))]
+mod float;
 pub mod hash;
 
 mod aligned;
@@ -103,6 +108,9 @@ mod combine;
 #[doc(hidden)]
 pub mod forge;
 mod frozen;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod header;
 #[cfg(test)]
 mod hostile;

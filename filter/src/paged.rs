@@ -24,13 +24,15 @@
 //!   is not seen, for no answer depends on it.
 //! - A query asks for a bounded number of pages: three for each column group, or one for each probe.
 
-use std::fmt;
-use std::ops::Range;
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
 
 use super::arch::Simd;
 use super::blocked::LINE_BYTES;
 use super::bloom::Bloom;
-use super::header::{HEADER_BYTES, Header, Kind};
+use super::header::{HEADER_BYTES, Header, Kind, rate_of};
 use super::layout::{PAGE_BYTES, Shape};
 use super::pages::{self, Page};
 use super::reader::Expect;
@@ -193,7 +195,7 @@ impl PagedFilter {
     /// The share of absent keys that it does not recognise, with all column groups.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
-        self.header.rate as f64 / 2f64.powi(64)
+        rate_of(self.header.rate)
     }
 
     /// What it takes in memory, in bytes.

@@ -7,6 +7,8 @@
 //! can be verified alone. What lies between the parts is zero, which is verified too: no bit of a block is
 //! outside of every check.
 
+use alloc::format;
+
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::header::{HEADER_BYTES, Header};

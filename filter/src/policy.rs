@@ -6,6 +6,8 @@
 //!
 //! Which kind pays where is a question of how long a table lives: the rule and its reasons are at [`FilterKind::Auto`].
 
+use alloc::format;
+
 use super::header::Kind;
 use super::{blocked, bloom, ribbon};
 use crate::error::FilterError;
@@ -59,6 +61,24 @@ pub enum FilterKind {
 impl FilterKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::None, Self::Auto, Self::Bloom, Self::BlockedBloom, Self::Ribbon];
+
+    /// Its number in stored options: that of the [`Kind`], 0 for none, 255 for `Auto`. Append only, see format.md.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Bloom => Kind::Bloom as u8,
+            Self::BlockedBloom => Kind::BlockedBloom as u8,
+            Self::Ribbon => Kind::Ribbon as u8,
+            Self::Auto => 255,
+        }
+    }
+
+    /// The kind with this [`FilterKind::code`].
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
 }
 
 /// How large a filter is to be.
@@ -69,6 +89,27 @@ pub enum FilterSize {
     BitsPerKey(f64),
     /// As many bits per key as this share of absent keys that are not recognised (0.01 is 1 %) takes.
     FalsePositiveRate(f64),
+}
+
+impl FilterSize {
+    /// Its number in stored options, and the value beside it. Append only, see format.md.
+    #[must_use]
+    pub const fn code(self) -> (u8, f64) {
+        match self {
+            Self::BitsPerKey(bits) => (0, bits),
+            Self::FalsePositiveRate(rate) => (1, rate),
+        }
+    }
+
+    /// The size with this [`FilterSize::code`].
+    #[must_use]
+    pub const fn from_code(code: u8, value: f64) -> Option<Self> {
+        match code {
+            0 => Some(Self::BitsPerKey(value)),
+            1 => Some(Self::FalsePositiveRate(value)),
+            _ => None,
+        }
+    }
 }
 
 /// How the bits are spread over the levels.
@@ -86,6 +127,23 @@ pub enum FilterAllocation {
     /// filters on disk, those that answer least first.
     #[default]
     Optimal,
+}
+
+impl FilterAllocation {
+    /// Its number in stored options. Append only, see format.md.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Uniform => 0,
+            Self::Optimal => 1,
+        }
+    }
+
+    /// The allocation with this [`FilterAllocation::code`].
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Uniform, Self::Optimal].into_iter().find(|allocation| allocation.code() == code)
+    }
 }
 
 /// What filter the tables of a keyspace get. The default is `Auto` with 10 bits per key, spread

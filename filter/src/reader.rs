@@ -10,7 +10,8 @@
 //! - Whatever cannot be answered is "maybe". A read outside of the body, which verified geometry rules out
 //!   unless the caller's `AsRef` changes its mind, counts as a set bit.
 
-use std::fmt;
+use alloc::format;
+use core::fmt;
 
 use super::aligned::AlignedBytes;
 use super::arch::Simd;

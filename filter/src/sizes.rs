@@ -1,7 +1,11 @@
 //! How large the parts of a filter block are, and how far from the least that is possible.
 
+use alloc::vec::Vec;
+
 use super::header::{HEADER_BYTES, Header};
 use super::layout::PAGE_BYTES;
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 
 /// The sizes of the parts of a filter block in bytes: they add up to the block. See [`Filter::sizes`](super::Filter::sizes).
 ///

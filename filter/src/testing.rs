@@ -11,6 +11,9 @@
 //! [`Vector::assert_is`] compares a vector with what the code makes and reads; where they differ it shows the
 //! vector as the code would have it.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use std::fmt::Write;
 
 use crate::checksum::FileId;

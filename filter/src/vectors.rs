@@ -1,5 +1,7 @@
 //! The vectors of filter blocks.
 
+use alloc::vec::Vec;
+
 use super::{Expect, Filter, FilterBuilder, Kind};
 use crate::codec::u64_bytes;
 use crate::hash::{key_hash, table_hash};

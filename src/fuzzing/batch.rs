@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::input::Input;
 use crate::batch::{self, BatchEntry, BatchReader, HEADER_BYTES, WriteBatch};
+use crate::filter::fuzzing::Input;
 use crate::hash::key_hash;
 use crate::iter::InternalIterator;
 use crate::key::{EntryKind, Tag};

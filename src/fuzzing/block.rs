@@ -19,10 +19,10 @@
 
 use bytes::Bytes;
 
-use super::input::Input;
 use super::seal;
 use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockKind, Compression, Entries, Sealer, unseal};
 use crate::codec::DecodeError;
+use crate::filter::fuzzing::Input;
 use crate::key::{EntryKind, InternalKey, Tag};
 
 const OWNER: [u8; 16] = [7; 16];

@@ -17,11 +17,11 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::input::Input;
 use super::seal::{self, Mended};
 use super::{log, manifest, table};
 use crate::error::Error;
 use crate::file_header::{FileHeader, FileKind};
+use crate::filter::fuzzing::Input;
 use crate::filter::{Expect, Filter};
 use crate::fs::{Fs, MemFs};
 use crate::inspect::{self, Detail, Entries, Event, Kind, Report, Text, Value, View};

@@ -16,10 +16,10 @@
 
 use std::path::Path;
 
-use super::input::Input;
 use super::seal;
 use crate::error::Result;
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::filter::fuzzing::Input;
 use crate::fs::{Fs, MemFs};
 use crate::wal::record::{PAGE_BYTES, spans};
 use crate::wal::{Ending, Expected, FramedReader, FramedWriter, RecordKind};

@@ -14,11 +14,11 @@
 
 use std::path::Path;
 
-use super::input::Input;
 use super::seal::{self, Mended};
 use crate::codec::Reader;
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
+use crate::filter::fuzzing::Input;
 use crate::fs::{Fs, MemFs};
 use crate::manifest::current::Current;
 use crate::manifest::edit::VersionEdit;

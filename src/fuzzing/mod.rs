@@ -20,8 +20,6 @@
 mod batch;
 mod block;
 mod dump;
-mod filter;
-mod input;
 mod log;
 mod manifest;
 mod ops;
@@ -33,10 +31,10 @@ mod seeds;
 mod store;
 mod table;
 
+pub use crate::filter::fuzzing::filter;
 pub use batch::run as batch;
 pub use block::{data as data_block, index as index_block};
 pub use dump::run as dump;
-pub use filter::run as filter;
 pub use log::run as log;
 pub use manifest::run as manifest;
 pub use ops::run as ops;

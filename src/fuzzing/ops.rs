@@ -20,10 +20,10 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::input::Input;
 use crate::batch::WriteBatch;
 use crate::block::Compression;
 use crate::db::{Db, Durability, Iter, Keyspace, Snapshot};
+use crate::filter::fuzzing::Input;
 use crate::filter::{FilterKind, FilterPolicy};
 use crate::fs::{CrashPolicy, MemFs};
 use crate::options::{KeyspaceOptions, Options};

@@ -12,7 +12,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::block::{ENVELOPE_BYTES, Envelope};
 use crate::checksum::{FileId, checksum, checksum32};
 use crate::file_header::HEADER_BYTES;
-use crate::filter::header as filter;
+use crate::filter::fuzzing::reseal;
+use crate::filter::header::{HEADER_BYTES as FILTER_HEADER_BYTES, MAGIC};
 use crate::table::{FILTER_OFFSET, FOOTER_BYTES};
 use crate::wal::record::{FRAGMENT_HEADER_BYTES, extent, page_left};
 
@@ -135,36 +136,9 @@ pub(super) fn block(sealed: &mut [u8], owner: &FileId, offset: u64) {
     sealed[12..20].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// A filter block: its pages, its sections, its header.
+/// A filter block.
 pub(super) fn filter_block(block: &mut [u8], mended: &mut Mended) {
-    const HEADER: usize = filter::HEADER_BYTES;
-    const PAGE: usize = 4096;
-    if block.len() < HEADER {
-        return;
-    }
-    let owner = id_at(block, 16);
-    let mut at = HEADER;
-    for index in 0..usize::from(block[43]).min(5) {
-        let entry = 128 + 24 * index;
-        let start = usize::try_from(u64_at(block, entry)).unwrap_or(usize::MAX);
-        let len = usize::try_from(u64_at(block, entry + 8)).unwrap_or(usize::MAX);
-        let end = start.saturating_add(len);
-        let sums_end = at.saturating_add(4 * len.div_ceil(PAGE));
-        if end > block.len() || sums_end > block.len() || start < sums_end {
-            break;
-        }
-        let first = at;
-        for page in (start..end).step_by(PAGE) {
-            let sum = checksum32(&owner, page as u64, &[&block[page..end.min(page + PAGE)]]);
-            block[at..at + 4].copy_from_slice(&sum.to_le_bytes());
-            at += 4;
-        }
-        let sum = checksum32(&owner, first as u64, &[&block[first..at]]);
-        block[entry + 16..entry + 20].copy_from_slice(&sum.to_le_bytes());
-    }
-    let len = usize::from(u16_at(block, 10)).clamp(16, block.len());
-    let sum = checksum32(&owner, 0, &[&block[..12], &block[16..len]]);
-    mended.put(&mut block[12..16], &sum.to_le_bytes());
+    reseal(block, |place, sum| mended.put(place, sum));
 }
 
 /// A file that holds one filter.
@@ -183,7 +157,7 @@ pub(super) fn table(file: &mut [u8], mended: &mut Mended) {
     let mut at = HEADER_BYTES;
     while at < end {
         let left = &mut file[at..end];
-        let len = if left.starts_with(&filter::MAGIC) && left.len() >= filter::HEADER_BYTES {
+        let len = if left.starts_with(&MAGIC) && left.len() >= FILTER_HEADER_BYTES {
             let len = usize::try_from(u64_at(left, 32)).unwrap_or(usize::MAX);
             if len > left.len() || len == 0 {
                 break;

@@ -24,13 +24,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::input::Input;
 use super::seal::{self, Mended};
 #[cfg(test)]
 use crate::batch::WriteBatch;
 use crate::db::{Db, Iter, Keyspace};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::filter::fuzzing::Input;
 use crate::fs::{Fs, MemFs};
 use crate::inspect::tree::Tree;
 use crate::options::Options;

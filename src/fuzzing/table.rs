@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::input::Input;
 use super::seal::{self, Mended};
 use crate::block::Compression;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::filter::fuzzing::Input;
 use crate::filter::{FilterPlan, Kind};
 use crate::fs::{Fs, MemFs};
 use crate::hash::key_hash;

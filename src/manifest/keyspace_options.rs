@@ -155,16 +155,8 @@ impl KeyspaceOptions {
         put_field(&mut out, COMPARATOR, |out| put_varint(out, BYTEWISE));
         put_field(&mut out, HASH_DOMAIN, |out| put_varint(out, WHOLE_KEY));
         put_field(&mut out, FILTER, |out| {
-            let (code, number) = match self.filter.size {
-                FilterSize::FalsePositiveRate(rate) => (1, rate),
-                FilterSize::BitsPerKey(bits) => (0, bits),
-                _ => unreachable!("every size has a code"),
-            };
-            out.extend_from_slice(&[
-                kind_code(self.filter.kind),
-                code,
-                allocation_code(self.filter.allocation),
-            ]);
+            let (code, number) = self.filter.size.code();
+            out.extend_from_slice(&[self.filter.kind.code(), code, self.filter.allocation.code()]);
             put_u64(out, number.to_bits());
         });
         if self.filter.expect_hits {
@@ -228,41 +220,14 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
-/// The code of a filter kind in a policy: that of the filter block, 0 for none and 255 for "choose".
-fn kind_code(kind: FilterKind) -> u8 {
-    match kind {
-        FilterKind::None => 0,
-        FilterKind::Bloom => 1,
-        FilterKind::BlockedBloom => 2,
-        FilterKind::Ribbon => 3,
-        FilterKind::Auto => 255,
-        _ => unreachable!("every kind has a code"),
-    }
-}
-
-fn allocation_code(allocation: FilterAllocation) -> u8 {
-    match allocation {
-        FilterAllocation::Uniform => 0,
-        FilterAllocation::Optimal => 1,
-        _ => unreachable!("every allocation has a code"),
-    }
-}
-
 fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
-    let kind = reader.u8("filter kind")?;
-    let kind = FilterKind::ALL.into_iter().find(|known| kind_code(*known) == kind);
+    let kind = FilterKind::from_code(reader.u8("filter kind")?);
     let code = reader.u8("filter size code")?;
-    let allocation = reader.u8("filter allocation")?;
-    let allocation =
-        [FilterAllocation::Uniform, FilterAllocation::Optimal].get(usize::from(allocation)).copied();
-    let number = f64::from_bits(reader.u64("filter size")?);
-    let (Some(kind), Some(allocation)) = (kind, allocation) else { return Ok(None) };
-    let policy = FilterPolicy::new(kind).allocation(allocation);
-    let policy = match code {
-        0 => policy.bits_per_key(number),
-        1 => policy.false_positive_rate(number),
-        _ => return Ok(None),
-    };
+    let allocation = FilterAllocation::from_code(reader.u8("filter allocation")?);
+    let size = FilterSize::from_code(code, f64::from_bits(reader.u64("filter size")?));
+    let (Some(kind), Some(allocation), Some(size)) = (kind, allocation, size) else { return Ok(None) };
+    let mut policy = FilterPolicy::new(kind).allocation(allocation);
+    policy.size = size;
     Ok(policy.validate().is_ok().then_some(policy))
 }
 
@@ -289,7 +254,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_filter_has_its_code_and_comes_back() {
-        assert_eq!(FilterKind::ALL.map(kind_code), [0, 255, 1, 2, 3]);
+        assert_eq!(FilterKind::ALL.map(FilterKind::code), [0, 255, 1, 2, 3]);
         for kind in FilterKind::ALL {
             let options = KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(7.5));
             assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options), "{kind:?}");

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
 use super::{Simd, Work};
 

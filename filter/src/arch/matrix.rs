@@ -13,6 +13,8 @@
 
 #![allow(unsafe_code)]
 
+use alloc::vec::Vec;
+
 use super::Simd;
 
 /// Rows that take turns.
@@ -38,7 +40,7 @@ pub(crate) struct Matrix {
 }
 
 /// The instructions of a step with operands of these names, and the label behind which the row is done with.
-#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+#[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 macro_rules! step {
     ($slot:literal, $coefficients:literal, $mark:literal, $done:literal) => {
         concat!(
@@ -122,7 +124,7 @@ impl Matrix {
     /// coefficient left: which, and what has become of it.
     #[inline(always)]
     pub(crate) fn eliminate(&mut self, simd: Simd, count: usize) -> (usize, Row) {
-        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         if simd.avx2 && !self.coefficients.is_empty() {
             // SAFETY: the processor has the instructions, see `Simd::detect`; and there are slots.
             let lane = unsafe {
@@ -194,14 +196,14 @@ impl Matrix {
     /// # Safety
     ///
     /// The processor has BMI 1 and 2. There are slots.
-    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+    #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     #[inline(always)]
     unsafe fn eliminate_one(&mut self) -> usize {
         let [one, ..] = &mut self.turns;
         let mut slot = u64::from(one.slot);
         // SAFETY: as of three.
         unsafe {
-            std::arch::asm!(
+            core::arch::asm!(
                 "2:",
                 step!("slot_1", "row_1", "mark_1", "3"),
                 "jmp 2b",
@@ -222,7 +224,7 @@ impl Matrix {
     /// # Safety
     ///
     /// As of one.
-    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+    #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     #[inline(always)]
     unsafe fn eliminate_two(&mut self) -> usize {
         let [one, two, _] = &mut self.turns;
@@ -230,7 +232,7 @@ impl Matrix {
         let lane: usize;
         // SAFETY: as of three.
         unsafe {
-            std::arch::asm!(
+            core::arch::asm!(
                 "2:",
                 step!("slot_1", "row_1", "mark_1", "3"),
                 step!("slot_2", "row_2", "mark_2", "4"),
@@ -260,7 +262,7 @@ impl Matrix {
     /// # Safety
     ///
     /// The processor has BMI 1 and 2. There are slots.
-    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+    #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     #[inline(always)]
     unsafe fn eliminate_three(&mut self) -> usize {
         let [one, two, three] = &mut self.turns;
@@ -268,7 +270,7 @@ impl Matrix {
         let lane: usize;
         // SAFETY: reads the matrix only, at slots that are there, by the module's invariant. It ends: rows move right.
         unsafe {
-            std::arch::asm!(
+            core::arch::asm!(
                 "2:",
                 step!("slot_1", "row_1", "mark_1", "3"),
                 step!("slot_2", "row_2", "mark_2", "4"),

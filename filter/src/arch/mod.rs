@@ -6,9 +6,9 @@
 //! geometry is checked (`first`, `lines`), and a few instructions written out where the compiler chooses slower ones
 //! (`lines/avx512`, `matrix`). Miri, and every processor without the instructions, runs the safe twins; `first` has none.
 
-#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+#[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx2;
-#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+#[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx512;
 mod first;
 mod lines;
@@ -31,7 +31,7 @@ pub(super) struct Simd {
 /// A call of a function of `avx2` if that is what the processor has, else of its twin.
 macro_rules! choose {
     ($simd:expr, $avx2:expr, $portable:expr) => {{
-        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if $simd.avx2 {
             // SAFETY: the processor has all instructions that the functions are compiled with, see `Simd::detect`.
@@ -56,17 +56,18 @@ impl Simd {
 
     /// The best one that this processor has.
     pub(super) fn detect() -> Self {
-        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         {
-            let avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("popcnt")
-                && is_x86_feature_detected!("lzcnt");
-            let avx512 = avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+            let avx2 = std::is_x86_feature_detected!("avx2")
+                && std::is_x86_feature_detected!("bmi1")
+                && std::is_x86_feature_detected!("bmi2")
+                && std::is_x86_feature_detected!("popcnt")
+                && std::is_x86_feature_detected!("lzcnt");
+            let avx512 =
+                avx2 && std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512vl");
             Self { avx2, avx512 }
         }
-        #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
+        #[cfg(not(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
         Self::PORTABLE
     }
 
@@ -86,7 +87,7 @@ impl Simd {
     /// [`Simd::run`] of a query, for which the newest instructions are worth a compilation of its own.
     #[inline(always)]
     pub(super) fn ask<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
-        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
             // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
@@ -105,9 +106,9 @@ impl Simd {
 /// Asks for the cache line of `bytes` around byte `at`, where that can be done.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+    #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     avx2::prefetch(bytes, at);
-    #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
+    #[cfg(not(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
     let _ = (bytes, at);
 }
 

@@ -6,7 +6,8 @@
 //! where the slot is free; or with no coefficients left: then it follows from others, and either agrees with
 //! them or can never be true along with them.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::row::{narrow, next_layer};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};

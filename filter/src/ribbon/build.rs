@@ -5,6 +5,9 @@
 //! bytes per key with the hashes; up to 3 MB for the shards, of whatever size the filter is; and another eight bytes per
 //! key as long as it may be built again with another salt.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::band::{Band, Eliminate, Solve, Span};
 use super::geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 use super::plan::{
@@ -146,7 +149,7 @@ impl Builder {
         let mut hashes = hashes;
         let mut dealt = 0;
         let shards = (0..).zip(ends).map(|(shard, &end)| {
-            let (part, rest) = std::mem::take(&mut hashes).split_at_mut(end - dealt);
+            let (part, rest) = core::mem::take(&mut hashes).split_at_mut(end - dealt);
             (hashes, dealt) = (rest, end);
             let first = shard << SHARD_BITS;
             let starts_here = (starts - first).min(1 << SHARD_BITS);

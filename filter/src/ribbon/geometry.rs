@@ -10,6 +10,8 @@
 //! words; in the last group it is `c + 1` words from block `plain` on. Only the tail, which has `p` slots of
 //! its 64, is packed: its columns follow each other, `p` bits each, and zeros fill the last byte.
 
+use alloc::vec::Vec;
+
 use super::{BLOCK_SLOTS, BUCKET_STARTS, BUMPED_BELOW, COLUMNS_MAX, SHARD_BITS, SMASH, WIDE};
 
 /// Most column groups.

@@ -7,7 +7,8 @@
 //!
 //! The answers are those of `query`, for the same bytes.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::geometry::{Layer, Ribbon, bumped_below};
 use super::row::{narrow, next_layer, wide};
@@ -119,7 +120,7 @@ impl Paged {
         let columns = group.columns_of(number) as usize;
         let first = group.offset_of(number);
         let starts: [usize; N] =
-            std::array::from_fn(|row| (group.offset_of(number + row as u64) - first) as usize);
+            core::array::from_fn(|row| (group.offset_of(number + row as u64) - first) as usize);
         // The others are the tail. A window that starts with a block meets one less: a coefficient of 0.
         let stored = (self.ribbon.blocks() - 1).saturating_sub(number).min(N as u64) as usize;
         let last = stored.checked_sub(1).map_or(0, |last| starts[last]);
@@ -127,7 +128,7 @@ impl Paged {
         let bytes = &mut [0; ROWS_BYTES][..end];
         let matches = |bytes: &[u8], columns: usize| {
             let row = |row| if row < stored { &bytes[starts[row]..] } else { &self.tails[index][..] };
-            simd.matches(std::array::from_fn(|number| &row(number)[..8 * columns]), coefficients, mark)
+            simd.matches(core::array::from_fn(|number| &row(number)[..8 * columns]), coefficients, mark)
         };
         let here = end.min((PAGE_BYTES - first % PAGE_BYTES) as usize);
         if !source(index + 1, first, &mut bytes[..here])? {

@@ -10,6 +10,8 @@
 
 use super::geometry::layer_blocks;
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
+#[cfg(not(any(test, feature = "std")))]
+use crate::float::Float;
 
 /// Slots of a bumped layer per 1024 keys.
 const LOAD: u64 = 980;

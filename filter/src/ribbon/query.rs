@@ -4,6 +4,8 @@
 //! way is straight: three products, the threshold, one read of each of two blocks, in functions that call nothing. All else
 //! is out of its way, and computes again what it needs.
 
+use alloc::vec::Vec;
+
 use super::geometry::{GROUPS_MAX, Group, LAYERS_MAX, Layer, Ribbon};
 use super::row::{Wide, narrow, next_layer, wide};
 use super::solution::unpack;

@@ -1,5 +1,8 @@
 //! The columns while they are written: blocks in, sections out.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::BLOCK_SLOTS;

@@ -1,6 +1,8 @@
 //! Elimination and solution of the last layer, with windows of 128 slots. `band` tells how; here a row that
 //! contradicts the others ends the attempt.
 
+use alloc::vec::Vec;
+
 use super::row::{Wide, wide};
 use super::{ATTEMPTS_MAX, BLOCK_SLOTS, WIDE};
 use crate::arch::{Simd, Work};

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::asm;
+use core::arch::asm;
 
 use super::{Lines, test, test_many};
 use crate::blocked::{Blocked, LANES, LINE_BYTES};

@@ -3,9 +3,9 @@
 //! One key, or many with everything that does not depend on the key done once. The steps are written here, for all
 //! instruction sets; the file of each has the test of one line, and compiles the steps with its instructions.
 
-#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+#[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx2;
-#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+#[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx512;
 mod portable;
 
@@ -24,7 +24,7 @@ const BATCH: usize = 32;
 /// A call of the function in the file of the best instruction set.
 macro_rules! choose {
     ($simd:expr, $function:ident($($argument:expr),*)) => {{
-        #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         {
             if $simd.avx512 {
@@ -133,7 +133,7 @@ impl Lines {
     /// # Safety
     ///
     /// `block` is at least as long as `len`.
-    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+    #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     #[allow(unsafe_code)]
     #[inline(always)]
     unsafe fn line<'a>(&self, block: &'a [u8], number: u64) -> &'a [u8; LINE_BYTES] {

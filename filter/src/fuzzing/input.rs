@@ -3,18 +3,20 @@
 //! At their end every choice is 0 and every slice empty, so that all byte strings mean something. What a target
 //! draws first stands first: a mutation changes one choice and leaves those before it as they were.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 /// What is left of an input.
 #[derive(Debug, Clone)]
-pub(super) struct Input<'a> {
+pub struct Input<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
@@ -25,45 +27,45 @@ impl<'a> Input<'a> {
         out
     }
 
-    pub(super) fn u8(&mut self) -> u8 {
-        u8::from_le_bytes(self.number())
+    pub fn u8(&mut self) -> u8 {
+        self.number::<1>()[0]
     }
 
-    pub(super) fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.number())
+    pub fn u16(&mut self) -> u16 {
+        LittleEndian::read_u16(&self.number::<2>())
     }
 
-    pub(super) fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.number())
+    pub fn u32(&mut self) -> u32 {
+        LittleEndian::read_u32(&self.number::<4>())
     }
 
-    pub(super) fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.number())
+    pub fn u64(&mut self) -> u64 {
+        LittleEndian::read_u64(&self.number::<8>())
     }
 
     /// A number below `n`, which is at most 256; 0 if `n` is.
-    pub(super) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         usize::from(self.u8()) % n.max(1)
     }
 
-    pub(super) fn flag(&mut self) -> bool {
+    pub fn flag(&mut self) -> bool {
         self.u8() & 1 == 1
     }
 
     /// The next `len` bytes, or what there is.
-    pub(super) fn take(&mut self, len: usize) -> &'a [u8] {
+    pub fn take(&mut self, len: usize) -> &'a [u8] {
         let (found, left) = self.bytes.split_at(len.min(self.bytes.len()));
         self.bytes = left;
         found
     }
 
     /// Bytes preceded by their number, up to 255.
-    pub(super) fn short(&mut self) -> &'a [u8] {
+    pub fn short(&mut self) -> &'a [u8] {
         let len = self.u8();
         self.take(len.into())
     }
 
-    pub(super) fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.bytes)
+    pub fn rest(&mut self) -> &'a [u8] {
+        core::mem::take(&mut self.bytes)
     }
 }
