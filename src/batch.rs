@@ -35,13 +35,15 @@ const SPARE_BYTES_MAX: usize = 64;
 
 /// Writes that become visible, and durable, together or not at all.
 ///
-/// Later entries of a batch win over earlier ones of the same key. A batch may be cloned and written twice.
+/// Of several entries for one key the last one wins. A batch may be cloned and written twice. Its calls
+/// cannot fail: a key or value over a limit is an error of [`Db::write`](crate::Db::write).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = sievedb::Db::open(dir.path())?;
 /// let mut batch = sievedb::WriteBatch::new();
-/// batch.put(b"from", b"90").put(b"to", b"110").delete(b"pending");
+/// batch.put("from", "90").put("to", "110").delete("pending");
+/// assert_eq!(batch.len(), 3);
 /// db.write(batch)?;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
@@ -88,19 +90,28 @@ impl WriteBatch {
         self.push_delete(DEFAULT_KEYSPACE, key.as_ref())
     }
 
-    /// Number of entries.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are no entries.
+    /// Whether the batch has no entries.
+    ///
+    /// ```
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// assert!(batch.is_empty());
+    /// batch.put("k", "v");
+    /// assert!(!batch.is_empty());
+    /// batch.clear();
+    /// assert!(batch.is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Size of the encoded batch, which is what counts against the limit of 1 GiB and what the log stores.
+    /// Size of the encoded batch in bytes: what the log stores, and what the limit of 1 GiB applies to.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()

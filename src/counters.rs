@@ -65,17 +65,17 @@ where
 #[derive(Debug, Default)]
 pub(crate) struct FilterCounters(Striped<4>);
 
-/// What became of the questions that filters were asked.
+/// What filters answered, and whether it was right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterCounts {
-    /// The filter said "absent": no block was touched. Of what more than eight threads count at the same moment, some
-    /// may be lost (none with [`Options::audit_absent`](crate::Options::audit_absent)).
+    /// The filter answered "absent": no block was read. If more than eight threads count at the same moment,
+    /// some of these may be lost (none with [`Options::audit_absent`](crate::Options::audit_absent)).
     pub negatives: u64,
-    /// The filter said "maybe" and the table did not hold the key.
+    /// The filter answered "maybe" and the table did not hold the key: the read was wasted.
     pub false_positives: u64,
-    /// The filter said "maybe" and the table held the key.
+    /// The filter answered "maybe" and the table held the key.
     pub true_positives: u64,
-    /// There was no usable filter to ask, and the table did not hold the key.
+    /// No filter could be probed, and the table did not hold the key.
     pub unfiltered_misses: u64,
 }
 
@@ -113,13 +113,26 @@ impl FilterCounters {
 }
 
 impl FilterCounts {
-    /// How often the filter was asked.
+    /// How often filters were probed.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.negatives + self.false_positives + self.true_positives
     }
 
-    /// False positives over all probes for keys that the table did not hold; `None` before the first one.
+    /// False positives over all probes for absent keys; `None` before the first one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("a", "")?;
+    /// db.put("z", "")?;
+    /// db.flush()?;
+    /// assert!(!db.contains("k")?);
+    /// let counts = db.stats().keyspaces[0].total().filter;
+    /// assert_eq!(counts.probes(), 1);
+    /// assert!(counts.false_positive_rate().is_some());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn false_positive_rate(&self) -> Option<f64> {
         let absent = self.negatives + self.false_positives;

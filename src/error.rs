@@ -16,12 +16,24 @@ use std::sync::Arc;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::filter::FilterError;
 
-/// The result of every fallible call of this crate.
+/// The result of every call of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong.
+/// Everything that can go wrong; the [guide](crate::guide::errors) says what to do about each.
 ///
-/// Cheap to clone: the writers of one commit group all receive the same failure.
+/// Cheap to clone: all writers of one commit group receive the same failure.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// use sievedb::{Db, Error};
+///
+/// let db = Db::open(dir.path())?;
+/// match Db::open(dir.path()) {
+///     Err(Error::Locked { dir, .. }) => println!("{} is in use", dir.display()),
+///     other => drop(other?),
+/// }
+/// # Ok::<(), sievedb::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
@@ -156,7 +168,11 @@ impl Error {
         }
     }
 
-    /// Whether the cause is damage in a file, directly or behind [`Error::Poisoned`].
+    /// Whether the cause is damage in a file, directly or inside an [`Error::Poisoned`].
+    ///
+    /// ```
+    /// assert!(!sievedb::Error::Closed.is_corruption());
+    /// ```
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         match self {

@@ -82,7 +82,7 @@ impl fmt::Debug for Waker {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// What there is.
+    /// The memory budget.
     pub budget: u64,
     /// Memtables, active ones and those that wait to be flushed.
     pub memtables: u64,
@@ -94,13 +94,21 @@ pub struct MemoryStats {
     pub filters: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Beside the budget: blocks that have left the cache, but that values and iterators of callers still lie in, or that
-    /// somebody is just reading.
+    /// Beside the budget: blocks that have left the cache but are still kept alive by values and iterators of
+    /// callers, or are being read.
     pub held: u64,
 }
 
 impl MemoryStats {
-    /// The sum of all parts of the budget.
+    /// The sum of all parts of the budget that are in use, in bytes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let memory = db.stats().memory;
+    /// assert!(memory.total() <= memory.budget);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
         self.memtables + self.builders + self.tables + self.filters + self.blocks

@@ -10,11 +10,12 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, StdFs};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
 
-/// How a store is opened. Every setting has a default that needs no thought.
+/// How a store is opened. Every setting has a default.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
-/// let db = sievedb::Options::new().memory_budget(64 << 20).open(dir.path())?;
+/// let options = sievedb::Options::new().memory_budget(64 << 20).background_threads(1);
+/// let db = options.open(dir.path())?;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 #[derive(Clone)]
@@ -65,115 +66,207 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// The default options.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().open(dir.path())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens the store in `path`.
+    /// Opens the store in the directory `path`, and creates it if it does not exist, unless
+    /// [`Options::create_if_missing`] or [`Options::read_only`] says otherwise. Replays the logs:
+    /// [`Db::open_report`] says what was found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().open(dir.path())?;
+    /// let second = sievedb::Options::new().open(dir.path());
+    /// assert!(matches!(second, Err(sievedb::Error::Locked { .. })));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if it is open elsewhere, [`Error::NoStore`] if there is none and it may not be
-    /// created, [`Error::Corruption`] if its files do not fit together, [`Error::Unsupported`] if they are
-    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range.
+    /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
+    /// be created, [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
+    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
+    /// system refuses an operation.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(path.as_ref(), self)
     }
 
-    /// Memory for everything that grows with data, in bytes; 512 MiB by default, 1 MiB at least.
+    /// Memory in bytes for everything that grows with data; 512 MiB by default, at least 1 MiB.
     ///
-    /// - A quarter for memtables, those that wait to be flushed included. A writer waits before they would hold more;
-    ///   only a batch that is larger than the whole quarter passes it, alone.
-    /// - An eighth for flushes and compactions: what a table takes while it is written, its filter included. Each
-    ///   thread has an equal part, and begins another table when that is full; but eight blocks at least, which is more than
-    ///   its part if the budget is small and [`KeyspaceOptions::block_bytes`](crate::KeyspaceOptions::block_bytes) large.
-    ///   What a new filter for an existing table lacks comes from the blocks, or it is not built: see
+    /// - A quarter is for memtables, including those that wait to be flushed. Writers wait rather than exceed
+    ///   it; only a single batch larger than the quarter may.
+    /// - An eighth is for flushes and compactions: what a table takes while it is written, with its filter.
+    ///   Each thread has an equal part and ends its table when the part is full. A part is at least eight
+    ///   blocks, which is more than the eighth if the budget is small and
+    ///   [`KeyspaceOptions::block_bytes`](crate::KeyspaceOptions::block_bytes) is large. A new filter for an
+    ///   existing table can use memory of cached blocks too; see
     ///   [`Keyspace::refilter`](crate::Keyspace::refilter).
-    /// - The rest for open tables, filters and blocks. Tables and filters come first, and blocks have what these
-    ///   leave, an eighth of it at least. Where filters do not fit, those are in memory that answer most for their size, ribbon
-    ///   filters as far as only half of their columns; lookups in the tables of the others read a page of a filter.
+    /// - The rest is for open tables, filters and cached blocks. Tables and filters come first, and blocks
+    ///   get what is left, at least an eighth of the rest. If the filters do not all fit, those that answer
+    ///   most lookups for their size stay in memory, ribbon filters possibly with half of their columns; a
+    ///   lookup in another table reads a page of its filter.
     ///
-    /// What a caller holds on to (values, iterators with the blocks and memtables that these keep alive, batches) is
-    /// the caller's, and not counted. Nor is a block or a chunk of a long value for each table that a lookup or a job
-    /// is just reading; nor the bounds of tables; nor what the logs hold in a store that is opened for reading, which
-    /// cannot flush it. Opening for writing flushes as the memtables fill, however much the logs hold.
-    /// [`Stats::memory`](crate::Stats) has the parts and their sum.
+    /// Not counted: what a caller holds (values, iterators and the blocks and memtables that they pin,
+    /// batches); the block or chunk that each running lookup or job is reading; the bounds of tables; the
+    /// logs of a store opened for reading, which cannot flush. [`Stats::memory`](crate::Stats) has the parts
+    /// and their sum.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().memory_budget(64 << 20).open(dir.path())?;
+    /// assert_eq!(db.stats().memory.budget, 64 << 20);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
         self
     }
 
-    /// Opens for reading: writes nothing at all, not even a lock file. Many readers or one writer have a
-    /// store open at a time. What is in the logs is read into memory, all of it, whatever the memory budget.
+    /// Opens the store for reading: nothing is written, not even a lock file. A store is open for many
+    /// readers or for one writer at a time. What the logs hold is read into memory, whatever the memory
+    /// budget.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// sievedb::Db::open(dir.path())?.close()?;
+    /// let reader = sievedb::Options::new().read_only().open(dir.path())?;
+    /// assert!(matches!(reader.put("k", "v"), Err(sievedb::Error::ReadOnly)));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// Whether a missing store is created; it is by default.
+    /// Whether [`Options::open`] creates a store that does not exist; by default it does.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let missing = sievedb::Options::new().create_if_missing(false).open(dir.path());
+    /// assert!(matches!(missing, Err(sievedb::Error::NoStore { .. })));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Threads that flush and compact; 2 by default. With 0 nothing happens in the background: the caller
-    /// drives it with [`Db::step`], and a writer that would have to wait does a step itself.
+    /// How many threads flush and compact; 2 by default, at most 256. With 0 the caller drives this work with
+    /// [`Db::step`], and a writer that has to wait does a step itself.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().background_threads(0).open(dir.path())?;
+    /// assert!(!db.step()?, "there is nothing to do yet");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = threads;
         self
     }
 
-    /// Size of all logs together, in bytes, at which keyspaces that hold old ones back are flushed; by default
-    /// (and with 0) half the memory budget. It bounds the time that opening after a crash takes, and the memory of a store that
-    /// is opened for reading then.
+    /// Size of all logs together, in bytes, from which keyspaces that hold back old logs are flushed; 0, the
+    /// default, means half of the memory budget. It bounds the time that opening takes after a crash, and the
+    /// memory of a store that is then opened for reading.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().log_bytes_max(16 << 20).open(dir.path())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;
         self
     }
 
-    /// Most table files open at a time; 256 by default. More tables than that are reopened when needed.
+    /// How many table files are open at a time; 256 by default, at least 8. Further tables are reopened when
+    /// they are needed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().open_files_max(64).open(dir.path())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn open_files_max(mut self, files: usize) -> Self {
         self.open_files_max = files;
         self
     }
 
-    /// Whether a filter that cannot be used is an error to the reader who would ask it; by default it means
-    /// "maybe", and the reader gets the answer from the data. Either way it is counted, reported and rebuilt
-    /// in the background; after that readers get answers again. Scans ask no filter, and
-    /// [`Db::may_contain`] never fails.
+    /// Whether a lookup fails if it needs a filter that cannot be used. By default it does not: such a filter
+    /// means "maybe", and the answer comes from the data. Either way the filter is counted, reported and
+    /// rebuilt in the background. Scans probe no filters, and [`Db::may_contain`] never fails.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().strict_filters(true).open(dir.path())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn strict_filters(mut self, strict: bool) -> Self {
         self.strict_filters = strict;
         self
     }
 
-    /// Holds one in so many "absent" answers of filters against the data of the table, with a read; by default
-    /// (and with 0) none. A filter that is found wrong is not believed any more: the answer is that of the data,
-    /// the error is counted and reported, and the filter rebuilt. Where the data cannot be read, the lookup
-    /// fails with that error.
+    /// Checks one in `one_in` "absent" answers of filters against the data of the table, with a read; 0, the
+    /// default, checks none. A filter found wrong is not used any more: the lookup answers from the data, the
+    /// error is counted and reported, and the filter is rebuilt. If the data cannot be read, the lookup
+    /// fails.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().audit_absent(1000).open(dir.path())?;
+    /// assert_eq!(db.stats().audit_failures, 0);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn audit_absent(mut self, one_in: u64) -> Self {
         self.audit_absent = one_in;
         self
     }
 
-    /// Options of the default keyspace. Without them a new store takes the defaults and an existing one
-    /// keeps those it has; with them an existing one changes over.
+    /// Options of the keyspace `"default"`. Without this call a new store takes the defaults and an existing
+    /// one keeps its own; with it the options of an existing one change, as with
+    /// [`Keyspace::set_options`](crate::Keyspace::set_options).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use sievedb::{Compression, KeyspaceOptions, Options};
+    ///
+    /// let plain = KeyspaceOptions::new().compression(Compression::None);
+    /// let db = Options::new().default_keyspace(plain).open(dir.path())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn default_keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.default_keyspace = Some(options);
         self
     }
 
-    /// The file system to work on; the machine's own by default.
+    /// The file system that holds the store; the operating system's by default.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sievedb::fs::MemFs;
+    ///
+    /// let db = sievedb::Options::new().fs(Arc::new(MemFs::new())).open("a store in memory")?;
+    /// db.put("k", "v")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
         self.fs = fs;

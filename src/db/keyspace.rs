@@ -37,24 +37,50 @@ impl std::fmt::Debug for Keyspace {
 }
 
 impl Keyspace {
-    /// The name.
+    /// The name of the keyspace.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// assert_eq!(users.name(), "users");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.tree.name
     }
 
     /// The options in force.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// assert_eq!(users.options(), sievedb::KeyspaceOptions::new());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn options(&self) -> KeyspaceOptions {
         (**self.tree.options.load()).clone()
     }
 
-    /// Changes the options, durably. Tables written from now on follow them; existing ones stay as they are
-    /// until a compaction rewrites them, their filters until [`Keyspace::refilter`].
+    /// Changes the options, durably. New tables follow them. Existing tables stay as they are until a
+    /// compaction rewrites them; [`Keyspace::refilter`] gives them new filters.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// use sievedb::{Compression, KeyspaceOptions};
+    ///
+    /// users.set_options(KeyspaceOptions::new().compression(Compression::None))?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if they are out of range, and as [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if an option is out of range, and those of [`Keyspace::put`].
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         options.validate()?;
         self.check_writable()?;
@@ -64,20 +90,34 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Gives every table a filter after `policy`, which becomes that of the keyspace, and waits for it. Tables are
-    /// not rewritten: each is read once, and the new filter put beside it. Reads and writes go on; memory is taken
-    /// for one table at a time, some 10 to 25 bytes for each of its keys, out of the budget: cached blocks give way.
-    /// Tables that a compaction takes meanwhile are passed over: what comes of them follows the policy.
+    /// Builds a new filter after `policy` for every table, makes `policy` that of the keyspace, and waits for
+    /// it. Tables are not rewritten: each is read once, and its new filter is a file beside it. Reads and
+    /// writes go on. The memory, 10 to 25 bytes for each key of the one table at work, comes out of the
+    /// budget: cached blocks give way. Tables that a compaction is rewriting are skipped, because their
+    /// successors follow the policy anyway.
     ///
-    /// A store that is closed or lost power in the middle has old and new filters, and all of them are good;
-    /// call this again to go on.
+    /// If the store is closed or loses power meanwhile, some tables have new filters and some have old ones;
+    /// all are valid. Call it again to go on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// use sievedb::{FilterKind, FilterPolicy};
+    ///
+    /// users.put("ada", "1815")?;
+    /// users.flush()?;
+    /// users.refilter(FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0))?;
+    /// assert_eq!(db.stats().rebuilt_filters, 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the policy is out of range; [`Error::Corruption`] or [`Error::Io`] for the
-    /// first table that cannot be read, or [`Error::LimitExceeded`] if the memory budget has no room to build its filter
-    /// (it keeps the one it has; the others have got theirs; [`Keyspace::compact`] cuts its tables by what there is
-    /// room for); and as [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if the policy is out of range. [`Error::Corruption`] or [`Error::Io`] for
+    /// the first table that cannot be read. [`Error::LimitExceeded`] if the memory budget has no room to
+    /// build a filter: its table keeps the old one, the others get theirs, and [`Keyspace::compact`] rewrites
+    /// large tables as smaller ones. And those of [`Keyspace::put`].
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         policy.validate()?;
         self.check_writable()?;
@@ -93,14 +133,24 @@ impl Keyspace {
         self.tree.check_alive()
     }
 
-    /// Sets `key` to `value`, buffered: see [`Durability`].
+    /// Sets `key` to `value`. The write is buffered: see [`Durability`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::LimitExceeded`] if key or value are too long, [`Error::Poisoned`] after a failure that made
-    /// writing unsafe, [`Error::Io`] for that failure itself, [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::KeyspaceDropped`]. Nothing was written then, except that after an [`Error::Io`] it is unknown
-    /// whether the write will be there when the store is opened again.
+    /// [`LimitExceeded`](crate::Error::LimitExceeded) if key or value are too long: nothing was written.
+    /// [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there when the
+    /// store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
+    /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
+    /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped): nothing was written.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         // Room for the framing of one entry, so that the buffer is allocated once.
@@ -109,11 +159,21 @@ impl Keyspace {
         self.write(batch)
     }
 
-    /// Removes `key`, buffered. Removing a key that is not there is not an error.
+    /// Removes `key`; buffered, like [`Keyspace::put`]. Removing an absent key succeeds.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// users.delete("ada")?;
+    /// assert!(!users.contains("ada")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::put`].
+    /// Those of [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         let mut batch = WriteBatch::with_capacity(key.len().saturating_add(12));
@@ -126,61 +186,116 @@ impl Keyspace {
         self.engine().write(batch, Durability::Buffered)
     }
 
-    /// The value of `key`. An absent key costs a few cache misses and, at the rate of the filters' false
-    /// positives, a block read.
+    /// The value of `key`; `None` if the key is absent. An absent key is mostly answered by filters in
+    /// memory; a false positive costs a block read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
+    /// assert_eq!(users.get("grace")?, None);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] or [`Error::Io`] if it cannot be read, [`Error::KeyspaceDropped`],
-    /// [`Error::Closed`]. Because of a damaged filter only with
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file that the answer depends
+    /// on cannot be read; [`KeyspaceDropped`](crate::Error::KeyspaceDropped),
+    /// [`Closed`](crate::Error::Closed). A damaged filter is an error only with
     /// [`Options::strict_filters`](crate::Options::strict_filters).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.engine().get(&self.tree, key.as_ref(), None, Value::read)
     }
 
-    /// Whether `key` is there: exact, like [`Keyspace::get`], but a long value is not read.
+    /// Whether `key` is present. The answer is exact, like that of [`Keyspace::get`]; a value in chunks is
+    /// not read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert!(users.contains("ada")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::get`].
+    /// Those of [`Keyspace::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.engine().get(&self.tree, key.as_ref(), None, |_| Ok(()))?.is_some())
     }
 
-    /// Whether `key` may be there, from memory alone: never touches the disk, never fails. `false` is
-    /// certain. A table that has not been asked since the store was opened counts as "may", and so does one whose filter
-    /// has no room in memory, unless what the key takes of it is among the cached blocks.
+    /// Whether `key` may be present, answered from memory: it never reads from disk and never fails. `false`
+    /// is certain. `true` may be wrong: at the false-positive rate of the filters, for tables that have not
+    /// been opened since the store was, and for tables whose filter is not in memory, unless the page of it
+    /// that the key leads to is cached.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert!(users.may_contain("ada"));
+    /// assert!(!users.may_contain("grace")); // nothing is in tables yet: memtables are exact
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
         self.engine().may_contain(&self.tree, key.as_ref())
     }
 
-    /// The values of several keys, all at the same moment, in the order of `keys`.
+    /// The values of several keys, in the order of `keys`, all as of one moment.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert_eq!(users.multi_get(&["grace", "ada"])?[0], None);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::get`].
+    /// Those of [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.engine().multi_get(&self.tree, keys, None, Value::read)
     }
 
-    /// Which of several keys are there, all at the same moment, in the order of `keys`.
+    /// Which of several keys are present, in the order of `keys`, all as of one moment.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert_eq!(users.multi_contains(&["grace", "ada"])?, [false, true]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::get`].
+    /// Those of [`Keyspace::get`].
     pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
         let found = self.engine().multi_get(&self.tree, keys, None, |_| Ok(()))?;
         Ok(found.iter().map(Option::is_some).collect())
     }
 
-    /// The entries of a range of keys, in order, from both ends; as they are now.
+    /// Iterates over the entries whose keys are in `range`, in the order of their keys, from either end. It
+    /// sees the keyspace as of this call. Errors are items: see [`Iter`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = sievedb::Db::open(dir.path())?;
-    /// for item in db.range(b"a".as_slice()..b"b") {
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// users.put("grace", "1906")?;
+    /// for item in users.range("a".."b") {
     ///     let (key, value) = item?;
+    ///     assert_eq!((&key[..], &value[..]), (&b"ada"[..], &b"1815"[..]));
     /// }
     /// # Ok::<(), sievedb::Error>(())
     /// ```
@@ -188,12 +303,30 @@ impl Keyspace {
         self.entries(KeyRange::new(&range))
     }
 
-    /// The entries whose keys start with `prefix`.
+    /// Iterates over the entries whose keys start with `prefix`, like [`Keyspace::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert_eq!(users.prefix("a").count(), 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.entries(KeyRange::prefix(prefix.as_ref()))
     }
 
-    /// All entries.
+    /// Iterates over all entries, like [`Keyspace::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert_eq!(users.iter().rev().count(), 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.entries(KeyRange::all())
@@ -204,21 +337,40 @@ impl Keyspace {
             .unwrap_or_else(|error| Iter::failed(&self.owner, error))
     }
 
-    /// Writes what is in memory into tables and waits for it.
+    /// Flushes the memtables to tables, and waits for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// users.flush()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the flush ran into; as [`Keyspace::put`].
+    /// The error that the flush met, and those of [`Keyspace::put`].
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
         self.engine().flush(std::slice::from_ref(&self.tree))
     }
 
-    /// Flushes, then merges all tables into one run, dropping what nobody can see, and waits for it.
+    /// Flushes, then merges all tables into one run, and waits for it. What no reader can see is dropped.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// users.compact()?;
+    /// assert_eq!(db.stats().keyspace("users").unwrap().total().runs, 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the compaction ran into; as [`Keyspace::put`].
+    /// The error that the compaction met, and those of [`Keyspace::put`].
     pub fn compact(&self) -> Result<()> {
         self.check_writable()?;
         self.engine().compact_all(&self.tree)
@@ -227,6 +379,16 @@ impl Keyspace {
 
 impl WriteBatch {
     /// Sets `key` to `value` in `keyspace`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.put("count", "1").put_in(&users, "ada", "1815");
+    /// db.write(batch)?; // both or neither
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn put_in(
         &mut self,
         keyspace: &Keyspace,
@@ -238,6 +400,16 @@ impl WriteBatch {
     }
 
     /// Removes `key` from `keyspace`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.delete("count").delete_in(&users, "ada");
+    /// db.write(batch)?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
         self.bind(keyspace.engine().files.store_id);
         self.push_delete(keyspace.tree.id, key.as_ref())

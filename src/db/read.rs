@@ -20,7 +20,19 @@ use crate::merge::{MergeIter, RunIter, RunSource};
 use crate::snapshot_read::{KeyRange, Range};
 use crate::version::{Lookup, TableHandle};
 
-/// A value, as a view of the block or the memtable that holds it: cheap to clone, and it pins that memory.
+/// A value, or a key of an iterator, as a slice of the block or memtable that holds it. Cheap to clone. It
+/// keeps that memory alive; [`Value::to_vec`] copies the bytes.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// db.put("planet", "Saturn")?;
+/// let value = db.get("planet")?.expect("it was just written");
+/// assert_eq!(value, b"Saturn");
+/// assert_eq!(value.len(), 6); // derefs to `[u8]`
+/// let copy: Vec<u8> = value.to_vec();
+/// # Ok::<(), sievedb::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Value(Bytes);
 
@@ -34,7 +46,7 @@ impl Value {
         value.read().map(Self)
     }
 
-    /// The bytes in a vector of their own, pinning nothing.
+    /// A copy of the bytes, which keeps nothing else alive.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.to_vec()
@@ -150,8 +162,21 @@ impl Engine {
 
 /// An iterator over the entries of a range, in the order of keys, from both ends.
 ///
-/// It sees the store as it was when the iterator was made, and owns what it reads from. After an error it
-/// yields that error once and then nothing: a `None` after an `Err` is not the end of the range.
+/// It sees the store as of the call that made it, and owns what it reads from. Each item is a `Result`. After
+/// an error the iterator returns `None`: that is not the end of the range.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// db.put("a", "1")?;
+/// db.put("b", "2")?;
+/// let mut iter = db.iter();
+/// let (first, _) = iter.next().expect("two entries")?;
+/// let (last, _) = iter.next_back().expect("one more")?;
+/// assert_eq!((&first[..], &last[..]), (&b"a"[..], &b"b"[..]));
+/// assert!(iter.next().is_none());
+/// # Ok::<(), sievedb::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Iter {
     range: Range,

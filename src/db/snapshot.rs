@@ -83,13 +83,33 @@ impl Snapshot {
         Self { held: Arc::new(Held { owner: Arc::clone(owner), seqno }) }
     }
 
-    /// The number of the newest write that the snapshot sees.
+    /// The sequence number of the newest write that the snapshot sees.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let before = db.snapshot();
+    /// db.put("k", "v")?;
+    /// assert!(db.snapshot().seqno() > before.seqno());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn seqno(&self) -> SeqNo {
         self.held.seqno
     }
 
-    /// The snapshot's view of a keyspace.
+    /// The snapshot of one keyspace.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.delete("ada")?;
+    /// assert!(snapshot.keyspace(&users).contains("ada")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn keyspace(&self, keyspace: &Keyspace) -> KeyspaceSnapshot {
         KeyspaceSnapshot {
@@ -108,41 +128,105 @@ impl Snapshot {
         }
     }
 
-    /// See [`KeyspaceSnapshot::get`]; in the default keyspace.
+    /// The value that `key` had in the default keyspace; `None` if it was absent.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "new")?;
+    /// assert_eq!(snapshot.get("k")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// [`Error::Corruption`] or [`Error::Io`] if a file that the answer depends on cannot be read,
+    /// [`Error::Closed`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default_keyspace().get(key)
     }
 
-    /// See [`KeyspaceSnapshot::contains`]; in the default keyspace.
+    /// Whether `key` was in the default keyspace.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "v")?;
+    /// assert!(!snapshot.contains("k")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Those of [`Snapshot::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.default_keyspace().contains(key)
     }
 
-    /// See [`KeyspaceSnapshot::multi_get`]; in the default keyspace.
+    /// The values that several keys had in the default keyspace, in the order of `keys`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "new")?;
+    /// assert_eq!(snapshot.multi_get(&["k"])?[0].as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Those of [`Snapshot::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.default_keyspace().multi_get(keys)
     }
 
-    /// See [`KeyspaceSnapshot::range`]; in the default keyspace.
+    /// Iterates over the entries of the default keyspace whose keys are in `range`, like
+    /// [`Db::range`](crate::Db::range).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "new")?;
+    /// let (_, value) = snapshot.range("a".."z").next().expect("there is an entry")?;
+    /// assert_eq!(value, b"old");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.default_keyspace().range(range)
     }
 
-    /// See [`KeyspaceSnapshot::prefix`]; in the default keyspace.
+    /// Iterates over the entries of the default keyspace whose keys start with `prefix`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "new")?;
+    /// assert_eq!(snapshot.prefix("k").count(), 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.default_keyspace().prefix(prefix)
     }
 
-    /// See [`KeyspaceSnapshot::iter`]; in the default keyspace.
+    /// Iterates over all entries of the default keyspace.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "v")?;
+    /// assert_eq!(snapshot.iter().count(), 0);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.default_keyspace().iter()
@@ -174,48 +258,109 @@ impl KeyspaceSnapshot {
         Err(Error::invalid("the keyspace belongs to another store than the snapshot"))
     }
 
-    /// The value of `key` when the snapshot was made.
+    /// The value that `key` had; `None` if it was absent.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let users = db.snapshot().keyspace(&users);
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] or [`Error::Io`] if it cannot be read, [`Error::KeyspaceDropped`],
-    /// [`Error::Closed`].
+    /// [`Error::Corruption`] or [`Error::Io`] if a file that the answer depends on cannot be read,
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::InvalidArgument`] if keyspace and snapshot are
+    /// of different stores.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check()?;
         self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), Value::read)
     }
 
-    /// Whether `key` existed when the snapshot was made.
+    /// Whether `key` was present.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let users = db.snapshot().keyspace(&users);
+    /// assert!(users.contains("ada")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`KeyspaceSnapshot::get`].
+    /// Those of [`KeyspaceSnapshot::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.check()?;
         Ok(self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), |_| Ok(()))?.is_some())
     }
 
-    /// The values of several keys when the snapshot was made, in the order of `keys`.
+    /// The values that several keys had, in the order of `keys`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let users = db.snapshot().keyspace(&users);
+    /// assert_eq!(users.multi_get(&["grace", "ada"])?[0], None);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`KeyspaceSnapshot::get`].
+    /// Those of [`KeyspaceSnapshot::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.check()?;
         self.owner.engine().multi_get(&self.tree, keys, Some(self.held.seqno), Value::read)
     }
 
-    /// The entries of a range of keys when the snapshot was made.
+    /// Iterates over the entries whose keys are in `range`, like [`Keyspace::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let users = db.snapshot().keyspace(&users);
+    /// assert_eq!(users.range("a".."b").count(), 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.entries(KeyRange::new(&range))
     }
 
-    /// The entries whose keys start with `prefix` when the snapshot was made.
+    /// Iterates over the entries whose keys start with `prefix`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let users = db.snapshot().keyspace(&users);
+    /// assert_eq!(users.prefix("a").count(), 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.entries(KeyRange::prefix(prefix.as_ref()))
     }
 
-    /// All entries when the snapshot was made.
+    /// Iterates over all entries.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let users = db.snapshot().keyspace(&users);
+    /// assert_eq!(users.iter().count(), 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.entries(KeyRange::all())

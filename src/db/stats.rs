@@ -14,7 +14,7 @@ use crate::memory::MemoryStats;
 use crate::version::FilterState;
 use crate::version::TableHandle;
 
-/// A level of a keyspace.
+/// Numbers about one level of a keyspace, or their sum over levels: [`KeyspaceStats::total`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LevelStats {
@@ -40,26 +40,27 @@ pub struct LevelStats {
     pub open_tables: u64,
     /// Open tables whose filter cannot be used.
     pub unusable_filters: u64,
-    /// Open tables whose filter could not be built, and says "maybe" of every key. None is to be expected: if there is one by
-    /// a mistake of this program, it was reported through `tracing` with what it takes to repeat it.
+    /// Open tables whose filter could not be built and answers "maybe" for every key. There should be none;
+    /// if a defect of this program made one, the `tracing` event has what it takes to reproduce it.
     pub unbuilt_filters: u64,
     /// Tables that a compaction could not read: set aside until the store is opened again.
     pub set_aside_tables: u64,
-    /// Open tables of whose filter nothing is in memory, because there is no room for it.
+    /// Open tables whose filter is not in memory because the budget has no room for it.
     pub unloaded_filters: u64,
-    /// How many of these are asked all the same: a page of the filter is read, or found among the cached blocks. The
-    /// others have no room even for what that takes.
+    /// How many of the unloaded filters are probed page by page, from the cache or from disk. The others have
+    /// no room even for their header and page checksums.
     pub paged_filters: u64,
-    /// Pieces of the filters of open tables: one each, and one more for every further column group of a ribbon filter.
+    /// Column groups of the filters of open tables. A Bloom filter counts as one.
     pub filter_column_groups: u64,
-    /// How many of them are in memory. Where there is no room for all, those that answer least for their size are not.
+    /// How many of the column groups are in memory. If there is no room for all, those that answer least for
+    /// their size are not.
     pub loaded_filter_column_groups: u64,
-    /// What is in memory of the filters, in bytes; pages among the cached blocks aside.
+    /// Memory of the filters in bytes, without cached pages.
     pub filter_memory_bytes: u64,
     /// What the filters answered since the store was opened, tables that are gone included.
     pub filter: FilterCounts,
-    /// How many false positives the filters predicted for the absent keys that they were asked for: to compare
-    /// with those in [`LevelStats::filter`].
+    /// How many false positives the filters predict for the absent keys they were probed for; compare it with
+    /// [`FilterCounts::false_positives`].
     pub expected_false_positives: f64,
     /// The false-positive rate that the filters of the open tables predict, weighted by keys; `None` if no
     /// open table has one.
@@ -67,14 +68,24 @@ pub struct LevelStats {
 }
 
 impl LevelStats {
-    /// Length of the filter blocks over their keys, in bits; `None` if there are no filters.
+    /// Bits of filter blocks per key; `None` if there are no filters.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// let level = db.stats().keyspaces[0].total();
+    /// assert!(level.filter_bits_per_key().is_some());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn filter_bits_per_key(&self) -> Option<f64> {
         (self.filter_keys > 0).then(|| self.filter_bytes as f64 * 8.0 / self.filter_keys as f64)
     }
 }
 
-/// A keyspace.
+/// Numbers about one keyspace; see [`Db::stats`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct KeyspaceStats {
@@ -91,7 +102,16 @@ pub struct KeyspaceStats {
 }
 
 impl KeyspaceStats {
-    /// The sum over all levels. Runs are summed too; the predicted rate is that of the whole.
+    /// The sum over all levels. Runs are added up too; the predicted rate is the mean over all filter keys.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// assert_eq!(db.stats().keyspaces[0].total().entries, 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn total(&self) -> LevelStats {
         let mut total = LevelStats::default();
@@ -110,7 +130,7 @@ impl KeyspaceStats {
     }
 }
 
-/// A store. Counts are since it was opened.
+/// Numbers about a store; see [`Db::stats`]. Counts begin when the store is opened.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Stats {
@@ -136,11 +156,11 @@ pub struct Stats {
     pub compacted_bytes: u64,
     /// Compactions that only moved tables to the next level.
     pub trivial_moves: u64,
-    /// Filters made for tables that there were: after damage, or for [`Db::refilter`].
+    /// Filters built for existing tables: after damage, or by [`Db::refilter`].
     pub rebuilt_filters: u64,
-    /// Their length, in bytes.
+    /// Their length in bytes.
     pub rebuilt_filter_bytes: u64,
-    /// Filters that could not be made because their table cannot be read.
+    /// Filters that could not be rebuilt because their table cannot be read.
     pub failed_rebuilds: u64,
     /// Bytes appended to logs.
     pub logged_bytes: u64,
@@ -166,10 +186,10 @@ pub struct Stats {
     pub block_rereads: u64,
     /// Filters that were found damaged, unknown, another table's or wrong; their tables are read without them.
     pub unusable_filters: u64,
-    /// "Absent" answers of filters that were held against the data, see
+    /// "Absent" answers that were checked against the data; see
     /// [`Options::audit_absent`](crate::Options::audit_absent).
     pub audited: u64,
-    /// Filters that were found wrong by that.
+    /// Filters that such a check found wrong.
     pub audit_failures: u64,
     /// What the memory budget is used for.
     pub memory: MemoryStats,
@@ -184,13 +204,28 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// The keyspace of this name.
+    /// The numbers of the keyspace called `name`; `None` if it does not exist.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// assert!(db.stats().keyspace("default").is_some());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn keyspace(&self, name: &str) -> Option<&KeyspaceStats> {
         self.keyspaces.iter().find(|keyspace| keyspace.name == name)
     }
 
-    /// Bytes written to disk by logs, flushes, compactions and new filters together.
+    /// Bytes that logs, flushes, compactions and new filters have written.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// assert!(db.stats().written_bytes() > 0);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.logged_bytes + self.flushed_bytes + self.compacted_bytes + self.rebuilt_filter_bytes
@@ -200,6 +235,16 @@ impl Stats {
 impl Db {
     /// Numbers about the store: shape, memory, filters, reads and writes. Takes time proportional to the
     /// number of tables and reads nothing from disk.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// let stats = db.stats();
+    /// assert_eq!((stats.batches, stats.entries), (1, 1));
+    /// println!("{} bytes of filters in memory", stats.filter_memory_bytes);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats()

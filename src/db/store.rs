@@ -41,11 +41,18 @@ impl Db {
         Self { default: Keyspace { owner: Arc::clone(&owner), tree }, owner }
     }
 
-    /// Opens the store in `path` with default [`Options`], and creates it if it is not there.
+    /// Opens the store in the directory `path` with default [`Options`], and creates it if it does not exist.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.put("planet", "Saturn")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Options::open`].
+    /// Those of [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
@@ -54,179 +61,421 @@ impl Db {
         self.owner.engine()
     }
 
-    /// The directory of the store.
+    /// The directory of the store, as it was given to [`Db::open`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// assert_eq!(db.path(), dir.path());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.engine().files.dir
     }
 
-    /// What opening found: what was replayed, what unsynced tail was dropped, what was ignored and why.
+    /// What opening found: how much of the logs was replayed, which unsynced tails were dropped, and which
+    /// files were ignored and why.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let report = db.open_report();
+    /// assert!(report.dropped.is_empty(), "no log had a torn tail");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn open_report(&self) -> &OpenReport {
         &self.engine().report
     }
 
-    /// See [`Keyspace::put`]; in the default keyspace.
+    /// Sets `key` to `value` in the default keyspace. The write is buffered: it survives the end of the
+    /// process, but not a power loss before the next [`Db::sync`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("planet", "Mars")?;
+    /// db.put("planet", "Saturn")?; // replaces the value
+    /// assert_eq!(db.get("planet")?.as_deref(), Some(&b"Saturn"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// [`LimitExceeded`](crate::Error::LimitExceeded) if key or value are too long: nothing was written.
+    /// [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there when the
+    /// store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
+    /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed): nothing was written.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
     }
 
-    /// See [`Keyspace::delete`]; in the default keyspace.
+    /// Removes `key` from the default keyspace; buffered, like [`Db::put`]. Removing an absent key succeeds.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("planet", "Pluto")?;
+    /// db.delete("planet")?;
+    /// assert_eq!(db.get("planet")?, None);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Those of [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default.delete(key)
     }
 
-    /// See [`Keyspace::get`]; in the default keyspace.
+    /// The value of `key` in the default keyspace; `None` if the key is absent. An absent key is mostly
+    /// answered by filters in memory; a false positive costs a block read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("planet", "Saturn")?;
+    /// assert_eq!(db.get("planet")?.as_deref(), Some(&b"Saturn"[..]));
+    /// assert_eq!(db.get("moon")?, None);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file that the answer depends
+    /// on cannot be read; [`Closed`](crate::Error::Closed). A damaged filter is an error only with
+    /// [`Options::strict_filters`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default.get(key)
     }
 
-    /// See [`Keyspace::contains`]; in the default keyspace.
+    /// Whether `key` is in the default keyspace. The answer is exact, like that of [`Db::get`]; a value in
+    /// chunks is not read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("https://example.org/", "seen")?;
+    /// assert!(db.contains("https://example.org/")?);
+    /// assert!(!db.contains("https://example.com/")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Those of [`Db::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.default.contains(key)
     }
 
-    /// See [`Keyspace::may_contain`]; in the default keyspace.
+    /// Whether `key` may be in the default keyspace, answered from memory: it never reads from disk and never
+    /// fails. `false` is certain. `true` may be wrong: at the false-positive rate of the filters, and for
+    /// tables that are not open (see [`Db::open_tables`]) or whose filter is not in memory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("seen", "")?;
+    /// assert!(db.may_contain("seen"));
+    /// assert!(!db.may_contain("not seen")); // nothing is in tables yet: memtables are exact
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
         self.default.may_contain(key)
     }
 
-    /// See [`Keyspace::multi_get`]; in the default keyspace.
+    /// The values of several keys of the default keyspace, in the order of `keys`, all as of one moment.
+    /// Filters of several keys are fetched from memory together, so this is faster than one [`Db::get`] after
+    /// the other.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("a", "1")?;
+    /// let values = db.multi_get(&["a", "b"])?;
+    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+    /// assert_eq!(values[1], None);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Those of [`Db::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.default.multi_get(keys)
     }
 
-    /// See [`Keyspace::multi_contains`]; in the default keyspace.
+    /// Which of several keys are in the default keyspace, in the order of `keys`, all as of one moment;
+    /// exact, like [`Db::contains`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("a", "1")?;
+    /// assert_eq!(db.multi_contains(&["a", "b"])?, [true, false]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Those of [`Db::get`].
     pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
         self.default.multi_contains(keys)
     }
 
-    /// See [`Keyspace::range`]; in the default keyspace.
+    /// Iterates over the entries of the default keyspace whose keys are in `range`, in the order of their
+    /// keys, from either end. It sees the store as of this call. Errors are items: see [`Iter`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("a", "1")?;
+    /// db.put("b", "2")?;
+    /// for item in db.range("a".."b") {
+    ///     let (key, value) = item?;
+    ///     assert_eq!((&key[..], &value[..]), (&b"a"[..], &b"1"[..]));
+    /// }
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.default.range(range)
     }
 
-    /// See [`Keyspace::prefix`]; in the default keyspace.
+    /// Iterates over the entries of the default keyspace whose keys start with `prefix`, like [`Db::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("user:1", "Ada")?;
+    /// db.put("visit:1", "today")?;
+    /// assert_eq!(db.prefix("user:").count(), 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.default.prefix(prefix)
     }
 
-    /// See [`Keyspace::iter`]; in the default keyspace.
+    /// Iterates over all entries of the default keyspace, like [`Db::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("a", "1")?;
+    /// db.put("b", "2")?;
+    /// let (last, _) = db.iter().next_back().expect("the store has entries")?;
+    /// assert_eq!(last, b"b");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.default.iter()
     }
 
-    /// Writes a batch, buffered: all of it becomes visible at once, in all its keyspaces.
+    /// Writes a batch, buffered. All of it becomes visible at once, in all of its keyspaces.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.put("from", "90").put("to", "110");
+    /// db.write(batch)?;
+    /// assert!(db.contains("to")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::put`]; the batch was written as a whole or not at all.
+    /// Those of [`Db::put`]; [`InvalidArgument`](crate::Error::InvalidArgument) if the batch has entries for
+    /// a keyspace of another store, [`KeyspaceDropped`](crate::Error::KeyspaceDropped) if one of its
+    /// keyspaces was dropped. The batch is written as a whole or not at all.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.write_with(batch, Durability::Buffered)
     }
 
-    /// Writes a batch and returns when it is as durable as asked. Other readers may see it before.
+    /// Writes a batch and returns when it is as durable as `durability` asks for. Readers may see the batch
+    /// earlier. Threads that wait for durability at the same time share one sync.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{Durability, WriteBatch};
+    ///
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("order", "paid");
+    /// db.write_with(batch, Durability::Synced)?; // survives a power loss from here on
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::put`].
+    /// Those of [`Db::write`].
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         self.engine().write(batch, durability)
     }
 
     /// Makes every write that has returned durable.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// for n in 0..100_u32 {
+    ///     db.put(n.to_be_bytes(), "value")?;
+    /// }
+    /// db.sync()?; // one sync for all of them
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
-    /// As [`Keyspace::put`].
+    /// [`Io`](crate::Error::Io) if the sync fails: the store then refuses further writes.
+    /// [`Poisoned`](crate::Error::Poisoned), [`ReadOnly`](crate::Error::ReadOnly),
+    /// [`Closed`](crate::Error::Closed).
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
     }
 
-    /// The store as it is now, over all keyspaces.
+    /// A view of all keyspaces as they are now. It stays the same while others write.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "new")?;
+    /// assert_eq!(snapshot.get("k")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(&self.owner)
     }
 
-    /// The keyspace of this name. It is created with `options` if it is missing; an existing one keeps its
-    /// own, see [`Keyspace::set_options`]. The store's own calls work on the keyspace `"default"`.
+    /// Opens the keyspace called `name`, and creates it with `options` if it does not exist. An existing
+    /// keyspace keeps its options; [`Keyspace::set_options`] changes them. The calls of [`Db`] work on the
+    /// keyspace `"default"`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::KeyspaceOptions;
+    ///
+    /// let users = db.keyspace("users", KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert!(!db.contains("ada")?, "keyspaces have keys of their own");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::Error::InvalidArgument) for an empty name or options out of range,
     /// [`LimitExceeded`](crate::Error::LimitExceeded) for a name over 255 bytes or too many keyspaces,
-    /// [`ReadOnly`](crate::Error::ReadOnly) if it is missing and cannot be created.
+    /// [`ReadOnly`](crate::Error::ReadOnly) if the keyspace does not exist and cannot be created, and those
+    /// of [`Db::put`].
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let tree = self.engine().keyspace(name, &options)?;
         Ok(Keyspace { owner: Arc::clone(&self.owner), tree })
     }
 
-    /// The keyspace of this name if it exists.
+    /// The keyspace called `name`; `None` if it does not exist.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// assert!(db.existing_keyspace("default").is_some());
+    /// assert!(db.existing_keyspace("users").is_none());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn existing_keyspace(&self, name: &str) -> Option<Keyspace> {
         let tree = self.engine().keyspaces.find(name)?;
         Some(Keyspace { owner: Arc::clone(&self.owner), tree })
     }
 
-    /// The keyspace that the store's own calls work on.
+    /// The keyspace `"default"`, which the calls of [`Db`] work on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// assert!(db.default_keyspace().contains("k")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn default_keyspace(&self) -> Keyspace {
         self.default.clone()
     }
 
-    /// The names of all keyspaces, in the order in which they were created.
+    /// The names of all keyspaces, in the order of their creation.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// assert_eq!(db.keyspaces(), ["default", "users"]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
         self.engine().keyspaces.load().values().map(|tree| tree.name.clone()).collect()
     }
 
-    /// Drops a keyspace and everything in it, durably. Handles to it answer
+    /// Drops the keyspace called `name` and all of its entries, durably. Its handles return
     /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) from now on; iterators that were made before go on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// db.drop_keyspace("users")?;
+    /// assert!(matches!(users.get("ada"), Err(sievedb::Error::KeyspaceDropped { .. })));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there is none of this name or it is the default
-    /// one; as [`Keyspace::put`].
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there is no such keyspace or it is the default
+    /// one, and those of [`Db::put`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.engine().drop_keyspace(name)
     }
 
-    /// Writes what is in memory into tables, for all keyspaces, and waits for it.
+    /// Flushes the memtables of all keyspaces to tables, and waits for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// assert_eq!(db.stats().keyspaces[0].total().tables, 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What a flush ran into; as [`Keyspace::put`].
+    /// The first error that a flush met, and those of [`Db::put`].
     pub fn flush(&self) -> Result<()> {
         let trees = self.engine().keyspaces.all();
         self.engine().flush(&trees)
     }
 
-    /// Flushes, then merges the tables of each keyspace into one run, and waits for it.
+    /// Flushes, then merges the tables of each keyspace into one run, and waits for it. What no reader can
+    /// see is dropped.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.delete("k")?;
+    /// db.compact()?;
+    /// assert_eq!(db.stats().keyspaces[0].total().entries, 0);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What a compaction ran into; as [`Keyspace::put`].
+    /// The first error that a compaction met, and those of [`Db::put`].
     pub fn compact(&self) -> Result<()> {
         let trees = self.engine().keyspaces.all();
         trees.iter().try_for_each(|tree| match self.engine().compact_all(tree) {
@@ -236,11 +485,24 @@ impl Db {
         })
     }
 
-    /// Gives every table of every keyspace a filter after `policy`: see [`Keyspace::refilter`].
+    /// Builds new filters after `policy` for the tables of every keyspace, as [`Keyspace::refilter`] does for
+    /// one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{FilterKind, FilterPolicy};
+    ///
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// db.refilter(FilterPolicy::new(FilterKind::Ribbon).bits_per_key(12.0))?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As there; what one keyspace runs into in reading does not keep the others from their filters.
+    /// Those of [`Keyspace::refilter`]. If one keyspace fails, the others still get their filters; the first
+    /// error is returned.
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         policy.validate()?;
         let trees = self.engine().keyspaces.all();
@@ -255,14 +517,21 @@ impl Db {
         result
     }
 
-    /// Opens every table now instead of at the first lookup that needs it: reads their filters and root indexes into
-    /// memory, as far as there is room. After it [`Db::may_contain`] is as sharp and [`Db::stats`] as complete as can
-    /// be.
+    /// Opens every table now instead of at the first lookup that needs it: reads filters and root indexes
+    /// into memory, as far as the memory budget allows. Afterwards [`Db::may_contain`] and [`Db::stats`] know
+    /// all tables.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.open_tables()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot
-    /// be opened; the others are. Never because of a damaged filter.
+    /// be opened; the others are opened. A damaged filter is not an error.
     pub fn open_tables(&self) -> Result<()> {
         let views: Vec<_> = self.engine().keyspaces.all().iter().map(|tree| tree.view()).collect();
         let tables = views.iter().flat_map(|view| view.version.all_tables());
@@ -273,32 +542,57 @@ impl Db {
         first_error
     }
 
-    /// Does one piece of background work in the calling thread; `false` if there is none. For stores that
-    /// were opened with [`Options::background_threads`]`(0)`.
+    /// Does one background job in the calling thread; returns `false` if there is none. For stores opened
+    /// with [`Options::background_threads`]`(0)`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().background_threads(0).open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// while db.step()? {}
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the work ran into; writing is disabled then.
+    /// The error that the job met. If a write or sync failed, the store refuses further writes.
     pub fn step(&self) -> Result<bool> {
         self.engine().step(Jobs::All)
     }
 
-    /// Waits until no background work is left.
+    /// Waits until no background job is left.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// db.settle()?; // compactions that the flush made due have run
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What the work ran into.
+    /// The error that a job met.
     pub fn settle(&self) -> Result<()> {
         self.engine().settle()
     }
 
-    /// Closes the store: ends its log, durably, and releases the lock. Every other handle answers
-    /// [`Closed`](crate::Error::Closed) from now on; an iterator that is under way may, or go on. Dropping the last
-    /// handle does the same but cannot say what went wrong.
+    /// Closes the store: ends its log with a synced close record and releases the lock. Every other handle
+    /// returns [`Closed`](crate::Error::Closed) from now on; an iterator may return it or go on. Dropping the
+    /// last handle also closes the store, but cannot return an error.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.close()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// What went wrong; the lock is released all the same.
+    /// The first error met; the lock is released all the same.
     pub fn close(self) -> Result<()> {
         self.engine().close()
     }

@@ -162,22 +162,38 @@ pub struct VerifyProgress {
 }
 
 impl Options {
-    /// Verifies the store in `path` without opening it: reads and compares everything, and goes on after damage. So it
-    /// also works on a store that cannot be opened, and says all that is wrong with it. Writes nothing.
+    /// Verifies the store in `path` without opening it: reads and checks every file, and goes on after
+    /// damage. It also works on a store that cannot be opened, and writes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// sievedb::Db::open(dir.path())?.close()?;
+    /// let report = sievedb::Options::new().verify(dir.path())?;
+    /// assert!(report.damage.is_empty());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`], [`Error::Locked`] if it is open for writing, [`Error::Io`] if the directory cannot be
-    /// listed. Damage and unreadable files are in the report, not errors.
+    /// [`Error::NoStore`], [`Error::Locked`] if the store is open for writing, [`Error::Io`] if the directory
+    /// cannot be listed. Damage and unreadable files are in the report, not errors.
     pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
         self.verify_with(path, |_| ())
     }
 
-    /// The same, and tells after each file how far it is.
+    /// Verifies like [`Options::verify`], and calls `progress` after each file.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// sievedb::Db::open(dir.path())?.close()?;
+    /// let options = sievedb::Options::new();
+    /// options.verify_with(dir.path(), |done| println!("{} of {} bytes", done.bytes_done, done.bytes))?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Options::verify`].
+    /// Those of [`Options::verify`].
     pub fn verify_with(
         &self,
         path: impl AsRef<Path>,
@@ -191,9 +207,17 @@ impl Options {
 }
 
 impl Db {
-    /// Reads every table and log and the manifest from the disk, past the caches, and checks all of it: checksums,
-    /// order of keys, counts, index against data, every key against its filter, what the files say of each other.
-    /// Goes on after damage and lists all of it. Changes nothing.
+    /// Reads every table, every log and the manifest from disk, past the caches, and checks checksums, order
+    /// of keys, counts, index against data, every key against its filter, and what the files say about each
+    /// other. Goes on after damage and lists all of it. Changes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// assert!(db.verify()?.damage.is_empty());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -30,14 +30,15 @@ use crate::filename::FileName;
 use crate::limits::SEQNO_MAX;
 use crate::sync::{lock, wait};
 
-/// When a write counts as done.
+/// What a write has to survive when its call returns; see [`Db::write_with`](crate::Db::write_with).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// It has been handed to the operating system: it survives the process, not a power loss.
+    /// The write was handed to the operating system: it survives the end of the process, but not a power
+    /// loss.
     #[default]
     Buffered,
-    /// It is on the disk.
+    /// The write is on disk: it survives a power loss.
     Synced,
 }
 

@@ -8,7 +8,18 @@ use crate::codec::{CRITICAL, DecodeError, Reader, put_field, put_u64, put_varint
 use crate::error::{Error, Result};
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 
-/// How one keyspace keeps its data. Kept in the store; see [`Db::keyspace`](crate::Db::keyspace).
+/// How one keyspace keeps its data. The store saves the options; see [`Db::keyspace`](crate::Db::keyspace).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// use sievedb::{Compression, KeyspaceOptions};
+///
+/// let options = KeyspaceOptions::new().compression(Compression::None).memtable_bytes(8 << 20);
+/// let logs = db.keyspace("logs", options.clone())?;
+/// assert_eq!(logs.options(), options);
+/// # Ok::<(), sievedb::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyspaceOptions {
     pub(crate) filter: FilterPolicy,
@@ -41,36 +52,50 @@ impl Default for KeyspaceOptions {
 }
 
 impl KeyspaceOptions {
-    /// The defaults.
+    /// The default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Which filters new tables get; about 10 bits per key by default.
+    /// The filters that new tables get; [`FilterKind::Auto`](crate::FilterKind::Auto) with 10 bits per key by
+    /// default.
+    ///
+    /// ```
+    /// use sievedb::{FilterKind, FilterPolicy, KeyspaceOptions};
+    ///
+    /// let precise = FilterPolicy::new(FilterKind::Ribbon).false_positive_rate(0.0001);
+    /// let options = KeyspaceOptions::new().filter(precise);
+    /// ```
     #[must_use]
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = policy;
         self
     }
 
-    /// Size of a data block before compression, in bytes: 512 to 1 MiB, 4 KiB by default. An entry is never
-    /// split, so a block may be longer.
+    /// Size of a data block before compression, in bytes: 512 to 1 MiB, 4 KiB by default. A block may be
+    /// longer, because an entry is never split.
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// The same compression for all levels.
+    /// Uses the same compression on all levels.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = [compression; LEVELS];
         self
     }
 
-    /// Compression of one level (0 to 6). By default levels 0 and 1 have none and the others LZ4.
-    /// A level that does not exist is ignored.
+    /// Sets the compression of one level, 0 to 6. By default levels 0 and 1 are not compressed and the others
+    /// use LZ4. A level that does not exist is ignored.
+    ///
+    /// ```
+    /// use sievedb::{Compression, KeyspaceOptions};
+    ///
+    /// let options = KeyspaceOptions::new().compression_at(6, Compression::None);
+    /// ```
     #[must_use]
     pub fn compression_at(mut self, level: usize, compression: Compression) -> Self {
         if let Some(slot) = self.compression.get_mut(level) {
@@ -79,22 +104,22 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Length at which a table is cut, in bytes; 64 MiB by default.
+    /// Length in bytes at which a compaction ends one table and begins the next; 64 MiB by default.
     #[must_use]
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// Size at which the memtable is flushed, in bytes; by default a sixteenth of the memory budget, at most
-    /// 64 MiB. It is never more than a quarter of the memory budget.
+    /// Size in bytes at which the memtable is flushed. By default it is a sixteenth of the memory budget and
+    /// at most 64 MiB; it is never more than a quarter of the memory budget.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// Runs in level 0 at which it is compacted; 4 by default.
+    /// Number of runs at which level 0 is compacted; 4 by default.
     #[must_use]
     pub fn l0_runs(mut self, runs: usize) -> Self {
         self.l0_runs = runs;
@@ -108,7 +133,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How much larger than the level above it a level may be; 10 by default.
+    /// How many times larger a level may be than the level above it; 10 by default.
     #[must_use]
     pub fn level_ratio(mut self, ratio: u64) -> Self {
         self.level_ratio = ratio;
