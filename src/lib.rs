@@ -59,17 +59,15 @@ pub mod guide;
 #[doc = include_str!("../README.md")]
 mod readme {}
 // Tests of the whole.
-#[cfg(test)]
-mod format_tests;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
+mod testing;
 #[doc(inline)]
 pub use sievedb_filter as filter;
 pub use sievedb_filter::hash;
-#[cfg(test)]
-use sievedb_filter::testing;
 use sievedb_filter::{checksum, codec};
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use testing::fuzzing;
 
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};

@@ -30,7 +30,7 @@ use crate::sync::lock;
 
 /// What memory was leased for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum LeaseKind {
     /// Open tables and the roots of their indexes.
     Tables,
     Filters,
@@ -163,29 +163,34 @@ impl Memory {
     }
 
     /// Memory that cannot be done without.
-    pub(crate) fn lease(self: &Arc<Self>, part: Part, bytes: usize) -> Lease {
-        self.change(part, 0, bytes as u64, u64::MAX);
-        Lease { memory: Arc::clone(self), part, bytes: bytes as u64 }
+    pub(crate) fn lease(self: &Arc<Self>, kind: LeaseKind, bytes: usize) -> Lease {
+        self.change(kind, 0, bytes as u64, u64::MAX);
+        Lease { memory: Arc::clone(self), kind, bytes: bytes as u64 }
     }
 
     /// Memory, if tables and filters may take so much more.
-    pub(crate) fn try_lease(self: &Arc<Self>, part: Part, bytes: u64) -> Option<Lease> {
-        self.try_lease_instead(part, bytes, 0)
+    pub(crate) fn try_lease(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
+        self.try_lease_instead(kind, bytes, 0)
     }
 
     /// Memory for what takes the place of something that has `before` bytes, if the difference is to be had. Until
     /// these come back the blocks make do with less than their eighth.
-    pub(crate) fn try_lease_instead(self: &Arc<Self>, part: Part, bytes: u64, before: u64) -> Option<Lease> {
-        let is_given = self.change(part, 0, bytes, self.most_instead(before));
+    pub(crate) fn try_lease_instead(
+        self: &Arc<Self>,
+        kind: LeaseKind,
+        bytes: u64,
+        before: u64,
+    ) -> Option<Lease> {
+        let is_given = self.change(kind, 0, bytes, self.most_instead(before));
         if !is_given {
             self.refused.store(true, Ordering::Relaxed);
         }
-        is_given.then(|| Lease { memory: Arc::clone(self), part, bytes })
+        is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
     }
 
     /// Memory for what will soon be done, if tables and filters leave it: the blocks make do without any until then.
-    pub(crate) fn try_lease_briefly(self: &Arc<Self>, part: Part, bytes: u64) -> Option<Lease> {
-        self.try_lease_instead(part, bytes, u64::MAX)
+    pub(crate) fn try_lease_briefly(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
+        self.try_lease_instead(kind, bytes, u64::MAX)
     }
 
     /// Whether [`Memory::try_lease_instead`] would give it now. If not, the waker will be told when memory comes back.
@@ -238,10 +243,10 @@ impl Memory {
     }
 
     /// Replaces `before` bytes by `after`, unless that makes more than `most`. The cache gives way first.
-    fn change(&self, part: Part, before: u64, after: u64, most: u64) -> bool {
+    fn change(&self, kind: LeaseKind, before: u64, after: u64, most: u64) -> bool {
         let mut leased = lock(&self.leased);
         let mut next = *leased;
-        let bytes = if part == Part::Tables { &mut next.tables } else { &mut next.filters };
+        let bytes = if kind == LeaseKind::Tables { &mut next.tables } else { &mut next.filters };
         *bytes = (*bytes - before).saturating_add(after);
         let sum = next.tables.saturating_add(next.filters);
         if after > before && sum > most {
@@ -276,13 +281,13 @@ fn rest(budget: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Lease {
     memory: Arc<Memory>,
-    part: Part,
+    kind: LeaseKind,
     bytes: u64,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.memory.change(self.part, self.bytes, 0, u64::MAX);
+        self.memory.change(self.kind, self.bytes, 0, u64::MAX);
         if self.bytes > 0 && self.memory.refused.swap(false, Ordering::Relaxed) {
             self.memory.wake();
         }
@@ -331,22 +336,25 @@ mod tests {
         fill(1);
         let full = memory.blocks().bytes();
         assert!(full > 4 << 20 && full <= 5 << 20, "{full}");
-        let filter = memory.try_lease(Part::Filters, 3 << 20).unwrap();
+        let filter = memory.try_lease(LeaseKind::Filters, 3 << 20).unwrap();
         assert!(memory.blocks().bytes() <= 2 << 20 && memory.stats().total() <= 5 << 20);
-        assert!(memory.try_lease(Part::Filters, 3 << 20).is_none(), "an eighth is left to blocks");
-        let table = memory.lease(Part::Tables, 1 << 20);
+        assert!(memory.try_lease(LeaseKind::Filters, 3 << 20).is_none(), "an eighth is left to blocks");
+        let table = memory.lease(LeaseKind::Tables, 1 << 20);
         fill(2);
         assert!(memory.stats().total() <= 5 << 20, "{:?}", memory.stats());
         drop(table);
         // What takes its place may have what the blocks have for a moment, and no more.
         assert!(!memory.has_room_instead((2 << 20) + 1, 3 << 20));
-        assert!(memory.try_lease_instead(Part::Filters, (2 << 20) + 1, 3 << 20).is_none());
+        assert!(memory.try_lease_instead(LeaseKind::Filters, (2 << 20) + 1, 3 << 20).is_none());
         assert!(memory.has_room_instead(2 << 20, 3 << 20));
-        let less = memory.try_lease_instead(Part::Filters, 2 << 20, 3 << 20).unwrap();
+        let less = memory.try_lease_instead(LeaseKind::Filters, 2 << 20, 3 << 20).unwrap();
         assert_eq!((memory.stats().total(), memory.blocks().bytes()), (5 << 20, 0));
         drop(filter);
         assert_eq!(memory.stats().filters, 2 << 20);
-        assert!(memory.try_lease_instead(Part::Filters, 5 << 20, 2 << 20).is_none(), "more than there is");
+        assert!(
+            memory.try_lease_instead(LeaseKind::Filters, 5 << 20, 2 << 20).is_none(),
+            "more than there is"
+        );
         drop(less);
         fill(3);
         assert_eq!(memory.stats().total(), memory.blocks().bytes());
@@ -361,12 +369,12 @@ mod tests {
         memory.wake_with(move || {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        let one = memory.try_lease(Part::Filters, 4 << 20).unwrap();
-        drop(memory.lease(Part::Tables, 1));
+        let one = memory.try_lease(LeaseKind::Filters, 4 << 20).unwrap();
+        drop(memory.lease(LeaseKind::Tables, 1));
         assert_eq!(told.load(Ordering::Relaxed), 0);
-        assert!(memory.try_lease(Part::Filters, 4 << 20).is_none());
+        assert!(memory.try_lease(LeaseKind::Filters, 4 << 20).is_none());
         drop(one);
-        drop(memory.lease(Part::Tables, 1));
+        drop(memory.lease(LeaseKind::Tables, 1));
         assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 

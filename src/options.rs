@@ -1,11 +1,9 @@
 //! Options of a store. The units below have small configurations of their own; this file composes them.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::compaction::pick::Shape;
-use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, StdFs};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
@@ -78,28 +76,6 @@ impl Options {
         Self::default()
     }
 
-    /// Opens the store in the directory `path`, and creates it if it does not exist, unless
-    /// [`Options::create_if_missing`] or [`Options::read_only`] says otherwise. Replays the logs:
-    /// [`Db::open_report`] says what was found.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Options::new().open(dir.path())?;
-    /// let second = sievedb::Options::new().open(dir.path());
-    /// assert!(matches!(second, Err(sievedb::Error::Locked { .. })));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
-    /// be created, [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
-    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
-    /// system refuses an operation.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(path.as_ref(), self)
-    }
-
     /// Memory in bytes for everything that grows with data; 512 MiB by default, at least 1 MiB.
     ///
     /// - A quarter is for memtables, including those that wait to be flushed. Writers wait rather than exceed
@@ -164,7 +140,7 @@ impl Options {
     }
 
     /// How many threads flush and compact; 2 by default, at most 256. With 0 the caller drives this work with
-    /// [`Db::step`], and a writer that has to wait does a step itself.
+    /// [`Db::step`](crate::Db::step), and a writer that has to wait does a step itself.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -209,7 +185,7 @@ impl Options {
 
     /// Whether a lookup fails if it needs a filter that cannot be used. By default it does not: such a filter
     /// means "maybe", and the answer comes from the data. Either way the filter is counted, reported and
-    /// rebuilt in the background. Scans probe no filters, and [`Db::may_contain`] never fails.
+    /// rebuilt in the background. Scans probe no filters, and [`Db::may_contain`](crate::Db::may_contain) never fails.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -49,7 +49,7 @@ pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<
         if above > 0.0 {
             let (upper, lower) = levels.split_at_mut(level + 1);
             for table in &mut upper[level] {
-                *table = part(table, 1.0 - fall(table, above, &mut lower[0], &by_place));
+                *table = scaled(table, 1.0 - fall(table, above, &mut lower[0], &by_place));
             }
         }
     }
@@ -89,7 +89,7 @@ fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysB
     for below in run[start..].iter_mut().take_while(|below| below.smallest <= table.largest) {
         let (smallest, largest) = (table.smallest.max(below.smallest), table.largest.min(below.largest));
         let common = by_place.share(&Placed { smallest, largest, ..*table }) / by_place.share(table);
-        let falls = part(table, above * common);
+        let falls = scaled(table, above * common);
         below.keys = below.keys.saturating_add(falls.keys);
         below.bytes = below.bytes.saturating_add(falls.bytes);
         fallen += above * common;
@@ -98,7 +98,7 @@ fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysB
 }
 
 /// So much of a table: of its keys, and of the lookups that ask it.
-fn part<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
+fn scaled<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
     let of = |number: u64| (number as f64 * part).round() as u64;
     Placed {
         keys: of(table.keys),

@@ -2,7 +2,7 @@
 //!
 //! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced column group of the
 //! log durable (so that the sync at its end is short); flush the oldest immutable memtable of a keyspace; compact;
-//! rebuild a filter that was found damaged; load or drop column groups of filters. A job is found and claimed under one
+//! rebuild a filter that was found damaged; load or drop column groups of filters. A job is found and reserved under one
 //! lock, done without it, and then given up.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::claims::{Claims, Job, Taken};
 use super::engine::Engine;
 use super::jobs::JobError;
 use super::refilter::find_unusable_filter;
+use super::reservations::{Job, Reservations, Reserved};
 use crate::compaction::pick;
 use crate::error::{Error, Result};
 use crate::sync::lock;
@@ -29,7 +29,7 @@ const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The threads of a store and what they work on.
 pub(crate) struct Background {
-    pub(crate) claims: Arc<Claims>,
+    pub(crate) reservations: Arc<Reservations>,
     pub(crate) threads: usize,
     /// Pieces of filters are not in memory.
     is_short_of_memory: AtomicBool,
@@ -47,7 +47,7 @@ pub(crate) enum Jobs {
 impl Background {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
-            claims: Arc::default(),
+            reservations: Arc::default(),
             threads,
             is_short_of_memory: AtomicBool::new(false),
             handles: Mutex::default(),
@@ -56,11 +56,11 @@ impl Background {
 
     /// To be called when there may be new work or a waiter may go on.
     pub(crate) fn notify(&self) {
-        self.claims.notify();
+        self.reservations.notify();
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.claims.is_stopping()
+        self.reservations.is_stopping()
     }
 
     /// Says whether column groups of filters are not in memory. Then it is looked at now and then, for what is asked may change.
@@ -84,17 +84,17 @@ impl Background {
     /// Lets nothing new begin and waits for all that is running, in threads of our own and in the callers'.
     /// A running compaction is given up, a flush finished.
     pub(crate) fn stop(&self) {
-        self.claims.stop();
+        self.reservations.stop();
         let handles = std::mem::take(&mut *lock(&self.handles));
         for handle in handles {
             let _ = handle.join();
         }
         loop {
-            let epoch = self.claims.epoch();
-            if !self.claims.is_working() {
+            let epoch = self.reservations.epoch();
+            if !self.reservations.is_working() {
                 return;
             }
-            self.claims.wait_past(epoch, None);
+            self.reservations.wait_past(epoch, None);
         }
     }
 }
@@ -102,13 +102,13 @@ impl Background {
 impl Engine {
     fn work(&self, jobs: Jobs) {
         loop {
-            let epoch = self.background.claims.epoch();
+            let epoch = self.background.reservations.epoch();
             if self.background.is_stopping() {
                 return;
             }
             while matches!(self.step(jobs), Ok(true)) {}
             let is_short = jobs == Jobs::All && self.background.is_short_of_memory.load(Ordering::Relaxed);
-            self.background.claims.wait_past(epoch, is_short.then_some(RESIDENCY_INTERVAL));
+            self.background.reservations.wait_past(epoch, is_short.then_some(RESIDENCY_INTERVAL));
         }
     }
 
@@ -123,13 +123,13 @@ impl Engine {
         }
         self.health.check_not_failed()?;
         let obsolete = self.remove_obsolete_files();
-        // Asked before the claims are locked: the log's own lock may be held for as long as a sync takes.
+        // Asked before the reservations are locked: the log's own lock may be held for as long as a sync takes.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
-        let next = |taken: &Taken<'_>| self.next_job(jobs, log_is_long, taken);
-        let Some(claim) = self.background.claims.claim_next(next) else {
+        let next = |reserved: &Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
+        let Some(reservation) = self.background.reservations.reserve_next(next) else {
             return Ok(obsolete);
         };
-        match self.carry_out_job(claim.job()) {
+        match self.carry_out_job(reservation.job()) {
             Ok(is_done) => Ok(is_done || obsolete),
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
             Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(true),
@@ -161,12 +161,12 @@ impl Engine {
     }
 
     /// The most urgent job that nobody does.
-    fn next_job(&self, jobs: Jobs, log_is_long: bool, taken: &Taken<'_>) -> Option<Job> {
-        if log_is_long && !taken.is_log_sync() {
+    fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &Reserved<'_>) -> Option<Job> {
+        if log_is_long && !reserved.is_log_sync() {
             return Some(Job::SyncLog);
         }
         let trees = self.keyspaces.load();
-        for tree in trees.values().filter(|tree| !taken.is_flush(tree)) {
+        for tree in trees.values().filter(|tree| !reserved.is_flush(tree)) {
             if let Some(oldest) = tree.view().immutables.last() {
                 return Some(Job::Flush(Arc::clone(tree), Arc::clone(oldest)));
             }
@@ -175,17 +175,17 @@ impl Engine {
             return None;
         }
         for tree in trees.values() {
-            let Some(mut busy) = taken.tables(tree) else { continue };
+            let Some(mut busy) = reserved.tables(tree) else { continue };
             let view = tree.view();
             busy.extend(view.version.set_aside());
             if let Some(task) = pick::pick(&view.version, &busy, &tree.shape()) {
                 return Some(Job::Compact(Arc::clone(tree), task));
             }
         }
-        let refilter = trees.values().filter(|_| !taken.is_extra()).find_map(|tree| {
-            let table = find_unusable_filter(&tree.view().version, &taken.tables(tree)?)?;
+        let refilter = trees.values().filter(|_| !reserved.is_extra()).find_map(|tree| {
+            let table = find_unusable_filter(&tree.view().version, &reserved.tables(tree)?)?;
             Some(Job::Refilter(Arc::clone(tree), table))
         });
-        refilter.or_else(|| self.residency_job(taken))
+        refilter.or_else(|| self.residency_job(reserved))
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::background::Jobs;
-use super::claims::Job;
 use super::engine::Engine;
 use super::jobs::JobError;
 use super::refilter::find_unusable_filter;
+use super::reservations::Job;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::pick;
 use crate::error::{Error, Result};
@@ -17,9 +17,9 @@ use crate::version::TableHandle;
 impl Engine {
     /// Waits until `done`, doing the work itself if there are no threads.
     pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) -> Result<()> {
-        let claims = &self.background.claims;
+        let reservations = &self.background.reservations;
         loop {
-            let epoch = claims.epoch();
+            let epoch = reservations.epoch();
             if done() {
                 return Ok(());
             }
@@ -30,12 +30,12 @@ impl Engine {
                     continue;
                 }
                 // Whoever has just come to the end of its work says so a moment later.
-                if !claims.is_working() && claims.epoch() == epoch && !done() {
+                if !reservations.is_working() && reservations.epoch() == epoch && !done() {
                     return Err(Error::invalid("waiting for work that nobody does"));
                 }
             }
             // The time limit is for what is not signalled: a store that is closed meanwhile.
-            claims.wait_past(epoch, Some(Duration::from_millis(200)));
+            reservations.wait_past(epoch, Some(Duration::from_millis(200)));
         }
     }
 
@@ -59,13 +59,13 @@ impl Engine {
     /// Compacts a whole tree into one run, in the calling thread.
     pub(crate) fn compact_all(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush(std::slice::from_ref(tree))?;
-        let mut claim = None;
+        let mut reservation = None;
         self.wait_until(|| {
-            claim = self.background.claims.claim(Job::CompactAll(Arc::clone(tree)));
-            claim.is_some()
+            reservation = self.background.reservations.reserve(Job::CompactAll(Arc::clone(tree)));
+            reservation.is_some()
         })?;
         let result = self.compact_settled(tree);
-        drop(claim);
+        drop(reservation);
         self.remove_obsolete_files();
         result.map_err(|error| self.fail_job(error))
     }
@@ -81,7 +81,7 @@ impl Engine {
         self.check_writable()?;
         self.background.notify();
         self.wait_until(|| {
-            !self.background.claims.is_working()
+            !self.background.reservations.is_working()
                 && self.keyspaces.load().values().all(|tree| {
                     let view = tree.view();
                     let left_alone: HashSet<u64> = view.version.set_aside().collect();

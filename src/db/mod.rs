@@ -8,7 +8,7 @@
 //! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree` | one keyspace: memtables and version, published as a view |
-//! | `background`, `claims`, `jobs` | which job is next; who works on what; flush and compaction |
+//! | `background`, `reservations`, `jobs` | which job is next; who works on what; flush and compaction |
 //! | `refilter` | new filters for existing tables |
 //! | `maintain` | what callers ask of background work and wait for |
 //! | `publish` | the one place where the tree changes |
@@ -17,7 +17,6 @@
 
 mod apply;
 mod background;
-mod claims;
 mod engine;
 mod files;
 mod health;
@@ -33,6 +32,7 @@ mod read;
 mod recover;
 mod refilter;
 mod replay_to_memtables;
+mod reservations;
 mod residency;
 mod snapshot;
 mod stats;

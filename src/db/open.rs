@@ -48,6 +48,30 @@ use crate::version::{TableHandle, Version};
 use crate::wal::encode_promise;
 use crate::wal::{Ending, FramedWriter, RecordKind};
 
+impl Options {
+    /// Opens the store in the directory `path`, and creates it if it does not exist, unless
+    /// [`Options::create_if_missing`] or [`Options::read_only`] says otherwise. Replays the logs:
+    /// [`Db::open_report`] says what was found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().open(dir.path())?;
+    /// let second = sievedb::Options::new().open(dir.path());
+    /// assert!(matches!(second, Err(sievedb::Error::Locked { .. })));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
+    /// be created, [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
+    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
+    /// system refuses an operation.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(path.as_ref(), self)
+    }
+}
+
 impl Db {
     pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
         options.validate()?;
@@ -57,10 +81,10 @@ impl Db {
         let engine = Arc::new(engine);
         let owner = Owner::new(Arc::clone(&engine));
         if engine.log.is_some() {
-            let claims = Arc::clone(&engine.background.claims);
-            engine.files.obsolete.wake_with(move || claims.notify());
-            let claims = Arc::clone(&engine.background.claims);
-            engine.context.memory.wake_with(move || claims.notify());
+            let reservations = Arc::clone(&engine.background.reservations);
+            engine.files.obsolete.wake_with(move || reservations.notify());
+            let reservations = Arc::clone(&engine.background.reservations);
+            engine.context.memory.wake_with(move || reservations.notify());
             engine.background.start(&engine)?;
             engine.background.notify();
         }

@@ -77,9 +77,9 @@ impl Engine {
     pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
         let batches: Vec<_> =
             group.iter().map(|admitted| (&admitted.bytes[..], &admitted.trees[..])).collect();
-        let claims = &self.background.claims;
+        let reservations = &self.background.reservations;
         loop {
-            let epoch = claims.epoch();
+            let epoch = reservations.epoch();
             if self.has_room(&batches) || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
@@ -94,11 +94,11 @@ impl Engine {
                 if matches!(self.step(Jobs::Urgent), Ok(true)) {
                     continue;
                 }
-                if !claims.is_working() {
+                if !reservations.is_working() {
                     return Ok(());
                 }
             }
-            claims.wait_past(epoch, Some(DELAY_MAX));
+            reservations.wait_past(epoch, Some(DELAY_MAX));
         }
     }
 
@@ -110,10 +110,10 @@ impl Engine {
 
     /// Waits until the pressure is below 1, doing the work itself if there are no threads.
     fn wait_for_relief(&self, group: &[Admitted]) {
-        let claims = &self.background.claims;
+        let reservations = &self.background.reservations;
         loop {
             // Before the pressure is looked at: a change in between ends the wait at once.
-            let epoch = claims.epoch();
+            let epoch = reservations.epoch();
             if pressure_of(group) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
                 return;
             }
@@ -125,11 +125,11 @@ impl Engine {
                 if matches!(self.step(Jobs::All), Ok(true)) {
                     continue;
                 }
-                if !claims.is_working() {
+                if !reservations.is_working() {
                     return;
                 }
             }
-            claims.wait_past(epoch, Some(DELAY_MAX));
+            reservations.wait_past(epoch, Some(DELAY_MAX));
         }
     }
 }

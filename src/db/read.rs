@@ -285,7 +285,7 @@ mod tests {
     use crate::filename::FileName;
     use crate::filter::{FilterKind, FilterPolicy, PagedFilter};
     use crate::fs::MemFs;
-    use crate::memory::{Lease, Part};
+    use crate::memory::{Lease, LeaseKind};
     use crate::options::{KeyspaceOptions, Options};
     use crate::version::TableHandle;
 
@@ -314,7 +314,7 @@ mod tests {
     fn without_room(options: Options) -> (Db, Lease) {
         let db = options.open(DIR).unwrap();
         let memory = &db.engine().context.memory;
-        let taken = memory.try_lease(Part::Filters, memory.room() - (24 << 10)).unwrap();
+        let taken = memory.try_lease(LeaseKind::Filters, memory.room() - (24 << 10)).unwrap();
         db.open_tables().unwrap();
         let total = db.stats().keyspaces[0].total();
         assert_eq!((total.tables, total.unloaded_filters, total.paged_filters), (1, 1, 1));

@@ -13,7 +13,7 @@
 //! filter, which is an [`Error::LimitExceeded`]; a compaction of it writes tables whose filters can be built.
 //!
 //! The table itself is not touched, and nobody waits: readers hold the old handle or the new one, and either
-//! filter is true of the table. A job claims its table, so that no compaction takes it away meanwhile.
+//! filter is true of the table. A job reserves its table, so that no compaction takes it away meanwhile.
 //!
 //! If the table cannot be read, or there is no room, or the new filter comes out damaged, nothing is changed, and the
 //! background does not try again; nor when several in a row were found damaged after they had come into use. A
@@ -25,15 +25,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::background::Jobs;
-use super::claims::Job;
 use super::engine::Engine;
 use super::jobs::JobError;
 use super::publish::{Change, FilterChange, OptionsChange};
+use super::reservations::Job;
 use super::tree::Tree;
 use crate::compaction::filters::{Output, plan_output};
 use crate::error::{Error, Result};
 use crate::filter::{FilterPlan, FilterPolicy};
-use crate::memory::{Building, Lease, Part};
+use crate::memory::{Building, Lease, LeaseKind};
 use crate::version::{TableHandle, Version};
 
 /// What a filter is built in: a part of the memory for builders, and what had to be leased beyond it.
@@ -65,7 +65,7 @@ pub(crate) fn find_unusable_filter(version: &Version, busy: &HashSet<u64>) -> Op
 }
 
 impl Engine {
-    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has claimed it. A
+    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has reserved it. A
     /// table that has left the tree needs none.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Engine {
         let building = Building::new(memory);
         let beyond = match needed.saturating_sub(part) as u64 {
             0 => None,
-            lacking => Some(memory.try_lease_briefly(Part::Filters, lacking).ok_or_else(|| {
+            lacking => Some(memory.try_lease_briefly(LeaseKind::Filters, lacking).ok_or_else(|| {
                 Error::limit(
                     "memory to build a filter in",
                     memory.room_briefly() + part as u64,
@@ -170,31 +170,31 @@ impl Engine {
         // Tables that there are; once the jobs that may still follow the old policy have ended, theirs too.
         let mut end = self.files.next_number();
         let mut is_last_pass = false;
-        let claims = &self.background.claims;
-        let begun = claims.begun();
+        let reservations = &self.background.reservations;
+        let begun = reservations.begun();
         let mut seen = HashSet::new();
         let mut result = Ok(());
         loop {
             self.check_writable()?;
             tree.check_alive()?;
-            let epoch = claims.epoch();
-            if !is_last_pass && claims.have_ended(begun) {
+            let epoch = reservations.epoch();
+            if !is_last_pass && reservations.have_ended(begun) {
                 is_last_pass = true;
                 end = self.files.next_number();
             }
             let is_pending = |table: &Arc<TableHandle>, seen: &HashSet<u64>| {
                 table.meta.number < end && !seen.contains(&table.meta.number)
             };
-            let claim = claims.claim_next(|taken| {
-                let busy = taken.tables(tree)?;
+            let reservation = reservations.reserve_next(|reserved| {
+                let busy = reserved.tables(tree)?;
                 let version = Arc::clone(&tree.view().version);
                 let mut tables = version.all_tables().map(|(_, table)| table);
                 let table =
                     tables.find(|table| is_pending(table, &seen) && !busy.contains(&table.meta.number))?;
                 Some(Job::Refilter(Arc::clone(tree), Arc::clone(table)))
             });
-            if let Some(claim) = claim {
-                let Job::Refilter(_, table) = claim.job() else { continue };
+            if let Some(reservation) = reservation {
+                let Job::Refilter(_, table) = reservation.job() else { continue };
                 seen.insert(table.meta.number);
                 match self.refilter_table(tree, table) {
                     Ok(()) => {}
@@ -208,7 +208,7 @@ impl Engine {
             }
             if self.background.threads > 0 || !self.step(Jobs::All)? {
                 // The time limit is for what is not signalled: a store that is closed meanwhile.
-                claims.wait_past(epoch, Some(Duration::from_millis(200)));
+                reservations.wait_past(epoch, Some(Duration::from_millis(200)));
             }
         }
         self.remove_obsolete_files();
@@ -357,13 +357,13 @@ mod tests {
         let db = options(fs).open("/db").unwrap();
         (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
         db.compact().unwrap();
-        let taken = take_room(&db);
-        (db, taken)
+        let lease = take_room(&db);
+        (db, lease)
     }
 
     fn take_room(db: &Db) -> Option<Lease> {
         let memory = &db.engine().context.memory;
-        memory.try_lease(Part::Filters, memory.room())
+        memory.try_lease(LeaseKind::Filters, memory.room())
     }
 
     /// Asks for a new filter, which is damaged before it can be checked.
@@ -398,8 +398,8 @@ mod tests {
     #[test]
     fn compact_rewrites_a_settled_table_only_if_its_filter_could_not_be_made() {
         let fs = MemFs::new();
-        let (db, taken) = without_room(&fs);
-        drop(taken);
+        let (db, lease) = without_room(&fs);
+        drop(lease);
         let (_, before) = table(&db);
         db.compact().unwrap();
         assert!(Arc::ptr_eq(&before, &table(&db).1), "there is nothing to be done");
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn filters_that_are_damaged_again_and_again_are_not_made_anew_for_ever() {
         let fs = MemFs::new();
-        let (db, mut taken) = without_room(&fs);
+        let (db, mut lease) = without_room(&fs);
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
         db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
         for round in 0..=REBUILDS_MAX {
@@ -421,16 +421,16 @@ mod tests {
             damage_filters(&fs);
             let beside = table(&db).1.meta.filters[0].file.unwrap();
             db.engine().context.forget(FileName::Filter(beside));
-            taken.take();
+            lease.take();
             assert!(db.step().unwrap(), "it is loaded");
             assert!(table(&db).1.read_and_check_filter().is_err());
-            taken = take_room(&db);
+            lease = take_room(&db);
             assert_eq!(db.step().unwrap(), round < REBUILDS_MAX, "round {round}");
         }
         assert_eq!(db.stats().rebuilt_filters, u64::from(REBUILDS_MAX) + 1);
         assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
         // Who asks for it gets one.
-        taken.take();
+        lease.take();
         db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
         assert!(matches!(table(&db).1.filter.state(), Some(FilterState::Loaded(_))));
     }

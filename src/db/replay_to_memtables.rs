@@ -25,7 +25,7 @@ use crate::batch::BatchReader;
 use crate::error::{Error, Result};
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::state::ManifestState;
-use crate::memory::Part;
+use crate::memory::LeaseKind;
 use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 
 /// Up to this size batches are copied into the new log; above it all of them are flushed. A small store copies less.
@@ -51,7 +51,7 @@ impl Engine {
         let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
         let (mut writer, file_id) = self.files.create_log(log_number)?;
         let is_carried = recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
-        let reading = self.context.memory.lease(Part::Tables, READER_BYTES);
+        let reading = self.context.memory.lease(LeaseKind::Tables, READER_BYTES);
         let known = &recovered.manifest.state;
         replay(&*self.files.fs, &self.files.dir, recovered, &mut |bytes| {
             if is_carried {

@@ -25,8 +25,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::claims::{Job, ResidencyChange, Taken};
 use super::engine::Engine;
+use super::reservations::{Job, Reserved, ResidencyChange};
 use super::tree::View;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::FilterPages;
@@ -112,7 +112,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     if policy.allocation != FilterAllocation::Optimal {
         return None;
     }
-    let (mut bits, mut overhead, mut taken) = (0.0, 0, 0);
+    let (mut bits, mut overhead, mut loaded_bytes) = (0.0, 0, 0);
     for (level, table) in version.all_tables() {
         let Some(filter) = table.meta.filters.first() else {
             // Where hits are expected it is to have none; otherwise its share went to the others.
@@ -128,9 +128,9 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
             state.header().map_or(0, |header| header.column_groups_len(state.column_groups()))
         };
         let held = table.filter.state().map_or(filter.len, loaded);
-        taken = held.saturating_add(taken);
+        loaded_bytes = held.saturating_add(loaded_bytes);
     }
-    Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(taken))
+    Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(loaded_bytes))
 }
 
 /// Keeps the filters of a tree to its total, as far as column groups go: the least worthy later group that is loaded goes
@@ -202,8 +202,8 @@ impl<'a> Loaded<'a> {
 
 impl Engine {
     /// The next change to which filters are in memory. None if none would be better, or what it needs is still in use.
-    pub(super) fn residency_job(&self, taken: &Taken<'_>) -> Option<Job> {
-        let changes = if taken.is_residency() { Vec::new() } else { self.residency_changes(taken) };
+    pub(super) fn residency_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
+        let changes = if reserved.is_residency() { Vec::new() } else { self.residency_changes(reserved) };
         (!changes.is_empty()).then_some(Job::Residency(changes))
     }
 
@@ -212,7 +212,7 @@ impl Engine {
         changes.iter().filter(|change| self.change_residency_of(change)).count() > 0
     }
 
-    fn residency_changes(&self, taken: &Taken<'_>) -> Vec<ResidencyChange> {
+    fn residency_changes(&self, reserved: &Reserved<'_>) -> Vec<ResidencyChange> {
         let trees = self.keyspaces.load();
         let views: Vec<_> = trees.values().map(|tree| (tree, tree.view())).collect();
         let keys_of = |view: &View| {
@@ -223,7 +223,7 @@ impl Engine {
         let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
         let mut beyond = None;
         for (tree, view) in views {
-            let busy = taken.tables(tree);
+            let busy = reserved.tables(tree);
             let first = candidates.len();
             for (_, table) in view.version.all_tables() {
                 let Some(filter) = table.filter.state() else { continue };
@@ -304,7 +304,7 @@ mod tests {
     use crate::db::{Db, Keyspace};
     use crate::filter::FilterKind;
     use crate::fs::MemFs;
-    use crate::memory::Part;
+    use crate::memory::LeaseKind;
     use crate::options::{KeyspaceOptions, Options};
 
     /// A filter of column groups of so many bytes and answers.
@@ -431,7 +431,7 @@ mod tests {
         let db = options.open(dir).unwrap();
         // Somebody else has all there is.
         let memory = &db.engine().context.memory;
-        let taken = memory.try_lease(Part::Filters, memory.room()).unwrap();
+        let lease = memory.try_lease(LeaseKind::Filters, memory.room()).unwrap();
         db.open_tables().unwrap();
         while db.step().unwrap() {}
         let absent = |key: u32| [&key.to_be_bytes()[..], b"x"].concat();
@@ -439,7 +439,7 @@ mod tests {
         let total = db.stats().keyspaces[0].total();
         assert!(total.unloaded_filters > 0 && total.unloaded_filters == total.tables);
         assert_eq!((total.filter.negatives, total.filter.unfiltered_misses), (0, 2999));
-        drop(taken);
+        drop(lease);
         assert!(!db.engine().step(Jobs::Urgent).unwrap(), "writers do not wait for it");
         while db.step().unwrap() {}
         let before = db.stats().keyspaces[0].total();
@@ -494,10 +494,10 @@ mod tests {
         assert!(column_groups == 2 && rate < 0.0012, "{rate}");
         // Somebody takes all but a half.
         let memory = &db.engine().context.memory;
-        let taken = memory.lease(Part::Tables, (memory.room() - whole * 7 / 10) as usize);
+        let lease = memory.lease(LeaseKind::Tables, (memory.room() - whole * 7 / 10) as usize);
         ask_absent(a, 5000);
         assert_eq!(settle(&db), 0, "both fit");
-        let more = memory.lease(Part::Tables, whole as usize);
+        let more = memory.lease(LeaseKind::Tables, whole as usize);
         assert_eq!(settle(&db), 1);
         let (column_groups, half, rate) = loaded(&db, "b");
         assert_eq!(
@@ -513,11 +513,11 @@ mod tests {
         assert_eq!(settle(&db), 1);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (1, 2));
         assert_eq!(loaded(&db, "b").1, whole_b, "it is all there, only what was missing was read");
-        let all = memory.lease(Part::Tables, (2 * whole) as usize);
+        let all = memory.lease(LeaseKind::Tables, (2 * whole) as usize);
         settle(&db);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (0, 0));
         ask_absent(a, 10);
-        drop((taken, more, all));
+        drop((lease, more, all));
         assert!(settle(&db) >= 4);
         assert_eq!((loaded(&db, "a").1, loaded(&db, "b").1), (whole, whole_b));
         assert_eq!(db.stats().memory.filters, whole + whole_b);
@@ -535,7 +535,7 @@ mod tests {
         [&a, &b].into_iter().for_each(fill);
         let whole = loaded(&db, "a").1;
         let memory = &db.engine().context.memory;
-        let taken = memory.lease(Part::Tables, (memory.room() + whole / 10) as usize);
+        let lease = memory.lease(LeaseKind::Tables, (memory.room() + whole / 10) as usize);
         ask_absent(&a, 5000);
         assert_eq!(settle(&db), 1);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (2, 1));
@@ -550,7 +550,7 @@ mod tests {
         assert_eq!(settle(&db), 1);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (1, 2));
         assert_eq!(over_b.map(Result::unwrap).count(), KEYS as usize);
-        drop(taken);
+        drop(lease);
     }
 
     #[test]
@@ -563,13 +563,13 @@ mod tests {
         db.close().unwrap();
         let (db, [a, _b]) = two_keyspaces(&fs, 8 << 20);
         let memory = &db.engine().context.memory;
-        let taken = memory.lease(Part::Tables, (memory.room() - whole * 7 / 10) as usize);
+        let lease = memory.lease(LeaseKind::Tables, (memory.room() - whole * 7 / 10) as usize);
         ask_absent(&a, 20_000);
         assert_eq!(loaded(&db, "a").0, 1);
         let counts = db.stats().keyspace("a").unwrap().total();
         let (found, expected) = (counts.filter.false_positives as f64, counts.expected_false_positives);
         assert!(expected > 600.0 && (found / expected - 1.0).abs() < 0.2, "{found} {expected}");
-        drop(taken);
+        drop(lease);
         assert_eq!(settle(&db), 1);
         ask_absent(&a, 20_000);
         let counts = db.stats().keyspace("a").unwrap().total();
@@ -600,8 +600,8 @@ mod tests {
         // Three quarters: one group is too much, half: two.
         a.set_options(optimal(7.2)).unwrap();
         assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (1, 3));
-        let taken = total(&db).filter_memory_bytes as f64 * 8.0 / total(&db).filter_keys as f64;
-        assert!(taken > 7.2 && taken < 8.3, "{taken} bits a key");
+        let lease = total(&db).filter_memory_bytes as f64 * 8.0 / total(&db).filter_keys as f64;
+        assert!(lease > 7.2 && lease < 8.3, "{lease} bits a key");
         a.set_options(optimal(4.0)).unwrap();
         assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (1, 2));
         a.set_options(optimal(5.4)).unwrap();

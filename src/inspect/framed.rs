@@ -1,6 +1,6 @@
 //! Walks the records of a framed file (a log, a manifest) from front to back, past every damage.
 //!
-//! 1. Each page is divided into spans: intact fragments and what is none ([`crate::wal::record::spans`]).
+//! 1. Each page is divided into spans: intact fragments and what is none ([`crate::wal::record::areas`]).
 //! 2. Fragments that follow each other as a record's should are put together; whatever does not fit is damage.
 //! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed when
 //!    the damaged bytes were known to be durable, they were promised, and the file is corrupt; else its tail is torn,
@@ -15,7 +15,7 @@ use super::window::Window;
 use crate::checksum::FileId;
 use crate::file_header::{FileKind, HEADER_BYTES};
 use crate::wal::record::{
-    FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, Search, Span, SpanStatus, page_left, spans,
+    AreaStatus, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, PageArea, Search, areas, page_left,
 };
 use crate::wal::{RecordKind, Refused, Sequence};
 
@@ -87,7 +87,7 @@ pub(super) fn walk<'s>(
     walker.ending.good_end = at;
     while at < window.len() {
         let page = window.get(at, page_left(at) as u64)?;
-        for span in spans(file_id, at, page) {
+        for span in areas(file_id, at, page) {
             let from = (span.offset - at) as usize;
             walker.span(out, &span, &page[from..from + span.bytes])?;
         }
@@ -139,11 +139,11 @@ pub(super) struct Damaged {
 }
 
 impl<'s> Walker<'_, 's> {
-    fn span(&mut self, out: &mut Out<'s>, span: &Span, bytes: &[u8]) -> Result {
+    fn span(&mut self, out: &mut Out<'s>, span: &PageArea, bytes: &[u8]) -> Result {
         let detail = match &span.status {
-            SpanStatus::Intact(fragment) => return self.fragment(out, fragment, bytes),
-            SpanStatus::Padding => "nothing but zeros".to_owned(),
-            SpanStatus::Damaged(damage) => damage.to_string(),
+            AreaStatus::Intact(fragment) => return self.fragment(out, fragment, bytes),
+            AreaStatus::Padding => "nothing but zeros".to_owned(),
+            AreaStatus::Damaged(damage) => damage.to_string(),
         };
         self.give_up_begun(out, LOST_END)?;
         self.give_up(out, span.offset, span.bytes as u64, detail, false)

@@ -24,7 +24,7 @@ pub(crate) struct TableIter {
     fill_cache: bool,
     /// From the root (0) down; complete to the data block while the iterator stands somewhere.
     levels: Vec<Level>,
-    standing: bool,
+    valid: bool,
     failed: Option<Error>,
 }
 
@@ -52,7 +52,7 @@ enum Direction {
 
 impl TableIter {
     pub(super) fn new(table: Arc<Table>, fill_cache: bool) -> Self {
-        Self { table, fill_cache, levels: Vec::new(), standing: false, failed: None }
+        Self { table, fill_cache, levels: Vec::new(), valid: false, failed: None }
     }
 
     /// Runs one movement and keeps its error.
@@ -60,12 +60,12 @@ impl TableIter {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let done = run(self).and_then(|()| match (self.standing, self.levels.last()) {
+        let done = run(self).and_then(|()| match (self.valid, self.levels.last()) {
             (true, Some(data)) => self.table.check_value(&data.entries, data.block),
             _ => Ok(()),
         });
         if let Err(error) = &done {
-            self.standing = false;
+            self.valid = false;
             self.failed = Some(error.clone());
         }
         done
@@ -77,7 +77,7 @@ impl TableIter {
 
     /// Puts the root alone into `levels` and stands there; says whether there is such an entry.
     fn enter_root(&mut self, goal: Goal<'_>) -> Result<bool> {
-        self.standing = false;
+        self.valid = false;
         let block = self.table.footer.root.offset;
         self.levels.truncate(1);
         if self.levels.is_empty() {
@@ -134,8 +134,8 @@ impl TableIter {
         }
         while self.levels.len() <= self.depth() {
             self.enter_child(None)?;
-            self.standing = self.stand(goal)?;
-            if !self.standing && self.levels.len() <= self.depth() {
+            self.valid = self.stand(goal)?;
+            if !self.valid && self.levels.len() <= self.depth() {
                 return Err(self.past_separator());
             }
         }
@@ -149,7 +149,7 @@ impl TableIter {
 
     /// From the data block, off which the cursor fell, to the end of the next one in this direction.
     fn step_block(&mut self, direction: Direction) -> Result<()> {
-        self.standing = false;
+        self.valid = false;
         let mut left = Vec::new();
         while let Some(level) = self.levels.last_mut() {
             // The data level is always left; an index level only if it has no further entry.
@@ -177,7 +177,7 @@ impl TableIter {
             self.enter_child(Some((direction, from)))?;
             self.stand(goal)?;
         }
-        self.standing = true;
+        self.valid = true;
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl InternalIterator for TableIter {
         self.movement(|iter| {
             iter.descend(Goal::AtOrAfter(target))?;
             // Between the last key of a block and its separator: the next block begins with the answer.
-            match iter.standing || iter.levels.len() <= iter.depth() {
+            match iter.valid || iter.levels.len() <= iter.depth() {
                 true => Ok(()),
                 false => iter.step_block(Direction::Forward),
             }
@@ -212,11 +212,11 @@ impl InternalIterator for TableIter {
             if iter.levels.len() <= iter.depth() {
                 return iter.descend(Goal::Last);
             }
-            match iter.standing {
+            match iter.valid {
                 true => iter.step(Direction::Backward),
                 // All of this block is before the target.
                 false => {
-                    iter.standing = iter.stand(Goal::Last)?;
+                    iter.valid = iter.stand(Goal::Last)?;
                     Ok(())
                 }
             }
@@ -232,7 +232,7 @@ impl InternalIterator for TableIter {
     }
 
     fn key(&self) -> Option<InternalKey<'_>> {
-        if !self.standing {
+        if !self.valid {
             return None;
         }
         self.levels.last().and_then(|data| data.entries.key())
@@ -240,7 +240,7 @@ impl InternalIterator for TableIter {
 
     fn value(&self) -> EntryValue {
         match self.levels.last() {
-            Some(data) if self.standing => self.table.value(&data.entries, data.block),
+            Some(data) if self.valid => self.table.value(&data.entries, data.block),
             _ => EntryValue::Inline(bytes::Bytes::new()),
         }
     }
@@ -249,7 +249,7 @@ impl InternalIterator for TableIter {
 impl TableIter {
     #[inline]
     fn step(&mut self, direction: Direction) -> Result<()> {
-        if !self.standing {
+        if !self.valid {
             return Ok(());
         }
         let Some(data) = self.data() else { return Ok(()) };
@@ -258,8 +258,8 @@ impl TableIter {
             Direction::Forward => data.entries.next(),
             Direction::Backward => data.entries.prev(),
         };
-        let standing = data.entries.is_valid();
+        let valid = data.entries.is_valid();
         stepped.map_err(|error| self.table.file.error_in_block(error, block))?;
-        if standing { Ok(()) } else { self.step_block(direction) }
+        if valid { Ok(()) } else { self.step_block(direction) }
     }
 }

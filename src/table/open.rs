@@ -17,7 +17,7 @@ use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::fs::ReadFile;
-use crate::memory::Part;
+use crate::memory::LeaseKind;
 use crate::table_meta::TableMeta;
 
 use super::context::TableContext;
@@ -56,8 +56,8 @@ impl Table {
         BlockIter::new(root.clone(), Entries::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let bounds = meta.smallest.len() + meta.largest.len();
-        let table = ctx.memory.lease(Part::Tables, TABLE_BYTES + 2 * bounds);
-        let root_lease = ctx.memory.try_lease(Part::Tables, root.len() as u64);
+        let table = ctx.memory.lease(LeaseKind::Tables, TABLE_BYTES + 2 * bounds);
+        let root_lease = ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64);
         let root = root_lease.is_some().then_some(root);
         let _leases = [Some(table), root_lease];
         Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, _leases }))

@@ -126,7 +126,7 @@ impl Fixture {
 }
 
 /// What the iterator stands on, with the whole value.
-fn standing(iter: &TableIter) -> Result<Option<(ModelKey, Bytes)>> {
+fn current(iter: &TableIter) -> Result<Option<(ModelKey, Bytes)>> {
     let Some(key) = iter.key() else { return Ok(None) };
     let key = (key.user.to_vec(), std::cmp::Reverse(key.tag));
     Ok(Some((key, iter.value().read()?)))
@@ -141,7 +141,7 @@ fn scan(table: &Arc<Table>) -> Result<Vec<(ModelKey, Bytes)>> {
     let mut iter = table.iter(false);
     let mut all = Vec::new();
     iter.seek_first()?;
-    while let Some(entry) = standing(&iter)? {
+    while let Some(entry) = current(&iter)? {
         all.push(entry);
         iter.next()?;
     }
@@ -184,7 +184,7 @@ fn check_against_model(table: &Arc<Table>, model: &Model, dice: &mut Dice, round
     let mut iter = table.iter(true);
     iter.seek_last().unwrap();
     for entry in all.iter().rev() {
-        assert!(standing(&iter).unwrap().as_ref() == Some(entry), "a backward scan differs");
+        assert!(current(&iter).unwrap().as_ref() == Some(entry), "a backward scan differs");
         iter.prev().unwrap();
     }
     assert!(iter.key().is_none());
@@ -201,7 +201,7 @@ fn check_against_model(table: &Arc<Table>, model: &Model, dice: &mut Dice, round
             expected(model.range(..&target).next_back())
         };
         for _ in 0..dice.below(40) {
-            assert!(standing(&iter).unwrap() == at, "a walk from {target:?} differs");
+            assert!(current(&iter).unwrap() == at, "a walk from {target:?} differs");
             let Some((key, _)) = at else { break };
             at = if dice.below(2) == 0 {
                 iter.next().unwrap();

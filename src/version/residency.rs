@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::filter::{AlignedBytes, Filter, Header};
-use crate::memory::{Lease, Part};
+use crate::memory::{Lease, LeaseKind};
 use crate::table::{FilterSource, Table, TableContext};
 use crate::table_meta::TableMeta;
 
@@ -41,7 +41,7 @@ pub(crate) fn read_filter(table: &Table, meta: &TableMeta, ctx: &TableContext) -
 
 /// As many column groups as there is room for, and the memory that they have.
 fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<Loaded> {
-    let lease = |len| ctx.memory.try_lease(Part::Filters, len);
+    let lease = |len| ctx.memory.try_lease(LeaseKind::Filters, len);
     if let Some(lease) = lease(source.filter.len) {
         return Ok((FilterState::Loaded(source.read()?), Some(lease)));
     }
@@ -58,7 +58,7 @@ fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<Loaded> {
 /// None of its column groups, but what it takes to probe it by pages if there is room for that.
 fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<Loaded> {
     let needs = source.read_page_needs()?;
-    Ok(match ctx.memory.try_lease(Part::Filters, needs.memory_bytes()) {
+    Ok(match ctx.memory.try_lease(LeaseKind::Filters, needs.memory_bytes()) {
         Some(lease) => (FilterState::Paged(Box::new(source.read_pages(&needs)?)), Some(lease)),
         None => (FilterState::Unloaded(Box::new(header)), None),
     })
@@ -80,7 +80,7 @@ pub(super) fn read_column_groups(
     } else {
         let (before, after) = (current.column_groups(), header.column_groups_len(column_groups));
         let before = header.column_groups_len(before);
-        let lease = ctx.memory.try_lease_instead(Part::Filters, after, before)?;
+        let lease = ctx.memory.try_lease_instead(LeaseKind::Filters, after, before)?;
         let filter = keep_or_read(table, meta, current, header, column_groups);
         filter.map(|filter| (FilterState::Loaded(filter), Some(lease)))
     };

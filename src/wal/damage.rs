@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::record::{PAGE_BYTES, SpanStatus, spans};
+use super::record::{AreaStatus, PAGE_BYTES, areas};
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::fs::ReadFile;
@@ -33,17 +33,17 @@ pub(crate) fn damage_behind(
     while at < len {
         let page_end = len.min((at / PAGE_BYTES as u64 + 1) * PAGE_BYTES as u64);
         let page = read(at, page_end - at)?;
-        for span in spans(&file_id, at, &page) {
-            match span.status {
-                SpanStatus::Intact(_) => {
+        for area in areas(&file_id, at, &page) {
+            match area.status {
+                AreaStatus::Intact(_) => {
                     found.append(&mut waiting);
                     omitted += std::mem::take(&mut waiting_omitted);
                 }
-                SpanStatus::Padding => {}
-                SpanStatus::Damaged(_) if span.offset <= offset => {}
-                SpanStatus::Damaged(_) if found.len() + waiting.len() >= max => waiting_omitted += 1,
-                SpanStatus::Damaged(damage) => {
-                    waiting.push(Error::corruption(path, span.offset, "log fragment", damage.to_string()));
+                AreaStatus::Padding => {}
+                AreaStatus::Damaged(_) if area.offset <= offset => {}
+                AreaStatus::Damaged(_) if found.len() + waiting.len() >= max => waiting_omitted += 1,
+                AreaStatus::Damaged(damage) => {
+                    waiting.push(Error::corruption(path, area.offset, "log fragment", damage.to_string()));
                 }
             }
         }

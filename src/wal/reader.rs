@@ -7,7 +7,7 @@
 //!    `synced > d`: in each page every multiple of 8. One is enough for [`Error::Corruption`]. Otherwise the
 //!    log ends, torn, with the last whole record before.
 //!
-//! Damage is: a fragment that is not intact; an intact one where it cannot be (a continuation without a
+//! BadFragment is: a fragment that is not intact; an intact one where it cannot be (a continuation without a
 //! beginning, a beginning within a record, a record after `close`, a kind that is not of this kind of file);
 //! a record longer than the limit; the end of the file within a record. Before bytes are called damaged they
 //! are read a second time, because memory and cables fail too.
@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::record::{
-    Damage, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RecordKind, Search, open_fragment, page_left,
+    BadFragment, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RecordKind, Search, open_fragment, page_left,
     payload_offset,
 };
 use super::sequence::{Refused, Sequence};
@@ -91,7 +91,7 @@ pub(crate) enum Ending {
         /// The fragment at which reading failed: at `offset`, or later if the record had begun well.
         damage_offset: u64,
         /// What is wrong with it.
-        damage: Damage,
+        damage: BadFragment,
     },
 }
 
@@ -110,14 +110,14 @@ pub(crate) struct FramedReader<'f> {
 }
 
 /// Where the bytes of a record are.
-enum Place {
+enum RecordBytes {
     Window(Range<u64>),
     Assembled,
 }
 
 /// Why a record could not be read.
 enum Stop {
-    Damaged(u64, Damage),
+    Damaged(u64, BadFragment),
     Failed(Error),
 }
 
@@ -190,14 +190,14 @@ impl<'f> FramedReader<'f> {
             }
         };
         let bytes = match place {
-            Place::Window(range) => self.window.slice(range),
-            Place::Assembled => &self.assembled,
+            RecordBytes::Window(range) => self.window.slice(range),
+            RecordBytes::Assembled => &self.assembled,
         };
         Ok(Some(Record { kind, offset, bytes }))
     }
 
     /// Puts the record at `position` together and moves on to the next.
-    fn read_record(&mut self) -> Result<(RecordKind, Place), Stop> {
+    fn read_record(&mut self) -> Result<(RecordKind, RecordBytes), Stop> {
         self.assembled.clear();
         self.assembled.shrink_to(WINDOW_BYTES);
         let mut at = self.position;
@@ -208,11 +208,11 @@ impl<'f> FramedReader<'f> {
             let payload = start..start + fragment.payload_bytes as u64;
             at = fragment.end();
             if fragment.first && fragment.last {
-                break (kind, Place::Window(payload));
+                break (kind, RecordBytes::Window(payload));
             }
             self.assembled.extend_from_slice(self.window.slice(payload));
             if fragment.last {
-                break (kind, Place::Assembled);
+                break (kind, RecordBytes::Assembled);
             }
         };
         self.position = at;
@@ -241,7 +241,7 @@ impl<'f> FramedReader<'f> {
     }
 
     /// Decides what the damage at `at` means, by what follows it.
-    fn judge(&mut self, at: u64, damage: Damage) -> Result<Ending> {
+    fn judge(&mut self, at: u64, damage: BadFragment) -> Result<Ending> {
         let mut zeros = at < self.window.len;
         let mut next = at;
         while next < self.window.len {
@@ -258,7 +258,7 @@ impl<'f> FramedReader<'f> {
             next += rest.len() as u64;
         }
         let offset = self.position;
-        let damage = if zeros { Damage::Zeros } else { damage };
+        let damage = if zeros { BadFragment::Zeros } else { damage };
         let dropped_bytes = self.window.len - offset;
         Ok(Ending::Torn { offset, dropped_bytes, damage_offset: at, damage })
     }
@@ -322,7 +322,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::record::{Span, SpanStatus, put_fragment, spans};
+    use super::super::record::{AreaStatus, PageArea, areas, put_fragment};
     use super::super::writer::FramedWriter;
     use super::*;
     use crate::fs::{Fs, MemFs, Op};
@@ -473,8 +473,8 @@ mod tests {
         let mut found = Vec::new();
         for (page, rest) in bytes.chunks(PAGE_BYTES).enumerate() {
             let skip = if page == 0 { HEADER_BYTES } else { 0 };
-            for Span { status, .. } in spans(&ID, (page * PAGE_BYTES + skip) as u64, &rest[skip..]) {
-                let SpanStatus::Intact(fragment) = status else { panic!("{status:?}") };
+            for PageArea { status, .. } in areas(&ID, (page * PAGE_BYTES + skip) as u64, &rest[skip..]) {
+                let AreaStatus::Intact(fragment) = status else { panic!("{status:?}") };
                 found.push(fragment);
             }
         }
@@ -695,7 +695,8 @@ mod tests {
             let (found, ending) = replay(&Bytes(bytes.clone()), kind);
             let Ok(Ending::Torn { damage_offset, damage, .. }) = ending else { panic!("{what}: {ending:?}") };
             assert_eq!((found.len(), damage_offset), (records, at));
-            let expected = if what.is_empty() { Damage::Unfinished } else { Damage::Misplaced(what) };
+            let expected =
+                if what.is_empty() { BadFragment::Unfinished } else { BadFragment::Misplaced(what) };
             assert_eq!(damage, expected);
 
             // The same below a promise.
@@ -736,7 +737,7 @@ mod tests {
         for (bytes, records) in [(moved, 1), (swapped, 1)] {
             let (found, ending) = replay(&Bytes(bytes), FileKind::Log);
             assert_eq!(found.len(), records);
-            let damage = Damage::Checksum { stored: 0, computed: 0 };
+            let damage = BadFragment::Checksum { stored: 0, computed: 0 };
             let Ok(Ending::Torn { damage: found, .. }) = ending else { panic!("{ending:?}") };
             assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&damage));
         }
@@ -777,7 +778,7 @@ mod tests {
             let dropped_bytes = zeros as u64;
             assert_eq!(
                 ending.unwrap(),
-                Ending::Torn { offset: 88, dropped_bytes, damage_offset: 88, damage: Damage::Zeros }
+                Ending::Torn { offset: 88, dropped_bytes, damage_offset: 88, damage: BadFragment::Zeros }
             );
             bytes.resize(bytes.len().next_multiple_of(8), 0);
             let end = bytes.len() as u64;
@@ -849,7 +850,7 @@ mod tests {
         assert_eq!(records.len(), 1);
         assert!(matches!(
             ending.unwrap(),
-            Ending::Torn { offset: 88, damage: Damage::Unfinished, damage_offset, .. } if damage_offset > 2_000_000
+            Ending::Torn { offset: 88, damage: BadFragment::Unfinished, damage_offset, .. } if damage_offset > 2_000_000
         ));
     }
 }

@@ -81,7 +81,7 @@ impl RecordKind {
 
 /// Why there is no good fragment, or not the right one, at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Damage {
+pub(crate) enum BadFragment {
     /// The file ends before the fragment does, as far as its header can be believed, or before the record.
     Unfinished,
     /// There are only zeros from here to the end of the file.
@@ -102,7 +102,7 @@ pub(crate) enum Damage {
     Misplaced(&'static str),
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for BadFragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unfinished => f.write_str("the file ends before the record does"),
@@ -199,36 +199,36 @@ pub(crate) fn put_fragment(
 
 /// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
 /// (or of the file). Kind and reserved byte are returned as they are, for the caller to know or not.
-pub(crate) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, Damage> {
+pub(crate) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
     open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
 }
 
 /// [`open_fragment`] with the checksum of a whole fragment computed by `sum`.
-fn open_with(offset: u64, rest: &[u8], sum: impl FnOnce(&[u8]) -> u32) -> Result<Fragment, Damage> {
-    let header = rest.first_chunk().ok_or(Damage::Unfinished)?;
+fn open_with(offset: u64, rest: &[u8], sum: impl FnOnce(&[u8]) -> u32) -> Result<Fragment, BadFragment> {
+    let header = rest.first_chunk().ok_or(BadFragment::Unfinished)?;
     let (stored, fragment) = decode_header(offset, header)?;
-    let bytes = rest.get(..fragment.extent_bytes).ok_or(Damage::Unfinished)?;
+    let bytes = rest.get(..fragment.extent_bytes).ok_or(BadFragment::Unfinished)?;
     let computed = sum(bytes);
     if stored != computed {
-        return Err(Damage::Checksum { stored, computed });
+        return Err(BadFragment::Checksum { stored, computed });
     }
     if bytes[FRAGMENT_HEADER_BYTES + fragment.payload_bytes..].iter().any(|&byte| byte != 0) {
-        return Err(Damage::Misplaced("padding is not zero"));
+        return Err(BadFragment::Misplaced("padding is not zero"));
     }
     if fragment.synced > offset {
-        return Err(Damage::Misplaced("a fragment claims that bytes after it were durable before it"));
+        return Err(BadFragment::Misplaced("a fragment claims that bytes after it were durable before it"));
     }
     if !fragment.last && fragment.payload_bytes != page_left(offset) - FRAGMENT_HEADER_BYTES {
-        return Err(Damage::Misplaced("a record is cut before the end of the page"));
+        return Err(BadFragment::Misplaced("a record is cut before the end of the page"));
     }
     Ok(fragment)
 }
 
 /// The fields of a header, of which so far only the length is known to be possible, and its checksum.
-fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u32, Fragment), Damage> {
+fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u32, Fragment), BadFragment> {
     let (kind, reserved) = (header[6], header[7]);
     let found = LittleEndian::read_u16(&header[4..6]);
-    let extent_bytes = extent(offset, found.into()).ok_or(Damage::Length { found })?;
+    let extent_bytes = extent(offset, found.into()).ok_or(BadFragment::Length { found })?;
     let fragment = Fragment {
         offset,
         kind: kind >> KIND_SHIFT,
@@ -295,33 +295,33 @@ impl<'a> Search<'a> {
 
 /// A stretch of a page, for people to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct PageArea {
     /// Where in the file it starts.
     pub(crate) offset: u64,
     /// How long it is.
     pub(crate) bytes: usize,
     /// What it is.
-    pub(crate) status: SpanStatus,
+    pub(crate) status: AreaStatus,
 }
 
 /// What a stretch of a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SpanStatus {
+pub(crate) enum AreaStatus {
     /// An intact fragment, not necessarily one that belongs there.
     Intact(Fragment),
     /// Nothing but zeros.
     Padding,
     /// Anything else.
-    Damaged(Damage),
+    Damaged(BadFragment),
 }
 
-/// Divides `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of the file) into spans
-/// without gaps. Never fails: what is not intact is a span too, up to the next intact fragment.
-pub(crate) fn spans<'a>(
+/// Divides `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of the file) into areas
+/// without gaps. Never fails: what is not intact is a area too, up to the next intact fragment.
+pub(crate) fn areas<'a>(
     file_id: &'a FileId,
     offset: u64,
     rest: &'a [u8],
-) -> impl Iterator<Item = Span> + use<'a> {
+) -> impl Iterator<Item = PageArea> + use<'a> {
     let (mut search, mut done) = (Search::new(file_id, offset, rest), 0);
     std::iter::from_fn(move || {
         let (at, left) = (offset + done as u64, &rest[done..]);
@@ -329,16 +329,16 @@ pub(crate) fn spans<'a>(
             return None;
         }
         let (bytes, status) = match open_fragment(file_id, at, left) {
-            Ok(fragment) => (fragment.extent_bytes, SpanStatus::Intact(fragment)),
+            Ok(fragment) => (fragment.extent_bytes, AreaStatus::Intact(fragment)),
             Err(damage) => {
                 let next = search.first_from(at, 0);
                 let bytes = next.map_or(left.len(), |next| (next.offset - at) as usize);
                 let zeros = left[..bytes].iter().all(|&byte| byte == 0);
-                (bytes, if zeros { SpanStatus::Padding } else { SpanStatus::Damaged(damage) })
+                (bytes, if zeros { AreaStatus::Padding } else { AreaStatus::Damaged(damage) })
             }
         };
         done += bytes;
-        Some(Span { offset: at, bytes, status })
+        Some(PageArea { offset: at, bytes, status })
     })
 }
 
@@ -390,7 +390,7 @@ mod tests {
                 assert!(open_fragment(&ID, offset, &bad).is_err(), "bit {bit}");
             }
             for end in 0..good.len() {
-                assert_eq!(open_fragment(&ID, offset, &good[..end]), Err(Damage::Unfinished));
+                assert_eq!(open_fragment(&ID, offset, &good[..end]), Err(BadFragment::Unfinished));
             }
         }
     }
@@ -398,9 +398,12 @@ mod tests {
     #[test]
     fn a_fragment_of_another_file_or_place_is_damage() {
         let good = fragment(64, b"payload", 0);
-        assert!(matches!(open_fragment(&[8; 16], 64, &good), Err(Damage::Checksum { .. })));
-        assert!(matches!(open_fragment(&ID, 72, &good), Err(Damage::Checksum { .. })));
-        assert!(matches!(open_fragment(&ID, 64 + PAGE_BYTES as u64, &good), Err(Damage::Checksum { .. })));
+        assert!(matches!(open_fragment(&[8; 16], 64, &good), Err(BadFragment::Checksum { .. })));
+        assert!(matches!(open_fragment(&ID, 72, &good), Err(BadFragment::Checksum { .. })));
+        assert!(matches!(
+            open_fragment(&ID, 64 + PAGE_BYTES as u64, &good),
+            Err(BadFragment::Checksum { .. })
+        ));
     }
 
     #[test]
@@ -413,12 +416,15 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[place] = value;
-            assert_eq!(open_fragment(&ID, 64, &resealed(bad, 64)), Err(Damage::Misplaced(what)));
+            assert_eq!(open_fragment(&ID, 64, &resealed(bad, 64)), Err(BadFragment::Misplaced(what)));
         }
         let near_end = (PAGE_BYTES - 32) as u64;
         let mut bad = fragment(near_end, b"payload", 64);
         bad[4] = 17;
-        assert_eq!(open_fragment(&ID, near_end, &resealed(bad, near_end)), Err(Damage::Length { found: 17 }));
+        assert_eq!(
+            open_fragment(&ID, near_end, &resealed(bad, near_end)),
+            Err(BadFragment::Length { found: 17 })
+        );
     }
 
     #[test]
@@ -428,15 +434,18 @@ mod tests {
         let second = 64 + page.len() as u64;
         page.extend(fragment(second, b"two", 64));
         page.extend(b"rubbish");
-        let seen: Vec<_> = spans(&ID, 64, &page).collect();
-        assert!(matches!(seen[0].status, SpanStatus::Intact(f) if f.synced == 0));
-        assert_eq!((seen[1].bytes, seen[1].status), (40, SpanStatus::Padding));
-        assert!(matches!(seen[2].status, SpanStatus::Intact(f) if f.synced == 64 && f.offset == second));
-        assert!(matches!(seen[3], Span { bytes: 7, status: SpanStatus::Damaged(Damage::Unfinished), .. }));
+        let seen: Vec<_> = areas(&ID, 64, &page).collect();
+        assert!(matches!(seen[0].status, AreaStatus::Intact(f) if f.synced == 0));
+        assert_eq!((seen[1].bytes, seen[1].status), (40, AreaStatus::Padding));
+        assert!(matches!(seen[2].status, AreaStatus::Intact(f) if f.synced == 64 && f.offset == second));
+        assert!(matches!(
+            seen[3],
+            PageArea { bytes: 7, status: AreaStatus::Damaged(BadFragment::Unfinished), .. }
+        ));
         for bit in 0..page.len() * 8 {
             let mut bad = page.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(spans(&ID, 64, &bad).map(|span| span.bytes).sum::<usize>(), bad.len());
+            assert_eq!(areas(&ID, 64, &bad).map(|area| area.bytes).sum::<usize>(), bad.len());
         }
     }
 

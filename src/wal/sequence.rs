@@ -1,6 +1,6 @@
 //! Which fragment may follow which: the rules by which fragments make up the records of a file.
 
-use super::record::{Damage, Fragment, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind};
+use super::record::{BadFragment, Fragment, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind};
 use crate::file_header::FileKind;
 
 /// How far the fragments of a file have made up records.
@@ -17,7 +17,7 @@ pub(crate) struct Sequence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// No writer puts it there.
-    Damaged(Damage),
+    Damaged(BadFragment),
     /// It was written by a newer version.
     Newer { what: &'static str, found: u8, supported: u8 },
 }
@@ -63,6 +63,6 @@ impl Sequence {
                 return Ok(kind);
             }
         };
-        Err(Refused::Damaged(Damage::Misplaced(wrong)))
+        Err(Refused::Damaged(BadFragment::Misplaced(wrong)))
     }
 }

@@ -932,7 +932,7 @@ def read_store(directory):
 
 
 def store_contents():
-    """What src/format_tests/store.rs wrote."""
+    """What src/testing/format/store.rs wrote."""
     key = lambda i: b"k" * 200 + b"%05d" % i
     default = {key(i): bytes([i % 251]) * (i % 300) for i in range(1200)}
     default.update({key(i): b"new" for i in range(1200) if i % 11 == 5})

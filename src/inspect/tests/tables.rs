@@ -24,7 +24,7 @@ fn assert_wrong(bytes: &[u8], expected: &str) {
 #[track_caller]
 fn assert_intact(bytes: &[u8]) {
     assert_eq!(wrong(bytes), None);
-    let faults = crate::fuzzing::faults_of_table(bytes.to_vec(), 5);
+    let faults = crate::testing::fuzzing::faults_of_table(bytes.to_vec(), 5);
     assert!(faults.is_empty(), "{faults:?}");
 }
 
@@ -291,7 +291,7 @@ fn a_filter_that_is_not_asked_is_not_damaged() {
     let bytes = filtered(&[of_two_keys(), other.clone()], |_| {});
     let (_, report) = told(&bytes, &View::new());
     assert!(report.is_intact() && report.partial && report.accounted == report.len, "{report:?}");
-    assert!(crate::fuzzing::faults_of_table(bytes, 5).is_empty());
+    assert!(crate::testing::fuzzing::faults_of_table(bytes, 5).is_empty());
     // The properties say that it is asked.
     assert_wrong(&filtered(&[other], |forge| forge.properties.filters[0].domain = 0), "filter domain");
 }

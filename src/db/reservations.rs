@@ -1,9 +1,9 @@
-//! Who works on what: claims, and the signal that something has changed.
+//! Who works on what: reservations, and the signal that something has changed.
 //!
-//! Two locks. The *claims* say what running jobs work on; a [`Claim`] gives its part up when it is dropped,
+//! Two locks. The *reservations* say what running jobs work on; a [`Reservation`] gives its part up when it is dropped,
 //! also by a panic. The *signal* counts changes: whoever waits reads the count, looks whether there is
 //! something to do, and then waits until the count has moved. It is a lock of its own, under which nothing
-//! happens, because a table may be freed anywhere, under the lock of the claims too, and that signals.
+//! happens, because a table may be freed anywhere, under the lock of the reservations too, and that signals.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -38,7 +38,7 @@ pub(crate) struct ResidencyChange {
 
 /// What running jobs work on.
 #[derive(Default)]
-pub(crate) struct Claims {
+pub(crate) struct Reservations {
     state: Mutex<State>,
     signal: Mutex<u64>,
     changed: Condvar,
@@ -65,8 +65,8 @@ struct State {
     exclusive: HashSet<KeyspaceId>,
 }
 
-impl Claims {
-    /// How many changes there have been; for [`Claims::wait_past`].
+impl Reservations {
+    /// How many changes there have been; for [`Reservations::wait_past`].
     pub(crate) fn epoch(&self) -> u64 {
         *lock(&self.signal)
     }
@@ -87,7 +87,7 @@ impl Claims {
         }
     }
 
-    /// From now on nothing can be claimed.
+    /// From now on nothing can be reserved.
     pub(crate) fn stop(&self) {
         lock(&self.state).stopping = true;
         self.notify();
@@ -112,28 +112,28 @@ impl Claims {
         lock(&self.state).running.first().is_none_or(|&oldest| oldest >= begun)
     }
 
-    /// Claims the job that `next` finds. It is called under the lock: a task that has ended and given up its
-    /// claims has been published before, so that a version loaded there and the claims fit together.
-    pub(crate) fn claim_next(
+    /// Reservations the job that `next` finds. It is called under the lock: a task that has ended and given up its
+    /// reservations has been published before, so that a version loaded there and the reservations fit together.
+    pub(crate) fn reserve_next(
         self: &Arc<Self>,
-        next: impl FnOnce(&Taken<'_>) -> Option<Job>,
-    ) -> Option<Claim> {
+        next: impl FnOnce(&Reserved<'_>) -> Option<Job>,
+    ) -> Option<Reservation> {
         let mut state = lock(&self.state);
         if state.stopping {
             return None;
         }
-        let job = next(&Taken(&state))?;
+        let job = next(&Reserved(&state))?;
         let serial = state.take(&job);
         drop(state);
-        serial.map(|serial| Claim { claims: Arc::clone(self), serial, job: Some(job) })
+        serial.map(|serial| Reservation { reservations: Arc::clone(self), serial, job: Some(job) })
     }
 
-    /// Claims a job, or gives `None` if another one is in its way.
-    pub(crate) fn claim(self: &Arc<Self>, job: Job) -> Option<Claim> {
-        self.claim_next(|_| Some(job))
+    /// Reservations a job, or gives `None` if another one is in its way.
+    pub(crate) fn reserve(self: &Arc<Self>, job: Job) -> Option<Reservation> {
+        self.reserve_next(|_| Some(job))
     }
 
-    /// Gives up the claims of a job, after everything it held: whoever waits for it finds its tables gone.
+    /// Gives up the reservations of a job, after everything it held: whoever waits for it finds its tables gone.
     fn release(&self, serial: u64, job: Job) {
         match job {
             Job::SyncLog => lock(&self.state).syncing_log = false,
@@ -171,10 +171,10 @@ impl Claims {
     }
 }
 
-/// What is claimed, for whoever looks for a job.
-pub(crate) struct Taken<'s>(&'s State);
+/// What is reserved, for whoever looks for a job.
+pub(crate) struct Reserved<'s>(&'s State);
 
-impl Taken<'_> {
+impl Reserved<'_> {
     pub(crate) fn is_log_sync(&self) -> bool {
         self.0.syncing_log
     }
@@ -206,9 +206,9 @@ impl State {
         }
     }
 
-    /// Takes what a job works on and gives it a number; `None`, and nothing taken, if another one has some of it.
+    /// Takes what a job works on and gives it a number; `None`, and nothing reserved, if another one has some of it.
     fn take(&mut self, job: &Job) -> Option<u64> {
-        let taken = match job {
+        let reserved = match job {
             Job::SyncLog => !std::mem::replace(&mut self.syncing_log, true),
             Job::Flush(tree, _) => self.flushing.insert(tree.id),
             Job::Compact(tree, task) => {
@@ -243,7 +243,7 @@ impl State {
                 free
             }
         };
-        taken.then(|| {
+        reserved.then(|| {
             self.running.insert(self.begun);
             self.begun += 1;
             self.begun - 1
@@ -252,22 +252,22 @@ impl State {
 }
 
 /// A job that is this thread's to do. Dropping it gives it up, done or not.
-pub(crate) struct Claim {
-    claims: Arc<Claims>,
+pub(crate) struct Reservation {
+    reservations: Arc<Reservations>,
     serial: u64,
     job: Option<Job>,
 }
 
-impl Claim {
+impl Reservation {
     pub(crate) fn job(&self) -> &Job {
-        self.job.as_ref().expect("a claim has its job until it is dropped")
+        self.job.as_ref().expect("a reservation has its job until it is dropped")
     }
 }
 
-impl Drop for Claim {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
-            self.claims.release(self.serial, job);
+            self.reservations.release(self.serial, job);
         }
     }
 }
@@ -289,9 +289,9 @@ mod tests {
         };
         let (one, two) = (tree("one"), tree("two"));
         let table = two.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();
-        let claims = &db.engine().background.claims;
-        let compact = |tree| claims.claim(Job::CompactAll(Arc::clone(tree)));
-        let refilter = || claims.claim(Job::Refilter(Arc::clone(&two), Arc::clone(&table)));
+        let reservations = &db.engine().background.reservations;
+        let compact = |tree| reservations.reserve(Job::CompactAll(Arc::clone(tree)));
+        let refilter = || reservations.reserve(Job::Refilter(Arc::clone(&two), Arc::clone(&table)));
         let running = compact(&one).unwrap();
         assert!(compact(&two).is_none() && refilter().is_none());
         drop(running);

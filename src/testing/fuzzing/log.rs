@@ -11,7 +11,7 @@
 //! - Records ascend, do not overlap, and are no longer than the file.
 //! - A file that is complete is, written again, complete with the same records.
 //! - What a crash may leave of a file (a beginning of it) holds a beginning of its records, or is an error.
-//! - The pages divide into spans without gaps, whatever is in them.
+//! - The pages divide into areas without gaps, whatever is in them.
 //! - A file that was built and then damaged in one place is an error, or torn, or unchanged.
 
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filter::fuzzing::Input;
 use crate::fs::{Fs, MemFs};
-use crate::wal::record::{PAGE_BYTES, spans};
+use crate::wal::record::{PAGE_BYTES, areas};
 use crate::wal::{Ending, Expected, FramedReader, FramedWriter, RecordKind};
 
 const STORE: [u8; 16] = [1; 16];
@@ -122,8 +122,8 @@ fn check_spans(file: &[u8]) {
     let mut next = HEADER_BYTES;
     while next < file.len() {
         let page_end = (next + 1).next_multiple_of(PAGE_BYTES).min(file.len());
-        for span in spans(&id, next as u64, &file[next..page_end]) {
-            assert!(span.offset == next as u64 && span.bytes > 0, "spans have no gaps");
+        for span in areas(&id, next as u64, &file[next..page_end]) {
+            assert!(span.offset == next as u64 && span.bytes > 0, "areas have no gaps");
             next += span.bytes;
         }
         assert_eq!(next, page_end);
