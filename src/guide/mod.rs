@@ -1,10 +1,10 @@
-//! Guides: one page each on what a program that uses a store should know. Their code is compiled and run by the tests.
+//! Guides: one page for each topic. The tests compile and run their examples.
 //!
-//! - [`durability`]: what survives what, what a sync costs, what a crash leaves.
-//! - [`iteration`]: snapshots, ranges, and what they hold on to.
-//! - [`filters`]: which one to choose, how many bits, and how to see what they do.
-//! - [`memory`]: the one budget, what counts against it and what does not.
-//! - [`errors`]: which there are, which of them to handle, and how.
+//! - [`durability`]: what survives a crash, what a sync costs, and what closing does.
+//! - [`iteration`]: snapshots, ranges, and what they keep alive.
+//! - [`filters`]: which kind to choose, how many bits, and how to measure.
+//! - [`memory`]: the memory budget, what counts against it and what does not.
+//! - [`errors`]: which errors there are, which of them to handle, and how.
 
 #[doc = include_str!("durability.md")]
 pub mod durability {}
