@@ -17,7 +17,7 @@ const SEED: u64 = 1;
 /// Keys of each filter of the tables.
 const KEYS: u64 = 200_000;
 
-/// Absent keys asked for at one time.
+/// Absent keys probed in one call.
 const BATCH: u64 = 4096;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -46,17 +46,17 @@ fn build(builder: FilterBuilder, keys: u64) -> Result<Filter<AlignedBytes>> {
     Ok(Filter::open(bytes, Expect::table(OWNER, SEED, keys))?)
 }
 
-/// The share of absent keys that the filter does not recognise, out of so many as make some 4000 of them, 10^8 at most.
+/// The share of absent keys for which the filter answers "maybe", of as many as give about 4000, at most 10^8.
 fn measure<B: AsRef<[u8]>>(filter: &Filter<B>) -> f64 {
-    let asked = (4000.0 / filter.predicted_rate()).clamp(1e6, 1e8) as u64;
-    let mut unrecognised = 0;
+    let probed = (4000.0 / filter.predicted_rate()).clamp(1e6, 1e8) as u64;
+    let mut maybes = 0;
     let mut answers = vec![false; BATCH as usize];
-    for first in (0..asked).step_by(BATCH as usize) {
+    for first in (0..probed).step_by(BATCH as usize) {
         let hashes: Vec<u64> = (first..first + BATCH).map(|key| hash(key + (1 << 40))).collect();
         filter.may_contain_many(&hashes, &mut answers);
-        unrecognised += answers.iter().filter(|&&maybe| maybe).count();
+        maybes += answers.iter().filter(|&&maybe| maybe).count();
     }
-    unrecognised as f64 / (asked.div_ceil(BATCH) * BATCH) as f64
+    maybes as f64 / (probed.div_ceil(BATCH) * BATCH) as f64
 }
 
 fn tables() -> Result<()> {
@@ -65,12 +65,14 @@ fn tables() -> Result<()> {
         "Made by `cargo run --release --example filter_rates > docs/filter-rates.md`, from fixed seeds."
     );
     println!(
-        "*Formula* is what theory expects of a large filter of that size, *predicted* what the filter's header"
+        "*Formula* is the theoretical rate of a large filter of that size, *predicted* the rate in the filter's"
     );
     println!(
-        "says, computed from its bits as they stand, *measured* the share of absent keys that it did not"
+        "header, computed from its bits, *measured* the share of absent keys for which it answered \"maybe\"."
     );
-    println!("recognise (of 10^6 to 10^8, so that some 4000 are counted; of rates under 4 · 10^-5 fewer).");
+    println!(
+        "10^6 to 10^8 keys were probed, for about 4000 false positives; fewer at rates under 4 · 10^-5."
+    );
     println!("Each filter has {KEYS} keys.\n");
     for kind in Kind::ALL {
         println!("## {kind:?}\n");
@@ -96,9 +98,9 @@ fn tables() -> Result<()> {
 fn summary_cache() -> Result<()> {
     println!("## The table of the Summary Cache\n");
     println!(
-        "The rate of a standard Bloom filter with m/n bits per key and k probes, as known from the literature"
+        "The rate of a standard Bloom filter with m/n bits per key and k probes, for comparison with the paper"
     );
-    println!("(Fan, Cao, Almeida and Broder 2000): our formula / a filter measured.\n");
+    println!("(Fan, Cao, Almeida and Broder 2000): our formula / measured.\n");
     println!("| m/n | k = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 |");
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for bits in [2_u32, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24, 32] {
@@ -115,8 +117,8 @@ fn summary_cache() -> Result<()> {
     Ok(())
 }
 
-/// Builds filters of all kinds and of many sizes, and asks the finished bytes for every key in every way, until there
-/// were so many probes.
+/// Builds filters of all kinds and of many sizes, and probes the finished bytes for every key in every way, until it has
+/// made `wanted` probes.
 fn false_negatives(wanted: u64) -> Result<()> {
     const SIZES: [u64; 14] = [1, 2, 7, 63, 64, 65, 255, 1000, 4097, 6001, 20_000, 65_600, 300_000, 1_000_000];
     let (mut probes, mut lost, mut filters, mut round) = (0, 0, 0, 0);
@@ -124,8 +126,8 @@ fn false_negatives(wanted: u64) -> Result<()> {
         for keys in SIZES {
             for kind in Kind::ALL {
                 let bits = 1.0 + (hash(round) % 2400) as f64 / 100.0;
-                let (asked, absent) = lose(kind, keys, bits, round)?;
-                (probes, lost, filters) = (probes + asked, lost + absent, filters + 1);
+                let (probed, absent) = lose(kind, keys, bits, round)?;
+                (probes, lost, filters) = (probes + probed, lost + absent, filters + 1);
                 round += 1;
             }
         }
@@ -134,7 +136,7 @@ fn false_negatives(wanted: u64) -> Result<()> {
     if lost > 0 { Err("a filter has lost a key".into()) } else { Ok(()) }
 }
 
-/// How many probes were made of one filter, and how many said "absent".
+/// The number of probes of one filter for its keys, and how many answered "absent".
 fn lose(kind: Kind, keys: u64, bits: f64, round: u64) -> Result<(u64, u64)> {
     let groups = 1 + round as usize % 3;
     let mut builder = FilterBuilder::new(kind, bits, SEED, hash(!round), OWNER)?.column_groups(groups);

@@ -1,4 +1,4 @@
-//! The first ten minutes: open, write, read, iterate, look.
+//! The main calls: open, write, read, iterate, count.
 //!
 //! `cargo run --example quickstart`
 
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
     let stats = db.stats();
     let filter = stats.keyspace("moons").map(|keyspace| keyspace.total().filter).unwrap_or_default();
     println!(
-        "of 10000 absent moons the filter turned away {}, and {} cost a look at a block",
+        "of 10000 lookups of absent moons the filter answered {}, and {} wasted a block read",
         filter.negatives, filter.false_positives
     );
 

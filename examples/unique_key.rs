@@ -1,4 +1,4 @@
-//! One owner for each name, though many ask for it at once.
+//! Each name gets one owner, even if many threads want it at the same time.
 //!
 //! There are no transactions: between `contains` and `put` another thread may do the same. Only one process can have a
 //! store open for writing, so a lock of the program's own is enough to make the two one step. It is held for
@@ -60,7 +60,7 @@ fn main() -> Result<()> {
         let syncs = db.stats().log_syncs;
         let won = race(|thread, name| take(&names, name, &format!("thread {thread}")))?;
         println!(
-            "{how}: {THREADS} threads asked for {NAMES} names, {won} were told that they have one ({} syncs)",
+            "{how}: {THREADS} threads competed for {NAMES} names, {won} claims succeeded ({} syncs)",
             db.stats().log_syncs - syncs
         );
     }
@@ -69,7 +69,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// All threads ask for the same name at the same time, name after name. Gives how often one was given away.
+/// All threads try to take the same name at the same time, one name after the other. Returns how many claims succeeded.
 fn race(take: impl Fn(usize, &str) -> Result<bool> + Sync) -> Result<usize> {
     let (start, won) = (Barrier::new(THREADS), AtomicUsize::new(0));
     let run = |thread| -> Result<()> {

@@ -1,5 +1,4 @@
-//! Has this URL been seen? The memory of a crawler: nearly every link it finds is new, so nearly every question is
-//! about a key that is not there.
+//! Has this URL been seen? A crawler finds mostly new links, so nearly every lookup is of an absent key.
 //!
 //! `cargo run --release --example url_seen`
 
@@ -18,12 +17,12 @@ fn main() -> Result<()> {
 
     let mut frontier = VecDeque::from([url(1)]);
     seen.put(url(1), "")?;
-    let (mut asked, mut new) = (0, 0);
+    let (mut lookups, mut new) = (0, 0);
     let start = Instant::now();
     for _ in 0..PAGES {
         let Some(page) = frontier.pop_front() else { break };
         let links = links(&page);
-        // One question for all links of a page, one batch for those that are new.
+        // One call looks up all links of a page; one batch writes the new ones.
         let known = seen.multi_contains(&links)?;
         let mut batch = WriteBatch::new();
         for (link, _) in links.iter().zip(&known).filter(|(_, known)| !**known) {
@@ -31,7 +30,7 @@ fn main() -> Result<()> {
             frontier.push_back(link.clone());
             new += 1;
         }
-        asked += links.len();
+        lookups += links.len();
         seen.write(batch)?;
     }
     let time = start.elapsed();
@@ -39,10 +38,10 @@ fn main() -> Result<()> {
     let stats = seen.stats();
     let filter = stats.keyspace("default").map(|keyspace| keyspace.total().filter).unwrap_or_default();
     println!(
-        "{PAGES} pages had {asked} links; {new} of them had not been seen ({:.0} %)",
-        percent(new, asked)
+        "{PAGES} pages had {lookups} links; {new} of them had not been seen ({:.0} %)",
+        percent(new, lookups)
     );
-    println!("{:.0} questions a second, writing what is new included", asked as f64 / time.as_secs_f64());
+    println!("{:.0} lookups per second, writes of new links included", lookups as f64 / time.as_secs_f64());
     println!(
         "the filters of the tables said \"absent\" {} times and \"maybe\" for nothing {} times: {:.2} %",
         filter.negatives,
