@@ -97,42 +97,43 @@ fn line_rate(keys: f64, probes: f64) -> f64 {
     set.powf(probes) * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (set * set))
 }
 
+/// [`MULTIPLIERS`] for each number of probes, eight at a time. Behind the last probe they are the first one's again: to test
+/// a bit twice is to test it once, and no lane of a vector has to be told to keep quiet.
+static STEPS_OF: [[[u32; LANES]; STEPS]; PROBES_MAX as usize + 1] = {
+    let mut steps = [[[MULTIPLIERS[0]; LANES]; STEPS]; PROBES_MAX as usize + 1];
+    let mut probes = 0;
+    while probes < steps.len() {
+        let mut probe = 0;
+        while probe < probes {
+            steps[probes][probe / LANES][probe % LANES] = MULTIPLIERS[probe];
+            probe += 1;
+        }
+        probes += 1;
+    }
+    steps
+};
+
 /// The shape of one blocked Bloom filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blocked {
     pub(super) lines: u64,
     pub(super) probes: u8,
-    /// The multipliers of the probes. From the last probe on the first one's again: to ask for a bit twice is to ask
-    /// for it once, and no lane of a vector has to be told to keep quiet.
-    multipliers: [[u32; LANES]; STEPS],
 }
 
 impl Blocked {
-    pub(super) fn new(lines: u64, probes: u8) -> Self {
-        let multiplier = |probe| MULTIPLIERS[if probe < usize::from(probes) { probe } else { 0 }];
-        let step = |step| core::array::from_fn(|lane| multiplier(step * LANES + lane));
-        Self { lines, probes, multipliers: core::array::from_fn(step) }
-    }
-
-    /// The multipliers of the first eight probes.
-    #[inline(always)]
-    pub(super) fn first(&self) -> &[u32; LANES] {
-        &self.multipliers[0]
-    }
-
-    /// The multipliers of the others, eight at a time.
-    #[inline(always)]
-    pub(super) fn others(&self) -> &[[u32; LANES]] {
-        self.multipliers.get(1..usize::from(self.probes).div_ceil(LANES)).unwrap_or_default()
+    /// The multipliers of the probes, eight at a time.
+    pub(super) fn multipliers(self) -> &'static [[u32; LANES]] {
+        let probes = self.probes.clamp(1, PROBES_MAX);
+        &STEPS_OF[usize::from(probes)][..usize::from(probes).div_ceil(LANES)]
     }
 
     /// Number of the line, and the word that the bits in it come from.
     #[inline(always)]
-    pub(super) fn locate(&self, hash: u64) -> (u64, u32) {
+    pub(super) fn locate(self, hash: u64) -> (u64, u32) {
         (reduce(hash, self.lines), hash as u32)
     }
 
-    pub(super) fn insert(&self, body: &mut [u8], hash: u64) {
+    pub(super) fn insert(self, body: &mut [u8], hash: u64) {
         let (line, word) = self.locate(hash);
         let start = line as usize * LINE_BYTES;
         let line = &mut body[start..start + LINE_BYTES];
@@ -141,7 +142,7 @@ impl Blocked {
 
     /// The false-positive rate of these very bits in units of 2^-64: the mean over the lines of
     /// `(ones / 512)^probes`.
-    pub(super) fn stored_rate(&self, body: &[u8]) -> u64 {
+    pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
         let mut lines_with = [0u64; LINE_BITS as usize + 1];
         for line in body.chunks(LINE_BYTES) {
             lines_with[line.chunks(8).map(ones).sum::<u32>() as usize] += 1;

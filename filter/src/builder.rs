@@ -227,7 +227,7 @@ impl FilterBuilder {
         match (self.kind, self.bits_and_probes) {
             (Kind::Bloom, Some((bits, probes))) if !self.is_empty() => Shape::Bloom(Bloom { bits, probes }),
             (Kind::BlockedBloom, Some((bits, probes))) if !self.is_empty() => {
-                Shape::Blocked(Blocked::new(bits.div_ceil(LINE_BITS), probes))
+                Shape::Blocked(Blocked { lines: bits.div_ceil(LINE_BITS), probes })
             }
             _ => shape(self.kind, self.len() as u64, self.bits_per_key),
         }
@@ -269,7 +269,7 @@ impl FilterBuilder {
         self.salt = built.salt;
         let build = |built| {
             let (block, hashes) = self.ribbon_block(built, keys)?;
-            let fault = self.fault(&block, keys, |filter| !filter.has_all_table_hashes(&hashes));
+            let fault = self.fault(&block, keys, |filter| !filter.probe().has_all_table_hashes(&hashes));
             Ok((block, fault, hashes))
         };
         let (block, fault, hashes) = build(built)?;
@@ -504,9 +504,10 @@ fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
                 .unwrap_or(u64::MAX / GRANULE_BITS * GRANULE_BITS),
             probes: bloom::best_probes(millibits),
         }),
-        Kind::BlockedBloom => {
-            Shape::Blocked(Blocked::new(bits.div_ceil(LINE_BITS), blocked::best_probes(millibits)))
-        }
+        Kind::BlockedBloom => Shape::Blocked(Blocked {
+            lines: bits.div_ceil(LINE_BITS),
+            probes: blocked::best_probes(millibits),
+        }),
     }
 }
 

@@ -335,7 +335,7 @@ impl Header {
         }
         Ok(match self.kind {
             Kind::Bloom => Shape::Bloom(Bloom { bits: size, probes }),
-            Kind::BlockedBloom | Kind::Ribbon => Shape::Blocked(Blocked::new(size, probes)),
+            Kind::BlockedBloom | Kind::Ribbon => Shape::Blocked(Blocked { lines: size, probes }),
         })
     }
 

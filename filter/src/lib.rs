@@ -37,9 +37,9 @@
 //! - sets are to be united: Bloom;
 //! - in a store: [`FilterKind::Auto`], which decides between the first two by level, and says why.
 //!
-//! Ask one key with [`Filter::may_contain`], many with [`Filter::may_contain_many`], in or out of the caches, and many filters
-//! for one key with [`Filter::locate`], [`Filter::prefetch`] and [`Filter::test`]. One that there is no memory for is asked a
-//! page at a time: [`PagedFilter`].
+//! Probe a filter for one key with [`Filter::may_contain`], for many with [`Filter::may_contain_many`]. To probe many filters
+//! for one key, keep their [`Probe`]s side by side, and prefetch all before the first is tested. A filter that does not fit
+//! into memory is probed a page at a time: [`PagedFilter`].
 //!
 //! The filters are those of Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004, section 5);
 //! of Putze, Sanders and Singler (2007, section 3); and of Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
@@ -58,13 +58,12 @@
 //! | `pages` | the checksums of the body, sealed and verified |
 //! | `bloom`, `blocked` | one kind each: where its bits are, what its rate is |
 //! | `ribbon` | the third kind: a folder of its own |
-//! | `arch` | the inner loops of a query, one file per instruction set |
+//! | `arch` | the inner loops of a probe, one file per instruction set; bytes that start on a cache line |
 //! | `reader` | verified bytes to a filter |
-//! | `query` | what a query needs, and the answers |
+//! | `probe` | what a probe needs, and the answers |
 //! | `paged` | the same of a filter that is not in memory, a page at a time |
 //! | `combine` | union and intersection of standard Bloom filters |
 //! | `sizes` | what the parts of a block take, and the least that is possible |
-//! | `aligned` | bytes in memory that start on a cache line |
 //!
 //! # Invariants
 //!
@@ -97,7 +96,6 @@ mod error;
 mod float;
 pub mod hash;
 
-mod aligned;
 pub mod allocation;
 mod arch;
 mod blocked;
@@ -118,7 +116,7 @@ mod layout;
 mod paged;
 mod pages;
 mod policy;
-mod query;
+mod probe;
 mod reader;
 mod ribbon;
 mod sizes;
@@ -129,7 +127,7 @@ pub mod testing;
 #[doc(hidden)]
 pub mod vectors;
 
-pub use aligned::AlignedBytes;
+pub use arch::AlignedBytes;
 pub use builder::FilterBuilder;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -143,6 +141,6 @@ pub use header::{Header, Kind};
 pub use paged::PagedFilter;
 pub use pages::Page;
 pub use policy::{BITS_PER_KEY_MAX, FilterAllocation, FilterKind, FilterPlan, FilterPolicy, FilterSize};
-pub use query::Probe;
+pub use probe::Probe;
 pub use reader::{Expect, Filter};
 pub use sizes::Sizes;

@@ -1,6 +1,6 @@
 //! From verified bytes to answers.
 //!
-//! [`Filter::open`] verifies all of a block once and keeps what a query needs ([`Query`]); after that a query is
+//! [`Filter::open`] verifies all of a block once and keeps what a probe needs ([`Probe`]); after that a probe is
 //! arithmetic and a few reads.
 //!
 //! # Invariants
@@ -13,12 +13,11 @@
 use alloc::format;
 use core::fmt;
 
-use super::aligned::AlignedBytes;
-use super::arch::Simd;
+use super::arch::AlignedBytes;
 use super::header::{Header, Kind};
 use super::layout::Shape;
 use super::pages;
-use super::query::{Probe, Query};
+use super::probe::Probe;
 use super::sizes::Sizes;
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
@@ -84,12 +83,10 @@ impl Expect {
 /// A verified filter over bytes that it does not copy.
 #[derive(Clone)]
 pub struct Filter<B> {
-    bytes: B,
+    probe: Probe<B>,
     header: Header,
-    query: Query,
     /// How many sections are there.
     section_count: usize,
-    simd: Simd,
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
@@ -126,8 +123,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         let block = bytes.as_ref();
         expect.check(&header)?;
         pages::verify(block, &header, count)?;
-        let query = Query::new(&header, block, count, expect.if_empty())?;
-        Ok(Self { bytes, header, query, section_count: count, simd: Simd::detect() })
+        let probe = Probe::new(&header, bytes, count, expect.if_empty())?;
+        Ok(Self { probe, header, section_count: count })
     }
 
     /// A copy with the first `groups` column groups only (at least 1, at most those that are there), and the memory
@@ -136,14 +133,12 @@ impl<B: AsRef<[u8]>> Filter<B> {
     #[must_use]
     pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
         let sections = groups.max(1).saturating_add(1).min(self.section_count);
-        let bytes = self.bytes.as_ref();
+        let bytes = self.as_bytes();
         let len = usize::try_from(self.header.prefix_len(sections)).unwrap_or(usize::MAX).min(bytes.len());
         Filter {
-            bytes: AlignedBytes::copy_of(&bytes[..len]),
+            probe: self.probe.keep_groups(AlignedBytes::copy_of(&bytes[..len]), sections.saturating_sub(1)),
             header: self.header.clone(),
-            query: self.query.keep_groups(sections.saturating_sub(1)),
             section_count: sections,
-            simd: self.simd,
         }
     }
 
@@ -153,7 +148,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     ///
     /// As [`Filter::open`].
     pub fn verify(&self) -> Result<(), DecodeError> {
-        let block = self.bytes.as_ref();
+        let block = self.probe.bytes();
         if Header::decode(block)? != self.header {
             return Err(DecodeError::corrupt(0, "filter header", "has changed since it was opened"));
         }
@@ -167,13 +162,18 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(())
     }
 
-    /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
-    ///
-    /// At most 30 bits are read, most often one or two; nothing is allocated or parsed, nothing can fail.
-    #[inline(always)]
+    /// What it takes to probe it, without its header. Keep a clone beside those of other filters that are probed for one key.
+    #[inline]
+    #[must_use]
+    pub fn probe(&self) -> &Probe<B> {
+        &self.probe
+    }
+
+    /// See [`Probe::may_contain`].
+    #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
-        self.query.may_contain(self.simd, self.bytes.as_ref(), hash)
+        self.probe.may_contain(hash)
     }
 
     /// [`Filter::may_contain`] for a key, hashed with the filter's own seed.
@@ -182,36 +182,16 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.may_contain(key_hash(self.header.seed, key))
     }
 
-    /// The first half of [`Filter::may_contain`]: all that can be computed without touching the bits.
+    /// See [`Probe::prefetch`].
     #[inline]
-    #[must_use]
-    pub fn locate(&self, hash: u64) -> Probe {
-        self.query.locate(hash)
+    pub fn prefetch(&self, hash: u64) {
+        self.probe.prefetch(hash);
     }
 
-    /// Whether a ribbon filter has all of these, mixed with the salt already.
-    pub(super) fn has_all_table_hashes(&self, hashes: &[u64]) -> bool {
-        self.query.has_all_table_hashes(self.simd, self.bytes.as_ref(), hashes)
-    }
-
-    /// Asks the processor to fetch what [`Filter::test`] will read most likely, without waiting for it.
+    /// See [`Probe::may_contain_many`].
     #[inline]
-    pub fn prefetch(&self, probe: Probe) {
-        self.query.prefetch(self.simd, self.bytes.as_ref(), probe);
-    }
-
-    /// [`Filter::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both
-    /// go. The fastest way to ask in or out of the caches: what does not depend on the hash is done once, and if the filter
-    /// is larger than a core's own caches, the memory of 32 queries is asked for before the first of them waits.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
-        self.query.may_contain_many(self.simd, self.bytes.as_ref(), hashes, answers);
-    }
-
-    /// The second half: reads the bits. The probe of another filter gives a meaningless answer.
-    #[inline]
-    #[must_use]
-    pub fn test(&self, probe: Probe) -> bool {
-        self.query.test(self.simd, self.bytes.as_ref(), probe)
+        self.probe.may_contain_many(hashes, answers);
     }
 
     /// Its shape, the bytes of its first section.
@@ -220,7 +200,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         let shape = self.header.shape().unwrap_or(Shape::Empty);
         let section = self.header.sections.first().and_then(|section| {
             let end = section.offset.checked_add(section.len)?;
-            self.bytes.as_ref().get(usize::try_from(section.offset).ok()?..usize::try_from(end).ok()?)
+            self.probe.bytes().get(usize::try_from(section.offset).ok()?..usize::try_from(end).ok()?)
         });
         (shape, section.unwrap_or_default())
     }
@@ -228,7 +208,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     /// The bytes of the block.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.as_ref()
+        self.probe.bytes()
     }
 }
 
@@ -246,10 +226,10 @@ impl<B> Filter<B> {
         if self.kind().has_columns() { self.section_count.saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// The same filter, asked without vector instructions: to measure and to compare.
+    /// The same filter, probed without vector instructions: to measure and to compare.
     #[must_use]
     pub fn portable(mut self) -> Self {
-        self.simd = Simd::PORTABLE;
+        self.probe = self.probe.portable();
         self
     }
 
@@ -293,7 +273,7 @@ impl<B> Filter<B> {
     /// Gives the bytes back.
     #[must_use]
     pub fn into_inner(self) -> B {
-        self.bytes
+        self.probe.into_inner()
     }
 }
 
@@ -437,19 +417,6 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_of_another_filter_is_harmless() {
-        let (large, small) = (block(Kind::BlockedBloom, 100_000), block(Kind::BlockedBloom, 10));
-        let (large, small) = (open(&large).unwrap(), open(&small).unwrap());
-        let standard = block(Kind::Bloom, 10);
-        let standard = open(&standard).unwrap();
-        for hash in (0..1000).map(|key| key_hash(0, &[key as u8])).chain([0, u64::MAX]) {
-            let probe = large.locate(hash);
-            assert_eq!(large.test(probe), large.may_contain(hash));
-            let _ = (small.test(probe), standard.test(probe), small.test(standard.locate(hash)));
-        }
-    }
-
-    #[test]
     fn answers_do_not_depend_on_alignment() {
         for kind in Kind::ALL {
             let bytes = block(kind, 1000);
@@ -571,7 +538,7 @@ mod tests {
     fn bytes_that_vanish_mean_maybe() {
         for kind in Kind::ALL {
             let filter = Filter::open(Fickle(block(kind, 50), false.into()), Expect::anything()).unwrap();
-            filter.bytes.1.set(true);
+            filter.probe.bytes_for_test().1.set(true);
             assert!((0..1000).all(|hash| filter.may_contain(hash)));
             assert!(filter.verify().is_err());
         }

@@ -4,7 +4,6 @@ use super::filter::FilterState;
 use super::handle::TableHandle;
 use super::version::Version;
 use crate::error::Result;
-use crate::filter::Probe;
 use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag};
 use crate::table::Verdict;
@@ -30,7 +29,7 @@ impl Version {
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {
-            let mut wave: [Option<(&TableHandle, &FilterState, Probe)>; WAVE] = [None; WAVE];
+            let mut wave: [Option<(&TableHandle, &FilterState)>; WAVE] = [None; WAVE];
             let mut unopened = None;
             for (slot, handle) in wave.iter_mut().zip(candidates.by_ref().take(WAVE)) {
                 let filter = match handle.open_filter() {
@@ -40,11 +39,12 @@ impl Version {
                         break;
                     }
                 };
-                *slot = Some((handle, filter, filter.prefetch(lookup.hash)));
+                filter.prefetch(lookup.hash);
+                *slot = Some((handle, filter));
             }
             let mut verdicts = [Verdict::Unknown; WAVE];
-            for (verdict, (_, filter, probe)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
-                *verdict = filter.test(*probe);
+            for (verdict, (_, filter)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
+                *verdict = filter.probe(lookup.hash);
             }
             for ((handle, ..), verdict) in wave.iter().flatten().zip(verdicts) {
                 let found = handle.get(lookup, verdict)?;

@@ -5,6 +5,7 @@
 use core::arch::x86_64::*;
 
 use super::{Simd, Work};
+use crate::blocked::{LANES, LINE_BYTES};
 
 /// Bytes of a vector: four columns.
 const VECTOR: usize = 32;
@@ -87,6 +88,32 @@ fn parities(words: __m256i) -> u32 {
     let bytes = _mm256_shuffle_epi8(table, _mm256_and_si256(folded, _mm256_set1_epi8(0x0f)));
     let counts = _mm256_sad_epu8(bytes, _mm256_setzero_si256());
     _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_slli_epi64::<63>(counts))).cast_unsigned()
+}
+
+/// See `Simd::line_has`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
+    // SAFETY: the first two loads lie within the 64 bytes of the line, the third is of the 32 bytes of the array;
+    // none needs an alignment.
+    let (low, high, multipliers) = unsafe {
+        (
+            _mm256_loadu_si256(line.as_ptr().cast()),
+            _mm256_loadu_si256(line.as_ptr().add(32).cast()),
+            _mm256_loadu_si256(multipliers.as_ptr().cast()),
+        )
+    };
+    let products = _mm256_mullo_epi32(_mm256_set1_epi32(word.cast_signed()), multipliers);
+    // Of the nine highest bits the highest says which half of the line, the next three which word of it.
+    let index = _mm256_srli_epi32::<28>(products);
+    let words = _mm256_blendv_ps(
+        _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, index)),
+        _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(high, index)),
+        _mm256_castsi256_ps(products),
+    );
+    let within = _mm256_and_si256(_mm256_srli_epi32::<23>(products), _mm256_set1_epi32(31));
+    let masks = _mm256_sllv_epi32(_mm256_set1_epi32(1), within);
+    _mm256_testc_si256(_mm256_castps_si256(words), masks) == 1
 }
 
 /// See `Simd::run`.

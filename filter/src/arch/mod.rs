@@ -1,25 +1,29 @@
-//! The few lines of a query that gain from vector instructions: one file per instruction set, chosen at run time.
+//! All code that is unsafe or depends on the processor.
 //!
-//! `portable` is the reference: every other file gives the same answer for the same bytes, and the tests
-//! compare them. This folder is the only place of the crate with unsafe code: calls of functions for which
-//! the processor was asked beforehand, unaligned loads from slices whose length is checked, slices of a block whose
-//! geometry is checked (`first`, `lines`), and a few instructions written out where the compiler chooses slower ones
-//! (`lines/avx512`, `matrix`). Miri, and every processor without the instructions, runs the safe twins; `first` has none.
+//! | file | what |
+//! |---|---|
+//! | `portable` | the inner loops of a probe in plain arithmetic: the reference, and what processors without the instructions run |
+//! | `avx2`, `avx512` | the same with the instructions of one set each, chosen when the program runs |
+//! | `bounds` | reads from a filter's block whose bounds were checked when it was opened |
+//! | `aligned` | bytes in memory that start on a cache line |
+//!
+//! Every set gives the same answer for the same bytes; the tests compare them, and one prints the sets that the processor
+//! does not have. Miri runs `portable`, `bounds` and `aligned`.
 
+mod aligned;
 #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx2;
 #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
 mod avx512;
-mod first;
-mod lines;
-mod matrix;
+mod bounds;
 mod portable;
 
-pub(super) use first::First;
-pub(super) use lines::Lines;
-pub(super) use matrix::{LANES, Matrix, Row};
+pub use aligned::AlignedBytes;
+pub(super) use bounds::{FirstLayer, Lines};
 
-/// The instruction set that queries use.
+use crate::blocked::{LANES, LINE_BYTES};
+
+/// The instruction set that probes use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Simd {
     /// Set only by [`Simd::detect`], and by functions that run with the instructions: the invariant of every unsafe block below.
@@ -78,15 +82,21 @@ impl Simd {
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
     }
 
-    /// See [`prefetch`].
+    /// Whether the bits of eight probes of this word are set in this line. Each has a multiplier.
     #[inline(always)]
-    pub(super) fn prefetch(self, bytes: &[u8], at: usize) {
-        prefetch(bytes, at);
+    pub(super) fn line_has(self, line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[allow(unsafe_code)]
+        if self.avx512 {
+            // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
+            return unsafe { avx512::line_has(line, word, multipliers) };
+        }
+        choose!(self, avx2::line_has(line, word, multipliers), portable::line_has(line, word, multipliers))
     }
 
-    /// [`Simd::run`] of a query, for which the newest instructions are worth a compilation of its own.
+    /// [`Simd::run`] of a probe, for which the newest instructions are worth a compilation of its own.
     #[inline(always)]
-    pub(super) fn ask<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
+    pub(super) fn run_probe<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
@@ -114,7 +124,14 @@ pub(super) fn prefetch(bytes: &[u8], at: usize) {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
     use super::*;
+    use crate::blocked::{Blocked, positions};
+
+    /// Miri takes a thousand times as long.
+    const ROUNDS: u32 = if cfg!(miri) { 12 } else { 3000 };
 
     impl Simd {
         /// All that this processor has.
@@ -126,7 +143,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(super) fn random() -> impl FnMut() -> u64 {
+    fn random() -> impl FnMut() -> u64 {
         let mut state = 7u64;
         move || {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -135,10 +152,74 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_instruction_sets_that_this_processor_does_not_have_are_printed() {
+        let best = Simd::detect();
+        let missing: Vec<&str> = [("avx2", best.avx2), ("avx512", best.avx512)]
+            .iter()
+            .filter(|set| !set.1)
+            .map(|set| set.0)
+            .collect();
+        // Shown by `cargo test -- --nocapture`: what no test of this run has covered.
+        std::println!(
+            "instruction sets that were not tested: {}",
+            if missing.is_empty() { "none".into() } else { missing.join(", ") }
+        );
+        assert_eq!(Simd::all().len(), 3 - missing.len(), "the tests run every set that there is");
+    }
+
+    /// By the definition, bit by bit.
+    fn expected(line: &[u8], word: u32, probes: u8) -> bool {
+        positions(word, probes).all(|bit| line[bit / 8] >> (bit % 8) & 1 == 1)
+    }
+
+    #[test]
+    fn lines_have_the_same_bits_on_every_instruction_set() {
+        let mut random = random();
+        let mut found = 0;
+        for probes in 1..=30 {
+            let shape = Blocked { lines: 1, probes };
+            for round in 0..ROUNDS {
+                // Ever fuller lines, so that both answers occur with any number of probes.
+                let mut line = [0; LINE_BYTES];
+                line.iter_mut()
+                    .for_each(|byte| *byte = (0..=round % 6).fold(0, |byte, _| byte | random() as u8));
+                let word = random() as u32;
+                let answer = expected(&line, word, probes);
+                for simd in Simd::all() {
+                    let has = shape.multipliers().iter().all(|part| simd.line_has(&line, word, part));
+                    assert_eq!(has, answer, "{simd:?} {probes} {word:x}");
+                }
+                found += u32::from(answer);
+            }
+        }
+        assert!(found > ROUNDS * 3 && found < ROUNDS * 27, "{found}");
+    }
+
+    #[test]
+    fn every_probe_counts_on_every_instruction_set() {
+        let mut random = random();
+        for probes in 1..=30 {
+            let shape = Blocked { lines: 1, probes };
+            let word = random() as u32;
+            let mut line = [0; LINE_BYTES];
+            positions(word, probes).for_each(|bit| line[bit >> 3] |= 1 << (bit & 7));
+            for simd in Simd::all() {
+                let has = |line: &_| shape.multipliers().iter().all(|part| simd.line_has(line, word, part));
+                assert!(has(&line));
+                for bit in positions(word, probes) {
+                    let mut without = line;
+                    without[bit >> 3] &= !(1 << (bit & 7));
+                    assert!(!has(&without), "{simd:?} {probes} {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn rows_match_the_same_marks_on_every_instruction_set() {
         let mut random = random();
         for columns in 0..=32 {
-            for _ in 0..200 {
+            for _ in 0..ROUNDS / 12 {
                 let bytes: Vec<u8> = (0..3 * 8 * columns).map(|_| random() as u8).collect();
                 let rows = [0, 1, 2].map(|row| &bytes[row * 8 * columns..(row + 1) * 8 * columns]);
                 let coefficients = [random(), random(), random()];

@@ -3,6 +3,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::{Simd, Work};
+use crate::blocked::{LANES, LINE_BYTES};
 
 /// Columns at a time: four settle 15 of 16 queries for absent keys.
 const COLUMNS: usize = 4;
@@ -11,6 +12,18 @@ const COLUMNS: usize = 4;
 #[inline(never)]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
     W::work(Simd::PORTABLE, a, b, c)
+}
+
+/// See `Simd::line_has`.
+///
+/// A branch per bit would be foreseen wrongly every other time, the bits being set half and half.
+#[inline(always)]
+pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
+    let all = multipliers.iter().fold(1, |all, multiplier| {
+        let bit = (word.wrapping_mul(*multiplier) >> 23) as usize;
+        all & line[bit >> 3] >> (bit & 7)
+    });
+    all == 1
 }
 
 /// See `Simd::matches`.

@@ -9,9 +9,10 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::matrix::{LANES, Matrix, Row};
 use super::row::{narrow, next_layer};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};
-use crate::arch::{LANES, Matrix, Row, Simd, Work};
+use crate::arch::{Simd, Work};
 use crate::hash::reduce;
 
 /// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
@@ -111,7 +112,7 @@ impl Shard {
 impl Band {
     /// Eliminates the arranged hashes of the shards in turns.
     #[inline(always)]
-    fn eliminate(&mut self, simd: Simd, shards: &[(Span, &mut [u64])]) {
+    fn eliminate(&mut self, shards: &[(Span, &mut [u64])]) {
         let mut lanes = Vec::with_capacity(LANES);
         let mut first = 0;
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(shards) {
@@ -123,7 +124,7 @@ impl Band {
             first += span.slots();
         }
         while !lanes.is_empty() {
-            let (at, row) = self.matrix.eliminate(simd, lanes.len());
+            let (at, row) = self.matrix.eliminate(lanes.len());
             let lane = &mut lanes[at];
             lane.end_as(row);
             if row.coefficients != 0 {
@@ -182,8 +183,8 @@ impl<'a> Work<&mut Band, &[(Span, &'a mut [u64])], ()> for Eliminate {
     type Output = ();
 
     #[inline(always)]
-    fn work(simd: Simd, band: &mut Band, shards: &[(Span, &'a mut [u64])], (): ()) {
-        band.eliminate(simd, shards);
+    fn work(_: Simd, band: &mut Band, shards: &[(Span, &'a mut [u64])], (): ()) {
+        band.eliminate(shards);
     }
 }
 

@@ -10,13 +10,14 @@ use alloc::vec::Vec;
 
 use super::band::{Band, Eliminate, Solve, Span};
 use super::geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
+use super::matrix::LANES;
 use super::plan::{
     Columns, Size, expected_bumped, expected_bytes, is_dense, last_slots, layer_buckets, salts,
 };
 use super::solution::Solution;
 use super::standard::{First, SolveWide};
 use super::{BUCKET_STARTS, SHARD_BITS};
-use crate::arch::{LANES, Simd};
+use crate::arch::Simd;
 use crate::hash::{reduce, table_hash};
 
 /// Most keys that are tried in the last layer: beyond it something is wrong with the hashes.

@@ -46,7 +46,8 @@
 //! | `row` | hash to start, coefficients and mark |
 //! | `geometry` | layers, blocks, sections; where a block stands; the rate |
 //! | `plan` | how many slots and columns a filter of so many keys gets |
-//! | `band` | elimination and solution of shards with windows of 64; the steps are in `arch` |
+//! | `matrix` | the rows of a system, and the steps of elimination |
+//! | `band` | elimination and solution of shards with windows of 64 |
 //! | `standard` | the same of the last layer, windows of 128 |
 //! | `solution` | the columns while they are written |
 //! | `build` | hashes to sections |
@@ -56,6 +57,7 @@
 mod band;
 mod build;
 mod geometry;
+mod matrix;
 mod paged;
 mod plan;
 mod query;
@@ -67,7 +69,7 @@ pub(super) use build::{Built, Groups, build, build_again};
 pub(super) use geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 pub(super) use paged::{Paged, tail_bytes};
 pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate};
-pub(super) use query::{Reading, TestMany};
+pub(super) use query::RibbonProbe;
 
 /// Starts per bucket of a bumped layer.
 const BUCKET_STARTS: u64 = 128;

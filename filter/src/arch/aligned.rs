@@ -1,0 +1,107 @@
+//! Bytes that start on a cache line, so that a line of a blocked filter is one line of the cache, and that are shared.
+
+#![allow(unsafe_code)]
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+/// The length of a cache line on nearly every machine.
+const LINE_BYTES: usize = 64;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; LINE_BYTES]);
+
+/// A fixed number of bytes whose first one stands at an address divisible by 64.
+///
+/// A clone shares the bytes and costs no copy. Fill them in place ([`AlignedBytes::zeroed`] and `&mut bytes[..]`, as by a
+/// read from a file) or copy ([`AlignedBytes::copy_of`]). Writing to bytes that are shared copies them first.
+#[derive(Clone)]
+pub struct AlignedBytes {
+    lines: Arc<[Line]>,
+    /// At most the bytes of all lines: what the unsafe code relies on.
+    len: usize,
+}
+
+impl AlignedBytes {
+    /// `len` zero bytes. They are allocated at once: check a length that a file claims before.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let line = Line([0; LINE_BYTES]);
+        Self { lines: core::iter::repeat_n(line, len.div_ceil(LINE_BYTES)).collect(), len }
+    }
+
+    /// A copy of these bytes.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut out = Self::zeroed(bytes.len());
+        out.copy_from_slice(bytes);
+        out
+    }
+
+    /// What it occupies in memory, in bytes. Clones occupy it together.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        // The counts of the `Arc` take a line of their own.
+        size_of_val(&*self.lines) + LINE_BYTES
+    }
+}
+
+impl Deref for AlignedBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the lines are bytes without padding, `len` of them at least.
+        unsafe { core::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let lines = Arc::make_mut(&mut self.lines);
+        // SAFETY: likewise; any bytes are lines.
+        unsafe { core::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for AlignedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AlignedBytes").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn bytes_start_on_a_cache_line_wherever_they_are_moved() {
+        let kept: Vec<AlignedBytes> =
+            (0..300).map(|len| AlignedBytes::copy_of(&vec![len as u8; len])).collect();
+        for (len, bytes) in kept.iter().cloned().chain(kept.iter().cloned()).enumerate() {
+            assert_eq!(bytes.as_ptr() as usize % LINE_BYTES, 0);
+            assert_eq!(&bytes[..], &vec![(len % 300) as u8; len % 300][..]);
+        }
+    }
+
+    #[test]
+    fn clones_share_their_bytes_until_one_is_written_to() {
+        let mut one = AlignedBytes::copy_of(&[7; 100]);
+        let other = one.clone();
+        assert_eq!(one.as_ptr(), other.as_ptr());
+        one[3] = 8;
+        assert_eq!((one[3], other[3]), (8, 7));
+        assert_ne!(one.as_ptr(), other.as_ptr());
+    }
+}

@@ -1,0 +1,213 @@
+//! Where a probe reads in a filter's block, with the bounds checked once: lines of a blocked filter, and the thresholds and
+//! rows of a ribbon filter's first layer.
+//!
+//! The length that a block must have is computed when the filter is opened. A probe compares one length, and no place:
+//! [`reduce`] gives no number behind the last one, and what has an earlier number stands at an earlier place.
+
+#![allow(unsafe_code)]
+
+use crate::blocked::LINE_BYTES;
+use crate::hash::reduce;
+
+/// Starts that share a byte of thresholds, as a power of two: four buckets of 128.
+const BYTE_STARTS: u32 = 9;
+
+/// Slots of a block, and starts of a shard, as powers of two.
+const BLOCK_BITS: u32 = 6;
+const SHARD_BITS: u32 = 16;
+
+/// The lines of a blocked filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lines {
+    count: u64,
+    /// Where the first one stands in the filter's block.
+    start: usize,
+    /// The length from which a block has all of them, and one at least.
+    len: usize,
+}
+
+impl Lines {
+    pub(crate) fn new(count: u64, start: usize) -> Self {
+        let end = || {
+            let count = usize::try_from(count).ok().filter(|&count| count > 0)?;
+            count.checked_mul(LINE_BYTES)?.checked_add(start)
+        };
+        Self { count, start, len: end().unwrap_or(usize::MAX) }
+    }
+
+    /// The line of a table hash; `None` if the block has not all lines.
+    #[inline(always)]
+    pub(crate) fn line<'a>(&self, block: &'a [u8], hash: u64) -> Option<&'a [u8; LINE_BYTES]> {
+        if block.len() < self.len {
+            return None;
+        }
+        let at = self.start + reduce(hash, self.count) as usize * LINE_BYTES;
+        // SAFETY: `reduce` gives numbers below `count`, and `len` covers as many lines.
+        Some(unsafe { &*block.as_ptr().add(at).cast() })
+    }
+}
+
+/// The first layer of a ribbon filter, in the columns of the first group: what nearly all probes read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FirstLayer {
+    starts: u64,
+    /// Where the thresholds stand in the filter's block.
+    thresholds: usize,
+    /// The blocks without an additional column, and those with it, from number `plain` on.
+    strips: [Strip; 2],
+    plain: u64,
+    /// The length from which a filter's block has all of it.
+    len: usize,
+}
+
+/// Blocks of equally many columns: number `n` starts at byte `base + n * stride` of the filter's block.
+#[derive(Debug, Clone, Copy)]
+struct Strip {
+    /// May be less than 0 in the second strip, which does not begin with number 0.
+    base: usize,
+    stride: usize,
+}
+
+impl FirstLayer {
+    /// The layer that no block has.
+    pub(crate) const NONE: Self = Self {
+        starts: 0,
+        thresholds: 0,
+        strips: [Strip { base: 0, stride: 0 }; 2],
+        plain: u64::MAX,
+        len: usize::MAX,
+    };
+
+    /// Of a layer of so many starts, with `columns` words in each block and one more from block `plain` on.
+    /// [`FirstLayer::NONE`] if there are no starts, or more than fit into memory.
+    pub(crate) fn new(starts: u64, thresholds: usize, base: usize, columns: u64, plain: u64) -> Self {
+        let of = || {
+            let last = starts.checked_sub(1)?;
+            let bytes = (thresholds as u64).checked_add(1 + (last >> BYTE_STARTS))?;
+            let blocks = block_of(last).checked_add(2)?;
+            let words = blocks.checked_mul(columns)?.checked_add(blocks.saturating_sub(plain))?;
+            let end = words.checked_mul(8)?.checked_add(base as u64)?;
+            // In front of the last block, or there is no second strip.
+            let before = usize::try_from(8 * plain.min(blocks)).ok()?;
+            let stride = usize::try_from(8 * columns).ok()?;
+            let strips =
+                [Strip { base, stride }, Strip { base: base.wrapping_sub(before), stride: stride + 8 }];
+            let len = usize::try_from(end.max(bytes)).ok().filter(|&len| len < usize::MAX)?;
+            let plain = if plain < blocks { plain } else { u64::MAX };
+            Some(Self { starts, thresholds, strips, plain, len })
+        };
+        of().unwrap_or(Self::NONE)
+    }
+
+    /// The start of a table hash; 0 if there are none.
+    #[inline(always)]
+    pub(crate) fn start(&self, hash: u64) -> u64 {
+        reduce(hash, self.starts)
+    }
+
+    /// Where a table hash leads in this block; `None` if the block has not all of the layer.
+    #[inline(always)]
+    pub(crate) fn window<'a>(&'a self, block: &'a [u8], hash: u64) -> Option<Window<'a>> {
+        (block.len() >= self.len).then(|| Window { layer: self, block, start: self.start(hash) })
+    }
+}
+
+/// Where a probe reads: a start that is below the number of starts, in a block that has all of the layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window<'a> {
+    layer: &'a FirstLayer,
+    block: &'a [u8],
+    start: u64,
+}
+
+impl<'a> Window<'a> {
+    #[inline(always)]
+    pub(crate) fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The thresholds of the bucket and three others.
+    #[inline(always)]
+    pub(crate) fn thresholds(self) -> u8 {
+        let at = self.layer.thresholds + (self.start >> BYTE_STARTS) as usize;
+        // SAFETY: the byte is not behind that of the last start, which `len` covers.
+        unsafe { *self.block.get_unchecked(at) }
+    }
+
+    /// The row of the block in which the start is, and as many columns of the next.
+    #[inline(always)]
+    pub(crate) fn rows(self) -> [&'a [u8]; 2] {
+        let Self { layer, block, start } = self;
+        let number = block_of(start);
+        let [one, two] = layer.strips;
+        let Strip { base, stride } = if number >= layer.plain { two } else { one };
+        let at = base.wrapping_add((number as usize).wrapping_mul(stride));
+        // SAFETY: the block and the next are not behind those of the last start, which `len` covers; a block has not fewer
+        // columns than the one before it.
+        unsafe { [block.get_unchecked(at..at + stride), block.get_unchecked(at + stride..at + 2 * stride)] }
+    }
+}
+
+/// The block of the layer in which a start is: each shard has one block more than its starts have.
+#[inline(always)]
+fn block_of(start: u64) -> u64 {
+    (start >> BLOCK_BITS) + (start >> SHARD_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_hash_and_there_only_if_all_are() {
+        let block: Vec<u8> = (0..10 + 3 * LINE_BYTES).map(|at| (at / 64) as u8).collect();
+        let lines = Lines::new(3, 10);
+        for hash in [0, 1 << 63, u64::MAX] {
+            let at = 10 + reduce(hash, 3) as usize * LINE_BYTES;
+            assert_eq!(lines.line(&block, hash).unwrap()[..], block[at..at + LINE_BYTES]);
+            assert_eq!(lines.line(&block[1..], hash), None);
+        }
+        for lines in [Lines::new(0, 0), Lines::new(1 << 58, 0), Lines::new(1, usize::MAX - 63)] {
+            assert_eq!(lines.line(&block, 7), None);
+        }
+    }
+
+    #[test]
+    fn a_layer_is_there_from_the_last_byte_of_its_last_row_on() {
+        for (starts, blocks) in [(128, 3), (256, 5), (1 << 16, 1025), ((1 << 16) + 128, 1028)] {
+            for (columns, plain) in [(8, u64::MAX), (8, 2), (0, 0), (3, 1 << 40), (31, blocks - 1)] {
+                let first = FirstLayer::new(starts, 7, 1000, columns, plain);
+                let offset = |block: u64| 1000 + 8 * (block * columns + block.saturating_sub(plain)) as usize;
+                let all: Vec<u8> = (0..offset(blocks)).map(|at| (at / 8) as u8).collect();
+                // Layers with few columns end with their thresholds.
+                let thresholds = 7 + (starts as usize).div_ceil(512);
+                assert!(thresholds <= all.len());
+                for hash in [0, 1 << 63, u64::MAX / 3, u64::MAX] {
+                    assert!(first.window(&all[..all.len() - 1], hash).is_none());
+                    let window = first.window(&all, hash).unwrap();
+                    let number = block_of(window.start());
+                    let [one, two] = window.rows();
+                    let next = offset(number + 1);
+                    assert_eq!(*one, all[offset(number)..next]);
+                    assert_eq!(*two, all[next..2 * next - offset(number)]);
+                    assert_eq!(window.thresholds(), all[7 + (window.start() / 512) as usize]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_layer_that_no_memory_holds_is_never_there() {
+        for first in [
+            FirstLayer::NONE,
+            FirstLayer::new(0, 0, 0, 8, u64::MAX),
+            FirstLayer::new(u64::MAX, 0, 0, 8, 0),
+            FirstLayer::new(1 << 55, usize::MAX, 0, 8, u64::MAX),
+            FirstLayer::new(1 << 55, 0, usize::MAX, 0, 0),
+        ] {
+            assert!(first.window(&[0; 4096], 7).is_none());
+        }
+    }
+}

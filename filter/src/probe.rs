@@ -1,0 +1,291 @@
+//! Probing a filter: the one way for each kind, for one hash and for many.
+//!
+//! A [`Probe`] has all that an answer takes, side by side, in two cache lines, and shares the bits: whoever keeps those of many
+//! filters in an array reads no filter's header. Where many filters are probed for one key, or one for many keys, the memory is
+//! prefetched first; a probe finds its place again from the hash, which costs two multiplications and no memory.
+
+use super::arch::{AlignedBytes, Lines, Simd, Work};
+use super::blocked::LANES;
+use super::bloom::Bloom;
+use super::header::Header;
+use super::layout::Shape;
+use super::ribbon::RibbonProbe;
+use crate::codec::DecodeError;
+use crate::hash::table_hash;
+
+/// Hashes whose memory is prefetched before the first is tested: more than a processor waits for at one time.
+const BATCH: usize = 32;
+
+/// What a core has in caches of its own on most machines: probes of smaller filters do not wait for memory.
+const NEAR_BYTES: usize = 1 << 20;
+
+/// What it takes to probe one filter: its geometry, and the bits.
+///
+/// Made by [`Filter::probe`](super::Filter::probe). Over [`AlignedBytes`] a clone shares the bits with the filter, which may be
+/// dropped.
+///
+/// ```
+/// use sievedb_filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind, Probe, key_hash};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut probes: Vec<Probe> = Vec::new();
+/// for (salt, key) in [(1, b"apple"), (2, b"olive")] {
+///     let mut builder = FilterBuilder::new(Kind::Ribbon, 20.0, 7, salt, [42; 16])?;
+///     builder.add_key(key);
+///     let block = AlignedBytes::copy_of(&builder.finish()?);
+///     probes.push(Filter::open(block, Expect::table([42; 16], 7, 1))?.probe().clone());
+/// }
+/// let hash = key_hash(7, b"olive");
+/// probes.iter().for_each(|probe| probe.prefetch(hash));
+/// let found: Vec<bool> = probes.iter().map(|probe| probe.may_contain(hash)).collect();
+/// assert_eq!(found, [false, true]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+pub struct Probe<B = AlignedBytes> {
+    bytes: B,
+    salt: u64,
+    simd: Simd,
+    kernel: Kernel,
+}
+
+/// The kinds. The tag is not hidden in a field, which would take instructions to find.
+#[derive(Debug, Clone)]
+#[repr(u8)]
+enum Kernel {
+    Blocked(BlockedProbe),
+    Ribbon(RibbonProbe),
+    Bloom(BloomProbe),
+    /// Of no keys: the answer.
+    Empty(bool),
+}
+
+/// What tests the bits of one kind. Both are `inline(always)`: they are compiled for each instruction set.
+pub(super) trait Test {
+    /// Whether a key with this table hash may be in the filter with this block. What is not in the block counts as fitting.
+    fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool;
+
+    /// Prefetches what [`Test::test`] reads most likely.
+    fn prefetch(&self, block: &[u8], hash: u64);
+}
+
+/// [`Test::test`] of a key hash.
+struct One;
+
+impl<T: Test> Work<(&T, &[u8]), u64, u64> for One {
+    type Output = bool;
+
+    #[inline(always)]
+    fn work(simd: Simd, (test, block): (&T, &[u8]), salt: u64, hash: u64) -> bool {
+        test.test(simd, block, table_hash(hash, salt))
+    }
+}
+
+/// [`Test::test`] of many key hashes: the answer for each in its place. If the filter is larger than a core's own caches, the
+/// memory of 32 is prefetched before the first is tested.
+struct Many;
+
+impl<T: Test> Work<(&T, &[u8]), u64, (&[u64], &mut [bool])> for Many {
+    type Output = ();
+
+    #[inline(always)]
+    fn work(simd: Simd, (test, block): (&T, &[u8]), salt: u64, (hashes, answers): (&[u64], &mut [bool])) {
+        let is_far = block.len() > NEAR_BYTES;
+        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            if is_far {
+                hashes.iter().for_each(|&hash| test.prefetch(block, table_hash(hash, salt)));
+            }
+            for (answer, &hash) in answers.iter_mut().zip(hashes) {
+                *answer = test.test(simd, block, table_hash(hash, salt));
+            }
+        }
+    }
+}
+
+/// Whether all of many table hashes are there.
+struct All;
+
+impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
+    type Output = bool;
+
+    #[inline(always)]
+    fn work(simd: Simd, (test, block): (&T, &[u8]), (): (), hashes: &[u64]) -> bool {
+        hashes.iter().all(|&hash| test.test(simd, block, hash))
+    }
+}
+
+impl<B: AsRef<[u8]>> Probe<B> {
+    /// Of a verified block that begins with this header and has the first `sections` of its sections; `if_empty` is the
+    /// answer of a filter of no keys.
+    pub(super) fn new(
+        header: &Header,
+        bytes: B,
+        sections: usize,
+        if_empty: bool,
+    ) -> Result<Self, DecodeError> {
+        let block = bytes.as_ref();
+        // Both fit: they lie within bytes that are in memory.
+        let (start, end) =
+            header.sections.first().map_or((0, 0), |first| (first.offset, first.offset + first.len));
+        let (start, end) = (start as usize, end as usize);
+        let kernel = match header.shape()? {
+            Shape::Empty => Kernel::Empty(if_empty),
+            Shape::Bloom(bloom) => {
+                if !bloom.ends_with_zeros(block.get(start..end).unwrap_or_default()) {
+                    return Err(DecodeError::corrupt(end as u64 - 1, "filter padding", "is not zero"));
+                }
+                Kernel::Bloom(BloomProbe { bloom, start, end })
+            }
+            Shape::Blocked(blocked) => Kernel::Blocked(BlockedProbe {
+                lines: Lines::new(blocked.lines, start),
+                multipliers: blocked.multipliers(),
+            }),
+            Shape::Ribbon(ribbon) => {
+                let groups = sections.saturating_sub(1);
+                Kernel::Ribbon(RibbonProbe::new(&ribbon, block, &header.sections, groups)?)
+            }
+        };
+        Ok(Self { salt: header.salt, simd: Simd::detect(), kernel, bytes })
+    }
+
+    /// Whether a key with this [`key_hash`](crate::key_hash) may have been added. `false` is certain.
+    ///
+    /// At most 30 bits are read, most often one or two; nothing is allocated or parsed, nothing can fail.
+    #[inline]
+    #[must_use]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let (simd, block, salt) = (self.simd, self.bytes.as_ref(), self.salt);
+        match &self.kernel {
+            Kernel::Blocked(blocked) => simd.run_probe(One, (blocked, block), salt, hash),
+            Kernel::Ribbon(ribbon) => simd.run_probe(One, (ribbon, block), salt, hash),
+            Kernel::Bloom(bloom) => bloom.test(simd, block, table_hash(hash, salt)),
+            Kernel::Empty(answer) => *answer,
+        }
+    }
+
+    /// Asks the processor to fetch the memory that [`Probe::may_contain`] will most likely read for this hash, and does not
+    /// wait for it.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        let (block, hash) = (self.bytes.as_ref(), table_hash(hash, self.salt));
+        match &self.kernel {
+            Kernel::Blocked(blocked) => blocked.prefetch(block, hash),
+            Kernel::Ribbon(ribbon) => ribbon.prefetch(block, hash),
+            Kernel::Bloom(bloom) => bloom.prefetch(block, hash),
+            Kernel::Empty(_) => {}
+        }
+    }
+
+    /// [`Probe::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both go. The
+    /// fastest way for many keys and one filter: its memory is prefetched for 32 hashes at a time.
+    pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        let (simd, block, salt) = (self.simd, self.bytes.as_ref(), self.salt);
+        match &self.kernel {
+            Kernel::Blocked(blocked) => simd.run_probe(Many, (blocked, block), salt, (hashes, answers)),
+            Kernel::Ribbon(ribbon) => simd.run_probe(Many, (ribbon, block), salt, (hashes, answers)),
+            Kernel::Bloom(bloom) => simd.run_probe(Many, (bloom, block), salt, (hashes, answers)),
+            Kernel::Empty(answer) => answers.iter_mut().zip(hashes).for_each(|(out, _)| *out = *answer),
+        }
+    }
+
+    /// Whether a ribbon filter has all of these, mixed with the salt already.
+    pub(super) fn has_all_table_hashes(&self, hashes: &[u64]) -> bool {
+        let Kernel::Ribbon(ribbon) = &self.kernel else { return hashes.is_empty() };
+        self.simd.run_probe(All, (ribbon, self.bytes.as_ref()), (), hashes)
+    }
+
+    /// The bytes of the block.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// The same filter with the first `groups` column groups only, which are these bytes.
+    pub(super) fn keep_groups(&self, bytes: AlignedBytes, groups: usize) -> Probe {
+        let kernel = match &self.kernel {
+            Kernel::Ribbon(ribbon) => Kernel::Ribbon(ribbon.keep_groups(groups)),
+            other => other.clone(),
+        };
+        Probe { bytes, salt: self.salt, simd: self.simd, kernel }
+    }
+}
+
+impl<B> Probe<B> {
+    /// The same without vector instructions.
+    pub(super) fn portable(self) -> Self {
+        Self { simd: Simd::PORTABLE, ..self }
+    }
+
+    /// Gives the bytes back.
+    pub(super) fn into_inner(self) -> B {
+        self.bytes
+    }
+}
+
+/// A blocked Bloom filter.
+#[derive(Debug, Clone)]
+struct BlockedProbe {
+    lines: Lines,
+    /// Eight at a time, eight at least.
+    multipliers: &'static [[u32; LANES]],
+}
+
+impl Test for BlockedProbe {
+    #[inline(always)]
+    fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        let Some(line) = self.lines.line(block, hash) else { return true };
+        // A loop: a closure may be left outside, where it has not the instructions of `simd`.
+        for multipliers in self.multipliers {
+            if !simd.line_has(line, hash as u32, multipliers) {
+                return false;
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, block: &[u8], hash: u64) {
+        if let Some(line) = self.lines.line(block, hash) {
+            super::arch::prefetch(line, 0);
+        }
+    }
+}
+
+/// A standard Bloom filter.
+#[derive(Debug, Clone)]
+struct BloomProbe {
+    bloom: Bloom,
+    /// Where the section stands in the filter's block.
+    start: usize,
+    end: usize,
+}
+
+impl Test for BloomProbe {
+    #[inline(always)]
+    fn test(&self, _: Simd, block: &[u8], hash: u64) -> bool {
+        self.bloom.test(block.get(self.start..self.end).unwrap_or_default(), Bloom::locate(hash))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, block: &[u8], hash: u64) {
+        super::arch::prefetch(block, self.start.saturating_add(self.bloom.first_byte(Bloom::locate(hash))));
+    }
+}
+
+#[cfg(test)]
+impl<B> Probe<B> {
+    pub(super) fn bytes_for_test(&self) -> &B {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_takes_two_cache_lines() {
+        assert_eq!((size_of::<Probe>(), align_of::<Probe>()), (128, 64));
+    }
+}
