@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::arithmetic::{self, checked_rate, keys_of_ones, optimal_bits, optimal_probes};
-use crate::envelope::{self, DecodeError, FileId, Kind, bytes_to_words, words_to_bytes};
+use crate::envelope::{self, DecodeError, Envelope, FileId, Kind, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 use crate::hash::key_hash;
 use crate::probes::{Hashing, PROBES_MAX};
@@ -129,13 +129,7 @@ impl Bloom {
 
     /// The same for a key with this [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) -> bool {
-        let mut all = true;
-        for bit in self.shape.positions(hash) {
-            let word = self.words[(bit / 64) as usize].get_mut();
-            all &= *word >> (bit % 64) & 1 == 1;
-            *word |= 1 << (bit % 64);
-        }
-        all
+        self.insert_counted(hash) == 0
     }
 
     /// Adds a key while others are added or asked for. Of two threads that add the same key at once, at least one is told
@@ -172,6 +166,44 @@ impl Bloom {
         self.shape
             .positions(hash)
             .all(|bit| self.words[(bit / 64) as usize].load(Relaxed) >> (bit % 64) & 1 == 1)
+    }
+
+    /// Adds a key; how many bits it has set that were clear.
+    pub(crate) fn insert_counted(&mut self, hash: u64) -> u64 {
+        let mut set = 0;
+        for bit in self.shape.positions(hash) {
+            let word = self.words[(bit / 64) as usize].get_mut();
+            set += u64::from(*word >> (bit % 64) & 1 == 0);
+            *word |= 1 << (bit % 64);
+        }
+        set
+    }
+
+    /// The filter with the bits in `bytes`, which are of the right length.
+    pub(crate) fn from_bits(
+        parts: &Envelope<'_>,
+        bytes: &[u8],
+        bits: u64,
+        probes: u64,
+        hashing: Hashing,
+    ) -> Result<Self, DecodeError> {
+        if !bits.is_multiple_of(8) && bytes.last().is_some_and(|last| last >> (bits % 8) != 0) {
+            return Err(parts.corrupt("Bloom body", "bits behind the last one are set"));
+        }
+        let words = bytes_to_words(bytes).map(AtomicU64::new).collect();
+        Ok(Self { words, shape: Shape { bits, probes, hashing }, seed: parts.seed })
+    }
+
+    /// How many words the bits take.
+    pub(crate) fn word_count(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Clears so many words from one on; gives the first that is left.
+    pub(crate) fn clear_words(&mut self, from: usize, count: usize) -> usize {
+        let to = from.saturating_add(count).min(self.words.len());
+        self.words[from..to].iter_mut().for_each(|word| *word.get_mut() = 0);
+        to
     }
 
     /// Sets a bit.
@@ -282,7 +314,8 @@ impl Bloom {
         self.words.iter().map(|word| word.load(Relaxed))
     }
 
-    fn ones(&self) -> u64 {
+    /// How many bits are set. Linear.
+    pub(crate) fn ones(&self) -> u64 {
         self.loads().map(|word| u64::from(word.count_ones())).sum()
     }
 }
@@ -328,12 +361,8 @@ impl Sketch for Bloom {
         let probes = parameters.number_in(1, PROBES_MAX, "Bloom probes")?;
         let hashing = parameters.number_in(1, Hashing::ALL.len() as u64, "Bloom hashing")?;
         parameters.finish()?;
-        let shape = Shape { bits, probes, hashing: Hashing::ALL[hashing as usize - 1] };
-        let body = parts.body_of(Some(shape.body_bytes()))?;
-        if bits % 8 != 0 && body.last().is_some_and(|last| last >> (bits % 8) != 0) {
-            return Err(parts.corrupt("Bloom body", "bits behind the last one are set"));
-        }
-        Ok(Self { words: bytes_to_words(body).map(AtomicU64::new).collect(), shape, seed: parts.seed })
+        let body = parts.body_of(Some(bits.div_ceil(8)))?;
+        Self::from_bits(&parts, body, bits, probes, Hashing::ALL[hashing as usize - 1])
     }
 
     fn summary(&self) -> Summary {

@@ -2,9 +2,15 @@
 
 use crate::bloom::Bloom;
 use crate::counting::Counting;
+use crate::cuckoo::Cuckoo;
+use crate::dleft::DLeft;
 use crate::envelope::{DecodeError, Envelope, Kind};
+use crate::expiring::Expiring;
+use crate::ring::Ring;
+use crate::scalable::Scalable;
 use crate::sketch::{Parts, Sketch, Summary};
 use crate::spectral::Spectral;
+use crate::stable::Stable;
 
 /// Decodes a structure of any kind and says what it is. Linear in its size.
 ///
@@ -17,6 +23,12 @@ pub fn describe(bytes: &[u8]) -> Result<Summary, DecodeError> {
         Kind::Bloom => summary::<Bloom>(parts),
         Kind::Counting => summary::<Counting>(parts),
         Kind::Spectral => summary::<Spectral>(parts),
+        Kind::DLeft => summary::<DLeft>(parts),
+        Kind::Scalable => summary::<Scalable>(parts),
+        Kind::Stable => summary::<Stable>(parts),
+        Kind::Ring => summary::<Ring>(parts),
+        Kind::Expiring => summary::<Expiring>(parts),
+        Kind::Cuckoo => summary::<Cuckoo>(parts),
     }
 }
 

@@ -55,11 +55,33 @@ pub enum Kind {
     Counting = 2,
     /// [`Spectral`](crate::Spectral).
     Spectral = 3,
+    /// [`DLeft`](crate::DLeft).
+    DLeft = 4,
+    /// [`Scalable`](crate::Scalable).
+    Scalable = 5,
+    /// [`Stable`](crate::Stable).
+    Stable = 6,
+    /// [`Ring`](crate::Ring).
+    Ring = 7,
+    /// [`Expiring`](crate::Expiring).
+    Expiring = 8,
+    /// [`Cuckoo`](crate::Cuckoo).
+    Cuckoo = 9,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 3] = [Self::Bloom, Self::Counting, Self::Spectral];
+    pub const ALL: [Self; 9] = [
+        Self::Bloom,
+        Self::Counting,
+        Self::Spectral,
+        Self::DLeft,
+        Self::Scalable,
+        Self::Stable,
+        Self::Ring,
+        Self::Expiring,
+        Self::Cuckoo,
+    ];
 }
 
 /// What a person calls it: "Bloom filter".
@@ -69,6 +91,12 @@ impl fmt::Display for Kind {
             Self::Bloom => "Bloom filter",
             Self::Counting => "counting Bloom filter",
             Self::Spectral => "spectral Bloom filter",
+            Self::DLeft => "d-left counting filter",
+            Self::Scalable => "scalable Bloom filter",
+            Self::Stable => "stable Bloom filter",
+            Self::Ring => "ring of Bloom filters",
+            Self::Expiring => "expiring Bloom filter",
+            Self::Cuckoo => "cuckoo filter",
         })
     }
 }

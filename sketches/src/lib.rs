@@ -8,6 +8,11 @@
 //! |---|---|---|
 //! | is the key in the set, which only grows | [`Bloom`] | absent keys |
 //! | the same, and keys are removed | [`Counting`] | absent keys |
+//! | is the key in a set whose size nobody knows | [`Scalable`] | absent keys |
+//! | was it seen within a time | [`Ring`], [`Expiring`] | absent keys |
+//! | was it seen lately, in so much memory | [`Stable`] | both sides |
+//! | the same in half the space, until it is full | [`DLeft`] | absent keys |
+//! | the same in a quarter, for keys inserted once, until it is full | [`Cuckoo`] | absent keys |
 //! | how often was the key inserted | [`Spectral`] | either side, by method |
 //!
 //! # How a structure is laid out
@@ -51,16 +56,22 @@ pub mod arithmetic;
 mod bloom;
 mod cells;
 mod counting;
+mod cuckoo;
 mod describe;
+mod dleft;
 mod envelope;
 mod error;
+mod expiring;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hash;
 mod probes;
+mod ring;
+mod scalable;
 mod sketch;
 mod spectral;
+mod stable;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -68,9 +79,15 @@ mod vectors;
 
 pub use bloom::Bloom;
 pub use counting::{Counting, overflow_probability};
+pub use cuckoo::Cuckoo;
 pub use describe::describe;
+pub use dleft::DLeft;
 pub use envelope::{DecodeError, DecodeErrorKind, FORMAT_VERSION, FileId, Kind, MAGIC};
 pub use error::Error;
+pub use expiring::Expiring;
 pub use probes::Hashing;
+pub use ring::Ring;
+pub use scalable::Scalable;
 pub use sketch::{Sketch, Summary};
 pub use spectral::{Method, Spectral};
+pub use stable::Stable;

@@ -10,13 +10,21 @@
 //! to the bytes. Operations never give an answer that the structure's documentation forbids.
 
 mod bloom;
+mod clocks;
 mod counting;
+mod cuckoo;
+mod dleft;
 mod input;
 #[cfg(test)]
 mod replay;
+mod streams;
 
 pub use bloom::run as bloom;
+pub use clocks::{expiring, ring};
 pub use counting::{counting, spectral};
+pub use cuckoo::run as cuckoo;
+pub use dleft::run as dleft;
+pub use streams::{scalable, stable};
 
 use crate::envelope::reseal;
 use crate::sketch::Sketch;

@@ -9,7 +9,7 @@ use crate::testing::hash;
 type Target = fn(&[u8]);
 
 /// Name, function, golden files, seed of the operations.
-const TARGETS: [(&str, Target, &[&str], &[u8]); 3] = [
+const TARGETS: &[(&str, Target, &[&str], &[u8])] = &[
     (
         "bloom",
         super::bloom,
@@ -23,6 +23,17 @@ const TARGETS: [(&str, Target, &[&str], &[u8]); 3] = [
         &["spectral-minimal-increase", "spectral-recurring-minimum"],
         &[50, 0, 3, 7, 1, 9, 0, 7, 0, 7, 0, 8, 2, 7, 3, 0, 2, 7],
     ),
+    ("dleft", super::dleft, &["dleft"], &[2, 3, 1, 9, 0, 7, 0, 7, 0, 8, 2, 7, 2, 9, 3, 0, 2, 7]),
+    ("scalable", super::scalable, &["scalable"], &[3, 1, 50, 100, 9, 1, 7, 0, 1, 8, 1, 0, 0, 0, 2, 9, 9]),
+    ("stable", super::stable, &["stable"], &[3, 5, 9, 0, 1, 9, 1, 7, 1, 8, 0, 7, 1, 7, 2, 8]),
+    ("ring", super::ring, &["ring"], &[3, 9, 1, 9, 20, 2, 1, 20, 2, 3, 99, 2, 5, 3, 0, 0, 245, 200, 0, 3, 1]),
+    (
+        "expiring",
+        super::expiring,
+        &["expiring"],
+        &[9, 1, 9, 20, 2, 1, 20, 2, 3, 99, 1, 5, 3, 0, 0, 245, 200, 0, 3, 1],
+    ),
+    ("cuckoo", super::cuckoo, &["cuckoo"], &[2, 6, 9, 0, 7, 0, 7, 0, 8, 2, 7, 2, 9, 3, 0, 2, 7]),
 ];
 
 fn path(parts: &[&str]) -> PathBuf {
@@ -43,7 +54,7 @@ fn seeds(goldens: &[&str], operations: &[u8]) -> Vec<Vec<u8>> {
 
 #[test]
 fn every_seed_keeps_the_promises_of_its_target() {
-    for (name, target, goldens, operations) in TARGETS {
+    for &(name, target, goldens, operations) in TARGETS {
         for (number, seed) in seeds(goldens, operations).iter().enumerate() {
             target(seed);
             if std::env::var_os("SIEVEDB_SEEDS").is_some() {
@@ -86,7 +97,7 @@ fn changed(seed: &[u8], round: u64) -> Vec<u8> {
 fn seeds_that_were_changed_keep_the_promises_of_their_target() {
     let rounds: u64 =
         std::env::var("SIEVEDB_FUZZ_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
-    for (name, target, goldens, operations) in TARGETS {
+    for &(name, target, goldens, operations) in TARGETS {
         let seeds = seeds(goldens, operations);
         for round in 0..1000 * rounds {
             let input = changed(&seeds[round as usize % seeds.len()], round);

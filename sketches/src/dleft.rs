@@ -1,0 +1,444 @@
+//! d-left counting: fingerprints with a counter each, in the emptiest of four buckets.
+//!
+//! 1. Four subtables of `B` buckets; a bucket has eight cells of `r` bits of fingerprint and `c` bits of counter.
+//! 2. A key's hash is a bucket number and a remainder of `r` bits. Each subtable sees that pair through a permutation of its
+//!    own, so that two keys meet in one subtable if and only if they meet in all.
+//! 3. To insert a key, look for its remainder in its bucket of each subtable; where it stands, count it up. If it stands
+//!    nowhere, put it with the count 1 into the bucket with the fewest cells in use, the leftmost of several.
+//! 4. To remove a key, count down where its remainder stands; at 0 the cell is free.
+//!
+//! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters" (2006),
+//! section 3. The permutations are what makes removal right: without them a key's remainder may be met in a subtable where
+//! another key left it, and the wrong one be counted down. An absent key meets `24` cells on average at six keys a bucket,
+//! and is found with `24 / 2^r`.
+
+use crate::arithmetic::checked_rate;
+use crate::cells::Cells;
+use crate::envelope::{DecodeError, Kind};
+use crate::error::Error;
+use crate::hash::{key_hash, nth, reduce, remix, spread};
+use crate::sketch::{Parts, Sketch, Summary};
+
+/// Subtables.
+const TABLES: u64 = 4;
+
+/// Cells of a bucket.
+const HEIGHT: u64 = 8;
+
+/// Keys in a bucket of a table that is as full as planned.
+const LOAD: f64 = 6.0;
+
+/// Bits of a counter of those that are made by rate: up to 3.
+const COUNTER_BITS: u64 = 2;
+
+const BUCKETS_MAX: u64 = 1 << 40;
+
+/// A filter that keys can be removed from, in half the space of [`Counting`](crate::Counting).
+///
+/// ```
+/// use sievedb_sketches::{DLeft, Error};
+///
+/// let mut open = DLeft::with_rate(10_000, 0.01, 42)?;
+/// open.insert(b"connection 7")?;
+/// open.remove(b"connection 7")?;
+/// assert!(!open.contains(b"connection 7"));
+/// assert_eq!(open.remove(b"connection 7"), Err(Error::Absent));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Guarantees
+///
+/// A key that was inserted more often than removed is found, as long as nothing is removed that was not there. A removal of
+/// what was never inserted is refused, unless the key has the bucket and the remainder of one that is there, which happens
+/// with [`DLeft::predicted_rate`]; then that one may become absent. Other errors are keys that are found and not there, with
+/// that rate too. A counter that has reached its end stays so, and its cell is never free again.
+///
+/// # Cost
+///
+/// Up to four buckets for each operation. `(r + 2) · 8/6` bits a key, where `r = log2(24 / rate)`: 19 for 1 %.
+///
+/// # When not to use it
+///
+/// Where it may not get full: [`Counting`](crate::Counting) has no such limit. If keys are distinct, and inserted once:
+/// [`Cuckoo`](crate::Cuckoo) takes two thirds of the space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DLeft {
+    cells: Cells,
+    shape: Shape,
+    used: u64,
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    buckets: u64,
+    remainder_bits: u64,
+    counter_bits: u64,
+}
+
+impl Shape {
+    fn cells(self) -> u64 {
+        TABLES * self.buckets * HEIGHT
+    }
+
+    fn width(self) -> u64 {
+        self.remainder_bits + self.counter_bits
+    }
+
+    /// The first cell of a key's bucket, and its remainder, in each subtable.
+    #[inline]
+    fn places(self, hash: u64) -> [(u64, u64); TABLES as usize] {
+        let hash = spread(hash);
+        let mask = (1 << self.remainder_bits) - 1;
+        let (bucket, remainder) = (reduce(hash, self.buckets), remix(hash) >> 32 & mask);
+        std::array::from_fn(|table| {
+            let table = table as u64;
+            // Two rounds of a Feistel network, each of which can be undone: a permutation of the pairs. The first table has none.
+            let (mut bucket, mut remainder) = (bucket, remainder);
+            if table > 0 {
+                bucket += reduce(nth(remainder, table), self.buckets);
+                if bucket >= self.buckets {
+                    bucket -= self.buckets;
+                }
+                remainder ^= nth(bucket, TABLES + table) & mask;
+            }
+            ((table * self.buckets + bucket) * HEIGHT, remainder)
+        })
+    }
+}
+
+impl DLeft {
+    /// A table for so many distinct keys, which then has at most this rate. It takes up to a third more keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if the rate is not between 2^-25 and 1; [`Error::TooLarge`].
+    pub fn with_rate(keys: u64, rate: f64, seed: u64) -> Result<Self, Error> {
+        let remainder_bits = (TABLES as f64 * LOAD / checked_rate(rate)?).log2().ceil() as u64;
+        let buckets = (keys as f64 / (TABLES as f64 * LOAD)).ceil() as u64;
+        Self::with_shape(buckets.max(1), remainder_bits, COUNTER_BITS, seed)
+    }
+
+    /// Four times so many buckets of eight cells, each of a remainder and a counter of so many bits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if there are no buckets, no bits of one sort or more than 32 of both; [`Error::TooLarge`].
+    pub fn with_shape(
+        buckets: u64,
+        remainder_bits: u64,
+        counter_bits: u64,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        if remainder_bits == 0 || counter_bits == 0 || remainder_bits.saturating_add(counter_bits) > 32 {
+            let detail = format!("{remainder_bits} and {counter_bits} bits, expected 1 or more and up to 32");
+            return Err(Error::invalid(detail));
+        }
+        if buckets > BUCKETS_MAX {
+            return Err(Error::TooLarge(buckets));
+        }
+        let shape = Shape { buckets, remainder_bits, counter_bits };
+        Ok(Self { cells: Cells::new(shape.cells(), shape.width())?, shape, used: 0, seed })
+    }
+
+    /// The highest count.
+    fn most(&self) -> u64 {
+        (1 << self.shape.counter_bits) - 1
+    }
+
+    /// A cell's remainder and counter; a counter of 0 is a free cell.
+    #[inline]
+    fn cell(&self, index: u64) -> (u64, u64) {
+        let cell = self.cells.get(index);
+        (cell >> self.shape.counter_bits, cell & self.most())
+    }
+
+    fn set(&mut self, index: u64, remainder: u64, count: u64) {
+        let value = if count == 0 { 0 } else { remainder << self.shape.counter_bits | count };
+        self.cells.set(index, value);
+    }
+
+    /// The cell that has the remainder of this hash, and its count. There is at most one.
+    #[inline]
+    fn find(&self, places: [(u64, u64); 4]) -> Option<(u64, u64, u64)> {
+        places.into_iter().find_map(|(first, remainder)| {
+            (first..first + HEIGHT).find_map(|index| {
+                let (found, count) = self.cell(index);
+                (count > 0 && found == remainder).then_some((index, remainder, count))
+            })
+        })
+    }
+
+    /// Adds a key; the same key again counts again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] if all four buckets of the key are full; nothing has changed.
+    pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
+        self.insert_hash(key_hash(self.seed, key.as_ref()))
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    ///
+    /// # Errors
+    ///
+    /// As [`DLeft::insert`].
+    pub fn insert_hash(&mut self, hash: u64) -> Result<(), Error> {
+        let places = self.shape.places(hash);
+        if let Some((index, remainder, count)) = self.find(places) {
+            self.set(index, remainder, (count + 1).min(self.most()));
+            return Ok(());
+        }
+        let load = |first: u64| (first..first + HEIGHT).filter(|&index| self.cell(index).1 > 0).count();
+        let loads = places.map(|(first, _)| load(first));
+        let Some((table, _)) = loads.iter().enumerate().min_by_key(|&(_, load)| *load) else {
+            return Err(Error::Full);
+        };
+        let (first, remainder) = places[table];
+        let free = (first..first + HEIGHT).find(|&index| self.cell(index).1 == 0).ok_or(Error::Full)?;
+        self.set(free, remainder, 1);
+        self.used += 1;
+        Ok(())
+    }
+
+    /// Takes back one insertion of a key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Absent`] if the key is certainly not there; nothing has changed.
+    pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
+        self.remove_hash(key_hash(self.seed, key.as_ref()))
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    ///
+    /// # Errors
+    ///
+    /// As [`DLeft::remove`].
+    pub fn remove_hash(&mut self, hash: u64) -> Result<(), Error> {
+        let (index, remainder, count) = self.find(self.shape.places(hash)).ok_or(Error::Absent)?;
+        if count < self.most() {
+            self.set(index, remainder, count - 1);
+            self.used -= u64::from(count == 1);
+        }
+        Ok(())
+    }
+
+    /// Whether a key is perhaps there.
+    #[must_use]
+    pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
+        self.contains_hash(key_hash(self.seed, key.as_ref()))
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    #[must_use]
+    #[inline]
+    pub fn contains_hash(&self, hash: u64) -> bool {
+        self.find(self.shape.places(hash)).is_some()
+    }
+
+    /// How often a key was inserted and not removed, at most. `None` if its counter is at its end.
+    #[must_use]
+    pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
+        let found = self.find(self.shape.places(key_hash(self.seed, key.as_ref())));
+        let count = found.map_or(0, |(_, _, count)| count);
+        (count < self.most()).then_some(count)
+    }
+
+    /// How many keys are there that can be told from each other.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.used
+    }
+
+    /// Whether no key is there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// How many would fill all cells. A bucket gets full before: at 6 of 8 cells never in practice.
+    #[must_use]
+    pub fn cells(&self) -> u64 {
+        self.cells.count()
+    }
+
+    /// The share of absent keys that are found: that of the pairs of bucket and remainder which are there.
+    #[must_use]
+    pub fn predicted_rate(&self) -> f64 {
+        self.used as f64 / (self.shape.buckets as f64 * (self.shape.remainder_bits as f64).exp2())
+    }
+
+    /// The rate that is to be expected once there are so many distinct keys.
+    #[must_use]
+    pub fn expected_rate(&self, keys: u64) -> f64 {
+        let remainders = (self.shape.remainder_bits as f64).exp2();
+        let met = keys as f64 / self.shape.buckets as f64;
+        -(met * (-1.0 / remainders).ln_1p()).exp_m1()
+    }
+}
+
+impl Sketch for DLeft {
+    const KIND: Kind = Kind::DLeft;
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn parameters(&self) -> Vec<u64> {
+        vec![self.shape.buckets, self.shape.remainder_bits, self.shape.counter_bits]
+    }
+
+    fn body(&self) -> Vec<u8> {
+        self.cells.bytes()
+    }
+
+    fn from_parts(Parts(parts): Parts<'_>) -> Result<Self, DecodeError> {
+        let mut parameters = parts.parameters();
+        let buckets = parameters.number_in(1, BUCKETS_MAX, "d-left buckets")?;
+        let remainder_bits = parameters.number_in(1, 31, "d-left remainder bits")?;
+        let counter_bits = parameters.number_in(1, 32 - remainder_bits, "d-left counter bits")?;
+        parameters.finish()?;
+        let shape = Shape { buckets, remainder_bits, counter_bits };
+        let cells = Cells::from_body(&parts, shape.cells(), shape.width())?;
+        let mut table = Self { cells, shape, used: 0, seed: parts.seed };
+        for index in 0..shape.cells() {
+            let (remainder, count) = table.cell(index);
+            if count == 0 && remainder != 0 {
+                return Err(parts.corrupt("d-left cell", "a free cell is not 0"));
+            }
+            table.used += u64::from(count > 0);
+        }
+        Ok(table)
+    }
+
+    fn summary(&self) -> Summary {
+        Summary {
+            kind: Self::KIND,
+            seed: self.seed,
+            facts: vec![
+                ("buckets", format!("{TABLES} times {}, of {HEIGHT} cells", self.shape.buckets)),
+                (
+                    "cell",
+                    format!("{} bits, {} of them a counter", self.shape.width(), self.shape.counter_bits),
+                ),
+                ("keys", self.used.to_string()),
+                ("in use", format!("{:.1} %", 100.0 * self.used as f64 / self.cells.count() as f64)),
+            ],
+            predicted_rate: Some(self.predicted_rate()),
+            body_bytes: self.cells.bytes().len() as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::quickcheck;
+
+    use super::*;
+    use crate::counting::Counting;
+    use crate::testing::{absent_hashes, assert_rate, check_codec, hashes};
+
+    fn filled(table: DLeft, keys: u64) -> DLeft {
+        let mut table = table;
+        hashes(keys).for_each(|hash| table.insert_hash(hash).unwrap());
+        table
+    }
+
+    quickcheck! {
+        fn what_is_inserted_and_not_removed_is_found(keys: Vec<u16>, removed: Vec<u16>) -> bool {
+            let mut table = DLeft::with_shape(20, 3, 2, 1).unwrap();
+            let mut model = Vec::new();
+            for key in keys {
+                if table.insert(&key.to_le_bytes()).is_ok() {
+                    model.push(key);
+                }
+            }
+            for key in removed {
+                if let Some(at) = model.iter().position(|known| *known == key) {
+                    model.swap_remove(at);
+                    table.remove(&key.to_le_bytes()).unwrap();
+                }
+            }
+            model.iter().all(|key| table.contains(&key.to_le_bytes()))
+        }
+
+        fn removing_everything_leaves_nothing(keys: Vec<u16>) -> bool {
+            let mut table = DLeft::with_shape(100, 9, 8, 1).unwrap();
+            keys.iter().for_each(|key| table.insert(&key.to_le_bytes()).unwrap());
+            keys.iter().for_each(|key| table.remove(&key.to_le_bytes()).unwrap());
+            table.is_empty() && table.cells.zeros() == table.cells()
+        }
+
+        fn permutations_let_keys_meet_in_all_tables_or_in_none(one: u64, two: u64, buckets: u8) -> bool {
+            let shape = Shape { buckets: 1 + u64::from(buckets) % 7, remainder_bits: 3, counter_bits: 2 };
+            let (one, two) = (shape.places(one), shape.places(two));
+            let same = one.iter().zip(&two).filter(|(one, two)| one == two).count();
+            same == 0 || same == 4
+        }
+    }
+
+    #[test]
+    fn a_permutation_reaches_every_pair_once() {
+        let shape = Shape { buckets: 5, remainder_bits: 4, counter_bits: 1 };
+        for table in 0..4 {
+            let mut pairs = std::collections::HashMap::new();
+            for hash in hashes(10_000) {
+                let places = shape.places(hash);
+                assert_eq!(*pairs.entry(places[0]).or_insert(places[table]), places[table]);
+            }
+            let images: std::collections::HashSet<_> = pairs.values().collect();
+            assert_eq!((pairs.len(), images.len()), (80, 80));
+        }
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_formula() {
+        for (rate, bits) in [(0.1, 8), (0.01, 12), (0.001, 15)] {
+            let table = filled(DLeft::with_rate(50_000, rate, 1).unwrap(), 50_000);
+            assert_eq!(table.shape.remainder_bits, bits);
+            let found = absent_hashes(500_000).filter(|&hash| table.contains_hash(hash)).count();
+            assert!(table.predicted_rate() < rate);
+            assert_rate(&format!("{rate}"), found as u64, 500_000, table.predicted_rate(), 0.01);
+            assert_rate(&format!("{rate}"), found as u64, 500_000, table.expected_rate(50_000), 0.02);
+        }
+    }
+
+    #[test]
+    fn a_table_as_full_as_planned_has_room_and_a_full_one_loses_nothing() {
+        for keys in [10, 100, 1000, 100_000] {
+            let mut table = filled(DLeft::with_rate(keys, 0.001, 1).unwrap(), keys);
+            let more = absent_hashes(keys).take_while(|&hash| table.insert_hash(hash).is_ok()).count();
+            assert!(more as u64 > keys / 6, "{keys}: {more}");
+            let before = table.clone();
+            assert!(absent_hashes(2 * keys + 100).any(|hash| table.insert_hash(hash) == Err(Error::Full)));
+            assert!(hashes(keys).all(|hash| table.contains_hash(hash)));
+            assert!(table.len() >= before.len());
+        }
+    }
+
+    #[test]
+    fn it_takes_half_of_what_a_counting_filter_takes() {
+        let table = DLeft::with_rate(100_000, 0.001, 1).unwrap().cells.bytes().len();
+        let counting = Counting::with_rate(100_000, 0.001, 1).unwrap().body().len();
+        assert!(2 * table < counting, "{table} {counting}");
+    }
+
+    #[test]
+    fn a_count_at_its_end_stays_there() {
+        let mut table = DLeft::with_shape(10, 8, 2, 1).unwrap();
+        (0..3).for_each(|_| table.insert(b"often").unwrap());
+        assert_eq!((table.count(b"often"), table.count(b"never")), (None, Some(0)));
+        (0..9).for_each(|_| table.remove(b"often").unwrap());
+        assert!(table.contains(b"often"));
+    }
+
+    #[test]
+    fn the_encoding_keeps_the_rules_of_all() {
+        check_codec(&filled(DLeft::with_shape(3, 9, 2, 1).unwrap(), 40));
+        let mut bytes = DLeft::with_shape(1, 4, 4, 1).unwrap().encode();
+        *bytes.last_mut().unwrap() = 0x10;
+        crate::envelope::reseal(&mut bytes);
+        assert_eq!(DLeft::decode(&bytes).unwrap_err().what, "d-left cell");
+    }
+}

@@ -1,0 +1,362 @@
+//! The ring: which keys were inserted in the last so many seconds, with slices of time that are dropped whole.
+//!
+//! 1. Time is cut into spans of equal length. A ring has `N` Bloom filters, one for each of the last `N` spans, and one
+//!    more that is being cleared.
+//! 2. A key is inserted into the filter of the present span.
+//! 3. A key is perhaps there if one of the `N` filters has it. Each knows its span, so that one whose time is over is not
+//!    asked, even if nobody has dropped it yet.
+//!
+//! A key is found for more than `N - 1` and up to `N` spans after its last insertion. The rates of the filters add up. The
+//! double buffering of Chang, Feng and Li ("Approximate Caches for Packet Classification", 2004, section IV) with more
+//! than two buffers.
+
+use crate::arithmetic::{checked_rate, optimal_bits, optimal_probes};
+use crate::bloom::Bloom;
+use crate::envelope::{DecodeError, Kind};
+use crate::error::Error;
+use crate::hash::key_hash;
+use crate::probes::{Hashing, PROBES_MAX};
+use crate::sketch::{Parts, Sketch, Summary};
+
+/// The most spans that are remembered.
+const SPANS_MAX: u64 = 255;
+
+/// The last span of all.
+const SPAN_MAX: u64 = u64::MAX - 1;
+
+/// Words that an insertion clears of the filter that was dropped last.
+const SWEEP_WORDS: usize = 16;
+
+/// Remembers keys for a time, and forgets them soon after.
+///
+/// Time is a number in any unit, as long as it is always the same: milliseconds since the epoch, or a count of requests. The
+/// ring never reads a clock. It takes a time before the latest it has heard for that latest time.
+///
+/// ```
+/// use sievedb_sketches::Ring;
+///
+/// // For at least 60 seconds; 1000 keys in such a time.
+/// let mut seen = Ring::with_rate(1000, 0.01, 60, 4, 42)?;
+/// seen.insert(b"request 7", 1_000_000);
+/// assert!(seen.contains(b"request 7", 1_000_060));
+/// assert!(!seen.contains(b"request 7", 1_000_000 + seen.longest() + 1));
+/// # Ok::<(), sievedb_sketches::Error>(())
+/// ```
+///
+/// # Guarantees
+///
+/// A key is always found until [`Ring::least`] after it was last inserted, and is forgotten at the latest after
+/// [`Ring::longest`]. A key that was never inserted, or was forgotten, is found with [`Ring::predicted_rate`].
+///
+/// # Cost
+///
+/// `N` Bloom filters to ask for an absent key. Space for all keys of `N + 1` spans at a rate of `rate / N`: 16 bits for each key that is
+/// remembered at 1 % with 5 spans. Forgetting is free; clearing is spread over the insertions.
+///
+/// # When not to use it
+///
+/// If the longest memory may be half as long again as the least: [`Expiring`](crate::Expiring) asks one filter. If not time but memory is
+/// the limit: [`Stable`](crate::Stable).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ring {
+    /// Filter `i` is that of the last span whose number is `i` modulo their count.
+    slices: Vec<Bloom>,
+    /// Length of a span.
+    span: u64,
+    /// Number of the present span.
+    present: u64,
+    /// Words from which on the filter of the next span is still to be cleared.
+    dirty: usize,
+    seed: u64,
+}
+
+impl Ring {
+    /// A ring that remembers for at least `ttl` and at most `ttl · spans / (spans - 1)` (a little more where `ttl` is no multiple of
+    /// `spans - 1`), and has at most `rate` when so many keys come in each `ttl`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1, the time 0, or there are not 2 to 255 spans; [`Error::TooLarge`].
+    pub fn with_rate(keys: u64, rate: f64, ttl: u64, spans: u64, seed: u64) -> Result<Self, Error> {
+        if !(2..=SPANS_MAX).contains(&spans) || ttl == 0 {
+            return Err(Error::invalid(format!(
+                "{spans} spans and a time of {ttl}, expected 2 to 255 and 1 or more"
+            )));
+        }
+        let span = ttl.div_ceil(spans - 1);
+        let keys = (keys as f64 * span as f64 / ttl as f64).ceil().max(1.0) as u64;
+        let bits = optimal_bits(keys, checked_rate(rate)? / spans as f64).max(64);
+        let probes = optimal_probes(bits as f64 / keys as f64).min(PROBES_MAX);
+        Self::with_shape(spans, span, bits, probes, seed)
+    }
+
+    /// A ring of filters for so many spans of this length, of so many bits and probes each, and one more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if there are not 1 to 255 spans, of a length of at least 1, or no bits, or not 1 to 64 probes;
+    /// [`Error::TooLarge`].
+    pub fn with_shape(spans: u64, span: u64, bits: u64, probes: u64, seed: u64) -> Result<Self, Error> {
+        if !(1..=SPANS_MAX).contains(&spans) || span == 0 {
+            return Err(Error::invalid(format!("{spans} spans of {span}, expected 1 to 255 of 1 or more")));
+        }
+        let slice = |_| Bloom::with_shape(bits, probes, Hashing::Enhanced, seed);
+        let slices = (0..=spans).map(slice).collect::<Result<Vec<_>, _>>()?;
+        let dirty = slices[0].word_count();
+        Ok(Self { slices, span, present: 0, dirty, seed })
+    }
+
+    fn spans(&self) -> u64 {
+        self.slices.len() as u64 - 1
+    }
+
+    fn place(&self, span: u64) -> usize {
+        (span % self.slices.len() as u64) as usize
+    }
+
+    /// The span of a time, or the present one if that is later.
+    fn span_at(&self, now: u64) -> u64 {
+        (now / self.span).clamp(self.present, SPAN_MAX)
+    }
+
+    /// Tells the ring what time it is. Insertions do that too.
+    pub fn advance(&mut self, now: u64) {
+        let present = self.span_at(now);
+        // After a long time all spans are over, and each filter is cleared once.
+        let first = (self.present + 1).max(present.saturating_sub(self.spans()));
+        for span in first..=present {
+            if span > self.present + 1 {
+                self.present = span - 1;
+                self.dirty = 0;
+            }
+            self.sweep(usize::MAX);
+            // The filter that was cleared becomes that of the span; the next one is dropped.
+            self.present = span;
+            self.dirty = 0;
+        }
+    }
+
+    /// Clears so many words of the filter that was dropped.
+    fn sweep(&mut self, words: usize) {
+        let spare = self.place(self.present + 1);
+        self.dirty = self.slices[spare].clear_words(self.dirty, words);
+    }
+
+    /// Adds a key at this time. It is remembered from then on, if it was there before too.
+    pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) {
+        self.insert_hash(key_hash(self.seed, key.as_ref()), now);
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    pub fn insert_hash(&mut self, hash: u64, now: u64) {
+        self.advance(now);
+        self.sweep(SWEEP_WORDS);
+        let place = self.place(self.present);
+        self.slices[place].insert_hash(hash);
+    }
+
+    /// Adds a key at the latest time that the ring has heard of, while others add and ask.
+    pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
+        self.slices[self.place(self.present)].insert_shared(key);
+    }
+
+    /// Whether a key was perhaps inserted lately; false is certain for [`Ring::least`].
+    #[must_use]
+    pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) -> bool {
+        self.contains_hash(key_hash(self.seed, key.as_ref()), now)
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    #[must_use]
+    pub fn contains_hash(&self, hash: u64, now: u64) -> bool {
+        self.live(now).any(|span| self.slices[self.place(span)].contains_hash(hash))
+    }
+
+    /// The spans that are remembered at this time, the newest first.
+    fn live(&self, now: u64) -> impl Iterator<Item = u64> + use<> {
+        let oldest = self.span_at(now).saturating_sub(self.spans() - 1);
+        (oldest..=self.present).rev()
+    }
+
+    /// For how long a key is remembered at least.
+    #[must_use]
+    pub fn least(&self) -> u64 {
+        self.span.saturating_mul(self.spans() - 1)
+    }
+
+    /// For how long a key is remembered at most.
+    #[must_use]
+    pub fn longest(&self) -> u64 {
+        self.span.saturating_mul(self.spans())
+    }
+
+    /// The share of absent keys that are found at this time, by the bits as they stand. Linear.
+    #[must_use]
+    pub fn predicted_rate(&self, now: u64) -> f64 {
+        let recognised = |span| 1.0 - self.slices[self.place(span)].predicted_rate();
+        1.0 - self.live(now).map(recognised).product::<f64>()
+    }
+}
+
+impl Sketch for Ring {
+    const KIND: Kind = Kind::Ring;
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn parameters(&self) -> Vec<u64> {
+        vec![self.spans(), self.span, self.slices[0].bits(), self.slices[0].probes(), self.present]
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let live = (0..self.spans()).rev().filter_map(|age| self.present.checked_sub(age));
+        let mut body: Vec<u8> = live.flat_map(|span| self.slices[self.place(span)].body()).collect();
+        // Before there were so many spans.
+        let len = self.slices[0].bits().div_ceil(8) * self.spans();
+        body.resize(len as usize, 0);
+        body
+    }
+
+    fn from_parts(Parts(parts): Parts<'_>) -> Result<Self, DecodeError> {
+        let mut parameters = parts.parameters();
+        let spans = parameters.number_in(1, SPANS_MAX, "ring spans")?;
+        let span = parameters.number_in(1, u64::MAX, "ring span")?;
+        let bits = parameters.number_in(1, 1 << 48, "ring bits")?;
+        let probes = parameters.number_in(1, PROBES_MAX, "ring probes")?;
+        let present = parameters.number_in(0, SPAN_MAX, "ring present span")?;
+        parameters.finish()?;
+        let len = bits.div_ceil(8);
+        let body = parts.body_of(Some(len * spans))?;
+        let filter = |bytes: &[u8]| Bloom::from_bits(&parts, bytes, bits, probes, Hashing::Enhanced);
+        let empty = filter(&vec![0; len as usize])?;
+        let dirty = empty.word_count();
+        let mut ring =
+            Self { slices: vec![empty; spans as usize + 1], span, present, dirty, seed: parts.seed };
+        let known = (0..spans).rev().filter_map(|age| present.checked_sub(age));
+        let mut bodies = body.chunks(len as usize);
+        for (span, bytes) in known.zip(&mut bodies) {
+            let place = ring.place(span);
+            ring.slices[place] = filter(bytes)?;
+        }
+        if bodies.any(|bytes| bytes.iter().any(|&byte| byte != 0)) {
+            return Err(parts.corrupt("ring body", "there are keys of spans before the first"));
+        }
+        Ok(ring)
+    }
+
+    fn summary(&self) -> Summary {
+        Summary {
+            kind: Self::KIND,
+            seed: self.seed,
+            facts: vec![
+                ("spans", format!("{} of {}", self.spans(), self.span)),
+                ("remembers", format!("{} to {}", self.least(), self.longest())),
+                ("bits", format!("{} a span", self.slices[0].bits())),
+                ("probes", self.slices[0].probes().to_string()),
+                ("latest span", format!("from {}", self.present.saturating_mul(self.span))),
+            ],
+            predicted_rate: Some(self.predicted_rate(0)),
+            body_bytes: self.slices[0].bits().div_ceil(8) * self.spans(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::quickcheck;
+
+    use super::*;
+    use crate::testing::{absent_hashes, assert_rate, check_codec, hash, hashes};
+
+    quickcheck! {
+        fn a_key_is_found_as_long_as_promised_and_no_longer(times: Vec<u16>, spans: u8, span: u8, ask: u16) -> bool {
+            let (spans, span) = (1 + u64::from(spans) % 9, 1 + u64::from(span) % 50);
+            // Large enough that no key is found by chance.
+            let mut ring = Ring::with_shape(spans, span, 100_000, 20, 1).unwrap();
+            let mut latest = 0;
+            let mut model = Vec::new();
+            for (number, &time) in times.iter().enumerate() {
+                let now = u64::from(time) % 1000;
+                latest = now.max(latest);
+                ring.insert_hash(hash(number as u64), now);
+                model.push(latest);
+            }
+            let now = latest + u64::from(ask) % 600;
+            model.iter().enumerate().all(|(number, &inserted)| {
+                let found = ring.contains_hash(hash(number as u64), now);
+                let age = now - inserted;
+                (age > ring.least() || found) && (age < ring.longest() || !found)
+            })
+        }
+    }
+
+    #[test]
+    fn the_lifetime_is_between_the_least_and_the_longest_at_every_time_of_insertion() {
+        let ring = Ring::with_rate(10, 0.000_001, 90, 4, 1).unwrap();
+        assert_eq!((ring.least(), ring.longest()), (90, 120));
+        let (mut shortest, mut longest) = (u64::MAX, 0);
+        for inserted in 0..200 {
+            let mut ring = ring.clone();
+            ring.insert(b"key", inserted);
+            let life = (0..200).take_while(|age| ring.contains(b"key", inserted + age)).count() as u64;
+            assert!((0..200).all(|age| ring.contains(b"key", inserted + age) == (age < life)));
+            (shortest, longest) = (shortest.min(life), longest.max(life));
+        }
+        assert_eq!((shortest, longest), (91, 120));
+    }
+
+    #[test]
+    fn rates_add_up_to_that_asked_for() {
+        let mut ring = Ring::with_rate(10_000, 0.01, 1000, 5, 1).unwrap();
+        // Ten keys each unit of time, for three lifetimes.
+        for (number, hash) in hashes(30_000).enumerate() {
+            ring.insert_hash(hash, number as u64 / 10);
+        }
+        let now = 2999;
+        let found = absent_hashes(500_000).filter(|&hash| ring.contains_hash(hash, now)).count();
+        assert_rate("five slices", found as u64, 500_000, ring.predicted_rate(now), 0.03);
+        assert!(ring.predicted_rate(now) < 0.0102 && ring.predicted_rate(now) > 0.008);
+        let forgotten = hashes(15_000).filter(|&hash| ring.contains_hash(hash, now)).count();
+        assert!(forgotten < 250, "{forgotten}");
+    }
+
+    #[test]
+    fn time_that_leaps_leaves_nothing_and_time_that_goes_back_is_the_latest() {
+        let mut ring = Ring::with_shape(3, 10, 10_000, 20, 1).unwrap();
+        hashes(20).for_each(|hash| ring.insert_hash(hash, 5));
+        ring.insert(b"now", 1_000_000);
+        assert!(hashes(20).all(|hash| !ring.contains_hash(hash, 0)));
+        ring.insert(b"late", 3);
+        assert!(ring.contains(b"late", 1_000_000) && ring.contains(b"now", 7));
+        ring.insert(b"end", u64::MAX);
+        assert!(ring.contains(b"end", u64::MAX) && !ring.contains(b"now", u64::MAX));
+    }
+
+    #[test]
+    fn threads_insert_into_the_present_span() {
+        let mut ring = Ring::with_shape(3, 10, 100_000, 7, 1).unwrap();
+        ring.advance(1234);
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let ring = &ring;
+                scope.spawn(move || {
+                    (0..1000u64).for_each(|key| ring.insert_shared(&(thread * 1000 + key).to_le_bytes()))
+                });
+            }
+        });
+        assert!((0..4000u64).all(|key| ring.contains(&key.to_le_bytes(), 1234)));
+    }
+
+    #[test]
+    fn the_encoding_keeps_the_rules_of_all() {
+        let mut ring = Ring::with_shape(2, 10, 100, 3, 1).unwrap();
+        check_codec(&ring);
+        hashes(30).enumerate().for_each(|(number, hash)| ring.insert_hash(hash, 3 * number as u64));
+        let decoded = Ring::decode(&ring.encode()).unwrap();
+        assert!(
+            (0..200).all(|key| ring.contains_hash(hash(key), 90) == decoded.contains_hash(hash(key), 90))
+        );
+        check_codec(&decoded);
+    }
+}
