@@ -193,8 +193,8 @@ impl WriteBatch {
     }
 }
 
-/// Gives back room that was made and not used, unless it is little: memtables hold the batch for long, and count what
-/// is in it.
+/// Gives back room that was made and not used, unless it is little: memtables hold the batch for long, and
+/// count what is in it.
 fn trim(bytes: &mut Vec<u8>) {
     if bytes.capacity() - bytes.len() > SPARE_BYTES_MAX + bytes.len() / 8 {
         bytes.shrink_to_fit();

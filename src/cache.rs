@@ -1,17 +1,17 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes. A block
-//! that several threads miss at once is read by one of them, and the others wait for it. What was evicted while
-//! somebody still holds a slice of it stays in memory until that slice is dropped; it no longer counts against the
-//! cache, but is known ([`BlockCache::held_bytes`]). Pages of filters that are not in memory lie there too, under
-//! keys of their own ([`filter_page`]), so that no block can pass for one of them wherever a file says that its
-//! filter is.
+//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes. A
+//! block that several threads miss at once is read by one of them, and the others wait. An evicted block
+//! stays in memory while a caller holds a slice of it; it no longer counts against the cache, but is counted
+//! apart ([`BlockCache::held_bytes`]). Pages of paged filters are cached too, under keys of their own
+//! ([`filter_page`]), so that no block can be taken for such a page, whatever a file states.
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. A file that fell out is opened
 //! again at the next read; one that is in use meanwhile stays open for its users.
 //!
-//! Numbers of files are never reused, so neither cache can serve a block of another file; one that was removed
-//! is forgotten with [`FileCache::remove`] so that its space on disk is freed, and its blocks age out.
+//! Numbers of files are never reused, so neither cache can serve a block of another file; one that was
+//! removed is forgotten with [`FileCache::remove`] so that its space on disk is freed, and its blocks age
+//! out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, UnitWeighter, Weighter};
 use crate::error::Result;
 use crate::fs::ReadFile;
 
-/// What a cached block costs beside its payload: key, slot, ghost entry, the header of the shared buffer.
+/// What a cached block takes beside its payload, in bytes: key, slot, ghost entry, the header of the shared
+/// buffer.
 const BLOCK_OVERHEAD_BYTES: u64 = 128;
 
 /// Typical length of a block, from which the number of slots is estimated.
@@ -123,8 +124,8 @@ impl BlockCache {
         self.blocks.weight()
     }
 
-    /// Payloads that somebody holds a slice of although they are not in the cache any more, in bytes; right for a moment in
-    /// which nothing is read.
+    /// Bytes of payloads that are no longer in the cache, but of which somebody holds a slice. Exact only
+    /// while nothing is read.
     pub(crate) fn held_bytes(&self) -> u64 {
         let overhead = self.blocks.len() as u64 * BLOCK_OVERHEAD_BYTES;
         (self.alive.load(Ordering::Relaxed) + overhead).saturating_sub(self.bytes())

@@ -77,8 +77,8 @@ pub enum Error {
         /// The largest value (or the set of feature bits) this version knows.
         supported: u64,
     },
-    /// A key, value, batch or name is larger than the format allows: the store is as it was. Or a new filter takes more
-    /// memory than the budget has: its table keeps the one it has.
+    /// A key, value, batch or name is larger than the format allows: the store is as it was. Or a new filter
+    /// takes more memory than the budget has: its table keeps the one it has.
     #[non_exhaustive]
     LimitExceeded {
         /// Which limit.
@@ -102,8 +102,8 @@ pub enum Error {
         /// What is there instead.
         why: &'static str,
     },
-    /// What was computed is not what it must be, or came out different the second time: the memory or the processor of this
-    /// machine cannot be trusted. Nothing of it was written.
+    /// What was computed is not what it must be, or came out different the second time: the memory or the
+    /// processor of this machine cannot be trusted. Nothing of it was written.
     #[non_exhaustive]
     FaultyMemory {
         /// What was computed.

@@ -1,4 +1,4 @@
-//! The one memory budget: who may have how much of it, and who has how much.
+//! The one memory budget: how much each use may take, and how much it takes.
 //!
 //! ```text
 //! 1/4   memtables     active and waiting; a writer waits before they would hold more (`db/pressure`)
@@ -9,17 +9,17 @@
 //! 5/8   the rest      open tables (what is known of them, roots of their indexes), filters, and blocks
 //! ```
 //!
-//! Of the rest, whatever tables and filters do not take is the block cache: it shrinks before they are given memory
-//! and grows when they give it back. An eighth of the rest is always left to it. Beyond that nothing is loaded:
-//! the root of an index then comes through the cache like its other blocks, and a filter, or some of it, is left on disk.
-//! Which filters have the room that there is, is decided by `db/residency`. While one piece of memory takes the place of
-//! another, both are counted, and the blocks give way for that moment.
+//! What tables and filters do not take of the rest is the block cache: it shrinks before they get memory and
+//! grows when they release it. An eighth of the rest is always left to it. Beyond that nothing is loaded: the
+//! root of an index then comes through the cache like other blocks, and a filter, or some of its column
+//! groups, stays on disk. `db/residency` decides which filters are in memory. While a new allocation replaces
+//! an old one, both are counted, and the cache shrinks for that moment.
 //!
-//! Memory is taken by a [`Lease`] and comes back when that is dropped. What a caller holds (values, iterators and
-//! what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and not counted
-//! (but blocks that it keeps alive, apart: [`MemoryStats::held`]); nor is what does not grow with data: threads, the
-//! names of keyspaces, and what a lookup or a job is just reading: a block, or a chunk of a long value, for each
-//! table that it reads from.
+//! Memory is taken by a [`Lease`] and comes back when that is dropped. What a caller holds (values, iterators
+//! and what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and
+//! not counted (but blocks that it keeps alive, apart: [`MemoryStats::held`]); nor is what does not grow with
+//! data: threads, the names of keyspaces, and what a lookup or a job is just reading: a block, or a chunk of
+//! a long value, for each table that it reads from.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::cache::BlockCache;
 use crate::sync::lock;
 
-/// What memory was leased for.
+/// What a lease is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseKind {
     /// Open tables and the roots of their indexes.
@@ -36,11 +36,11 @@ pub(crate) enum LeaseKind {
     Filters,
 }
 
-/// Data blocks that a job may hold at least, or hashes and index of that size. A table writer takes about three for
-/// itself.
+/// A builder has room for at least this many data blocks. A table writer takes about three for itself; the
+/// rest is for hashes and index.
 const BUILDER_BLOCKS_MIN: usize = 8;
 
-/// What a block counts for at least in that.
+/// A block counts as at least this many bytes there.
 const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 
 /// Bytes leased, by part.
@@ -54,11 +54,11 @@ struct Leased {
 #[derive(Debug)]
 pub(crate) struct Memory {
     budget: u64,
-    /// The most that the blocks may have.
+    /// The most that cached blocks may take.
     blocks_max: u64,
     blocks: BlockCache,
     leased: Mutex<Leased>,
-    /// Somebody found no room since memory last came back.
+    /// A lease was refused since memory last came back.
     refused: AtomicBool,
     waker: Waker,
     builders: AtomicU64,
@@ -68,7 +68,7 @@ pub(crate) struct Memory {
     pub(crate) immutables: AtomicUsize,
 }
 
-/// Whom to tell that memory has come back.
+/// Called when memory has come back.
 #[derive(Default)]
 struct Waker(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
@@ -78,7 +78,8 @@ impl fmt::Debug for Waker {
     }
 }
 
-/// Memory in use, in bytes, by what it is used for; see [`Options::memory_budget`](crate::Options::memory_budget).
+/// Memory in use, in bytes, by what it is used for; see
+/// [`Options::memory_budget`](crate::Options::memory_budget).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -120,7 +121,7 @@ impl Memory {
         Self::with_blocks(budget as u64, rest(budget as u64))
     }
 
-    /// With a block cache that never grows beyond this.
+    /// A ledger whose block cache never grows beyond `blocks_max`.
     pub(crate) fn with_blocks(budget: u64, blocks_max: u64) -> Arc<Self> {
         Arc::new(Self {
             budget,
@@ -144,37 +145,37 @@ impl Memory {
         &self.blocks
     }
 
-    /// What all memtables together may hold.
+    /// The most that all memtables together may take.
     pub(crate) fn memtables_max(&self) -> usize {
         self.budget() / 4
     }
 
-    /// What they hold.
+    /// What all memtables together take.
     pub(crate) fn memtables(&self) -> usize {
         self.active.load(Ordering::Relaxed) + self.immutables.load(Ordering::Relaxed)
     }
 
-    /// What each of so many jobs may use for the table that it writes, whose data blocks have so many bytes. Where
-    /// its part of the budget is less than some blocks, which it needs whatever it writes, it gets more than that:
-    /// or each key would become a table of its own.
+    /// What each of `jobs` jobs may use for the table that it writes, with data blocks of `block_bytes`. It
+    /// is at least a few blocks, even if that is more than the job's part of the budget: otherwise each key
+    /// would become a table of its own.
     pub(crate) fn builder_max(&self, jobs: usize, block_bytes: usize) -> usize {
         let least = BUILDER_BLOCKS_MIN * block_bytes.max(BUILDER_BLOCK_BYTES_MIN);
         (self.budget() / 8 / jobs.max(1)).max(least)
     }
 
-    /// Memory that cannot be done without.
+    /// Takes memory, whether there is room or not.
     pub(crate) fn lease(self: &Arc<Self>, kind: LeaseKind, bytes: usize) -> Lease {
         self.change(kind, 0, bytes as u64, u64::MAX);
         Lease { memory: Arc::clone(self), kind, bytes: bytes as u64 }
     }
 
-    /// Memory, if tables and filters may take so much more.
+    /// Takes memory if there is room for tables and filters.
     pub(crate) fn try_lease(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         self.try_lease_instead(kind, bytes, 0)
     }
 
-    /// Memory for what takes the place of something that has `before` bytes, if the difference is to be had. Until
-    /// these come back the blocks make do with less than their eighth.
+    /// Takes memory for what replaces `before` bytes, if there is room for the difference. Until those come
+    /// back, cached blocks have less than their eighth.
     pub(crate) fn try_lease_instead(
         self: &Arc<Self>,
         kind: LeaseKind,
@@ -188,12 +189,13 @@ impl Memory {
         is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
     }
 
-    /// Memory for what will soon be done, if tables and filters leave it: the blocks make do without any until then.
+    /// Takes memory for a short time, if tables and filters leave it. Cached blocks may have none meanwhile.
     pub(crate) fn try_lease_briefly(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         self.try_lease_instead(kind, bytes, u64::MAX)
     }
 
-    /// Whether [`Memory::try_lease_instead`] would give it now. If not, the waker will be told when memory comes back.
+    /// Whether [`Memory::try_lease_instead`] would give it now. If not, the waker will be told when memory
+    /// comes back.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let leased = *lock(&self.leased);
         let has_room = leased.tables + leased.filters + bytes <= self.most_instead(before);
@@ -207,7 +209,7 @@ impl Memory {
         self.loaded_max().saturating_add(before).min(rest(self.budget))
     }
 
-    /// Sets what is told when memory comes back after somebody was refused.
+    /// Sets what is called when memory comes back after a lease was refused.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         let _ = self.waker.0.set(Box::new(waker));
     }
@@ -218,12 +220,12 @@ impl Memory {
         }
     }
 
-    /// What tables and filters together may take.
+    /// The most that tables and filters together may take.
     fn loaded_max(&self) -> u64 {
         rest(self.budget) - rest(self.budget) / 8
     }
 
-    /// What tables leave to the filters.
+    /// The most that filters may take beside the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = *lock(&self.leased);
         self.loaded_max().saturating_sub(leased.tables)
@@ -242,7 +244,7 @@ impl Memory {
         self.loaded_max().saturating_sub(leased.tables + leased.filters)
     }
 
-    /// Replaces `before` bytes by `after`, unless that makes more than `most`. The cache gives way first.
+    /// Replaces `before` bytes by `after`, unless the sum would exceed `most`. The cache shrinks first.
     fn change(&self, kind: LeaseKind, before: u64, after: u64, most: u64) -> bool {
         let mut leased = lock(&self.leased);
         let mut next = *leased;
@@ -272,7 +274,7 @@ impl Memory {
     }
 }
 
-/// What is left for tables, filters and blocks.
+/// The part of the budget for tables, filters and blocks.
 fn rest(budget: u64) -> u64 {
     budget - budget / 4 - budget / 8
 }

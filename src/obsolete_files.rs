@@ -1,9 +1,10 @@
-//! Files of the tree, and when they may go.
+//! Files of the tree, and when they are removed.
 //!
-//! A table's file is read through the handles of the table, and so is a filter that was rebuilt beside it. The
-//! two do not live equally long: a table whose filter is replaced gets a new handle, which shares the table's
-//! file with the old one and not the old filter's. So each file has a [`SharedFile`] of its own, held by all
-//! handles that read from it. It is removed when a durable edit has dropped it *and* the last holder is gone.
+//! A table's file is read through the handles of the table, and so is a filter that was rebuilt beside it. A
+//! filter's file may be removed before its table's: a table whose filter is replaced gets a new handle, which
+//! shares the table's file with the old one, but not the old filter's file. So each file has its own
+//! [`SharedFile`], held by all handles that read from it. It is removed when a durable edit has dropped it
+//! *and* the last holder is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -31,7 +32,7 @@ impl SharedFile {
         &self.obsolete_files
     }
 
-    /// To be called when no manifest edit names the file any more: it goes with the last holder.
+    /// Called when no manifest edit names the file any more: it is removed after the last holder is gone.
     pub(crate) fn set_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
@@ -45,7 +46,7 @@ impl Drop for SharedFile {
     }
 }
 
-/// Files that nobody can read any more; background work removes them.
+/// Files that no handle reads any more. Background work removes them.
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
@@ -54,12 +55,12 @@ pub(crate) struct ObsoleteFiles {
 }
 
 impl ObsoleteFiles {
-    /// Sets what tells the background that there is something to do.
+    /// Sets what wakes the background.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         let _ = self.waker.set(Box::new(waker));
     }
 
-    /// Tells the background that there may be something to do.
+    /// Wakes the background: there may be work.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker();
@@ -71,8 +72,8 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Hands every obsolete file to `remove`, and returns when those that another thread was removing are gone
-    /// too. `true` if there were any.
+    /// Passes every obsolete file to `remove`. Waits for another thread that is removing some. `true` if
+    /// there were any.
     pub(crate) fn clear(&self, remove: impl FnMut(FileName)) -> bool {
         let _one_at_a_time = lock(&self.clearing);
         let names = std::mem::take(&mut *lock(&self.names));

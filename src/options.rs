@@ -185,7 +185,8 @@ impl Options {
 
     /// Whether a lookup fails if it needs a filter that cannot be used. By default it does not: such a filter
     /// means "maybe", and the answer comes from the data. Either way the filter is counted, reported and
-    /// rebuilt in the background. Scans probe no filters, and [`Db::may_contain`](crate::Db::may_contain) never fails.
+    /// rebuilt in the background. Scans probe no filters, and [`Db::may_contain`](crate::Db::may_contain)
+    /// never fails.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

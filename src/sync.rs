@@ -1,5 +1,5 @@
-//! Locks that outlive a panic: what they guard is whole between any two statements, so that a poisoned one is taken
-//! like any other.
+//! Locks that outlive a panic: what they guard is whole between any two statements, so that a poisoned one is
+//! taken like any other.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

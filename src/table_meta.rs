@@ -215,7 +215,8 @@ impl TableMeta {
         field.finish("table record")
     }
 
-    /// Bounds that all its keys are within: a largest key that was cut stands for every key that begins with it.
+    /// Bounds that all its keys are within: a largest key that was cut stands for every key that begins with
+    /// it.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
         let mut largest = self.largest.to_vec();
         if self.trimmed && largest.len() == BOUND_BYTES_MAX {

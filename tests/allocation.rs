@@ -77,8 +77,7 @@ fn policy(kind: FilterKind, allocation: FilterAllocation) -> FilterPolicy {
 }
 
 #[test]
-fn five_levels_of_optimal_ribbon_filters_waste_one_read_in_650_absent_lookups_and_uniform_bloom_filters_twenty()
- {
+fn five_levels_of_optimal_ribbon_filters_waste_one_read_in_650_absent_lookups() {
     let bloom = waste(&tree(policy(FilterKind::BlockedBloom, FilterAllocation::Uniform), KEYS));
     let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
     let optimal = waste(&ribbon);
@@ -113,8 +112,7 @@ fn loaded_in_haste(policy: FilterPolicy, keys: u64, lag: u64) -> Db {
 }
 
 #[test]
-fn a_tree_that_was_loaded_in_haste_has_its_whole_total_when_it_is_settled_and_the_last_level_its_best_share()
-{
+fn a_tree_loaded_fast_uses_its_whole_filter_total_once_it_is_settled() {
     let db = loaded_in_haste(policy(FilterKind::Auto, FilterAllocation::Optimal), 300_000, 1000);
     let upper = &db.stats().keyspaces[0].levels[..2];
     assert!(upper[1].keys > 100_000, "its upper levels are overfull: {}", upper[1].keys);

@@ -45,7 +45,7 @@ struct Counts {
 }
 
 #[test]
-fn after_a_power_loss_at_any_operation_the_store_holds_a_prefix_with_everything_durable() {
+fn after_a_power_loss_at_any_operation_the_store_holds_every_durable_write() {
     let counts = Counts::default();
     cases(&(1..=4).collect::<Vec<u64>>(), |&seed| power_loss_everywhere(seed, 200, &counts));
     let Counts { operations, images, nested, flushing, shorter } = counts;

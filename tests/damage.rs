@@ -400,7 +400,7 @@ fn a_flipped_bit_in_a_closed_store_is_an_error_with_its_place_or_changes_no_answ
 }
 
 #[test]
-fn a_flipped_bit_in_a_crashed_store_takes_away_at_most_what_was_not_synced_and_is_reported() {
+fn a_flipped_bit_in_a_crashed_store_loses_at_most_unsynced_writes_and_is_reported() {
     let tallies = CRASHED.flip_everything();
     assert!(
         tallies["log"].shorter > 500

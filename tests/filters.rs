@@ -90,7 +90,7 @@ fn assert_sound(db: &Db, expected: &Contents) {
 }
 
 #[test]
-fn a_damaged_filter_heals_in_the_background_the_table_stays_as_it_is_and_the_next_open_finds_it_mended() {
+fn a_damaged_filter_is_rebuilt_in_the_background_and_the_next_open_finds_it() {
     let (fs, expected) = sample();
     damage_filters(&fs);
     let tables = of_kind(&fs, ".sst");
@@ -185,7 +185,7 @@ fn a_flipped_bit_in_any_byte_of_a_filter_file_is_noticed_and_healed() {
 }
 
 #[test]
-fn a_filter_file_that_is_missing_cut_lengthened_exchanged_or_foreign_is_noticed_and_healed() {
+fn a_filter_file_that_is_missing_cut_long_exchanged_or_foreign_is_rebuilt() {
     use sievedb::fs::Fs as _;
     let (fs, expected) = refiltered();
     let (other, _) = refiltered();
@@ -214,7 +214,7 @@ fn a_filter_file_that_is_missing_cut_lengthened_exchanged_or_foreign_is_noticed_
 
 /// An older filter of the very table, with everything right but that the manifest names another one.
 #[test]
-fn an_older_filter_of_the_same_table_does_not_pass_for_the_one_that_the_manifest_names() {
+fn an_older_filter_of_the_table_is_not_taken_for_the_one_in_the_manifest() {
     let (fs, expected) = refiltered();
     let older = of_kind(&fs, ".filter");
     let db = store::open(&fs).unwrap();
@@ -317,7 +317,7 @@ fn a_read_only_store_with_damaged_filters_writes_nothing() {
 }
 
 #[test]
-fn in_strict_mode_a_reader_gets_the_damage_of_a_filter_as_an_error_until_it_is_healed() {
+fn in_strict_mode_damage_of_a_filter_is_an_error_until_it_is_rebuilt() {
     let (fs, expected) = sample();
     damage_filters(&fs);
     let db = store::options(&fs).strict_filters(true).open(DIR).unwrap();
@@ -346,7 +346,7 @@ fn damage_data(fs: &MemFs, name: &str) {
 }
 
 #[test]
-fn a_filter_whose_table_cannot_be_read_is_tried_once_reported_and_keeps_nobody_from_writing() {
+fn a_filter_whose_table_cannot_be_read_is_tried_once_and_writing_goes_on() {
     let (fs, _) = sample();
     damage_filters(&fs);
     let tables = of_kind(&fs, ".sst");
@@ -458,7 +458,7 @@ impl Work {
 }
 
 #[test]
-fn files_of_filters_are_made_durable_before_the_manifest_names_them_and_removed_after_it_does_not() {
+fn filter_files_are_durable_before_the_manifest_names_them_and_removed_after() {
     for work in Work::ALL {
         let (fs, _) = work.prepare();
         let audit = Audit::watch(&fs);
@@ -472,7 +472,7 @@ fn files_of_filters_are_made_durable_before_the_manifest_names_them_and_removed_
 }
 
 #[test]
-fn a_power_loss_at_any_operation_of_healing_or_refiltering_leaves_a_store_that_answers_and_goes_on() {
+fn a_power_loss_at_any_operation_of_a_filter_rebuild_costs_no_answer() {
     for work in Work::ALL {
         let (fs, expected) = work.prepare();
         let db = Work::open(&fs).unwrap();
@@ -499,7 +499,7 @@ fn a_power_loss_at_any_operation_of_healing_or_refiltering_leaves_a_store_that_a
 }
 
 #[test]
-fn an_operation_that_fails_while_healing_or_refiltering_costs_no_answer_and_is_reported() {
+fn an_operation_that_fails_during_a_filter_rebuild_costs_no_answer() {
     for work in Work::ALL {
         let mut at = 0;
         loop {

@@ -126,7 +126,7 @@ fn new_filters_asked_for_while_options_are_set_keep_those_options() {
 }
 
 #[test]
-fn closing_waits_for_a_compaction_in_another_thread_and_the_next_open_finds_its_tables() {
+fn closing_waits_for_a_running_compaction_and_the_next_open_finds_its_tables() {
     let fs = MemFs::new();
     let small = KeyspaceOptions::new().table_bytes(2 << 10).block_bytes(512);
     let options = options(&fs).memory_budget(16 << 20).default_keyspace(small);

@@ -99,7 +99,7 @@ fn say(line: &str) {
 }
 
 #[test]
-fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write_and_leaves_no_hole() {
+fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
     let seed = 0x5eed;
     println!("seed {seed:#x}");
     let mut rng = Rng::new(seed);

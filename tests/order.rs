@@ -12,7 +12,7 @@ use crate::support::workload::Workload;
 const SEEDS: std::ops::Range<u64> = 1..9;
 
 #[test]
-fn files_are_made_durable_before_anything_refers_to_them_and_removed_after_nothing_does() {
+fn files_are_durable_before_anything_names_them_and_removed_after_nothing_does() {
     let mut checks = std::collections::BTreeMap::new();
     for seed in SEEDS {
         let fs = MemFs::new();

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Every `interval` entries one is a restart: it shares nothing with the entry before, and its offset in the
-//! payload stands in the list at the end. A search looks at restarts only until the right one is found. The
-//! first entry is always a restart. The interval is the writer's choice and not stored, but never more than
+//! payload is in the list at the end. A search is binary over the restarts, then linear. The first entry is
+//! always a restart. The interval is the writer's choice and not stored, but never more than
 //! [`RESTART_INTERVAL_MAX`]: that bounds what a reader holds to walk backwards.
 
 use crate::codec::{put_u32, varint_len};
@@ -86,7 +86,7 @@ impl BlockBuilder {
         &self.payload
     }
 
-    /// Forgets all entries and keeps the memory.
+    /// Removes all entries and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.payload.clear();
         self.restarts.clear();

@@ -1,8 +1,9 @@
-//! What stands in a data block in place of a long value: `total length varint · offset varint · count varint`.
+//! The reference that a data block holds for a long value: `total length varint · offset varint · count
+//! varint`.
 //!
 //! The value lies in `count` value-chunk blocks that follow each other without a gap from `offset` on. Each
-//! holds [`VALUE_CHUNK_BYTES`] of it, the last one what is left; so the count follows from the length, and is
-//! there to be checked. A value that would fit inline is never chunked: one value has one encoding.
+//! holds [`VALUE_CHUNK_BYTES`] of it, the last one the rest. The count follows from the length and is stored
+//! as a check. A value that would fit inline is never chunked: one value has one encoding.
 
 use crate::block::ENVELOPE_BYTES;
 use crate::codec::{DecodeError, Reader, put_varint};
@@ -50,8 +51,8 @@ impl ChunkRef {
         Ok(found)
     }
 
-    /// Checks that chunks which make this value can lie between the offset and `end`, at the best compression
-    /// there is: so that no claim is believed that the file is too short to fulfil.
+    /// Checks that the chunks can lie between the offset and `end`, even at the best compression: a length
+    /// that is too long for the file is refused.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let least = self.count * ENVELOPE_BYTES as u64 + self.total / 255;
         if self.offset.checked_add(least).is_some_and(|chunks_end| chunks_end <= end) {

@@ -6,7 +6,7 @@
 //!
 //! The user key is the first `shared` bytes of the previous entry's user key followed by the suffix of
 //! `unshared` bytes. The tag is sequence number and kind; at sequence number 0, which everything old ends up
-//! with, it is one byte. The value code is `length << 1`, plus 1 if the value stands in chunks and these bytes
+//! with, it is one byte. The value code is `length << 1`, plus 1 if the value is in chunks and these bytes
 //! are a [`ChunkRef`](super::ChunkRef). The four numbers come first so that the common entry, all of them
 //! below 128, is decoded by one comparison.
 
@@ -87,7 +87,7 @@ fn decode_head(bytes: &[u8]) -> Option<Head> {
     Some(Head { shared, unshared, tag, code, len })
 }
 
-/// Which of the numbers it is that [`decode_head`] could not read.
+/// Which number [`decode_head`] could not read.
 #[cold]
 fn head_error(bytes: &[u8]) -> DecodeError {
     let mut reader = Reader::new(bytes);

@@ -1,4 +1,4 @@
-//! The 20 bytes before the payload of every block, and the two ways through them.
+//! The 20 bytes before the payload of every block: sealing and opening blocks.
 //!
 //! ```text
 //!  0  kind          u8   data, index, value chunk, properties, padding: append only
@@ -9,8 +9,8 @@
 //! 12  checksum      u64  `checksum` of (file id, offset of the block, bytes 0..12, stored payload)
 //! ```
 //!
-//! Kind and lengths stand before the payload so that a table can be walked, and salvaged, without its index.
-//! Offset and owner are in the checksum: a good block in the wrong place or of another file is caught.
+//! Kind and lengths come before the payload so that a table can be walked, and salvaged, without its index.
+//! Offset and owner are in the checksum, so a valid block in the wrong place or of another file is found.
 //!
 //! A payload is compressed only if that saves at least an eighth; otherwise reading it would cost
 //! decompression for nothing. Neither length exceeds [`BLOCK_BYTES_MAX`], which is checked before anything
@@ -41,7 +41,7 @@ pub(crate) enum BlockKind {
     ValueChunk = 3,
     /// What the table says about itself.
     Properties = 4,
-    /// Zeros, so that what follows stands on a boundary.
+    /// Zeros, so that the next block starts on a boundary.
     Padding = 5,
     // 6 meta index, 7 range-delete spans, 8 blobs, 9 compression dictionary: reserved.
 }
@@ -89,7 +89,7 @@ impl Compression {
     }
 }
 
-/// An envelope as it stands in the file; nothing about it has been checked but its limits.
+/// An envelope as read from the file. Only its limits have been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) kind: u8,
@@ -243,7 +243,7 @@ pub(crate) fn open(
 }
 
 fn decompress(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, DecodeError> {
-    // LZ4 makes at most 255 bytes of one: a larger claim is not worth an allocation.
+    // LZ4 expands a byte to at most 255: a larger stated length is refused before the allocation.
     if raw_len > stored.len().saturating_mul(255) {
         let detail = format!("{raw_len} cannot come from {} compressed bytes", stored.len());
         return Err(DecodeError::corrupt(8, "block raw length", detail));

@@ -6,7 +6,7 @@ use crate::codec::{DecodeError, Reader, put_varint};
 use crate::file_header::HEADER_BYTES;
 use crate::limits::BLOCK_BYTES_MAX;
 
-/// Place of a block in its file.
+/// Offset and length of a block in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHandle {
     /// Bytes from the start of the file.
@@ -34,7 +34,8 @@ impl BlockHandle {
         Ok(handle)
     }
 
-    /// Checks that a block can lie there: behind the file header, before `end`, and of a length within the limit.
+    /// Checks that a block can lie there: behind the file header, before `end`, and of a length within the
+    /// limit.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let lengths = ENVELOPE_BYTES as u64..=(ENVELOPE_BYTES + BLOCK_BYTES_MAX) as u64;
         let fits = self.offset.checked_add(self.len).is_some_and(|block_end| block_end <= end);

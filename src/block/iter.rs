@@ -1,14 +1,14 @@
 //! A cursor over the entries of a data or index block, in both directions.
 //!
 //! Forward: the key buffer is cut to the shared length and the suffix appended. Search: binary over the
-//! restarts, whose keys stand whole in the payload, then forward. Backward: an entry cannot be decoded without
-//! those since its restart, so the interval before the entry is decoded once and walked from memory; it has at
-//! most [`RESTART_INTERVAL_MAX`] entries.
+//! restarts, whose keys stand whole in the payload, then forward. Backward: an entry cannot be decoded
+//! without those since its restart, so the interval before the entry is decoded once and walked from memory;
+//! it has at most [`RESTART_INTERVAL_MAX`] entries.
 //!
-//! Invariants: every step forward moves at least four bytes on and every step backward strictly back, whatever
-//! the restarts say, so that no payload can hold the cursor for ever. After an error it stands nowhere; the
-//! caller (the table iterator) keeps the error. The order of keys is not checked here, only
-//! by `Table::verify`.
+//! Invariants: every step forward moves at least four bytes on and every step backward strictly back,
+//! whatever the restarts say, so that no payload can hold the cursor for ever. After an error it stands
+//! nowhere; the caller (the table iterator) keeps the error. The order of keys is not checked here, only by
+//! `Table::verify`.
 
 use std::ops::Range;
 
@@ -273,8 +273,8 @@ impl BlockIter {
     }
 
     /// Checks what reading takes for granted: restarts that ascend from 0 and stand where entries share
-    /// nothing, no interval over the limit, entries that end where the restarts begin, keys that ascend, no value
-    /// here that is so long that it should stand in chunks.
+    /// nothing, no interval over the limit, entries that end where the restarts begin, keys that ascend, no
+    /// value here that is so long that it should stand in chunks.
     pub(crate) fn verify(&mut self) -> Result<(), DecodeError> {
         let mut since_restart = 0;
         let mut next_restart = 0;

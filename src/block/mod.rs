@@ -7,16 +7,16 @@
 //!              bytes                           of value chunks, properties and padding
 //! ```
 //!
-//! - [`envelope`](mod@envelope) seals a payload for one place in one file and opens it again: whatever comes out of it had a
-//!   good checksum, the right owner and the right offset.
-//! - [`builder`](mod@builder) and [`iter`](mod@iter) write and read the entries of data and index blocks, which have one
-//!   layout: an index block is a data block whose values are block handles.
+//! - [`envelope`](mod@envelope) seals a payload for one offset of one file and opens it again. What it opens
+//!   has a valid checksum, the right owner and the right offset.
+//! - [`builder`](mod@builder) and [`iter`](mod@iter) write and read the entries of data and index blocks,
+//!   which have one layout: an index block is a data block whose values are block handles.
 //! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) are the two ways to point at blocks.
-//! - [`separator`](mod@separator) chooses the keys that stand in the index.
+//! - [`separator`](mod@separator) chooses the keys of the index.
 //!
 //! Invariant: a payload is hostile even though its checksum matched (a checksum can be computed by anyone).
-//! Every offset and length is checked where it is read; errors are [`DecodeError`](crate::codec::DecodeError)s
-//! whose offsets count from the start of the payload.
+//! Every offset and length is checked where it is read; errors are
+//! [`DecodeError`](crate::codec::DecodeError)s whose offsets count from the start of the payload.
 
 mod builder;
 mod chunk_ref;

@@ -1,8 +1,8 @@
-//! The keys that stand in the index.
+//! The keys of the index.
 //!
 //! The index entry of a block holds a separator: an internal key not before the last key of the block and
 //! before the first key of the next one. The shortest such user key is chosen, and of those of one length the
-//! smallest, because a scan that starts between the last key and the separator reads one block for nothing.
+//! smallest, because a scan that starts between the last key and the separator wastes one block read.
 //!
 //! If the two blocks hold different user keys, the separator has tag 0, which sorts behind every other entry
 //! of its user key; so all versions of that key lie before it. If one user key spans both blocks, the
@@ -26,7 +26,7 @@ pub(crate) fn separator(last: InternalKey<'_>, next: InternalKey<'_>) -> (Vec<u8
     (shortest_between(last.user, next.user), last_tag())
 }
 
-/// The separator of the last block of a table. Not shortened: what lies behind the table must not seem to be
+/// The separator of the last block of a table. It is not shortened: keys behind the table must not seem to be
 /// in it.
 pub(crate) fn separator_of_last(last: InternalKey<'_>) -> (Vec<u8>, Tag) {
     (last.user.to_vec(), last_tag())

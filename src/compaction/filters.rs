@@ -1,24 +1,26 @@
-//! Which filter each table of a tree is to have: a pure function of its tables and of how often they are asked.
+//! Which filter each table of a tree gets: a pure function of its tables and of the lookups that reach them.
 //!
-//! [`plan`] makes of every table a [`Share`] and hands them to [`allocate`](crate::filter::allocation::allocate). What
-//! it adds is how often a table is asked about absent keys:
+//! [`plan`] makes of every table a [`Share`] and hands them to
+//! [`allocate`](crate::filter::allocation::allocate). It adds how many lookups of absent keys reach each
+//! table:
 //!
-//! 1. The keys that are asked for are taken to lie where the tree's own keys lie. Each table puts half of its
-//!    keys on its smallest and half on its largest key; the share of all keys within a table's bounds is how
-//!    often it is asked. A run over everything has 1, so that the rates of such runs are as in Monkey; tables that
-//!    follow each other, as with keys that arrive in order, share one lookup, and so one run's part of the memory,
-//!    whatever levels they are on.
-//! 2. That is multiplied by the table's [`Placed::relative_probe_rate`]: how often it was asked over how often it was expected to
-//!    be. [`relative_probe_rate`] makes it of counters; a new table has 1.
-//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits) a table below which nothing overlaps
-//!    it is asked about no absent key: whoever gets there finds what was asked for.
+//! 1. Lookups are assumed to be spread like the keys of the tree. Half of a table's keys count at its
+//!    smallest key and half at its largest; the share of all keys within a table's bounds is its share of the
+//!    lookups. A run over the whole key range has 1, so the rates of such runs are as in Monkey. Tables that
+//!    do not overlap, as with keys that arrive in order, share one lookup, and so one run's part of the
+//!    memory, whatever their levels.
+//! 2. That is multiplied by the table's [`Placed::relative_probe_rate`]: the lookups that reached it over
+//!    those that were expected. [`relative_probe_rate`] computes it from counters; a new table has 1.
+//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits) no lookup of an absent key
+//!    reaches a table below which nothing overlaps it: a lookup that gets there finds its key.
 //!
-//! The optimum is that of a whole tree as if every filter could be changed: of the tree that compaction will leave
-//! ([`settled`]), not of the one that there is while levels 0 and 1 are overfull. A flush or a compaction takes
-//! from it what its outputs are to have; the others follow when they are rewritten, and are kept to the total until then by
-//! dropping column groups (`db/residency`).
+//! The optimum is computed for the whole tree as if every filter could be changed. It is that of the tree
+//! that compaction will leave ([`settled`]), not of the present one, whose levels 0 and 1 may be overfull. A
+//! flush or a compaction takes from it the filters of its outputs. The other tables follow when they are
+//! rewritten; until then they are kept to the total by dropping column groups (`db/residency`).
 //!
-//! The engine calls it with the tables of a version, newest run first, those of a run in the order of their keys.
+//! The engine calls it with the tables of a version: runs from the newest, the tables of a run in the order
+//! of their keys.
 
 use std::collections::HashSet;
 
@@ -38,13 +40,13 @@ pub(crate) struct Placed<'a> {
     pub(crate) bytes: u64,
     pub(crate) smallest: &'a [u8],
     pub(crate) largest: &'a [u8],
-    /// How often it is asked about absent keys, over how often its share of the keys lets expect.
+    /// Lookups of absent keys that reach it, over those that its share of the keys lets expect.
     pub(crate) relative_probe_rate: f64,
-    /// It is what is about to be written.
+    /// Whether it is about to be written.
     pub(crate) is_output: bool,
 }
 
-/// The filters that a tree is to have.
+/// The filters that a tree gets.
 #[derive(Debug, Clone)]
 pub(crate) struct TreePlan {
     /// Each table, in the order in which they were given, run after run.
@@ -54,18 +56,18 @@ pub(crate) struct TreePlan {
 }
 
 impl TreePlan {
-    /// What this table's filter is to be; `None` if it is to have none.
+    /// The filter that this table gets, if any.
     pub(crate) fn filter(&self, table: usize) -> Option<FilterPlan> {
         let (kind, bits_per_key) = (self.shares[table].kind, self.optimal.bits_per_key[table]);
         (bits_per_key > 0.0).then_some(FilterPlan { kind, bits_per_key })
     }
 }
 
-/// The best filters for these runs, newest first, whose tables are in the order of their keys. `None` if the policy
-/// is to have no filters.
+/// The best filters for these runs, newest first, whose tables are in the order of their keys. `None` if the
+/// policy has no filters.
 ///
-/// The total is the policy's bits per key times the keys of all tables that are asked at all; of a policy with a
-/// rate, what equal rates would take.
+/// The total is the policy's bits per key times the keys of all tables that such lookups reach; for a policy
+/// with a rate, what equal rates would take.
 pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
     let keys_by_place = KeysByPlace::new(runs);
     let mut shares = Vec::new();
@@ -88,7 +90,7 @@ pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) level: usize,
-    /// The most distinct user keys it can have.
+    /// The largest number of distinct user keys that it can have.
     pub(crate) keys: u64,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
@@ -96,7 +98,7 @@ pub(crate) struct Output {
     pub(crate) replaces: HashSet<u64>,
 }
 
-/// The filter of what is about to be written into a tree of this shape that so many lookups have reached.
+/// The filter of what is about to be written into a tree of this shape, which `lookups` lookups have reached.
 pub(crate) fn plan_output(
     policy: &FilterPolicy,
     shape: &Shape,
@@ -136,7 +138,7 @@ pub(crate) fn plan_output(
     plan_one(policy, &settled(planned, shape))
 }
 
-/// The tables of a version with their numbers, each with the relative_probe_rate that its counters tell.
+/// The tables of a version with their numbers, each with the relative probe rate from its counters.
 pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_>, u64)>> {
     fn place(level: usize, table: &TableHandle) -> Placed<'_> {
         let meta = &table.meta;
@@ -192,20 +194,21 @@ fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
     })
 }
 
-/// Lookups that a table is taken to have seen before the first: so that a few of them do not decide.
+/// A table starts with this many expected lookups, so that a few real ones do not decide.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
-/// How far from 1 the relative_probe_rate may be: four bits of a filter, so that a change of what is asked for costs no more.
-const HEAT_MAX: f64 = 16.0;
+/// The relative probe rate is at most this, and at least its inverse: a factor that is worth four bits per
+/// key, so that a change of the lookups costs no more.
+const RELATIVE_RATE_MAX: f64 = 16.0;
 
-/// The relative_probe_rate of a table that lies over `share` of the keys, and that `lookups` reached its tree and `absent` asked
-/// for a key it did not hold since it was made.
+/// The relative probe rate of a table over `share` of the keys. Since it was made, `lookups` reached its
+/// tree, and `absent` reached the table for a key that it does not hold.
 pub(crate) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
     let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
-    (asked / share).clamp(1.0 / HEAT_MAX, HEAT_MAX)
+    (asked / share).clamp(1.0 / RELATIVE_RATE_MAX, RELATIVE_RATE_MAX)
 }
 
-/// Where the keys of a tree lie, as far as the bounds of its tables tell.
+/// How the keys of a tree are distributed, as far as the bounds of its tables show.
 pub(crate) struct KeysByPlace<'a> {
     /// Bounds of tables in order, with the half keys up to and including each.
     bounds: Vec<(&'a [u8], u64)>,
@@ -224,7 +227,8 @@ impl<'a> KeysByPlace<'a> {
         Self { bounds }
     }
 
-    /// The share of all keys within the bounds of this table, which are bounds of some of them: over 0, up to 1.
+    /// The share of all keys within the bounds of this table, which are bounds of some of them: over 0, up to
+    /// 1.
     pub(crate) fn share(&self, table: &Placed<'_>) -> f64 {
         let up_to = |count: usize| count.checked_sub(1).map_or(0, |last| self.bounds[last].1);
         let before = up_to(self.bounds.partition_point(|(key, _)| *key < table.smallest));

@@ -1,5 +1,5 @@
-//! Compaction: what to merge (`pick`), what to keep of it (`retain`), and the doing (`run`); the filters of what comes
-//! out (`filters`), planned for the tree that will be (`settled`).
+//! Compaction: what to merge (`pick`), which entries to keep (`retain`), and the merge itself (`run`); the
+//! filters of the outputs (`filters`), planned for the tree that compaction will leave (`settled`).
 
 pub(crate) mod filters;
 pub(crate) mod pick;

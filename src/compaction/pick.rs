@@ -1,8 +1,8 @@
 //! What to compact next: a pure function of a version.
 //!
 //! A level's score is how full it is: level 0 by its number of runs, the others by their bytes against a
-//! target that grows by `level_ratio` from level to level. The fullest level at or above 1 that has work
-//! which no running task is in the way of is compacted into the next one:
+//! target that grows by `level_ratio` from level to level. The fullest level with a score of at least 1 whose
+//! inputs are free is compacted into the next one:
 //!
 //! - level 0: all its runs, with the tables of level 1 that they overlap; but if its oldest run overlaps
 //!   nothing there (keys arrive in order), that run alone is moved down;
@@ -40,7 +40,7 @@ impl Shape {
     }
 }
 
-/// Tables to take out of the tree and where what is in them goes.
+/// Tables to remove from the tree, and the level that their entries go to.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     /// Inputs with their levels, in any order.
@@ -56,7 +56,7 @@ impl Task {
     }
 }
 
-/// How urgent each level is; 1 and above wants compaction.
+/// How full each level is; from 1 on it is compacted.
 pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     if level == 0 {
         return version.runs(0).len() as f64 / shape.l0_runs as f64;
@@ -77,12 +77,12 @@ pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Opt
     })
 }
 
-/// Everything into one run: what `compact()` asks for. `None` if nothing would come of it, that is if it is
-/// one run without anything to drop and no table is `worn`.
+/// Compacts everything into one run, for `compact()`. `None` if that changes nothing: the tree is one run
+/// without anything to drop, and no table `needs_rewriting`.
 pub(crate) fn pick_all(
     version: &Version,
     shape: &Shape,
-    worn: impl Fn(&TableHandle) -> bool,
+    needs_rewriting: impl Fn(&TableHandle) -> bool,
 ) -> Option<Task> {
     let inputs: Vec<_> = version.all_tables().map(|(level, table)| (level, Arc::clone(table))).collect();
     let bytes = inputs.iter().map(|(_, table)| table.meta.len).fold(0, u64::saturating_add);
@@ -91,7 +91,7 @@ pub(crate) fn pick_all(
     let output_level = deepest.max(fitting);
     let settled = inputs.iter().all(|(level, table)| {
         let meta = &table.meta;
-        *level == output_level && meta.tombstones == 0 && meta.entries == meta.keys && !worn(table)
+        *level == output_level && meta.tombstones == 0 && meta.entries == meta.keys && !needs_rewriting(table)
     });
     (!settled).then_some(Task { inputs, output_level, trivial_move: false })
 }

@@ -1,18 +1,18 @@
-//! The drop rules: which entries of a merge somebody can still see.
+//! The drop rules: which entries of a merge a reader can still see.
 //!
 //! Snapshots cut the sequence numbers into stripes: stripe `i` holds the numbers that are seen by snapshot
 //! `i` and not by snapshot `i - 1`; the last stripe is seen by readers of the present only. Walking the
 //! entries of a key from new to old:
 //!
-//! 1. An entry in the same stripe as a newer entry of its key is shadowed for everybody: dropped.
-//! 2. A tombstone that nothing older lies below (`base`) and that every snapshot sees hides nothing that is
-//!    left: dropped. Older entries of its key in this merge are in its stripe and go by rule 1.
-//! 3. A put for which the same holds needs no sequence number any more: it is kept with number 0, which is
-//!    shorter on disk. It is the only entry of its key that is left.
+//! 1. An entry in the same stripe as a newer entry of its key is visible to no reader: dropped.
+//! 2. A tombstone that every snapshot sees, and below which there is nothing older (`base`), hides nothing:
+//!    dropped. Older entries of its key in this merge are in its stripe and fall under rule 1.
+//! 3. A put that every snapshot sees, with nothing older below, is the only entry of its key. It is kept with
+//!    sequence number 0, which is shorter on disk.
 
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 
-/// What becomes of an entry.
+/// Whether an entry is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Drop,
@@ -35,8 +35,8 @@ impl Retain {
         Self { snapshots, user_key: Vec::new(), stripe: None }
     }
 
-    /// The fate of the next entry. `base` tells whether a key has no older entries outside this merge; it is
-    /// asked only when the answer matters, with user keys in ascending order.
+    /// The fate of the next entry. `base` returns whether a key has no older entries outside this merge. It
+    /// is called only if the answer matters, with ascending user keys.
     pub(crate) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
         let stripe = self.snapshots.partition_point(|&snapshot| snapshot < key.tag.seqno());
         let same_key = self.stripe.is_some() && self.user_key == key.user;

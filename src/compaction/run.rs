@@ -4,10 +4,9 @@
 //! input (a merge, or one memtable) -> retain -> table writers, one after the other -> metadata
 //! ```
 //!
-//! A table is cut when it is long enough, or when what is held in memory for it is as much as the job may use, or
-//! when it overlaps too much of the level below its own (or it would be expensive to compact later), but never inside
-//! a user key. On any error, and when told to stop, the outputs are removed and the tree is left as it was: nothing
-//! here publishes anything.
+//! A table ends when it is long enough, when it takes as much memory as the job may use, or when it overlaps
+//! so much of the level below that it would be expensive to compact later; but never within a user key. After
+//! an error, or when `stop` returns `true`, the outputs are removed. Nothing here publishes anything.
 
 use std::ops::Range;
 use std::path::Path;
@@ -25,7 +24,7 @@ use crate::table::TableWriter;
 use crate::table_meta::TableMeta;
 use crate::version::{TableHandle, Version};
 
-/// Where the outputs go and what bounds them.
+/// Where the outputs go, and their limits.
 pub(crate) struct Merge<'a> {
     pub(crate) fs: &'a dyn Fs,
     pub(crate) dir: &'a Path,
@@ -37,15 +36,15 @@ pub(crate) struct Merge<'a> {
     pub(crate) new_number: &'a dyn Fn() -> u64,
     /// Starts the output table of this number.
     pub(crate) create: &'a dyn Fn(u64) -> Result<TableWriter>,
-    /// What a table may use while it is written: it is cut when it uses more.
+    /// Memory that a table may use while it is written. The table ends when it uses more.
     pub(crate) memory_max: usize,
-    /// Told now and then what it uses.
+    /// Called now and then with the memory in use.
     pub(crate) memory: &'a dyn Fn(usize),
-    /// Asked now and then; `true` ends the work with [`Error::Closed`].
+    /// Called now and then; `true` ends the work with [`Error::Closed`].
     pub(crate) stop: &'a dyn Fn() -> bool,
 }
 
-/// How many entries are merged between two questions whether to stop.
+/// How many entries are merged between two calls of `stop`.
 const STOP_INTERVAL: u32 = 1024;
 
 impl Merge<'_> {
@@ -120,7 +119,7 @@ impl Merge<'_> {
         Ok(outputs.current.as_mut().expect("an output was just started"))
     }
 
-    /// The tables that the outputs will be compacted with one day.
+    /// The tables that the outputs will be compacted with later.
     fn next_level(&self) -> &[Arc<TableHandle>] {
         let level = self.output_level + 1;
         let runs = if (2..LEVELS).contains(&level) { self.version.runs(level) } else { &[] };
@@ -165,7 +164,7 @@ impl<'a> KeyCursor<'a> {
         Self { runs: runs.collect() }
     }
 
-    /// Whether a table's key range includes this key, which is not before the one asked last.
+    /// Whether a table's key range includes this key, which is not before that of the last call.
     fn holds(&mut self, user_key: &[u8]) -> bool {
         self.runs.iter_mut().any(|tables| {
             while tables.first().is_some_and(|table| &table.meta.largest[..] < user_key) {
@@ -188,7 +187,7 @@ impl<'a> Overlap<'a> {
         Self { tables, bytes: 0, limit }
     }
 
-    /// Counts the tables that lie wholly before `user_key`; tells whether they are too many for one output.
+    /// Counts the tables that lie wholly before `user_key`; `true` if they are too many for one output.
     fn is_too_much(&mut self, user_key: &[u8]) -> bool {
         while let Some(table) = self.tables.first().filter(|table| &table.meta.largest[..] < user_key) {
             self.bytes = self.bytes.saturating_add(table.meta.len);

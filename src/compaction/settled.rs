@@ -1,20 +1,21 @@
-//! The tree as compaction will leave it: what filters are planned for.
+//! The tree as compaction will leave it. Filters are planned for that tree.
 //!
-//! A table of a deep level lives long. If its filter were planned for the tree of the moment in which it is written, then the
-//! runs that pile up above it under a load of writes would get their part of the total, and once they are merged nobody
-//! would have it. So the plan is for the tree that comes of the present one without further writes, by the rules that
-//! tell compaction when to leave a level alone (`pick::score`):
+//! A table of a deep level lives long. If its filter were planned for the present tree, the runs that pile up
+//! above it during a load would get a part of the total, and once they are merged that part would be unused.
+//! So the plan is for the tree that follows from the present one without further writes, by the rules by
+//! which compaction leaves a level alone (`pick::score`):
 //!
-//! 1. Level 0 that has runs enough to be compacted is merged with level 1: what overlaps becomes one. The run that is being
-//!    written stays, for until then it is asked as a run of its own.
-//! 2. What a level holds above its target falls onto what it overlaps in the next one, the same part of each of its
-//!    tables. What overlaps nothing there will be moved with the filter that it has, and counts as it is.
+//! 1. A level 0 with enough runs to be compacted is merged with level 1: tables that overlap become one. The
+//!    run that is being written stays, because lookups probe it as a run of its own until then.
+//! 2. What a level holds above its target is merged into the tables that it overlaps in the next level, the
+//!    same fraction of each table. A table that overlaps nothing there will be moved with its filter, and
+//!    counts as it is.
 //!
-//! A part of a table has that part of its keys and of its lookups, and so the rate of the whole. Which tables will go down
-//! is not known yet, and need not be: on the whole it is such a part.
+//! A fraction of a table has that fraction of its keys and of its lookups, and so the rate of the whole.
+//! Which tables will be merged is not known yet, and need not be: on the whole it is that fraction.
 //!
-//! Tables that wait to be merged take more than the total meanwhile, until they are: minutes. If it lasts, column groups of
-//! ribbon filters make up for it (`db/residency`).
+//! Until the waiting tables are merged, usually for minutes, filters take more than the total. If that lasts,
+//! column groups of ribbon filters are dropped (`db/residency`).
 //!
 //! A pure function, O(t log t) for t tables. `filters` calls it.
 
@@ -22,8 +23,8 @@ use super::filters::{KeysByPlace, Placed};
 use super::pick::Shape;
 use crate::manifest::edit::LEVELS;
 
-/// The runs that compaction will leave of these, newest first in both. The output stands before all others, as a run of
-/// its own; it overlaps nothing that is on its level.
+/// The runs that compaction will leave, newest first, as in `runs`. The output is the first, as a run of its
+/// own; it overlaps nothing on its level.
 pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
     let by_place = KeysByPlace::new(&runs);
     let mut level_0 = Vec::new();
@@ -56,7 +57,7 @@ pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<
     level_0.into_iter().chain(levels).filter(|run| !run.is_empty()).collect()
 }
 
-/// Level 1 of these tables of level 0 and 1: those that overlap become one.
+/// Level 1 after these tables of levels 0 and 1 are merged: tables that overlap become one.
 fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     tables.sort_unstable_by_key(|table| table.smallest);
     let mut run: Vec<Placed<'_>> = Vec::new();
@@ -82,7 +83,8 @@ fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     run
 }
 
-/// Lets so much of a table fall onto those of the next level that it overlaps. Gives how much of it did.
+/// Merges a fraction of a table into the tables of the next level that it overlaps. Returns the fraction that
+/// was merged.
 fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysByPlace<'_>) -> f64 {
     let start = run.partition_point(|below| below.largest < table.smallest);
     let mut fallen = 0.0;
@@ -97,7 +99,7 @@ fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysB
     fallen
 }
 
-/// So much of a table: of its keys, and of the lookups that ask it.
+/// A fraction of a table: of its keys, its bytes and its lookups.
 fn scaled<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
     let of = |number: u64| (number as f64 * part).round() as u64;
     Placed {
@@ -139,7 +141,8 @@ mod tests {
         let found: Vec<_> = settled.iter().map(|run| (run.len(), keys(run))).collect();
         assert_eq!((found[0].0, found[1].0), (1, 20));
         assert!(found[0].1.abs_diff(1000) < 30 && found[1].1.abs_diff(11_000) < 30, "{found:?}");
-        // What is left of level 1 is denser than it was by what fell on it, and asked by so many lookups fewer.
+        // What is left of level 1 is denser than it was by what fell on it, and asked by so many lookups
+        // fewer.
         let upper = settled[0][0];
         assert!((upper.relative_probe_rate - 0.25).abs() < 0.01, "{upper:?}");
         let by_keys = settled[1].iter().map(|table| table.keys);
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_being_written_stays_and_so_does_a_tree_that_compaction_leaves_alone() {
+    fn a_run_being_written_stays_and_so_does_a_tree_that_compaction_leaves_alone() {
         let mut runs = vec![run(0, 1, 400, 10, 990)];
         runs[0][0].is_output = true;
         runs.extend((0..2).map(|_| run(0, 1, 400, 10, 990)));

@@ -1,8 +1,8 @@
 //! From the bytes of a batch to the memtables of its keyspaces.
 //!
-//! A memtable keeps slices, not copies: what the caller built and the log stores is what it holds. Only of a batch for
-//! several keyspaces each gets a copy of its part. For they are flushed at different times, and one that holds a
-//! few small entries would keep the long values of all the others in memory, where nobody counts them.
+//! A memtable keeps slices of the batch, not copies. If a batch is for several keyspaces, each gets a copy of
+//! its own entries: keyspaces are flushed at different times, and a few small entries of one would keep the
+//! long values of the others in memory, uncounted.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::key::Tag;
 use crate::memtable::BATCH_FRAMING_BYTES;
 
-/// Inserts the entries of a stamped batch, which is in this log, into the memtables of its trees. A tree that was
-/// dropped since the batch was admitted gets them too, and nobody will read them.
+/// Inserts the entries of a stamped batch, which is in this log, into the memtables of its trees. A tree that
+/// was dropped meanwhile gets them too; they are never read.
 pub(super) fn apply(bytes: Vec<u8>, trees: &[Arc<Tree>], log: u64) -> Result<()> {
     let [tree] = trees else { return apply_parts(&bytes, trees, log, |_| true) };
     let bytes = Bytes::from(bytes);
@@ -31,7 +31,7 @@ pub(super) fn apply(bytes: Vec<u8>, trees: &[Arc<Tree>], log: u64) -> Result<()>
     Ok(())
 }
 
-/// The same for those entries that are `wanted`: each memtable gets a copy of its part.
+/// Inserts only the entries that are `wanted`. Each memtable gets a copy of its own entries.
 pub(super) fn apply_parts(
     bytes: &[u8],
     trees: &[Arc<Tree>],
@@ -60,7 +60,7 @@ pub(super) fn apply_parts(
     Ok(())
 }
 
-/// The view whose memtable is to have entries of a batch in this log.
+/// The view whose memtable gets entries of a batch in this log.
 fn begin(tree: &Tree, log: u64) -> Arc<View> {
     let view = tree.view();
     view.active.note_log(log);

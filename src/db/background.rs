@@ -1,9 +1,9 @@
 //! Background work: which job is next, and its execution as one `step()`.
 //!
-//! Jobs, most urgent first: remove the files of tables that nobody reads any more; make a long unsynced column group of the
-//! log durable (so that the sync at its end is short); flush the oldest immutable memtable of a keyspace; compact;
-//! rebuild a filter that was found damaged; load or drop column groups of filters. A job is found and reserved under one
-//! lock, done without it, and then given up.
+//! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
+//! sync at its end is short); flush the oldest immutable memtable of a keyspace; compact; rebuild an unusable
+//! filter; load or drop column groups of filters. A job is found and reserved under one lock, done without
+//! the lock, and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads only flushes, so that a long compaction never holds up the writers.
@@ -24,14 +24,14 @@ use crate::sync::lock;
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
-/// How often it is asked whether other filters should be in memory, where not all of them are.
+/// How often to check which filters should be in memory, while there is no room for all of them.
 const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The threads of a store and what they work on.
 pub(crate) struct Background {
     pub(crate) reservations: Arc<Reservations>,
     pub(crate) threads: usize,
-    /// Pieces of filters are not in memory.
+    /// Some column groups of filters are not in memory.
     is_short_of_memory: AtomicBool,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -63,7 +63,8 @@ impl Background {
         self.reservations.is_stopping()
     }
 
-    /// Says whether column groups of filters are not in memory. Then it is looked at now and then, for what is asked may change.
+    /// Notes whether some column groups of filters are not in memory. While that is so, a thread checks now
+    /// and then which should be, because the lookups may change.
     pub(crate) fn set_short_of_memory(&self, is_short: bool) {
         self.is_short_of_memory.store(is_short, Ordering::Relaxed);
     }
@@ -81,8 +82,8 @@ impl Background {
         Ok(())
     }
 
-    /// Lets nothing new begin and waits for all that is running, in threads of our own and in the callers'.
-    /// A running compaction is given up, a flush finished.
+    /// Starts nothing new and waits for running jobs, in the store's threads and in those of callers. A
+    /// running compaction is cancelled, a running flush finishes.
     pub(crate) fn stop(&self) {
         self.reservations.stop();
         let handles = std::mem::take(&mut *lock(&self.handles));
@@ -116,14 +117,15 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// What the job ran into; it has also been remembered, and writers get it.
+    /// The error of the job. Writing is disabled, and writers get the same error.
     pub(crate) fn step(&self, jobs: Jobs) -> Result<bool> {
         if self.log.is_none() {
             return Ok(false);
         }
         self.health.check_not_failed()?;
         let obsolete = self.remove_obsolete_files();
-        // Asked before the reservations are locked: the log's own lock may be held for as long as a sync takes.
+        // Read before the reservations are locked: the log's own lock may be held for as long as a sync
+        // takes.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |reserved: &Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
         let Some(reservation) = self.background.reservations.reserve_next(next) else {
@@ -133,13 +135,13 @@ impl Engine {
             Ok(is_done) => Ok(is_done || obsolete),
             // The keyspace was dropped under the job, or the store is being closed: not a failure.
             Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(true),
-            // The table has been left as it is, which was reported and counted; it is not tried again.
+            // The table stays as it is. That was counted and reported, and the job is not tried again.
             Err(JobError::Table(_)) => Ok(true),
             Err(JobError::Store(error)) => Err(self.fail(error)),
         }
     }
 
-    /// The error of a job to give to the caller who waits for it. Writing is disabled if it is one of the store.
+    /// The error of a job, for the caller who waits for it. An error of the store disables writing.
     pub(crate) fn fail_job(&self, error: JobError) -> Error {
         match error {
             JobError::Table(error) => error,
@@ -160,7 +162,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// The most urgent job that nobody does.
+    /// The most urgent job that is not reserved.
     fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &Reserved<'_>) -> Option<Job> {
         if log_is_long && !reserved.is_log_sync() {
             return Some(Job::SyncLog);

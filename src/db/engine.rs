@@ -158,7 +158,7 @@ impl Engine {
         self.files.remove_obsolete(&self.context)
     }
 
-    /// Remembers the first failure that makes writing unsafe, and gives the error to return for this one.
+    /// Disables writing if this is the first failure, and returns the error to report.
     pub(crate) fn fail(&self, error: Error) -> Error {
         if matches!(error, Error::KeyspaceDropped { .. } | Error::Closed | Error::ReadOnly) {
             return error;
@@ -204,7 +204,7 @@ impl Engine {
     }
 }
 
-/// What the handles share: the last one to go closes the store.
+/// What the handles share. Dropping the last one closes the store.
 pub(crate) struct Owner {
     engine: Arc<Engine>,
 }

@@ -29,8 +29,8 @@ use crate::version::{TableHandle, Version};
 /// Why a job was not done.
 #[derive(Debug)]
 pub(crate) enum JobError {
-    /// A table cannot be read, or no filter can be built for it. The table is left as it is, nothing was changed, and
-    /// the store goes on.
+    /// A table cannot be read, or no filter can be built for it. The table is left as it is, nothing was
+    /// changed, and the store goes on.
     Table(Error),
     /// Anything else, which disables writing.
     Store(Error),
@@ -51,7 +51,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The tables that take the place of the oldest immutable memtable of a tree: durable, and yet to be published.
+    /// Writes the oldest immutable memtable of a tree into tables. They are durable, and the caller publishes
+    /// them.
     pub(crate) fn write_memtable(
         &self,
         tree: &Arc<Tree>,
@@ -65,7 +66,7 @@ impl Engine {
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
-        // Newer than every run there is: numbers only grow, and one flush of a tree follows the other.
+        // Newer than every existing run: numbers only grow, and flushes of a tree follow each other.
         let run = tables.first().map_or(0, |table| table.meta.number);
         Ok(TreeChange {
             tree: Arc::clone(tree),
@@ -113,7 +114,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the input aside that an error of a merge is about, if it is about one.
+    /// Sets aside the input that an error of a merge is about, if it is about one.
     fn set_aside(&self, tree: &Tree, task: &Task, error: Error) -> JobError {
         let is_about = |number| error.file() == Some(&FileName::Table(number).path(&self.files.dir));
         let Some((level, table)) = task.inputs.iter().find(|(_, table)| is_about(table.meta.number)) else {
@@ -125,7 +126,8 @@ impl Engine {
         JobError::Table(error)
     }
 
-    /// Merges `input` into new tables, those that `output` foretells: durable with their names, opened, not yet published.
+    /// Merges `input` into new tables, as `output` describes them. They are durable with their names and
+    /// open; the caller publishes them.
     fn merge_into(
         &self,
         tree: &Tree,
@@ -139,7 +141,7 @@ impl Engine {
         let shape = tree.shape();
         let filter = plan_output(&options.filter, &shape, version, lookups, output);
         let memory = &self.context.memory;
-        // The threads, and a caller who compacts.
+        // Each thread, and a caller that compacts.
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
         let building = Building::new(memory);
         let merge = Merge {
@@ -264,8 +266,8 @@ mod tests {
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
 
-    /// A store that has written keys 0 to 999 and compacted them, and flushed another thousand while filters were built
-    /// with this fault.
+    /// A store that has written keys 0 to 999 and compacted them, and flushed another thousand while filters
+    /// were built with this fault.
     fn flushed(fault: fn(&mut [u8], u32)) -> (Db, Result<(), Error>) {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_forgets_while_a_filter_is_built_ends_the_flush_with_an_error_that_says_so() {
+    fn faulty_memory_while_a_filter_is_built_ends_the_flush_with_an_error() {
         let (db, flushed) = flushed(|bits, before| bits.fill(if before == 0 { 0 } else { 0xff }));
         assert!(matches!(flushed, Err(Error::FaultyMemory { .. })), "{flushed:?}");
         let refused = db.put("k", "v").unwrap_err();

@@ -456,7 +456,7 @@ impl Engine {
         Ok(tree)
     }
 
-    /// Drops a keyspace with all that is in it.
+    /// Drops a keyspace and everything in it.
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let _one = lock(&self.keyspaces.next_id);
@@ -470,7 +470,7 @@ impl Engine {
         self.publish(vec![EditItem::KeyspaceDropped(tree.id)], Change::Drop(Arc::clone(&tree)))?;
         self.keyspaces.remove(tree.id);
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
-        // A handle that somebody keeps must not keep the data, and what it took counts for nobody any more.
+        // A handle that a caller keeps must not keep the data, and its memory is not counted any more.
         tree.clear();
         tree.count_active_bytes();
         self.background.notify();

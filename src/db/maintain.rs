@@ -1,4 +1,4 @@
-//! What callers ask of background work, and wait for: flush, compact, settle.
+//! Calls that wait for background work: flush, compact, settle.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ impl Engine {
                 if self.step(Jobs::All)? {
                     continue;
                 }
-                // Whoever has just come to the end of its work says so a moment later.
+                // A job that has just ended signals a moment later.
                 if !reservations.is_working() && reservations.epoch() == epoch && !done() {
                     return Err(Error::invalid("waiting for work that nobody does"));
                 }
             }
-            // The time limit is for what is not signalled: a store that is closed meanwhile.
+            // The time limit is for what does not signal: the closing of the store.
             reservations.wait_past(epoch, Some(Duration::from_millis(200)));
         }
     }
@@ -70,7 +70,7 @@ impl Engine {
         result.map_err(|error| self.fail_job(error))
     }
 
-    /// The compaction of [`Engine::compact_all`], once nobody else works on the tree.
+    /// The compaction of [`Engine::compact_all`], once no other job works on the tree.
     pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<(), JobError> {
         let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::read_needs_rewriting);
         task.map_or(Ok(()), |task| self.compact(tree, &task))

@@ -1,13 +1,13 @@
 //! Opening, the writing half: from what [`recover`](super::recover) found to a store that is in use.
 //!
-//! What the logs held is written to new, synced files before anything is acknowledged: a few batches into
-//! the new log, many into tables. The old files stay untouched until `CURRENT` names the new manifest; so
-//! an open that is interrupted anywhere is simply done again: the tables that it had written are named by nothing, and
-//! are removed.
+//! What the logs held is written to new, synced files before anything is acknowledged: a few batches into the
+//! new log, many into tables. The old files stay untouched until `CURRENT` names the new manifest. So an open
+//! that was interrupted is simply done again: nothing names the tables that it had written, and they are
+//! removed.
 //!
 //! 1. lock; recover; remove files that nothing refers to;
-//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, these into tables (synced, directory synced) as they
-//!    fill, and in the end the rest, into tables or the new log;
+//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, these into tables
+//!    (synced, directory synced) as they fill, and in the end the rest, into tables or the new log;
 //! 3. new log, synced; new manifest with the whole state, synced; `CURRENT` (this is the moment);
 //! 4. the new log's first promise: from here on it counts as used;
 //! 5. remove what the new state does not name any more.
@@ -118,7 +118,7 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     old.extend((recovered.number != 0).then_some(FileName::Manifest(recovered.number)));
     state.last_seqno = recovered.last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
-    // The other half of the numbers is more than can ever be used: nothing below needs to look at the limit.
+    // The other half of the numbers is more than can ever be used, so nothing below checks the limit.
     if state.next_file > FILE_NUMBER_MAX / 2 {
         return Err(Error::limit("file number", FILE_NUMBER_MAX / 2, state.next_file));
     }
@@ -176,7 +176,7 @@ fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure there is a directory, and locks it.
+/// Creates the directory if need be, and locks it.
 fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
     let fs = &*options.fs;
     if options.create {
@@ -198,8 +198,8 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
     fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive).map_err(|error| lock_error(dir, error))
 }
 
-/// Keeps writers out, and lets readers in. A copy of a store need not have the file; nobody can be writing to it
-/// through this crate then.
+/// Keeps writers out and lets readers in. A copy of a store may lack the lock file; then no writer has it
+/// open.
 pub(super) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
     match fs.lock(&FileName::Lock.path(dir), LockKind::Shared) {
         Ok(lock) => Ok(Some(lock)),

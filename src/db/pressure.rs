@@ -1,9 +1,9 @@
 //! Back-pressure: how far background work is behind, and what that costs a writer.
 //!
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
-//! be flushed and with the runs of level 0. Below 1 a writer is slowed to a rate that falls smoothly with
-//! the pressure; at 1 memory is used up, and it waits until a flush or a compaction has ended. If level 0 is full
-//! and cannot be compacted because a table cannot be read, writing is disabled: to wait would be to wait for ever.
+//! be flushed and with the runs of level 0. Below 1 a writer is slowed to a rate that falls smoothly with the
+//! pressure; at 1 memory is used up, and it waits until a flush or a compaction has ended. If level 0 is full
+//! and cannot be compacted because a table cannot be read, writing is disabled: waiting would never end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -71,9 +71,8 @@ impl Engine {
         self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
     }
 
-    /// Waits until the memtables have room for a group, and makes the largest ones immutable if they have not.
-    /// A group that has no room even when all that was written before is in tables goes on alone. Only the commit leader
-    /// calls this.
+    /// Waits until the memtables have room for a group; seals the largest ones to make room. A group that has
+    /// no room even in empty memtables goes on alone. Only the commit leader calls this.
     pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
         let batches: Vec<_> =
             group.iter().map(|admitted| (&admitted.bytes[..], &admitted.trees[..])).collect();
@@ -102,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// Whether the memtables, those that wait to be flushed included, have room for a group.
+    /// Whether all memtables together, the immutable ones included, have room for a group.
     pub(super) fn has_room(&self, group: &[(&[u8], &[Arc<Tree>])]) -> bool {
         let memory = &self.context.memory;
         memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max()
@@ -112,7 +111,7 @@ impl Engine {
     fn wait_for_relief(&self, group: &[Admitted]) {
         let reservations = &self.background.reservations;
         loop {
-            // Before the pressure is looked at: a change in between ends the wait at once.
+            // Read before the pressure: a change in between ends the wait at once.
             let epoch = reservations.epoch();
             if pressure_of(group) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
                 return;
@@ -134,7 +133,8 @@ impl Engine {
     }
 }
 
-/// Why level 0 of a keyspace, which is full, will never be compacted: a table that has been set aside is in the way.
+/// Why level 0 of a keyspace, which is full, will never be compacted: a table that has been set aside is in
+/// the way.
 fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let view = tree.view();
     let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());
@@ -145,7 +145,7 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     (is_full && stuck()).then(|| Arc::clone(error))
 }
 
-/// The most that the memtables can grow by when a group is written into them.
+/// The most that the memtables can grow by when a group is applied.
 fn memory_of(group: &[(&[u8], &[Arc<Tree>])]) -> usize {
     let batches = group.iter().map(|(bytes, trees)| {
         let entries = BatchReader::open(bytes).map_or(0, |batch| batch.count as usize);
@@ -158,8 +158,8 @@ fn memory_of(group: &[(&[u8], &[Arc<Tree>])]) -> usize {
     batches.sum::<usize>() + jumps.sum::<usize>()
 }
 
-/// The pressure of the keyspace that is furthest behind. One that was dropped meanwhile is not flushed any
-/// more, and nobody waits for it.
+/// The highest pressure among the keyspaces of a group. A dropped keyspace is not flushed any more and does
+/// not count.
 fn pressure_of(group: &[Admitted]) -> f64 {
     let of = |tree: &Arc<Tree>| {
         let view = tree.view_ref();

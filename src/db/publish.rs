@@ -1,8 +1,8 @@
 //! The one place where the tree changes: an edit becomes durable, then visible, then old files may go.
 //!
-//! Every flush, compaction, new filter, new log, new or dropped keyspace ends here. The caller has made the files that
-//! the edit names durable, and their directory. A failure to append the edit leaves it unknown whether the
-//! manifest holds it, so the store refuses writes from then on.
+//! Every flush, compaction, new filter, new log, new or dropped keyspace ends here. The caller has made the
+//! files that the edit names durable, and their directory. A failure to append the edit leaves it unknown
+//! whether the manifest holds it, so the store refuses writes from then on.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) enum Change {
     Tree(TreeChange),
     /// Other filters for a table.
     Filters(FilterChange),
-    /// Other options of a keyspace, made of those that it has when its turn comes.
+    /// Other options of a keyspace, derived from those that it has when the edit is written.
     Options(Arc<Tree>, OptionsChange),
     /// A keyspace is dropped.
     Drop(Arc<Tree>),
@@ -35,7 +35,7 @@ pub(crate) enum Change {
 /// What changes in the options of a keyspace.
 pub(crate) enum OptionsChange {
     All(KeyspaceOptions),
-    /// The filters alone: whoever changes the others at the same moment is not undone.
+    /// Only the filter policy. A change of other options at the same moment is kept.
     Filter(FilterPolicy),
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct TreeChange {
     pub(crate) flushed: Option<Arc<LoggedMemtable>>,
 }
 
-/// A handle that takes the place of another one of the same table, with other filters.
+/// A new handle of a table, with other filters.
 pub(crate) struct FilterChange {
     pub(crate) tree: Arc<Tree>,
     pub(crate) level: usize,
@@ -80,9 +80,10 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`] if the tree is gone: nothing happened. Anything else has poisoned the store.
+    /// [`Error::KeyspaceDropped`] if the tree is gone: nothing happened. Anything else has poisoned the
+    /// store.
     ///
-    /// Gives the number below which no log is needed any more, according to the durable manifest.
+    /// Returns the number below which no log is needed, according to the durable manifest.
     pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
         let mut manifest = self.manifest.lock();
         self.health.check_not_failed()?;
@@ -114,7 +115,7 @@ impl Engine {
         self.manifest.set_mark(mark);
         match change {
             Change::None => {}
-            // Under the lock of the manifest still: nobody has changed them since they were encoded.
+            // Still under the lock of the manifest: they have not changed since they were encoded.
             Change::Options(tree, change) => {
                 let options = change.apply(&tree.options.load());
                 tree.options.store(Arc::new(options));

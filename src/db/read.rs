@@ -2,9 +2,9 @@
 //!
 //! The view is loaded before the sequence number. A view holds every write up to the moment it was replaced,
 //! and writes enter only the newest one, so (view, number loaded after it) is what was visible at one moment
-//! between the two loads. No compaction can take anything away from it: the view holds its memtables and
-//! tables. A registered [`Snapshot`](super::Snapshot) uses its own number with the view of the moment;
-//! compactions keep for it what it sees.
+//! between the two loads. No compaction can remove anything from it: the view holds its memtables and tables.
+//! A registered [`Snapshot`](super::Snapshot) uses its own number with the present view; compactions keep
+//! what it sees.
 
 use std::sync::Arc;
 
@@ -104,8 +104,8 @@ impl PartialEq<Vec<u8>> for Value {
 }
 
 impl Engine {
-    /// What `read` makes of the value of a key at `seqno`, or now. It is called while the view is held, for
-    /// the table that a long value is read from must not be removed meanwhile.
+    /// The value of a key at `seqno`, or now, passed through `read`. It is called while the view is held,
+    /// because the table that a long value is read from must not be removed meanwhile.
     pub(crate) fn get<T>(
         &self,
         tree: &Tree,
@@ -114,13 +114,13 @@ impl Engine {
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         let view = tree.view_ref();
-        // After the view: that of a dropped keyspace is empty, and must not pass for an answer.
+        // Checked after loading the view: the view of a dropped keyspace is empty and must not be an answer.
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
         self.get_in(tree, &view, user_key, seqno)?.map(read).transpose()
     }
 
-    /// What `read` makes of the values of several keys, all at the same moment.
+    /// The values of several keys, all at the same moment, passed through `read`.
     pub(crate) fn multi_get<K: AsRef<[u8]>, T>(
         &self,
         tree: &Tree,
@@ -310,7 +310,8 @@ mod tests {
         table
     }
 
-    /// A store with one table, and memory for hardly more than the head of its filter; the rest of it is taken.
+    /// A store with one table, and memory for hardly more than the head of its filter; the rest of it is
+    /// taken.
     fn without_room(options: Options) -> (Db, Lease) {
         let db = options.open(DIR).unwrap();
         let memory = &db.engine().context.memory;
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_page_of_a_filter_without_room_costs_no_answer_and_the_filter_is_made_anew() {
+    fn a_damaged_page_of_a_paged_filter_costs_no_answer_and_the_filter_is_rebuilt() {
         for kind in [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon] {
             let fs = sample(kind);
             // Room enough to build it, if not to keep it.
@@ -458,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn in_strict_mode_a_damaged_page_is_an_error_to_who_would_read_it() {
+    fn in_strict_mode_a_damaged_page_is_an_error_to_its_reader() {
         let fs = sample(FilterKind::BlockedBloom);
         let (db, _taken) = without_room(options(&fs, FilterKind::BlockedBloom).strict_filters(true));
         damage_pages(&db, &fs);

@@ -1,19 +1,20 @@
-//! Recovery, the reading half: what is on the disk, and whether it fits together. Changes nothing and keeps nothing.
+//! Recovery, the reading half: what is on the disk, and whether it fits together. Changes nothing and keeps
+//! nothing.
 //!
 //! 1. The names in the directory; those that are not ours are reported and left alone.
-//! 2. `CURRENT`, and the manifest it names, folded into a state. Without a `CURRENT` there is no store, unless
-//!    files are there that only a store in use can have: then it was lost.
+//! 2. `CURRENT`, and the manifest it names, folded into a state. Without a `CURRENT` there is no store,
+//!    unless files are there that only a store in use can have: then it was lost.
 //! 3. Every table and log of the state must exist. Every log but the last must be whole to its close record;
 //!    the last must be so if the manifest says that it was closed. Otherwise it may end torn, above
 //!    everything it promised: what is recovered is the prefix before, and the rest is reported.
 //! 4. The promises in the logs (and in a log that the manifest does not know) must not speak of edits that
 //!    the manifest does not have: then the manifest lost its end.
-//! 5. Every batch of the logs is decoded. Entries that a keyspace has flushed, and those of keyspaces that were
-//!    dropped, are passed over; how much there is of the others is noted.
+//! 5. Every batch of the logs is decoded. Entries that a keyspace has flushed, and those of keyspaces that
+//!    were dropped, are skipped; the bytes of the others are counted.
 //!
-//! Only when all of that is sound are the logs read once more, from front to back, and their batches handed to
-//! [`replay_to_memtables`](super::replay_to_memtables): so nothing is written or removed before everything that the store consists of has been
-//! seen, and no more than one batch is held.
+//! Only when all of that is valid are the logs read once more, from front to back, and their batches handed
+//! to [`replay_to_memtables`](super::replay_to_memtables). So nothing is written or removed before the whole
+//! store was checked, and only one batch at a time is in memory.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,8 +47,8 @@ pub struct OpenReport {
     pub batches: u64,
     /// Entries of those batches that were not in tables yet.
     pub entries: u64,
-    /// How often a memtable was written into tables meanwhile: the logs held more than memory had room for, or than
-    /// is worth writing into the new log.
+    /// How often a memtable was written into tables meanwhile: the logs held more than memory had room for,
+    /// or than is worth writing into the new log.
     pub flushes: u64,
     /// Ends of files that were never promised to be durable and are not whole: dropped.
     pub dropped: Vec<DroppedTail>,
@@ -57,7 +58,7 @@ pub struct OpenReport {
 }
 
 impl OpenReport {
-    /// Says in the log of the program what somebody should know.
+    /// Traces what a user should know.
     pub(crate) fn log(&self, dir: &Path) {
         for dropped in &self.dropped {
             let DroppedTail { file, offset, bytes, reason } = dropped;

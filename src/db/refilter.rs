@@ -1,23 +1,25 @@
-//! New filters for tables that there are: after damage, and when somebody asks for another kind or size.
+//! New filters for existing tables: after damage, and when a caller wants another kind or size.
 //!
-//! 1. The table's keys are read from its data, block by block, and the filter is built from them;
-//! 2. it is written into a file of its own, which is synced, and the directory;
-//! 3. the table is opened once more with that filter in place of the old ones, so that no filter enters the tree
-//!    that cannot be used; where there is no memory to keep it, it is read and checked all the same;
-//! 4. one edit gives the table the new list of filters, and its handle in the version gives way to the new one;
-//! 5. the files of old filters go when nobody reads through an old handle any more.
+//! 1. The filter is built from the table's keys, which are read block by block;
+//! 2. it is written into a file of its own; the file and the directory are synced;
+//! 3. the table is opened again with that filter, so that no unusable filter enters the tree. If there is no
+//!    memory to keep the filter, it is read and checked all the same;
+//! 4. one edit gives the table the new list of filters, and the new handle replaces the old one in the
+//!    version;
+//! 5. the files of old filters are removed with the last reader of an old handle.
 //!
-//! The memory that the filter is built in is known from the number of keys, and had before anything is read: a job's
-//! equal part of what builders have (`memory`), and beyond it what tables and filters leave of the rest, where the blocks
-//! give way. A table of a store that once had a much larger budget may need more than there is. Then it gets no new
-//! filter, which is an [`Error::LimitExceeded`]; a compaction of it writes tables whose filters can be built.
+//! The memory to build the filter in follows from the number of keys, and is taken before anything is read:
+//! first the job's part of what builders have (`memory`), then a lease, for which cached blocks are evicted.
+//! A large table may need more than there is, if the store once had a much larger budget. Then the table gets
+//! no new filter, which is an [`Error::LimitExceeded`]; a compaction writes smaller tables, whose filters can
+//! be built.
 //!
-//! The table itself is not touched, and nobody waits: readers hold the old handle or the new one, and either
-//! filter is true of the table. A job reserves its table, so that no compaction takes it away meanwhile.
+//! The table itself does not change, and no reader waits: readers hold the old handle or the new one, and
+//! both filters fit the table. The job reserves its table, so that no compaction removes it meanwhile.
 //!
-//! If the table cannot be read, or there is no room, or the new filter comes out damaged, nothing is changed, and the
-//! background does not try again; nor when several in a row were found damaged after they had come into use. A
-//! failure to write disables writing, like any other.
+//! If the table cannot be read, or there is no room, or the new filter is damaged, nothing changes, and the
+//! background does not try again. It also stops after several filters in a row that became unusable. A failed
+//! write disables writing, as always.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,7 +38,8 @@ use crate::filter::{FilterPlan, FilterPolicy};
 use crate::memory::{Building, Lease, LeaseKind};
 use crate::version::{TableHandle, Version};
 
-/// What a filter is built in: a part of the memory for builders, and what had to be leased beyond it.
+/// The memory that a filter is built in: a part of the builders' memory, and a lease for what is needed
+/// beyond it.
 struct Room {
     building: Building,
     part: usize,
@@ -44,12 +47,12 @@ struct Room {
 }
 
 impl Room {
-    /// Notes that so much is in use now.
+    /// Notes how much is in use.
     fn set(&self, bytes: usize) {
         self.building.set(bytes.min(self.part));
     }
 
-    /// So much is needed from now on: what the part suffices for is not leased any more.
+    /// Notes how much is needed from now on. The lease ends if the part is enough.
     fn shrink(&mut self, bytes: usize) {
         self.set(bytes);
         if bytes <= self.part {
@@ -65,19 +68,20 @@ pub(crate) fn find_unusable_filter(version: &Version, busy: &HashSet<u64>) -> Op
 }
 
 impl Engine {
-    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has reserved it. A
-    /// table that has left the tree needs none.
+    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has
+    /// reserved it. A table that has left the tree needs none.
     ///
     /// # Errors
     ///
     /// [`JobError::Table`] if none can be made, because the table cannot be read or there is no room.
-    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; anything else was met in writing.
+    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; anything else was met in
+    /// writing.
     pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
         let number = old.meta.number;
         let view = tree.view();
         let Some((level, _)) = view.version.find(number) else { return Ok(()) };
         let lookups = tree.lookups();
-        // What a compaction of this table alone, in its place, would be given.
+        // As for a compaction of this table alone that leaves it on its level.
         let output = Output {
             level,
             keys: old.meta.keys,
@@ -100,7 +104,7 @@ impl Engine {
         let filters = block.map(|block| self.files.write_filter(&block)).transpose()?;
         let new = old.with_filters(filters.into_iter().collect());
         new.set_made_at(lookups);
-        // What was built is gone; a filter that there is no room for is read all the same.
+        // The build is over. The new filter is read even if there is no room to keep it.
         room.shrink(bytes);
         let checked = new.read_and_check_filter();
         drop(room);
@@ -162,12 +166,13 @@ impl Engine {
         JobError::Table(error)
     }
 
-    /// Makes `policy` that of a keyspace and gives all its tables a filter after it, one after the other, in the
-    /// calling thread.
+    /// Makes `policy` that of a keyspace and builds a new filter for each of its tables, one after the other,
+    /// in the calling thread.
     pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
         self.check_writable()?;
         self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
-        // Tables that there are; once the jobs that may still follow the old policy have ended, theirs too.
+        // First the existing tables. Running jobs may still follow the old policy: once they have ended,
+        // their tables too.
         let mut end = self.files.next_number();
         let mut is_last_pass = false;
         let reservations = &self.background.reservations;
@@ -207,7 +212,7 @@ impl Engine {
                 break;
             }
             if self.background.threads > 0 || !self.step(Jobs::All)? {
-                // The time limit is for what is not signalled: a store that is closed meanwhile.
+                // The time limit is for what does not signal: the closing of the store.
                 reservations.wait_past(epoch, Some(Duration::from_millis(200)));
             }
         }
@@ -244,8 +249,8 @@ mod tests {
         (tree, table)
     }
 
-    /// A store with one table, whose filter is the right one but for its keys: every checksum, owner, seed, salt
-    /// and count is as it must be, and the manifest names it.
+    /// A store with one table, whose filter is the right one but for its keys: every checksum, owner, seed,
+    /// salt and count is as it must be, and the manifest names it.
     fn forged(fs: &MemFs) {
         let db = options(fs).open("/db").unwrap();
         (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
@@ -310,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_takes_more_to_build_than_there_is_room_for_is_refused_until_its_table_is_rewritten() {
+    fn a_filter_too_large_to_build_is_refused_until_its_table_is_rewritten() {
         let fs = MemFs::new();
         let db = options(&fs).memory_budget(64 << 20).open("/db").unwrap();
         (0..60_000u32).for_each(|n| db.put(n.to_be_bytes(), "").unwrap());
@@ -379,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_filter_that_comes_out_damaged_is_not_taken_even_if_there_is_no_room_to_keep_it() {
+    fn a_damaged_new_filter_is_not_published_even_without_room_to_keep_it() {
         let fs = MemFs::new();
         let (db, _taken) = without_room(&fs);
         let (tree, before) = table(&db);
@@ -411,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_that_are_damaged_again_and_again_are_not_made_anew_for_ever() {
+    fn a_filter_that_is_damaged_again_and_again_is_rebuilt_only_a_few_times() {
         let fs = MemFs::new();
         let (db, mut lease) = without_room(&fs);
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);

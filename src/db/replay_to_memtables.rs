@@ -1,17 +1,17 @@
-//! Opening, the replay: what the logs hold, back into memtables, and into tables as these fill.
+//! Opening, the replay: the batches of the logs go into memtables, and these into tables as they fill.
 //!
-//! Batches come in the order of the logs, and each is treated as the commit leader treats one (`write`): the memtables
-//! get room for it, its entries are applied, and a memtable that is full then is done with. What the leader leaves to
-//! the background is done here at once: the memtable is flushed by the ordinary job ([`Engine::write_memtable`]).
-//! So opening takes no more memory than writing did, however much there is in the logs.
+//! Batches come in the order of the logs. Each is treated as by the commit leader (`write`): the memtables
+//! get room for it, and its entries are applied. A full memtable is flushed at once, by the ordinary job
+//! ([`Engine::write_memtable`]). So opening takes no more memory than writing did, however long the logs are.
 //!
-//! The tables are published by the first edit of the manifest to come, all of them together and with the floor under
-//! which no log is needed. Until `CURRENT` names that manifest nothing refers to them, and the old logs stay. An open that is
-//! interrupted in between has changed nothing: the next one removes the tables and replays the same batches.
+//! The first edit of the new manifest publishes these tables, all of them together, with the number below
+//! which no log is needed. Until `CURRENT` names that manifest nothing refers to them, and the old logs stay.
+//! An open that is interrupted in between has changed nothing: the next one removes the tables and replays
+//! the same batches.
 //!
-//! What is left in memory in the end is made durable in one of two ways. If the logs hold little, every
-//! batch was also appended to the new log, and stays in memory; the entries of it that are in tables already are passed over when
-//! that log is replayed, like any that were flushed. Otherwise the rest is flushed too.
+//! The batches that are left in memory are made durable in one of two ways. If the logs hold little, every
+//! batch was also appended to the new log, and stays in memory; a replay of that log skips the entries that
+//! are in tables. Otherwise the rest is flushed too.
 //!
 //! A store that is opened for reading cannot write tables: it keeps everything.
 
@@ -28,11 +28,12 @@ use crate::manifest::state::ManifestState;
 use crate::memory::LeaseKind;
 use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 
-/// Up to this size batches are copied into the new log; above it all of them are flushed. A small store copies less.
+/// Up to this size batches are copied into the new log; above it all of them are flushed. A small store
+/// copies less.
 const CARRY_BYTES_MAX: u64 = 1 << 20;
 
 impl Engine {
-    /// Brings what the logs hold into memory.
+    /// Replays the logs into memory.
     pub(super) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
         let known = &recovered.manifest.state;
         replay(&*self.files.fs, &self.files.dir, recovered, &mut |bytes| {
@@ -40,8 +41,8 @@ impl Engine {
         })
     }
 
-    /// Brings what the logs hold into memory and tables, durable in the new log and in these, and describes both in
-    /// the state of the manifest to come. Gives the new log and the manifest's number.
+    /// Replays the logs into memory and tables, durable in the new log and the tables, and describes both in
+    /// the state of the new manifest. Returns the new log and the manifest's number.
     pub(super) fn replay_to_memtables(
         &self,
         recovered: &Recovered,
@@ -97,7 +98,8 @@ impl Engine {
         Ok(trees)
     }
 
-    /// Applies what these trees lack of a batch, which is in this log from now on. Gives those whose memtables are full.
+    /// Applies what these trees lack of a batch, which is in this log from now on. Returns the trees whose
+    /// memtables are full.
     fn apply_lacking(
         &self,
         known: &ManifestState,
@@ -109,7 +111,7 @@ impl Engine {
         Ok(self.keyspaces.full_among(trees, &self.context.memory))
     }
 
-    /// Flushes the memtable of a tree, into the state of the manifest to come.
+    /// Flushes the memtable of a tree and describes the tables in the state of the new manifest.
     fn flush_into(&self, state: &mut ManifestState, tree: &Arc<Tree>) -> Result<()> {
         tree.seal();
         tree.count_active_bytes();

@@ -1,9 +1,9 @@
 //! Who works on what: reservations, and the signal that something has changed.
 //!
-//! Two locks. The *reservations* say what running jobs work on; a [`Reservation`] gives its part up when it is dropped,
-//! also by a panic. The *signal* counts changes: whoever waits reads the count, looks whether there is
-//! something to do, and then waits until the count has moved. It is a lock of its own, under which nothing
-//! happens, because a table may be freed anywhere, under the lock of the reservations too, and that signals.
+//! There are two locks. The *reservations* state what running jobs work on; a [`Reservation`] ends when it is
+//! dropped, also by a panic. The *signal* counts changes: a waiting thread reads the count, looks for work,
+//! and then waits until the count has changed. The signal has a lock of its own, because freeing a table
+//! signals, and a table may be freed under the lock of the reservations.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -20,16 +20,16 @@ pub(crate) enum Job {
     SyncLog,
     Flush(Arc<Tree>, Arc<LoggedMemtable>),
     Compact(Arc<Tree>, Task),
-    /// A new filter for a table of a tree.
+    /// Build a new filter for a table of a tree.
     Refilter(Arc<Tree>, Arc<TableHandle>),
-    /// Pieces of filters loaded or dropped.
+    /// Load or drop column groups of filters.
     Residency(Vec<ResidencyChange>),
-    /// A whole tree into one run; the task is picked once nobody else works on the tree.
+    /// Compact a whole tree into one run. The task is picked once no other job works on the tree.
     CompactAll(Arc<Tree>),
 }
 
-/// The table of a tree with this number is to have so many column groups of its filter in memory. It names no handle, for that
-/// holds the memory of those that it has.
+/// How many column groups of its filter a table is to have in memory. The table is named by its number: its
+/// handle would keep the present filter in memory.
 pub(crate) struct ResidencyChange {
     pub(crate) tree: Arc<Tree>,
     pub(crate) number: u64,
@@ -47,37 +47,38 @@ pub(crate) struct Reservations {
 #[derive(Default)]
 struct State {
     stopping: bool,
-    /// Jobs begun so far.
+    /// How many jobs have been started.
     begun: u64,
-    /// Which of them, counted from 0, are running.
+    /// The serial numbers of running jobs, from 0.
     running: BTreeSet<u64>,
     syncing_log: bool,
     /// Keyspaces whose oldest memtable is being flushed.
     flushing: HashSet<KeyspaceId>,
     /// Tables that a running job works on.
     busy: HashMap<KeyspaceId, HashSet<u64>>,
-    /// Pieces of filters are being loaded or dropped: by one job at a time, for it knows how much room there is.
+    /// A job loads or drops column groups. One at a time, because it relies on the room that it found.
     changing_residency: bool,
-    /// A keyspace is being compacted as a whole, or a table gets a new filter. Callers do that in threads of their own,
-    /// however many, and there is memory for one of them at a time.
+    /// A keyspace is compacted as a whole, or a table gets a new filter. Callers do that in their own
+    /// threads, and there is memory for one at a time.
     extra: bool,
-    /// Keyspaces that are being compacted as a whole: nothing else is picked there.
+    /// Keyspaces that are compacted as a whole. Nothing else is picked there.
     exclusive: HashSet<KeyspaceId>,
 }
 
 impl Reservations {
-    /// How many changes there have been; for [`Reservations::wait_past`].
+    /// The count of changes so far, for [`Reservations::wait_past`].
     pub(crate) fn epoch(&self) -> u64 {
         *lock(&self.signal)
     }
 
-    /// To be called when there may be new work, or a waiter may go on.
+    /// Counts a change and wakes all waiting threads. Called when there may be new work, or a waiter may go
+    /// on.
     pub(crate) fn notify(&self) {
         *lock(&self.signal) += 1;
         self.changed.notify_all();
     }
 
-    /// Waits until there has been a change after `epoch`, or for this long.
+    /// Waits until there is a change after `epoch`, or until the time is over.
     pub(crate) fn wait_past(&self, epoch: u64, timeout: Option<Duration>) {
         let signal = lock(&self.signal);
         let same = |signal: &mut u64| *signal == epoch;
@@ -107,13 +108,13 @@ impl Reservations {
         lock(&self.state).begun
     }
 
-    /// Whether the first so many jobs have all ended.
+    /// Whether the first `begun` jobs have all ended.
     pub(crate) fn have_ended(&self, begun: u64) -> bool {
         lock(&self.state).running.first().is_none_or(|&oldest| oldest >= begun)
     }
 
-    /// Reservations the job that `next` finds. It is called under the lock: a task that has ended and given up its
-    /// reservations has been published before, so that a version loaded there and the reservations fit together.
+    /// Reserves the job that `next` finds. `next` is called under the lock. A job publishes before it
+    /// releases its reservation, so a version that `next` loads fits the reservations that it sees.
     pub(crate) fn reserve_next(
         self: &Arc<Self>,
         next: impl FnOnce(&Reserved<'_>) -> Option<Job>,
@@ -128,12 +129,13 @@ impl Reservations {
         serial.map(|serial| Reservation { reservations: Arc::clone(self), serial, job: Some(job) })
     }
 
-    /// Reservations a job, or gives `None` if another one is in its way.
+    /// Reserves a job; `None` if another one is in its way.
     pub(crate) fn reserve(self: &Arc<Self>, job: Job) -> Option<Reservation> {
         self.reserve_next(|_| Some(job))
     }
 
-    /// Gives up the reservations of a job, after everything it held: whoever waits for it finds its tables gone.
+    /// Ends the reservation of a job. The job's handles are dropped first, so that its tables are gone for
+    /// whoever waits.
     fn release(&self, serial: u64, job: Job) {
         match job {
             Job::SyncLog => lock(&self.state).syncing_log = false,
@@ -171,7 +173,7 @@ impl Reservations {
     }
 }
 
-/// What is reserved, for whoever looks for a job.
+/// What is reserved, for the search for a job.
 pub(crate) struct Reserved<'s>(&'s State);
 
 impl Reserved<'_> {
@@ -183,7 +185,7 @@ impl Reserved<'_> {
         self.0.flushing.contains(&tree.id)
     }
 
-    /// Whether a whole keyspace is being compacted or a new filter made: another one is to wait.
+    /// Whether a whole keyspace is compacted or a new filter is built. Another such job waits.
     pub(crate) fn is_extra(&self) -> bool {
         self.0.extra
     }
@@ -206,7 +208,8 @@ impl State {
         }
     }
 
-    /// Takes what a job works on and gives it a number; `None`, and nothing reserved, if another one has some of it.
+    /// Reserves what a job works on and gives it a serial number; `None`, and nothing is reserved, if another
+    /// job has some of it.
     fn take(&mut self, job: &Job) -> Option<u64> {
         let reserved = match job {
             Job::SyncLog => !std::mem::replace(&mut self.syncing_log, true),
@@ -251,7 +254,7 @@ impl State {
     }
 }
 
-/// A job that is this thread's to do. Dropping it gives it up, done or not.
+/// A job that this thread has reserved. Dropping it ends the reservation, whether the job is done or not.
 pub(crate) struct Reservation {
     reservations: Arc<Reservations>,
     serial: u64,

@@ -1,25 +1,26 @@
 //! Which filters are in memory, and how much of each.
 //!
-//! A filter comes in *column groups*: whole, or a ribbon filter's first column group and then the further ones; with none of them
-//! in memory it is asked by pages, which are read. A column group is worth
-//! the absent answers that it adds per lookup, for each byte that it takes; how often its table is asked about absent
-//! keys, the table's counters tell. Whenever nothing more urgent is to be done, one change is made ([`choose`]):
+//! A filter has one or more *column groups*, which are loaded one after the other. With none of them in
+//! memory it is probed by pages, which are read. The worth of a column group is the number of absent answers
+//! that it adds per lookup, divided by its bytes. How many lookups of absent keys reach a table, its counters
+//! say. When there is no more urgent job, one change is made ([`choose`]):
 //!
-//! 1. if there is less room than the filters take, because tables were opened that need memory themselves, the least
-//!    worthy column groups go;
-//! 2. else, of the column groups that are missed, the worthiest is loaded that fits, or for which column groups can go that are worth
-//!    clearly less.
+//! 1. if the filters take more than there is room for, because newly opened tables need memory, the column
+//!    groups of least worth are dropped;
+//! 2. otherwise the missing column group of most worth is loaded that fits, or for which groups of clearly
+//!    less worth can be dropped.
 //!
-//! Before that, a tree with [`FilterAllocation::Optimal`] whose filters take more than its policy's total (because
-//! runs wait to be merged that were planned as merged, or the tree or the policy has changed since they were built)
-//! drops later column groups, and gets them again when the total has room.
+//! Before that, a tree with [`FilterAllocation::Optimal`] may have filters that take more than the policy's
+//! total: because runs wait to be merged that were planned as merged, or because the tree or the policy has
+//! changed. Such a tree drops later column groups, and loads them again when the total has room.
 //!
-//! The first group of a ribbon filter answers nearly all that both do with half of the bytes, so that the second groups
-//! go first. Every change but the first kind makes more absent answers, and so with constant counters they come to an end.
+//! The first group of a ribbon filter gives nearly all absent answers that both groups give, with half of the
+//! bytes. So second groups are dropped first. Every change but the first kind increases the absent answers,
+//! so with constant counters the changes come to an end.
 //!
-//! A change puts another handle in the place of a table's (`TableHandle::with_column_groups`), over the same open file.
-//! Lookups pay nothing for it: those that are under way keep the filter that they have, which gives its memory back when they
-//! are done. A dropped group takes no read. Tables that another job works on are left as they are.
+//! A change replaces the handle of a table (`TableHandle::with_column_groups`) by one over the same open
+//! table. Lookups pay nothing for it: running ones keep the filter that they have, and its memory comes back
+//! when they are done. Dropping a group reads nothing. Tables that are reserved stay as they are.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::FilterPages;
 use crate::version::{FilterState, Version};
 
-/// How many times the worth of what goes, what comes in its place must have.
+/// A group that is loaded must have this many times the worth of those that are dropped for it.
 const EDGE: f64 = 1.25;
 
 /// Most column groups of a filter.
@@ -44,7 +45,8 @@ struct ColumnGroup {
     bytes: u64,
     /// Absent answers that it adds to those of the column groups before it, per lookup in the store.
     answers: f64,
-    /// `answers` over `bytes`, or that of a column group before it if that is less: it cannot be without that.
+    /// `answers` over `bytes`, or the worth of a group before it if that is less: a group needs those before
+    /// it.
     worth: f64,
 }
 
@@ -58,7 +60,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// The filter with this header, in a table that is asked about an absent key with so many of all lookups.
+    /// The filter with this header, in a table that the share `asked` of all lookups reaches for an absent
+    /// key.
     fn new(header: &Header, loaded: usize, asked: f64) -> Self {
         let mut candidate =
             Self { count: header.column_group_count().min(GROUPS_MAX), loaded, ..Self::default() };
@@ -73,7 +76,7 @@ impl Candidate {
         candidate
     }
 
-    /// What would be loaded next.
+    /// The group that would be loaded next.
     fn missed(&self) -> Option<&ColumnGroup> {
         self.column_groups[..self.count].get(self.loaded)
     }
@@ -82,8 +85,8 @@ impl Candidate {
 /// A change: which candidate is to have how many column groups.
 type Step = (usize, usize);
 
-/// What is to be done: what goes, and then what comes in. Nothing if nothing would be better. `room` is what may be
-/// taken beside what is loaded; less than 0 if that is too much.
+/// The steps of the next change: first what is dropped, then what is loaded. None if no change is better.
+/// `room` is what is left beside the loaded groups, in bytes; negative if they take too much.
 fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     let loaded = Loaded::new(candidates);
     if room < 0 {
@@ -106,8 +109,8 @@ fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     Vec::new()
 }
 
-/// What a policy that shares out a total for the whole tree leaves beside what is loaded, in bytes; less than 0 if the tree
-/// has changed so that its filters take more.
+/// For a policy with a total for the whole tree: how much of the total is left beside the loaded groups, in
+/// bytes. Negative if the filters take more.
 fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     if policy.allocation != FilterAllocation::Optimal {
         return None;
@@ -115,7 +118,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     let (mut bits, mut overhead, mut loaded_bytes) = (0.0, 0, 0);
     for (level, table) in version.all_tables() {
         let Some(filter) = table.meta.filters.first() else {
-            // Where hits are expected it is to have none; otherwise its share went to the others.
+            // With `expect_hits` it has no share; otherwise its share went to the other tables.
             let bits_per_key = if policy.expect_hits { 0.0 } else { policy.resolve(level)?.bits_per_key };
             bits += table.meta.keys as f64 * bits_per_key;
             continue;
@@ -123,7 +126,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
         bits += table.meta.keys as f64 * policy.resolve(level)?.bits_per_key;
         // Header, checksums and what rounding costs are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
-        // A table that nobody has opened yet will load what it has.
+        // A table that is not open yet will load its whole filter.
         let loaded = |state: &FilterState| {
             state.header().map_or(0, |header| header.column_groups_len(state.column_groups()))
         };
@@ -133,8 +136,9 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(loaded_bytes))
 }
 
-/// Keeps the filters of a tree to its total, as far as column groups go: the least worthy later group that is loaded goes
-/// if the others still use up the total, and none is missed that would pass it. So nothing goes to and fro.
+/// Keeps the filters of a tree to its total by whole column groups: the loaded later group of least worth is
+/// dropped if the others still use up the total, and no group is loaded that would exceed it. So no group is
+/// loaded and dropped in turns.
 fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     for candidate in candidates.iter_mut().filter(|candidate| candidate.loaded > 0) {
         if candidate.missed().is_some_and(|group| group.bytes as i64 > spare) {
@@ -148,12 +152,12 @@ fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     least.map(|(index, candidate)| (index, candidate.loaded - 1))
 }
 
-/// The column groups that are in memory, the least worthy first; those of a filter from the last to the first.
+/// The column groups in memory, by increasing worth; those of one filter from the last to the first.
 struct Loaded<'a> {
     candidates: &'a [Candidate],
     /// Candidate and column group.
     column_groups: Vec<(usize, usize)>,
-    /// Bytes of the first so many of them.
+    /// `bytes[n]`: the sum of the first n + 1 of them.
     bytes: Vec<u64>,
 }
 
@@ -176,8 +180,8 @@ impl<'a> Loaded<'a> {
         self.candidates[index].column_groups[group]
     }
 
-    /// The fewest column groups that make so many bytes free, each worth clearly less than `worth`: how many each filter keeps,
-    /// and the answers that are lost. `None` if there are not so many.
+    /// The fewest column groups that free `bytes`, each of clearly less than `worth`: how many each filter
+    /// keeps, and the answers that are lost. `None` if they do not free enough.
     fn without(&self, bytes: u64, worth: f64) -> Option<(Vec<Step>, f64)> {
         let last = self.bytes.partition_point(|&sum| sum < bytes);
         let enough = self.column_groups.get(..=last)?;
@@ -186,7 +190,7 @@ impl<'a> Loaded<'a> {
         }
         let (mut spare, mut lost) = (self.bytes[last] - bytes, 0.0);
         let mut kept = BTreeMap::new();
-        // From the worthiest back: what is not needed stays, unless what it cannot be without goes.
+        // By decreasing worth: a group that need not go stays, unless one before it in its filter goes.
         for &(index, group) in enough.iter().rev() {
             let ColumnGroup { bytes, answers, .. } = self.group((index, group));
             if bytes <= spare && !kept.contains_key(&index) {
@@ -201,7 +205,8 @@ impl<'a> Loaded<'a> {
 }
 
 impl Engine {
-    /// The next change to which filters are in memory. None if none would be better, or what it needs is still in use.
+    /// The next change of what is in memory. `None` if no change is better, or if the memory that it needs is
+    /// still in use.
     pub(super) fn residency_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
         let changes = if reserved.is_residency() { Vec::new() } else { self.residency_changes(reserved) };
         (!changes.is_empty()).then_some(Job::Residency(changes))
@@ -229,7 +234,8 @@ impl Engine {
                 let Some(filter) = table.filter.state() else { continue };
                 let Some(header) = filter.header() else { continue };
                 let loaded = filter.column_groups();
-                // What it takes to be asked by pages is set aside, so that a column group that goes gives back all of its bytes.
+                // The head of a paged filter is counted for each, so that dropping a group frees all of its
+                // bytes.
                 loaded_bytes += header.column_groups_len(loaded) + FilterPages::memory_bytes_of(header);
                 let is_busy = busy.as_ref().is_none_or(|busy| busy.contains(&table.meta.number));
                 if is_busy || table.filter.is_defective() {
@@ -254,11 +260,12 @@ impl Engine {
         if let (Some((index, bytes)), true) = (unasked, steps.is_empty())
             && self.context.memory.has_room_instead(bytes, 0)
         {
-            // Nothing of it has room, but by now what it takes to be asked by pages.
+            // There is no room for a group of it, but by now for its head.
             steps.push((index, 0));
         }
         if let [(index, column_groups)] = steps[..] {
-            // What is to go, goes, even if what comes then finds that the memory has not come back yet. That waits here.
+            // Groups are dropped even if the memory for the group to load has not come back yet. Loading
+            // waits here for it.
             let Candidate { loaded, .. } = candidates[index];
             let len = |column_groups: usize| -> u64 {
                 candidates[index].column_groups[..column_groups].iter().map(|group| group.bytes).sum()
@@ -276,11 +283,11 @@ impl Engine {
         steps.into_iter().map(change).collect()
     }
 
-    /// Gives a table another handle, with so many column groups of its filter.
+    /// Gives a table another handle, with another number of column groups in memory.
     fn change_residency_of(&self, ResidencyChange { tree, number, column_groups }: &ResidencyChange) -> bool {
         let Some((level, table)) = tree.view().version.find(*number) else { return false };
         let before = table.filter.state().map_or(0, FilterState::column_groups);
-        // A copy of what stays may have no room either: then it is read when there is some.
+        // There may be no room for a copy of the groups that stay. Then they are read when there is some.
         let without = || (*column_groups < before).then(|| table.with_column_groups(0)).flatten();
         let Some(new) = table.with_column_groups(*column_groups).or_else(without) else { return false };
         tree.replace_handle(level, &table, &new);
@@ -333,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_most_answers_for_its_size_is_loaded_first_if_it_fits() {
+    fn the_group_with_most_answers_for_its_size_is_loaded_first_if_it_fits() {
         let candidates = [(100, 1.0), (10, 0.5), (1000, 90.0)].map(|group| candidate(&[group], 0));
         assert_eq!(choose(&candidates, 1000), [(2, 1)]);
         assert_eq!(choose(&candidates, 999), [(1, 1)]);
@@ -341,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_group_of_what_is_asked_less_gives_way_to_a_first_group() {
+    fn the_second_group_of_a_filter_probed_less_is_dropped_for_a_first_group() {
         let halves = [(50, 97.0), (50, 3.0)];
         let candidates =
             [candidate(&halves, 2), candidate(&[(50, 48.0), (50, 1.5)], 2), candidate(&halves, 0)];
@@ -358,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_needed_goes() {
+    fn no_more_groups_are_dropped_than_needed() {
         let candidates = [
             candidate(&[(10, 0.1)], 1),
             candidate(&[(50, 97.0), (100, 2.0)], 2),
@@ -369,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn with_too_little_room_the_least_worthy_goes_until_it_fits() {
+    fn with_too_little_room_the_groups_of_least_worth_are_dropped() {
         let halves = [(50, 97.0), (50, 3.0)];
         let candidates = [candidate(&halves, 2), candidate(&[(50, 48.0), (50, 1.5)], 2)];
         assert_eq!(choose(&candidates, -1), [(1, 1)]);
@@ -483,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_to_the_filters_that_are_asked_one_column_group_after_the_other() {
+    fn memory_goes_to_the_filters_that_are_probed_one_column_group_at_a_time() {
         let fs = MemFs::new();
         let (db, keyspaces) = two_keyspaces(&fs, 8 << 20);
         keyspaces.iter().for_each(fill);
@@ -529,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_still_uses_is_waited_for_and_not_replaced_by_more_that_goes() {
+    fn groups_that_a_reader_still_uses_are_waited_for_and_no_more_are_dropped() {
         let fs = MemFs::new();
         let (db, [a, b]) = two_keyspaces(&fs, 8 << 20);
         [&a, &b].into_iter().for_each(fill);
@@ -554,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn opened_with_little_memory_a_filter_has_its_first_group_and_the_reader_pays_nothing_for_it() {
+    fn with_little_memory_a_filter_opens_with_its_first_column_group() {
         let fs = MemFs::new();
         let (db, [a, b]) = two_keyspaces(&fs, 8 << 20);
         fill(&a);
@@ -578,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_has_come_to_take_more_than_its_total_drops_groups_and_gets_them_again() {
+    fn a_tree_over_its_filter_total_drops_column_groups_and_loads_them_again() {
         let fs = MemFs::new();
         let (db, [a, _b]) = two_keyspaces(&fs, 64 << 20);
         let optimal = |bits| {

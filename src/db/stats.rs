@@ -184,7 +184,8 @@ pub struct Stats {
     pub filter_page_cache_hits: u64,
     /// Blocks and pages of filters that failed their checksum and were read a second time.
     pub block_rereads: u64,
-    /// Filters that were found damaged, unknown, another table's or wrong; their tables are read without them.
+    /// Filters that were found damaged, unknown, another table's or wrong; their tables are read without
+    /// them.
     pub unusable_filters: u64,
     /// "Absent" answers that were checked against the data; see
     /// [`Options::audit_absent`](crate::Options::audit_absent).
@@ -316,7 +317,7 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
     }
 }
 
-/// What tables say of themselves may come to more than any number, until somebody has verified it.
+/// Saturates: the numbers that tables state are not verified, and their sum may overflow.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
@@ -386,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_tables_say_of_themselves_is_added_up_to_the_largest_number_and_no_further() {
+    fn numbers_that_tables_state_are_added_up_without_overflow() {
         let huge = LevelStats { tables: 1, bytes: 1 << 63, keys: u64::MAX, ..LevelStats::default() };
         let keyspace = KeyspaceStats {
             name: String::new(),

@@ -1,8 +1,8 @@
 //! The state of one keyspace: its memtables and its version, published together as a [`View`].
 //!
-//! A reader loads the view once and holds it; everything it names stays readable for as long. Views are
-//! replaced by the commit leader (a full memtable becomes immutable) and by background work (a memtable or
-//! some tables give way to others), one at a time under `replacing`.
+//! A reader loads the view once and holds it; everything it names stays readable for as long. The commit
+//! leader replaces the view (a full memtable becomes immutable), and so does background work (other tables),
+//! one at a time under `replacing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ impl LoggedMemtable {
         Arc::new(Self { memtable: Arc::new(memtable), first_log: AtomicU64::new(first_log) })
     }
 
-    /// To be called by the commit leader before it inserts entries of this log.
+    /// Called by the commit leader before it inserts entries of this log.
     pub(crate) fn note_log(&self, number: u64) {
         if self.first_log.load(Ordering::Relaxed) == 0 {
             self.first_log.store(number, Ordering::SeqCst);
@@ -64,7 +64,7 @@ impl View {
         std::iter::once(&self.active).chain(&self.immutables)
     }
 
-    /// Memory of those that wait to be flushed: they do not grow any more.
+    /// Bytes of the memtables that wait to be flushed. They do not grow.
     fn immutable_bytes(&self) -> usize {
         self.immutables.iter().map(|memtable| memtable.memtable.size_bytes()).sum()
     }
@@ -81,13 +81,13 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Size of the active memtable when it was last counted into the sum over all trees.
     counted_bytes: Mutex<usize>,
-    /// Filter counts of tables that are gone, by level, so that sums never go back.
+    /// Filter counts of tables that have left the tree, by level, so that sums never decrease.
     retired: Mutex<[Retired; LEVELS]>,
     /// Lookups that no memtable answered, about.
     lookups: Striped<1>,
 }
 
-/// What the filters of tables did that are gone.
+/// Counts of the filters of tables that have left the tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Retired {
     pub(crate) counts: FilterCounts,
@@ -131,13 +131,13 @@ impl Tree {
         let _one = lock(&self.replacing);
         let old = self.view.load_full();
         let new = Arc::new(next(&old));
-        // Wraps where it must: the sum over all views is what remains.
+        // May wrap; the sum over all views is right.
         let more = new.immutable_bytes().wrapping_sub(old.immutable_bytes());
         self.memory.immutables.fetch_add(more, Ordering::Relaxed);
         self.view.store(new);
     }
 
-    /// Puts another handle of a table in the place of one, and keeps the counts of that.
+    /// Replaces a handle of a table by another one, and keeps the counts of the old one.
     pub(crate) fn replace_handle(&self, level: usize, old: &TableHandle, new: &Arc<TableHandle>) {
         self.replace(|view| View {
             active: Arc::clone(&view.active),
@@ -156,8 +156,8 @@ impl Tree {
         });
     }
 
-    /// Lets go of everything. To be called once the tree is marked as dropped, so that whoever finds it empty
-    /// finds that too.
+    /// Drops everything that the tree holds. Called after the tree is marked as dropped: a reader that finds
+    /// it empty then finds the mark too.
     pub(crate) fn clear(&self) {
         self.replace(|view| View {
             active: LoggedMemtable::new(view.active.memtable.successor(0), 0),
@@ -181,18 +181,18 @@ impl Tree {
         self.view_ref().active.memtable.size_bytes()
     }
 
-    /// Brings the memory of the active memtables of all trees up to date with this one; one that is dropped has no
-    /// part in it. The commit leader calls this, and who makes or drops the tree: the sum changes together with what
-    /// is remembered of it, so that they agree in whatever order they come.
+    /// Updates the sum of all active memtables by the growth of this tree's. A dropped tree counts as 0. The
+    /// commit leader calls this, and whoever creates or drops the tree. The counted size and the sum change
+    /// together, so the order of the calls does not matter.
     pub(crate) fn count_active_bytes(&self) {
         let mut counted = lock(&self.counted_bytes);
         let now = if self.is_alive() { self.active_bytes() } else { 0 };
-        // Wraps where it must: the sum of all counted sizes is what remains.
+        // May wrap; the sum of all counted sizes is right.
         self.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
         *counted = now;
     }
 
-    /// Keeps the counts of a table that leaves the tree, so that sums over a level never go back.
+    /// Keeps the counts of a table that leaves the tree, so that sums over a level never decrease.
     pub(crate) fn retire(&self, level: usize, table: &TableHandle) {
         let mut retired = lock(&self.retired);
         retired[level].counts.add(table.counters.counts());
@@ -204,7 +204,7 @@ impl Tree {
         lock(&self.retired)[level]
     }
 
-    /// To be called for a lookup that no memtable answers.
+    /// Counts a lookup that no memtable answered.
     #[inline]
     pub(crate) fn count_lookup(&self) {
         self.lookups.bump_about(0);

@@ -1,17 +1,17 @@
 //! Verifying a store: everything is read back and compared, and all damage is collected.
 //!
-//! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or gone, the newest manifest there is stands in for
-//!    it; a manifest is followed as far as it can be read.
+//! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or gone, the newest manifest there is
+//!    stands in for it; a manifest is followed as far as it can be read.
 //! 2. Logs: every record, their order, their end, what they promise.
 //! 3. Tables, each as [`table::verify`] does it, with the filters inside and beside them; tables of one run
 //!    must not overlap.
 //! 4. Names in the directory: what is missing, what belongs to nothing.
 //!
-//! If the manifest is not whole, it is not known which files belong to the store. Then every table and every log in
-//! the directory is checked for itself, and none is called missing or left over.
+//! If the manifest is not whole, it is not known which files belong to the store. Then every table and every
+//! log in the directory is checked for itself, and none is called missing or left over.
 //!
-//! Nothing is changed. A store that is open goes on meanwhile: what its manifest named at one moment is verified, the
-//! tables held by the views of that moment and the logs by open files.
+//! Nothing is changed. A store that is open goes on meanwhile: what its manifest named at one moment is
+//! verified, the tables held by the views of that moment and the logs by open files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,11 +69,11 @@ pub struct VerifyReport {
     pub filters: u64,
     /// Ends of files that are torn and were never promised to be durable. No damage: a crash leaves them.
     pub dropped: Vec<DroppedTail>,
-    /// Files that do not belong to the store, and why. No damage either. (In a store that is open for writing only
-    /// those whose names are not a store's.)
+    /// Files that do not belong to the store, and why. No damage either. (In a store that is open for writing
+    /// only those whose names are not a store's.)
     pub ignored: Vec<IgnoredFile>,
-    /// Everything that is wrong, up to 100 000 pieces for each table and each log and half a gigabyte of memory for all of
-    /// them, which no store has that was not made up. Empty if the store is sound.
+    /// Everything that is wrong, up to 100 000 pieces for each table and each log and half a gigabyte of
+    /// memory for all of them, which no store has that was not made up. Empty if the store is sound.
     pub damage: Vec<Damage>,
     /// Pieces of damage that were found beyond that and are not listed.
     pub omitted: u64,
@@ -85,8 +85,8 @@ pub struct VerifyReport {
 pub struct Damage {
     /// What is wrong, with file and offset.
     pub error: Error,
-    /// The first and the last key that it can concern, if it is in a table whose bounds are known: all others are as they
-    /// were. `None` does not say that it concerns no key: see [`Damage::concerns`].
+    /// The first and the last key that it can concern, if it is in a table whose bounds are known: all others
+    /// are as they were. `None` does not say that it concerns no key: see [`Damage::concerns`].
     pub keys: Option<DamagedKeys>,
 }
 
@@ -96,11 +96,11 @@ pub struct Damage {
 pub enum Concerned<'a> {
     /// The keys of a table from one to another, and no others.
     Keys(&'a DamagedKeys),
-    /// The damage is in a log: keys that were written after the last flush of their keyspace, any of them, in every
-    /// keyspace. What is in tables is as it was.
+    /// The damage is in a log: keys that were written after the last flush of their keyspace, any of them, in
+    /// every keyspace. What is in tables is as it was.
     Unflushed,
-    /// Any key: the damage is in the manifest or in `CURRENT`, which say which tables and logs there are, or in a table
-    /// of which not even its bounds can be read.
+    /// Any key: the damage is in the manifest or in `CURRENT`, which say which tables and logs there are, or
+    /// in a table of which not even its bounds can be read.
     Any,
 }
 
@@ -559,7 +559,8 @@ impl<'a> Verifier<'a> {
         found.bounds
     }
 
-    /// Each table in the directory, by what the manifest says of it if it does, otherwise by what it says itself.
+    /// Each table in the directory, by what the manifest says of it if it does, otherwise by what it says
+    /// itself.
     fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
         let known: BTreeMap<u64, (&String, &Arc<TableMeta>)> = state
             .keyspaces

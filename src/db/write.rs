@@ -1,13 +1,15 @@
 //! The write path: group commit.
 //!
-//! Every writer puts its request into a queue. Whoever finds no leader leads: it takes what is waiting as
-//! one group and carries it out, in this order, then hands on to the first of those who came meanwhile.
+//! Every writer puts its request into a queue. A writer that finds no leader becomes the leader: it takes the
+//! waiting requests as one group, carries them out in the order below, and hands the lead to the first
+//! request that came meanwhile.
 //!
 //! 1. *admit*: is the store writable, do the keyspaces exist; a request that fails here fails alone. (The
 //!    place where a conditional write will be decided: the leader sees every earlier write.)
 //! 2. *throttle*: slow down if flushes or compactions are behind.
 //! 3. *stamp and log*: sequence numbers are written into the batches, the batches appended with one write.
-//! 4. *apply*: the same bytes go into the memtables (`apply`), sliced; of a batch for several keyspaces a copy to each.
+//! 4. *apply*: the same bytes go into the memtables (`apply`), sliced; of a batch for several keyspaces a
+//!    copy to each.
 //! 5. *publish*: the last sequence number becomes visible, for all keyspaces at once.
 //! 6. *seal*: memtables that are full become immutable, and a new log begins.
 //!
@@ -42,14 +44,14 @@ pub enum Durability {
     Synced,
 }
 
-/// Bytes of batches in one group: beyond it the leader takes no further request along.
+/// Bytes of batches in one group. Beyond it the leader takes no further request.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// Logs before the active one that may be kept alive by keyspaces that are hardly written: few files to open
 /// and to read after a crash.
 const OLDER_LOGS_MAX: usize = 16;
 
-/// What a request wants of the leader.
+/// What the leader does for a request.
 enum Work {
     Batch {
         bytes: Vec<u8>,
@@ -165,7 +167,7 @@ pub(crate) struct Admitted {
 struct Lead<'e> {
     engine: &'e Engine,
     group: Vec<Arc<Request>>,
-    /// One per request; `None` if the leader panicked (a file system or a subscriber is other people's code).
+    /// One per request; `None` if the leader panicked (in a file system or a subscriber of the caller's).
     results: Option<Vec<Result<LogPosition>>>,
 }
 
@@ -323,8 +325,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes memtables immutable that keep very old logs alive. They are in older logs only, so that no new
-    /// log has to begin.
+    /// Makes immutable the memtables that keep very old logs alive. Their entries are in older logs only, so
+    /// no new log has to begin.
     fn seal_behind_old_logs(&self) {
         if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
             return;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Edits are counted from 1 over the whole life of a store, across manifests, and each hashes the one before
-//! it; a manifest starts with an edit that says which count and hash it continues ([`EditItem::Base`]). So a
-//! promise in a log, which repeats count and hash, tells a manifest that has lost its end.
+//! it; a manifest starts with an edit that states which count and hash it continues ([`EditItem::Base`]). A
+//! promise in a log repeats count and hash, so that a manifest that has lost its end is noticed.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) enum EditItem {
     NextFile(u64),
     /// All keyspace ids below this one are used up.
     NextKeyspace(KeyspaceId),
-    /// No sequence number up to this one will be given again.
+    /// Sequence numbers up to this one are used up.
     LastSeqno(SeqNo),
     LogCreated {
         number: u64,
@@ -99,7 +99,7 @@ const KEYSPACE_OPTIONS: u64 = 11 << 1 | CRITICAL;
 const FLUSHED: u64 = 12 << 1 | CRITICAL;
 const TABLE_ADDED: u64 = 13 << 1 | CRITICAL;
 const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
-/// Not critical: who passes it over has the list before it, of filters that are still true or are gone.
+/// Not critical: a reader that skips it has the list before it, of filters that still fit or are gone.
 const FILTERS_REPLACED: u64 = 15 << 1;
 // 16 origin of a checkpoint: reserved.
 
@@ -114,7 +114,7 @@ impl VersionEdit {
         Self { items }
     }
 
-    /// The record of this edit when it follows `previous`, and the mark it makes.
+    /// The record of this edit after `previous`, and the mark that it makes.
     pub(crate) fn encode(&self, previous: EditMark) -> (Vec<u8>, EditMark) {
         let mut fields = Vec::new();
         self.items.iter().for_each(|item| item.encode(&mut fields));
@@ -127,7 +127,7 @@ impl VersionEdit {
     }
 
     /// Decodes a record. `previous` is the mark it must follow; `None` for the first of a manifest, which
-    /// says itself what it follows.
+    /// states what it follows.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn decode(record: &[u8], previous: Option<EditMark>) -> Result<(Self, EditMark), DecodeError> {
         let (items, mark) = EditItems::open(record, previous)?;
@@ -135,8 +135,8 @@ impl VersionEdit {
     }
 }
 
-/// The items of an edit, each decoded when it is asked for: together they can take twenty times the memory of the record.
-/// Behind an error there are none.
+/// The items of an edit, decoded one at a time: together they can take twenty times the memory of the record.
+/// After an error there are none.
 #[derive(Clone)]
 pub(crate) struct EditItems<'a> {
     reader: Reader<'a>,
@@ -151,8 +151,8 @@ enum BaseItem {
 }
 
 impl<'a> EditItems<'a> {
-    /// Those of a record and the mark that it makes, which is checked; `previous` is the mark that it must
-    /// follow; `None` for the first of a manifest, which says itself what it follows.
+    /// The items of a record and the mark that it makes, which is checked; `previous` is the mark that it
+    /// must follow; `None` for the first of a manifest, which says itself what it follows.
     pub(crate) fn open(
         record: &'a [u8],
         previous: Option<EditMark>,
@@ -177,7 +177,8 @@ impl<'a> EditItems<'a> {
         Ok((items, mark))
     }
 
-    /// Those of a record behind a gap, and the mark that it says it makes: neither it nor what it follows is checked.
+    /// The items of a record behind a gap, and the mark that it states. Neither the mark nor what it follows
+    /// is checked.
     pub(crate) fn behind_gap(record: &'a [u8]) -> Result<(Self, EditMark), DecodeError> {
         let mut reader = Reader::new(record);
         let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };

@@ -1,4 +1,4 @@
-//! Options of a keyspace, and how they are written down in the manifest.
+//! Options of a keyspace, and their encoding in the manifest.
 
 use bytes::Bytes;
 
@@ -166,7 +166,7 @@ const COMPRESSION: u64 = 5 << 1;
 const SHAPE: u64 = 6 << 1;
 const HINTS: u64 = 7 << 1;
 
-/// Hint: lookups are for keys that are there.
+/// Hint: lookups are for present keys.
 const EXPECT_HITS: u64 = 1;
 
 /// The only order of keys so far: as bytes.
@@ -236,7 +236,7 @@ impl KeyspaceOptions {
     }
 }
 
-/// A number whose range is checked later; one that the machine cannot hold is as good as the largest.
+/// A number whose range is checked later; one that `usize` cannot hold becomes the largest.
 fn size(reader: &mut Reader<'_>, what: &'static str) -> Result<usize, DecodeError> {
     Ok(usize::try_from(reader.varint(what)?).unwrap_or(usize::MAX))
 }

@@ -23,7 +23,7 @@ use crate::wal::{EditMark, Ending, Expected, FramedReader, FramedWriter, RecordK
 /// A manifest shorter than this is not worth replacing.
 const ROTATE_BYTES_MIN: u64 = 4 << 20;
 
-/// What reading a manifest gave.
+/// A manifest that was read.
 #[derive(Debug)]
 pub(crate) struct ReadManifest {
     pub(crate) path: PathBuf,
@@ -39,8 +39,8 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadMan
     damage.map_or(Ok(manifest), Err)
 }
 
-/// Reads a manifest as far as it can be read, and says what ended that, if it is not the end. Fails if not even its
-/// header can be read. The last edit may be half applied then.
+/// Reads a manifest up to its end or to the first error, which is returned beside it. Fails if its header
+/// cannot be read. After an error the last edit may be half applied.
 pub(crate) fn read_prefix(
     fs: &dyn Fs,
     dir: &Path,
@@ -96,7 +96,7 @@ fn read_edit(
 }
 
 impl ReadManifest {
-    /// Checks that the manifest has come at least as far as a log was told it had.
+    /// Checks that the manifest has at least the edits that a log promises.
     pub(crate) fn check_promise(&self, promised: EditMark, log: &Path) -> Result<()> {
         let behind = promised.count > self.state.mark.count;
         let first = self.marks[0].count;
@@ -173,12 +173,12 @@ impl ManifestLog {
         Ok(mark)
     }
 
-    /// Whether the file has grown so much that a new one should be started.
+    /// Whether the file is so long that a new one should be started.
     pub(crate) fn is_long(&self) -> bool {
         self.writer.len() > ROTATE_BYTES_MIN.max(8 * self.snapshot_bytes)
     }
 
-    /// Starts a new manifest with the same state; gives the number of the old one.
+    /// Starts a new manifest with the same state; returns the number of the old one.
     pub(crate) fn rotate(&mut self, number: u64, random: &dyn Fn() -> Result<FileId>) -> Result<u64> {
         let next =
             Self::create(Arc::clone(&self.fs), &self.dir, self.store_id, number, self.state.clone(), random)?;

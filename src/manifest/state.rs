@@ -1,4 +1,4 @@
-//! What a sequence of edits amounts to: the fold that recovery does and that a new manifest starts from.
+//! The state that a sequence of edits leads to. Recovery computes it, and a new manifest starts from it.
 //!
 //! [`ManifestState::apply`] checks each item against what came before (a table removed that never was added,
 //! an id used twice): a manifest whose edits do not fit together is damaged, even if each is intact.
@@ -29,7 +29,7 @@ pub(crate) struct LogState {
     pub(crate) closed: Option<(u64, SeqNo)>,
 }
 
-/// Where in a tree a table lies.
+/// A table and its place in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TablePlace {
     pub(crate) level: u8,
@@ -63,7 +63,7 @@ pub(crate) struct ManifestState {
 }
 
 impl ManifestState {
-    /// Applies all items of an edit, or says which one does not fit (and is then half applied: give it up).
+    /// Applies all items of an edit. After an error the state is half changed and of no use.
     pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         edit.items.iter().try_for_each(|item| self.apply_item(item))
     }
@@ -142,7 +142,8 @@ impl ManifestState {
         self.keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} is not known"))
     }
 
-    /// Why a store in this state cannot be opened, as far as the state alone tells. The errors have no place.
+    /// Why a store in this state cannot be opened, as far as the state alone shows. The errors have no
+    /// offset.
     pub(crate) fn faults(&self) -> impl Iterator<Item = DecodeError> + use<'_> {
         let default = self.keyspaces.get(&DEFAULT_KEYSPACE);
         let no_default = default.is_none_or(|keyspace| keyspace.name != DEFAULT_NAME);
@@ -160,7 +161,7 @@ impl ManifestState {
         no_default.into_iter().chain(options).chain(logs)
     }
 
-    /// Whether this entry of a log has to be replayed: its keyspace is there, and has not flushed so far.
+    /// Whether this entry of a log has to be replayed: its keyspace exists and has not flushed it.
     pub(crate) fn lacks(&self, keyspace: KeyspaceId, seqno: SeqNo) -> bool {
         self.keyspaces.get(&keyspace).is_some_and(|keyspace| seqno > keyspace.flushed)
     }
@@ -253,7 +254,8 @@ mod tests {
 
     #[test]
     fn very_many_items_take_time_in_proportion() {
-        // If each name were compared with all others, or each floor looked at all logs, this would take minutes.
+        // If each name were compared with all others, or each floor looked at all logs, this would take
+        // minutes.
         let mut state = ManifestState::default();
         for id in 0..100_000 {
             let item = EditItem::KeyspaceCreated { id, name: format!("{id}"), options: Bytes::new() };

@@ -1,23 +1,23 @@
-//! Where the nodes of a memtable live: slots that are filled once, never move and are never taken back.
+//! The nodes of a memtable: slots that are filled once, never move and are never freed one by one.
 //!
-//! A node has a number, and a link is a number, so no node owns another and nothing has to be reclaimed
-//! while readers walk: the whole arena goes when the last owner of the memtable does. Slots stand in chunks,
-//! and chunks in regions, each of which is as large as all before it, so that an almost empty memtable is
-//! small:
+//! A node has a number, and a link is a number, so no node owns another and nothing has to be freed while
+//! readers walk: the whole arena is freed with the memtable. Slots lie in chunks, and chunks in regions, each
+//! of which is as large as all before it, so that an almost empty memtable is small:
 //!
 //! 1. region 0 has [`FIRST_SLOTS`] slots, region r has 2^(r-1) times as many;
 //! 2. a region is one chunk as long as it has no more than [`CHUNK_SLOTS`] slots; beyond, it is chunks of
-//!    that size, made one by one: making half a megabyte is not noticed, making half the memtable would be.
+//!    that size, allocated one by one: allocating half a megabyte takes no noticeable time, half the memtable
+//!    would.
 //!
-//! Region, chunk and slot of a node are computed from its number. A slot has two parts, because a search visits many
-//! nodes and wants little of each:
+//! Region, chunk and slot of a node are computed from its number. A slot has two parts, because a search
+//! visits many nodes and reads little of each:
 //!
 //! - [`Links`], half a cache line: the lower links and the first bytes of the key. All atomic, and already
 //!   there (as zeros) when the chunk is made;
-//! - [`Entry`], set once: the entry itself, looked at when the first bytes do not tell two keys apart.
+//! - [`Entry`], set once: the entry itself, read when the first bytes of two keys are equal.
 //!
-//! Whoever knows the number of a node read it from a link that was stored, with release, after the slot was
-//! filled; so the slot is filled for them, too.
+//! A reader gets the number of a node from a link that was stored, with release, after the slot was filled.
+//! So it sees the slot filled.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -42,7 +42,7 @@ const FIRST_SLOTS: usize = 1 << FIRST_BITS;
 /// Slots of the largest chunks.
 const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;
 
-/// The most that one slot takes with its tower, and a whole chunk without any.
+/// The most bytes of one slot with its tower, and of a whole chunk without towers.
 pub(super) const SLOT_BYTES_MAX: usize =
     size_of::<Links>() + size_of::<OnceLock<Entry>>() + size_of::<Tower>();
 pub(super) const CHUNK_BYTES_MAX: usize = CHUNK_SLOTS * (size_of::<Links>() + size_of::<OnceLock<Entry>>());
@@ -50,7 +50,7 @@ pub(super) const CHUNK_BYTES_MAX: usize = CHUNK_SLOTS * (size_of::<Links>() + si
 /// Regions that all numbers of 32 bits need.
 const REGIONS: usize = 1 + (u32::BITS - FIRST_BITS) as usize;
 
-/// Levels whose links stand in the slot.
+/// Levels whose links are in the slot.
 const LOW_LEVELS: usize = 5;
 
 /// Levels of the highest nodes: enough for 4^12, or 16 million, entries; beyond, searches slowly lengthen.
@@ -173,8 +173,8 @@ impl Arena {
         &tower.expect("a node that is linked on a high level has a tower")[at]
     }
 
-    /// Fills the slot `id`, all but its links, and says how many bytes were allocated. Numbers are given in
-    /// order.
+    /// Fills the slot `id`, all but its links, and returns how many bytes were allocated. Numbers are given
+    /// in order.
     pub(super) fn fill(&self, id: NodeId, entry: Entry) -> usize {
         let (region, chunk, slot) = locate(id);
         let mut allocated = if entry.tower.is_some() { size_of::<Tower>() } else { 0 };

@@ -1,13 +1,13 @@
-//! A filter over the keys of a memtable, so that an absent key does not pay for the search in the skiplist.
+//! A filter over the keys of a memtable, so that most absent keys are not searched for in the skiplist.
 //!
-//! A cache-line blocked Bloom filter that is filled while it is asked: one writer sets bits, readers take no
+//! A cache-line blocked Bloom filter that is filled while it is probed: one writer sets bits, readers take no
 //! lock. A key's bits are set before its sequence number is published, so that a reader who has read that
-//! number sees them; a reader who has not cannot see the entry either. It lives in memory only and has
-//! nothing to do with the format.
+//! number sees them; a reader who has not cannot see the entry either. It is never written to disk and is not
+//! part of the format.
 //!
 //! It is made when the memtable holds [`KEYS_MIN`] entries: a smaller one is searched as fast, and the many
 //! memtables of a store with many keyspaces stay small. Its size is fixed then, from the size at which the
-//! memtable will be flushed. If there are more keys than that allows for, it says "maybe" more often.
+//! memtable will be flushed. If there are more keys than expected, it answers "maybe" more often.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::hash::reduce;
 /// The least that an entry costs a memtable, in bytes: bounds the number of keys.
 const ENTRY_BYTES_MIN: usize = 160;
 
-/// Bits for each key if all are as small as can be; about one absent key in 200 goes on to the skiplist.
+/// Bits per key if all entries are of the smallest size; about one absent key in 200 is a false positive.
 const BITS_PER_KEY: usize = 12;
 
 /// Entries at which a memtable gets its filter.
@@ -59,7 +59,7 @@ impl MemtableFilter {
         self.filled.get().is_some()
     }
 
-    /// Makes it, with the keys that are there already. Gives the bytes that were allocated for it.
+    /// Makes it, with the keys so far. Returns the bytes that were allocated for it.
     pub(super) fn make(&self, hashes: impl Iterator<Item = u64>) -> usize {
         let lines: Box<[Line]> = (0..self.lines).map(|_| Line::default()).collect();
         hashes.for_each(|hash| add(&lines, hash));
@@ -86,7 +86,7 @@ impl MemtableFilter {
 fn add(lines: &[Line], hash: u64) {
     let line = &lines[reduce(hash, lines.len() as u64) as usize];
     for (word, bit) in positions(hash) {
-        // Nobody else writes: a load and a store are enough.
+        // There is one writer: a load and a store are enough.
         let word = &line.0[word];
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! A cursor over a memtable. It owns a share of the memtable, so it may outlive everything else.
 //!
-//! It never fails. It sees every entry that was inserted before it was made, and may see later ones; whoever
-//! reads at a snapshot skips those by their sequence numbers.
+//! It never fails. It sees every entry that was inserted before it was made, and may see later ones; readers
+//! skip those by their sequence numbers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::key::InternalKey;
 /// The [`InternalIterator`] of a [`Memtable`].
 pub(crate) struct MemtableIter {
     memtable: Arc<Memtable>,
-    /// The node it stands on; the sentinel if nowhere.
+    /// The current node; the sentinel if the cursor is not valid.
     at: NodeId,
 }
 

@@ -8,7 +8,7 @@
 //! - `arena`: nodes in slots that never move;
 //! - `skiplist`: their order, how they are linked, and why a reader misses nothing;
 //! - `iter`: the cursor that flush and scans use;
-//! - `filter`: keys that are not there are turned away before the search.
+//! - `filter`: turns most absent keys away before the search.
 //!
 //! Two writers at a time are not an error here, only slow: an insertion holds a lock of its own.
 //!
@@ -16,7 +16,7 @@
 //!
 //! [`Memtable::size_bytes`] is what the memory budget counts: the slots that were allocated, the links, the
 //! bytes of keys and values, and [`ENTRY_FRAMING_BYTES`] for what surrounds an entry in its batch or in the
-//! allocator. A batch costs something once, too: whoever slices it charges [`BATCH_FRAMING_BYTES`].
+//! allocator. A batch itself costs [`BATCH_FRAMING_BYTES`], which the code that slices it charges.
 
 mod arena;
 mod filter;
@@ -59,8 +59,8 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable that will be flushed when it occupies about `flush_bytes`; `hash_seed` is the seed of
-    /// the hashes that [`Memtable::get`] is asked with.
+    /// An empty memtable that will be flushed when it occupies about `flush_bytes`; `hash_seed` is the seed
+    /// of the hashes passed to [`Memtable::get`].
     pub(crate) fn new(flush_bytes: usize, hash_seed: u64) -> Self {
         let (list, allocated) = SkipList::new();
         Self {
@@ -113,7 +113,7 @@ impl Memtable {
         (entry.key == user_key).then(|| (entry.tag, entry.value.clone()))
     }
 
-    /// A cursor that stands nowhere yet.
+    /// A cursor that is not positioned yet.
     pub(crate) fn iter(self: &Arc<Self>) -> MemtableIter {
         MemtableIter::new(Arc::clone(self))
     }
@@ -132,8 +132,8 @@ impl Memtable {
         self.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// The most that it grows by at once, when it makes room for further entries: slots come in chunks that are
-    /// at most as large as all before, and the filter is made once.
+    /// The most that it grows by at once, when it makes room for further entries: slots come in chunks that
+    /// are at most as large as all before, and the filter is made once.
     pub(crate) fn growth_max(&self) -> usize {
         self.size_bytes().min(arena::CHUNK_BYTES_MAX) + self.filter.bytes()
     }

@@ -9,13 +9,14 @@
 //! 2. put X in its slot, with all its own links set;
 //! 3. link it: `P.next = X`, then `N.prev = X`, then the upper levels from below, each with release.
 //!
-//! Nodes are never removed, and every link is read with acquire: whoever sees X in a link sees all of X.
+//! Nodes are never removed, and every link is read with acquire: a reader that sees X in a link sees all of
+//! X.
 //!
 //! # A reader misses nothing that was complete before it started
 //!
-//! Say that X was *complete* for a reader if its insertion happened before the reader's start (the writer
-//! published a sequence number after inserting, the reader read it first). Entries that are not complete
-//! may or may not be seen; their sequence numbers are larger than the reader's snapshot.
+//! X is *complete* for a reader if its insertion happened before the reader's start (the writer published a
+//! sequence number after inserting, the reader read it first). Entries that are not complete may or may not
+//! be seen; their sequence numbers are larger than the reader's snapshot.
 //!
 //! *Forward.* For every node M < X, what a reader finds in `M.next` is some Y with M < Y <= X:
 //! - If M was there when X was inserted, `M.next` was at most X when that insertion ended: either X was
@@ -154,7 +155,7 @@ impl SkipList {
         for level in (0..self.height.load(Memory::Relaxed)).rev() {
             loop {
                 let next = self.arena.next(before, links, level).load(Memory::Acquire);
-                // `after` is known not to be before the target: no need to look at it on each level.
+                // `after` is known not to be before the target, and is not compared again on each level.
                 if next == HEAD || next == after {
                     after = next;
                     break;
@@ -175,7 +176,7 @@ impl SkipList {
         self.arena.next(id, self.arena.links(id), level)
     }
 
-    /// The user keys of all entries, in order; a key stands as often as it has entries.
+    /// The user keys of all entries, in order; one for each entry.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Bytes> {
         let first = self.next(HEAD);
         let ids = std::iter::successors(Some(first), |&id| Some(self.next(id)));

@@ -4,8 +4,8 @@
 //! same internal key only after a compaction has set sequence numbers to zero; the newer source then comes
 //! first (last, backward).
 //!
-//! 1. Sources that stand on an entry form a binary heap, the one whose entry comes next on top. The order
-//!    depends on the direction.
+//! 1. Valid sources form a binary heap, the one whose entry comes next on top. The order depends on the
+//!    direction.
 //! 2. A step moves the source on top and sinks it. As long as it stays ahead of both its children, which is
 //!    what happens in runs of neighbours from one source, that costs two comparisons.
 //! 3. A change of direction puts every other source on the other side of the current entry.

@@ -1,12 +1,11 @@
 //! The tables of one run, end to end. A table is opened when the cursor gets to it, and only one at a time.
 //!
-//! The tables of a run are sorted and do not overlap, and a user key never spans two of them, so a binary
-//! search over their bounds names the one table in which a key can stand. When a seek finds nothing there
-//! (it can fall behind the table's last entry or before its first), or a step leaves the table, the cursor
-//! goes on with the neighbour.
+//! The tables of a run are sorted and do not overlap, and a user key never spans two of them, so the one
+//! table that can hold a key is found by binary search over their bounds. When a seek finds nothing there, or
+//! a step leaves the table, the cursor continues in the next table of that direction.
 //!
-//! A reader who needs only a part of the key space should give a source of only the tables in it: a cursor
-//! that steps off a table opens the next, even if its reader would then find that it is past its bounds.
+//! A reader of a part of the key space should pass only the tables in that part: a cursor that leaves a table
+//! opens the next one, even if that is past the reader's bounds.
 
 use crate::error::{Error, Result};
 use crate::iter::{EntryValue, InternalIterator};
@@ -59,7 +58,7 @@ impl<S: RunSource> RunIter<S> {
         Ok(&mut *self.open.insert(open).1)
     }
 
-    /// Goes on to the first entry of the tables after the open one if that has no entry here.
+    /// Moves to the first entry of the tables after the open one if the cursor is not valid.
     fn settle_forward(&mut self) -> Result<()> {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
@@ -73,7 +72,7 @@ impl<S: RunSource> RunIter<S> {
         Ok(())
     }
 
-    /// Goes on to the last entry of the tables before the open one if that has no entry here.
+    /// Moves to the last entry of the tables before the open one if the cursor is not valid.
     fn settle_backward(&mut self) -> Result<()> {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()

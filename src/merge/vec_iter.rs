@@ -1,5 +1,5 @@
-//! For tests: an internal iterator over entries in a vector, which can be told to fail, and a small
-//! generator of random keys.
+//! For tests: an internal iterator over entries in a vector, which can be made to fail, and a small generator
+//! of random keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,7 +103,7 @@ impl InternalIterator for VecIter {
     }
 }
 
-/// The entry on which an iterator stands.
+/// The current entry of an iterator.
 pub(crate) fn here(iter: &dyn InternalIterator) -> Option<Entry> {
     let key = iter.key()?;
     Some((key.user.to_vec(), key.tag, iter.value().read().unwrap().to_vec()))

@@ -1,6 +1,6 @@
 //! The visible entries of a range in descending order.
 //!
-//! Entries of a user key come oldest first. So, standing on the last entry of a key:
+//! Backward, entries of a user key come oldest first. So, at the last entry of a key:
 //!
 //! 1. walk back through its entries and remember each in place of the one before, up to the first that is
 //!    newer than the snapshot or does not belong to the key: the one remembered is the entry to see;
@@ -21,7 +21,7 @@ use crate::limits::SEQNO_MAX;
 enum State {
     /// The source has not been moved.
     New,
-    /// The source stands on the last entry of a key that nothing is known of yet.
+    /// The source is at the last entry of a key that was not examined yet.
     Unseen,
     Ended,
     Failed(Error),
@@ -33,7 +33,7 @@ pub(crate) struct Backward {
     seqno: SeqNo,
     range: KeyRange,
     state: State,
-    /// The user key that was looked at last.
+    /// The user key that was examined last.
     user: Vec<u8>,
 }
 
@@ -85,8 +85,8 @@ impl Backward {
         }
     }
 
-    /// The value of `user`, on whose last entry the source stands, unless there is none to be seen. Leaves
-    /// the source on the last entry of the key before.
+    /// The visible value of `user`, if there is one. The source is at the last entry of `user`; it is left at
+    /// the last entry of the key before.
     fn take_key(&mut self) -> Result<Option<EntryValue>> {
         let mut newest = None;
         for _ in 0..STEPS_MAX {

@@ -1,9 +1,9 @@
 //! The visible entries of a range in ascending order.
 //!
-//! Entries of a user key come newest first. So, standing on the first entry of a key:
+//! Entries of a user key come newest first. So, at the first entry of a key:
 //!
 //! 1. pass over the entries that are newer than the snapshot;
-//! 2. what then stands there, if it still belongs to the key, is the entry to see: yield it if it is a put;
+//! 2. the next entry, if it still belongs to the key, is the visible one: yield it if it is a put;
 //! 3. pass over the rest of the key. This waits for the next call, which may never come.
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 enum State {
     /// The source has not been moved.
     New,
-    /// The source stands on an entry of `Forward::user`, of which everything is done.
+    /// The source is at an entry of `Forward::user`, which is finished.
     Seen,
     Ended,
     Failed(Error),
@@ -29,7 +29,7 @@ pub(crate) struct Forward {
     seqno: SeqNo,
     range: KeyRange,
     state: State,
-    /// The user key that was looked at last.
+    /// The user key that was examined last.
     user: Vec<u8>,
 }
 
@@ -97,8 +97,8 @@ impl Forward {
         self.source.key().is_some_and(|key| key.user == self.user)
     }
 
-    /// Passes over the entries of `user` that are newer than the snapshot, on one of which the source
-    /// stands. Says whether one that is not is there.
+    /// Skips the entries of `user` that are newer than the snapshot, from the current one on. Returns whether
+    /// an older one follows.
     fn skip_newer(&mut self) -> Result<bool> {
         for _ in 0..STEPS_MAX {
             self.source.next()?;
@@ -113,7 +113,7 @@ impl Forward {
         Ok(self.is_of_user())
     }
 
-    /// Passes over the rest of the entries of `user`, on one of which the source stands.
+    /// Skips the rest of the entries of `user`, from the current one on.
     fn skip_key(&mut self) -> Result<()> {
         for _ in 0..STEPS_MAX {
             self.source.next()?;

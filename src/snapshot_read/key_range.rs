@@ -13,7 +13,7 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// Every key there is.
+    /// All keys.
     pub(crate) fn all() -> Self {
         Self { start: Bound::Unbounded, end: Bound::Unbounded }
     }
@@ -96,7 +96,7 @@ impl KeyRange {
     }
 }
 
-/// The smallest key after `key`. May be a byte longer than a key can be: it is only sought.
+/// The smallest key after `key`. It may be a byte longer than a key can be, because it is only sought.
 fn successor(key: &[u8]) -> Vec<u8> {
     let mut successor = Vec::with_capacity(key.len() + 1);
     successor.extend_from_slice(key);

@@ -5,8 +5,8 @@
 //! - [`Forward`] and [`Backward`]: one direction over one source;
 //! - [`Range`]: both at once, from both ends until they meet. What users iterate with.
 //!
-//! A source that holds many versions of a key that cannot be seen, or many tombstones, is passed over in
-//! loops, never by recursion; after [`STEPS_MAX`] entries of one user key the rest of it is jumped over.
+//! A source that holds many versions of a key that cannot be seen, or many tombstones, is skipped in loops,
+//! never by recursion; after [`STEPS_MAX`] entries of one user key a seek skips the rest.
 
 mod backward;
 mod forward;

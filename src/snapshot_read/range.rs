@@ -1,14 +1,14 @@
 //! An iterator over the visible entries of a range, from both ends.
 //!
-//! It has two halves that know nothing of each other: one goes up from the start, the other down from the
-//! end, each over a source of its own (a shared one would have to turn round at every change of ends).
-//! A half is built when it is first asked for. Whatever one half yields becomes, exclusively, the bound of
-//! the other, so that each key is yielded by one of them; when either has come to its bound, nothing is
-//! left between them, and both are dropped with all that they pin.
+//! It has two independent halves: one goes up from the start, the other down from the end, each over its own
+//! source (a shared one would have to turn round at every change of ends). A half is built when it is first
+//! used. A key that one half yields becomes the exclusive bound of the other, so that each key is yielded
+//! once. When one half reaches its bound, nothing is left, and both are dropped with everything that they
+//! pin.
 //!
 //! After an error the iterator is over, and its sources are dropped: the error is yielded once, and every
-//! later call gives `None`. That `None` does not mean that all was read, but whoever goes on after an error
-//! (`flatten`, `count`) comes to an end. It never yields an entry after an error.
+//! later call gives `None`. That `None` does not mean that everything was read, but a loop that ignores
+//! errors (`flatten`, `count`) ends. No entry is yielded after an error.
 
 use std::fmt;
 use std::iter::FusedIterator;

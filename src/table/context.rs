@@ -1,4 +1,4 @@
-//! What all tables of a store share.
+//! What all tables of a store share: file system, memory, open files, counters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::memory::Memory;
 #[derive(Debug)]
 pub(crate) struct TableContext {
     pub(crate) fs: Arc<dyn Fs>,
-    /// The directory in which filters that were rebuilt beside their tables lie.
+    /// The directory of tables and of filters beside them.
     pub(crate) dir: PathBuf,
     /// The store to which the tables must belong.
     pub(crate) store_id: FileId,
@@ -31,14 +31,14 @@ pub(crate) struct TableContext {
 /// How far filters are trusted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FilterTrust {
-    /// A filter that cannot be used is an error to whoever would probe it, and not only "maybe".
+    /// Whether a lookup that needs an unusable filter fails, instead of taking it as "maybe".
     pub(crate) strict: bool,
     /// One in this many "absent" answers of a filter is checked against the data; 0: none is.
     pub(crate) audit_one_in: u64,
 }
 
 impl TableContext {
-    /// Forgets what is held open of a file that is about to be removed.
+    /// Closes a cached file that is about to be removed.
     pub(crate) fn forget(&self, name: FileName) {
         if let Some(number) = name.number() {
             self.files.remove(number);
@@ -78,11 +78,11 @@ pub(crate) struct TableIo {
     pub(crate) filter_page_reads: AtomicU64,
     /// Such pages found in the cache.
     pub(crate) filter_page_cache_hits: AtomicU64,
-    /// Filters that were found damaged, unknown or another table's when their table was opened, or wrong later.
+    /// Filters that turned out damaged, unknown, another table's or wrong.
     pub(crate) unusable_filters: AtomicU64,
-    /// "Absent" answers of filters that were held against the data.
+    /// "Absent" answers of filters that were checked against the data.
     pub(crate) audited: AtomicU64,
-    /// Filters that were found wrong by that.
+    /// Filters that this found to be wrong.
     pub(crate) audit_failures: AtomicU64,
     /// Blocks and pages of filters that failed their check and were read a second time.
     pub(crate) block_rereads: AtomicU64,

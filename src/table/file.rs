@@ -2,7 +2,7 @@
 //!
 //! Every block goes through here: from the cache, or from the file with its handle checked against the length
 //! of the file and its envelope verified. A block that fails its check is read once more before corruption is
-//! reported, because a bit may have flipped on the way rather than on the disk.
+//! reported, because the bit may have flipped on the way and not on the disk.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,8 @@ impl TableFile {
         Ok(handle)
     }
 
-    /// An error in the payload of a block, whose bytes may not stand in the file as they are.
+    /// An error in the payload of a block. Its offset is that of the block, because the payload may be
+    /// compressed.
     pub(super) fn error_in_block(&self, error: DecodeError, block: u64) -> Error {
         match error.kind {
             DecodeErrorKind::Corrupt(detail) => {
@@ -110,7 +111,7 @@ pub(super) fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadF
     ctx.fs.open(path).map_err(|source| Error::io("open", path, source))
 }
 
-/// Reads bytes whose place was checked against the file's length. The caller bounds `len`.
+/// Reads bytes whose offset was checked against the file's length. The caller limits `len`.
 pub(super) fn read_exact(file: &dyn ReadFile, path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut buffer = vec![0; len as usize];
     read_into(file, path, offset, &mut buffer)?;

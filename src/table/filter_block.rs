@@ -24,16 +24,17 @@ pub(super) fn start_filter(plan: FilterPlan, hash_seed: u64, file_id: FileId) ->
 /// Length of a filter from which its columns are stored in two groups.
 const TWO_GROUPS_BYTES: u64 = 32 << 10;
 
-/// Columns of the first of two groups, at least: what it lets pass asks the second one, which costs a read from the disk
-/// where filters are not in memory. With five that is 3 % of the absent keys; with four it would be 6 %.
+/// The first of two groups has at least this many columns. Keys that pass it are looked for in the second
+/// group, which costs a read if that is not in memory: 3 % of the absent keys with five columns, 6 % with
+/// four.
 const FIRST_GROUP_COLUMNS: u8 = 5;
 
 /// Makes the block of a table's filter.
 ///
-/// A ribbon filter of some pages has its columns in two groups, the larger half first, so that memory that is short
-/// can hold the half that answers nearly all: with 5 of 10 columns 31 of 32 absent keys. That costs a second section,
-/// at most 128 bytes (a page, for sections of 1 MiB and more): 0.1 % at 100 000 keys. An absent key is told by the first group,
-/// but for one in 32; a key that is there is asked in both, and reads one or two cache lines more before the block that it is in.
+/// A ribbon filter of several pages stores its columns in two groups, the larger half first. If memory is
+/// short, the first group alone turns away nearly all absent keys: with 5 of 10 columns 31 of 32. The second
+/// section costs at most 128 bytes (a page, for sections of 1 MiB and more): 0.1 % at 100 000 keys. A present
+/// key is probed in both groups, which costs one or two more cache lines before its block is read.
 pub(super) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
     let groups = if filter.block_bytes() < TWO_GROUPS_BYTES { 1 } else { 2 };
     let block = filter.column_groups(groups).first_group(FIRST_GROUP_COLUMNS).finish()?;
@@ -46,7 +47,7 @@ pub(super) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
     Ok(block)
 }
 
-/// What refers to a filter block that stands at `offset` of a file: `None` for the table's own.
+/// The reference to a filter block at `offset` of a file; `None` is the table's own file.
 pub(super) fn describe(file: Option<u64>, offset: u64, block: &[u8]) -> Result<FilterRef, DecodeError> {
     let header = Header::decode(block)?;
     Ok(FilterRef {

@@ -5,11 +5,11 @@
 //! 64 bytes      to 4096 own format, to the end of the file
 //! ```
 //!
-//! The block is that of the table, with the table's file id for its owner and the same seed, salt and key count,
-//! as if it stood in the table itself. What makes it the current one is the manifest, which has the number of
-//! the file and the checksum of the filter's header. The file id in the file header binds nothing else.
+//! The block is the same as in the table itself: its owner is the table's file id, and seed, salt and key
+//! count are the same. The manifest makes it the current one: it has the number of the file and the checksum
+//! of the filter's header. Nothing else refers to the file id in the file header.
 //!
-//! A table never changes, so a filter of it never goes stale: an older one is as right as the newest.
+//! A table never changes, so an older filter of it is as right as the newest.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -34,17 +34,17 @@ use super::reader::Table;
 /// Where the filter block starts.
 pub(crate) const FILTER_OFFSET: u64 = 4096;
 
-/// How many entries are read between two questions whether to stop.
+/// How many entries are read between two calls of `stop`.
 const STOP_INTERVAL: u64 = 1024;
 
 impl Table {
-    /// The filter block over the keys that the table holds, read from its data. Memory: eight bytes per key,
-    /// and what the kind of filter takes to build; `stop` is told how much that is so far.
+    /// Builds the filter block of the table's keys, which are read from its data. Takes eight bytes per key,
+    /// and what the kind of filter takes to build; `stop` is called with the bytes in use so far.
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] or [`Error::Io`] if not all of the table can be read; [`Error::Closed`] if `stop`,
-    /// which is asked now and then, says so.
+    /// [`Error::Corruption`] or [`Error::Io`] if not all of the table can be read; [`Error::Closed`] if
+    /// `stop` returns `true`.
     pub(crate) fn build_filter(
         self: &Arc<Self>,
         plan: FilterPlan,

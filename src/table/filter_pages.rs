@@ -1,9 +1,9 @@
-//! The filter of a table that found no room in memory, probed by pages.
+//! A filter for which there is no room in memory: it is probed by pages.
 //!
-//! What is small of it is in memory, leased like a filter; its pages come from the block cache, or from the file, once for
-//! all who ask for one at the same time, and are verified before they enter the cache. A page that fails its check is
-//! read once more, as blocks are; if it fails again, or cannot be read, nothing is known of the key, and whoever asked
-//! takes the filter for damaged.
+//! Its head is in memory, leased like a filter. Its pages come from the block cache or from the file; a page
+//! that several threads need is read once, and verified before it enters the cache. A page that fails its
+//! check is read a second time, as blocks are. If it fails again, or cannot be read, the probe is an error,
+//! and the filter is not used any more.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ use super::file::read_exact;
 use super::filter_block::Verdict;
 use super::filter_source::FilterLocation;
 
-/// A filter of which pages are read.
+/// A filter that is probed by pages.
 #[derive(Debug)]
 pub(crate) struct FilterPages {
     filter: PagedFilter,
@@ -34,7 +34,7 @@ impl FilterPages {
         Ok(if maybe { Verdict::Maybe } else { Verdict::Absent })
     }
 
-    /// What the filter says about the key with this hash, if the cache has the pages that it takes.
+    /// What the filter says about the key with this hash, if the cache has the pages that the key leads to.
     pub(crate) fn probe_cached(&self, ctx: &TableContext, hash: u64) -> Verdict {
         match self.filter.may_contain(hash, |page| self.location.cached_page(ctx, page).ok_or(())) {
             Ok(true) => Verdict::Maybe,
@@ -43,7 +43,7 @@ impl FilterPages {
         }
     }
 
-    /// What it takes in memory, its pages in the cache aside.
+    /// What it takes in memory, without its pages in the cache.
     pub(crate) fn memory_bytes(&self) -> u64 {
         (size_of::<FilterLocation>() + self.filter.memory_bytes()) as u64
     }

@@ -1,4 +1,5 @@
-//! Where the block of a filter lies on disk, and reading what is asked for of it.
+//! Where the block of a filter lies on disk, and reading it: whole, some column groups, or the head for
+//! probing by pages.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ impl FilterLocation {
     }
 }
 
-/// The file with a filter block in it, where it is there, and what is known of the filter.
+/// The file and the location of a filter block, and what is expected of the filter.
 pub(crate) struct FilterSource<'a> {
     file: Arc<dyn ReadFile>,
     location: FilterLocation,
@@ -67,7 +68,7 @@ pub(crate) struct FilterSource<'a> {
     pub(crate) filter: &'a FilterRef,
 }
 
-/// What has to be in memory of a filter that is probed by pages.
+/// The byte ranges that have to be in memory to probe a filter by pages.
 pub(crate) struct PageNeeds(Vec<Range<u64>>);
 
 impl PageNeeds {
@@ -111,7 +112,8 @@ impl<'a> FilterSource<'a> {
         self.read_bytes(self.filter.len, &[], usize::MAX)
     }
 
-    /// The first column groups of the filter with this header. The `known` bytes, with which they begin, are not read.
+    /// The first column groups of the filter with this header. The `known` bytes at their start are copied,
+    /// not read.
     pub(crate) fn read_column_groups(
         &self,
         header: &Header,

@@ -6,8 +6,8 @@
 //! 3. Otherwise the partitions are written, and their last separators with their handles are the entries of
 //!    the level above, which is built the same way: depth 2, 3, ….
 //!
-//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, however long the separators, so that each level
-//! is at least so many times smaller than the one below.
+//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, however long the separators, so that each
+//! level is at least that many times smaller than the one below.
 
 use crate::block::{BlockBuilder, BlockHandle, BlockIter, Entries, INDEX_RESTART_INTERVAL};
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ const PARTITION_BYTES: usize = 8 << 10;
 /// Fewest entries of a partition, except the last of a level.
 const PARTITION_ENTRIES_MIN: usize = 16;
 
-/// Largest root that is kept in one block while there is a choice.
+/// Largest root that is kept in one block if it could be split.
 const ROOT_BYTES_MAX: usize = 32 << 10;
 
 /// The finished index.

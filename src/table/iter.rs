@@ -1,8 +1,8 @@
 //! A cursor over all entries of a table, in both directions.
 //!
 //! It holds one block cursor per level: the root of the index, its partitions if there are any, a data block.
-//! To step, the data cursor steps; if it falls off its block, the lowest index cursor that can step does, and
-//! from there the way down is loaded anew.
+//! To step, the data cursor steps. At the end of its block, the lowest index cursor that can step does, and
+//! the blocks below it are loaded.
 //!
 //! Invariants: on each level blocks are met in the order of their offsets, forward ascending and backward
 //! descending; an index that says otherwise is corrupt. So a walk ends, whatever the index says. After an
@@ -22,7 +22,7 @@ use super::reader::Table;
 pub(crate) struct TableIter {
     table: Arc<Table>,
     fill_cache: bool,
-    /// From the root (0) down; complete to the data block while the iterator stands somewhere.
+    /// From the root (0) down; complete to the data block while the iterator is valid.
     levels: Vec<Level>,
     valid: bool,
     failed: Option<Error>,
@@ -35,7 +35,7 @@ struct Level {
     entries: BlockIter,
 }
 
-/// Where to stand in a block that was just entered.
+/// Where to position the cursor in a block that was just entered.
 #[derive(Clone, Copy)]
 enum Goal<'a> {
     First,
@@ -75,7 +75,7 @@ impl TableIter {
         usize::from(self.table.footer.index_depth)
     }
 
-    /// Puts the root alone into `levels` and stands there; says whether there is such an entry.
+    /// Puts the root alone into `levels` and positions it; `false` if there is no such entry.
     fn enter_root(&mut self, goal: Goal<'_>) -> Result<bool> {
         self.valid = false;
         let block = self.table.footer.root.offset;
@@ -88,7 +88,7 @@ impl TableIter {
         self.stand(goal)
     }
 
-    /// Stands in the lowest loaded block.
+    /// Positions the cursor in the lowest loaded block.
     fn stand(&mut self, goal: Goal<'_>) -> Result<bool> {
         let Some(level) = self.levels.last_mut() else { return Ok(false) };
         match goal {
@@ -147,7 +147,7 @@ impl TableIter {
         self.table.past_separator(block)
     }
 
-    /// From the data block, off which the cursor fell, to the end of the next one in this direction.
+    /// From the end of a data block to the next block in this direction.
     fn step_block(&mut self, direction: Direction) -> Result<()> {
         self.valid = false;
         let mut left = Vec::new();

@@ -6,14 +6,15 @@
 //! ```
 //!
 //! - [`TableWriter`] is fed internal keys in ascending order and makes a file and its [`TableMeta`].
-//! - [`Table`] opens such a file and answers [`Table::get`] and [`Table::iter`]. It holds in memory the root of the index
-//!   and the properties. [`FilterSource`] reads its filter, as much as it is told. [`verify`] reads a table whole.
+//! - [`Table`] opens such a file and answers [`Table::get`] and [`Table::iter`]. It holds in memory the root
+//!   of the index and the properties. [`FilterSource`] reads its filter, as much as it is told. [`verify`]
+//!   reads a table whole.
 //! - [`Table::build_filter`] and [`write_filter_file`] make it a new filter, in a file beside it.
 //! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
 //!
-//! Every byte of the file is covered by a checksum: the header's, a block's, the filter's own or the footer's;
-//! and the footer's stands in the manifest. Blocks are checked when they are read, so that a table costs
-//! nothing to open and damage is met, and named, where it lies.
+//! Every byte of the file is covered by a checksum: the header's, a block's, the filter's own or the
+//! footer's; and the footer's stands in the manifest. Blocks are checked when they are read, so that a table
+//! costs nothing to open and damage is met, and named, where it lies.
 //!
 //! [`TableMeta`]: crate::table_meta::TableMeta
 

@@ -1,7 +1,7 @@
 //! What a table says about itself: the payload of its properties block.
 //!
-//! A record of tagged fields (`tag varint · length varint · payload`, the lowest bit of the tag says whether a
-//! reader that does not know the field must refuse):
+//! A record of tagged fields (`tag varint · length varint · payload`, the lowest bit of the tag says whether
+//! a reader that does not know the field must refuse):
 //!
 //! ```text
 //! 1  critical  counts   entries · tombstones · keys · key bytes · value bytes          varints
@@ -57,9 +57,9 @@ pub(crate) struct Properties {
     pub(crate) chunk_blocks: u64,
     /// Number of index blocks, the root included.
     pub(crate) index_blocks: u64,
-    /// How the writer was told to compress; `None` if this version does not know it.
+    /// The compression that the writer used; `None` if this version does not know it.
     pub(crate) compression: Option<Compression>,
-    /// Length of a data block that the writer aimed at.
+    /// The writer's target length of a data block.
     pub(crate) block_bytes: u64,
     /// The filters in this file.
     pub(crate) filters: Vec<FilterRef>,

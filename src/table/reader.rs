@@ -1,8 +1,8 @@
 //! An open table and its point lookups.
 //!
-//! A lookup goes down the index, one block per level, to the one data block in which the key can be: the index
-//! is made so that no second one is ever needed. The root of the index is in memory; the other blocks come from
-//! the block cache. The value is a slice of the cached block.
+//! A lookup goes down the index, one block per level, to the one data block in which the key can be. The
+//! index is built so that a second one is never needed. The root of the index is in memory; the other blocks
+//! come from the block cache. The value is a slice of the cached block.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::iter::TableIter;
 use super::properties::Properties;
 use super::value::TableChunks;
 
-/// An open table. Made by [`Table::open`]; shared by all who read it.
+/// An open table. Made by [`Table::open`]; shared by all readers.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(super) file: Arc<TableFile>,
@@ -49,7 +49,8 @@ impl Table {
         self.file.corrupt(0, "filter", detail)
     }
 
-    /// The newest entry of this user key with a sequence number of at most `seqno`. Does not probe the filter.
+    /// The newest entry of this user key with a sequence number of at most `seqno`. Does not probe the
+    /// filter.
     pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
         if user_key < &self.properties.smallest[..] || user_key > &self.properties.largest[..] {
             return Ok(None);
@@ -92,7 +93,7 @@ impl Table {
             let mut entries = BlockIter::new(payload, Entries::Index).map_err(in_block)?;
             entries.seek(target).map_err(in_block)?;
             if !entries.is_valid() {
-                // Behind the last separator of the root there is nothing; further down there must be something.
+                // Behind the last separator of the root there is no key; further down there must be one.
                 return match level {
                     1 => Ok(None),
                     _ => Err(self.past_separator(at)),
@@ -112,7 +113,7 @@ impl Table {
         self.file.corrupt(index_block, "index block", "ends before its separator one level up")
     }
 
-    /// Checks that a value in chunks can be in this file, before its length is believed.
+    /// Checks that a value in chunks can be in this file, before its length is used.
     pub(super) fn check_value(&self, entries: &BlockIter, block: u64) -> Result<()> {
         match entries.chunks() {
             Some(chunks) => chunks.check(block).map_err(|error| self.file.error_in_block(error, block)),
@@ -120,7 +121,7 @@ impl Table {
         }
     }
 
-    /// The value of the entry on which `entries`, a cursor over the data block at `block`, stands.
+    /// The value of the current entry of `entries`, a cursor over the data block at `block`.
     pub(super) fn value(&self, entries: &BlockIter, block: u64) -> EntryValue {
         match entries.chunks() {
             Some(chunks) => EntryValue::Chunked(Arc::new(TableChunks::new(&self.file, chunks, block))),

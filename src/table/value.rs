@@ -1,7 +1,7 @@
 //! Long values: a reference in the data block, the value in chunk blocks of its own.
 //!
-//! The chunks follow each other in the file, so each tells by its envelope where the next one starts. They do
-//! not go through the block cache: they would push out thousands of blocks that are worth more.
+//! The chunks follow each other in the file, so the envelope of each gives the start of the next one. They
+//! bypass the block cache: they would evict thousands of blocks that are worth more.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl ChunkedValue for TableChunks {
     }
 
     fn read_chunks(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        // Chunks stand before the block that refers to them, so that is where they must end.
+        // Chunks lie before the block that refers to them, so they must end there.
         let checked = self.chunks.check(self.block);
         checked.map_err(|error| self.file.error_in_block(error, self.block))?;
         let mut offset = self.chunks.offset;

@@ -1,19 +1,21 @@
 //! Reads a whole table from the file, past every cache, and compares all that it says twice.
 //!
-//! 1. Open: length, header, footer, properties and root, each against the manifest. If one of them is damaged the
-//!    blocks are still walked; what only the index leads to is not.
-//! 2. [`walk`]: from the file header to the footer by the blocks' envelopes and the filters' handles. Every byte
-//!    belongs to something, every block opens, padding is zero, kinds stand in their order. Behind a damaged block
-//!    walking goes on where its length says if a good block is there, otherwise at the next one that the index names.
-//! 3. Index: from the root down. On each level it leads to blocks of the walk, as long as they are, in their order, to
-//!    all of them; each block's keys lie between the separators around it. What is damaged concerns the keys
-//!    between those separators.
-//! 4. Entries: keys ascend; every key passes every filter ([`filters`]); values in chunks refer to the chunk blocks of
-//!    the walk, each once and in order ([`chunks`]); counts and bounds are those of the properties.
+//! 1. Open: length, header, footer, properties and root, each against the manifest. If one of them is damaged
+//!    the blocks are still walked; what only the index leads to is not.
+//! 2. [`walk`]: from the file header to the footer by the blocks' envelopes and the filters' handles. Every
+//!    byte belongs to something, every block opens, padding is zero, kinds stand in their order. Behind a
+//!    damaged block walking goes on where its length says if a good block is there, otherwise at the next one
+//!    that the index names.
+//! 3. Index: from the root down. On each level it leads to blocks of the walk, as long as they are, in their
+//!    order, to all of them; each block's keys lie between the separators around it. What is damaged concerns
+//!    the keys between those separators.
+//! 4. Entries: keys ascend; every key passes every filter ([`filters`]); values in chunks refer to the chunk
+//!    blocks of the walk, each once and in order ([`chunks`]); counts and bounds are those of the properties.
 //!
 //! Damage is collected, up to [`DAMAGE_MAX`] pieces, the rest counted. What cannot be told apart from earlier
-//! damage (counts when a block is unreadable) is not reported again. However a file was made up, it is read a few times
-//! at most: what overlaps is damaged and not followed. The rest of the time is that of what its blocks come to, keys in full.
+//! damage (counts when a block is unreadable) is not reported again. However a file was made up, it is read a
+//! few times at most: what overlaps is damaged and not followed. The rest of the time is that of what its
+//! blocks come to, keys in full.
 
 mod chunks;
 mod filters;
@@ -65,8 +67,8 @@ pub(crate) struct TableDamage {
     pub(crate) keys: (Bytes, Bytes),
 }
 
-/// Everything that is wrong with the table that `meta` describes. What `ctx` has cached of it is not used, as long as
-/// nobody else opens tables with it.
+/// Everything that is wrong with the table that `meta` describes. What `ctx` has cached of it is not used, as
+/// long as nobody else opens tables with it.
 pub(crate) fn verify(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> TableReport {
     let opened = Table::open(ctx, Arc::clone(meta));
     let (table, error) = match &opened {
@@ -245,8 +247,8 @@ impl Verifier<'_> {
         self.last.as_ref().is_some_and(|(user, tag)| so(InternalKey::new(user, *tag)))
     }
 
-    /// Whether the handle of a block of this level is that of a block of the walk, behind the ones before; or of one that
-    /// the walk could not look at.
+    /// Whether the handle of a block of this level is that of a block of the walk, behind the ones before; or
+    /// of one that the walk could not look at.
     fn follow(&mut self, handle: BlockHandle, level: u8) -> Result<(), String> {
         let BlockHandle { offset, len } = handle;
         let end = self.ends[usize::from(level)];

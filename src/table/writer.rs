@@ -8,10 +8,10 @@
 //! 4. `finish` writes padding and filter, index, properties and footer, and syncs the file. The caller syncs
 //!    the directory.
 //!
-//! Bytes go to the file in appends of about [`APPEND_BYTES`], or less where memory is short. Memory: that buffer, a
-//! block, the index (a few tens of bytes per block) and eight bytes per key for the filter. After an error of the
-//! file every later call returns the same error; what was written is rubbish for the caller to remove. A writer that
-//! is dropped unfinished leaves such a file too.
+//! Bytes go to the file in appends of about [`APPEND_BYTES`], or less where memory is short. Memory: that
+//! buffer, a block, the index (a few tens of bytes per block) and eight bytes per key for the filter. After
+//! an error of the file every later call returns the same error; the caller removes the unfinished file. A
+//! writer that is dropped before `finish` leaves such a file too.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,13 +38,13 @@ use super::footer::{FOOTER_BYTES, Footer};
 use super::index_builder::{IndexBuilder, WrittenIndex};
 use super::properties::Properties;
 
-/// Bytes that are gathered before they are appended to the file, if there is memory enough.
+/// Bytes that are buffered before they are appended to the file, if there is enough memory.
 pub(crate) const APPEND_BYTES: usize = 256 << 10;
 
 /// Boundary on which a filter block starts.
 pub(super) const FILTER_ALIGN: u64 = 4096;
 
-/// What a table writer needs to know.
+/// The configuration of a table writer.
 #[derive(Debug, Clone)]
 pub(crate) struct TableConfig {
     /// Number of the file.
@@ -58,7 +58,7 @@ pub(crate) struct TableConfig {
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) filter: FilterConfig,
-    /// Bytes that are gathered before they are appended to the file.
+    /// Bytes that are buffered before they are appended to the file.
     pub(crate) append_bytes: usize,
 }
 
@@ -230,7 +230,7 @@ impl TableWriter {
         self.out.position() + (self.data.size() + self.index.size()) as u64
     }
 
-    /// What the writer holds in memory, and what it will take to finish; about.
+    /// Approximate memory that the writer holds, with what `finish` will take.
     pub(crate) fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::finish_bytes);
         // Twice, since a block is held before and after it is sealed.
@@ -333,7 +333,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a padding block up to a boundary, unless the file stands on one. A gap too short for an envelope
+    /// Writes a padding block up to a boundary, unless the file ends on one. A gap too short for an envelope
     /// goes on to the next boundary.
     fn pad_to(&mut self, align: u64) -> Result<()> {
         let position = self.position();

@@ -1,13 +1,13 @@
 //! Modules import only what is below them, and no two need each other.
 //!
-//! The sources are read as text: every `crate::NAME` outside of comments and tests is an import. A name that `lib.rs`
-//! re-exports counts as its module.
+//! The sources are read as text: every `crate::NAME` outside of comments and tests is an import. A name that
+//! `lib.rs` re-exports counts as its module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The modules of each layer, as in ARCHITECTURE.md. A module may use those of its own layer and of the layers above it
-/// in this list.
+/// The modules of each layer, as in ARCHITECTURE.md. A module may use those of its own layer and of the
+/// layers above it in this list.
 const LAYERS: [&[&str]; 7] = [
     &["counters", "error", "limits", "sync"],
     &["batch", "key"],

@@ -6,8 +6,8 @@
 //! | `fuzzing` | a function of bytes per fuzz target, run again by `cargo test` |
 //! | `layers` | modules import only what is below them |
 //!
-//! The tests of one module are beside it, those of whole stores in `tests/`. Helpers that the filter crate's tests need
-//! too are in its own `testing`.
+//! The tests of one module are beside it, those of whole stores in `tests/`. Helpers that the filter crate's
+//! tests need too are in its own `testing`.
 
 #[cfg(test)]
 mod format;

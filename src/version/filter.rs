@@ -2,16 +2,17 @@
 //!
 //! A filter is in one of these states:
 //!
-//! - *not read*: nobody has opened the table;
+//! - *not read*: the table is not open;
 //! - *none*: the table has none;
 //! - *loaded*: it is in memory, as many of its column groups as there is room for;
 //! - *paged*: only its head is in memory, and it is probed by pages that are read;
 //! - *unloaded*: there was not even room for the head; lookups read data;
-//! - *unusable*: it failed a check when it was read, or a page of it did later, or it denied a key of its table. It answers
-//!   "unknown" from then on, and the background builds a new one.
+//! - *unusable*: it failed a check when it was read, or a page of it did later, or it denied a key of its
+//!   table. It answers "unknown" from then on, and the background builds a new one.
 //!
-//! A *rebuild* ends in another filter, and so in another handle of the table ([`TableFilter::successor`]). One that
-//! fails is not tried again, and no more than [`REBUILDS_MAX`] are made in a row if each comes out unusable.
+//! A *rebuild* ends in another filter, and so in another handle of the table ([`TableFilter::successor`]).
+//! One that fails is not tried again, and no more than [`REBUILDS_MAX`] are made in a row if each comes out
+//! unusable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +25,8 @@ use crate::table_meta::TableMeta;
 
 use super::residency;
 
-/// How many new filters of a table in a row may turn out unusable before the background makes no more of them.
+/// How many new filters of a table in a row may turn out unusable before the background makes no more of
+/// them.
 pub(crate) const REBUILDS_MAX: u32 = 4;
 
 /// What was found when the filter of a table was read.
@@ -84,8 +86,8 @@ impl FilterState {
         matches!(self, Self::Paged(_) | Self::Unloaded(_))
     }
 
-    /// What a filter in memory says about the key with this hash. A filter that could not be built says "maybe", like one
-    /// that does not recognise the key.
+    /// What a filter in memory says about the key with this hash. A filter that could not be built says
+    /// "maybe", like one that does not recognise the key.
     #[inline]
     pub(crate) fn probe(&self, hash: u64) -> Verdict {
         match self {
@@ -113,7 +115,8 @@ pub(super) struct ReadFilter {
 /// What becomes known of a filter while it is in use, by whatever handle of its table.
 #[derive(Default)]
 struct Health {
-    /// Why it is not used any more although it could be read: it denied a key of its table, or a page of it is damaged.
+    /// Why it is not used any more although it could be read: it denied a key of its table, or a page of it
+    /// is damaged.
     defect: OnceLock<Arc<Error>>,
     /// No filter could be built in its place.
     rebuild_failed: AtomicBool,
@@ -135,8 +138,8 @@ impl TableFilter {
         self.read.get_or_init(|| residency::read_what_fits(table, meta, ctx));
     }
 
-    /// The same filter with so many column groups in memory; `None` if there is no room, or if what is missing cannot
-    /// be read now.
+    /// The same filter with another number of column groups in memory; `None` if there is no room, or if the
+    /// missing groups cannot be read now.
     pub(super) fn with_column_groups(
         &self,
         table: &Table,
@@ -194,8 +197,8 @@ impl TableFilter {
         self.health.rebuild_failed.load(Ordering::Acquire)
     }
 
-    /// What the filter says about the key with this hash. Touches memory only: a filter that is paged says something if
-    /// the pages that the key leads to are in the cache.
+    /// What the filter says about the key with this hash. Touches memory only: a filter that is paged says
+    /// something if the pages that the key leads to are in the cache.
     #[inline]
     pub(crate) fn probe(&self, ctx: &TableContext, hash: u64) -> Verdict {
         match self.state() {

@@ -14,7 +14,7 @@ use crate::sync::lock;
 use crate::table::{Table, TableContext, TableIo, Verdict};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// Lookups that a table is taken to have seen before the first.
+/// A table starts with this many expected lookups, so that a few real ones do not decide.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
 /// A table of the tree: known from its metadata, opened when first needed.
@@ -48,7 +48,7 @@ impl TableHandle {
         Arc::new(Self::over(meta, context, file, &[]))
     }
 
-    /// The same table with other filters, to take the place of this handle.
+    /// A new handle of the same table, with other filters.
     pub(crate) fn with_filters(&self, filters: Vec<FilterRef>) -> Arc<Self> {
         let meta = TableMeta { filters, ..(*self.meta).clone() };
         let (context, file) = (Arc::clone(&self.context), Arc::clone(&self.file));
@@ -88,7 +88,7 @@ impl TableHandle {
         }
     }
 
-    /// The open table. The first call reads its footer, root index and filter; later ones cost nothing.
+    /// The open table. The first call reads its footer, root index and filter; later ones are O(1).
     pub(crate) fn open(&self) -> Result<&Arc<Table>> {
         if let Some(table) = self.table.get() {
             return Ok(table);
@@ -98,7 +98,7 @@ impl TableHandle {
             return Ok(table);
         }
         let opened = Table::open(&self.context, Arc::clone(&self.meta))?;
-        // Before the table, so that whoever finds that open finds the filter too.
+        // Set before the table, so that a reader who finds the table open finds the filter too.
         self.filter.read(&opened, &self.meta, &self.context);
         let table = self.table.get_or_init(|| opened);
         if self.filter.error().is_some() {
@@ -107,7 +107,7 @@ impl TableHandle {
         Ok(table)
     }
 
-    /// The filter of the table, which is opened if nobody has.
+    /// The filter of the table. Opens the table if it is not open.
     #[inline]
     pub(crate) fn open_filter(&self) -> Result<&FilterState> {
         if let Some(state) = self.filter.state() {
@@ -121,8 +121,8 @@ impl TableHandle {
         self.file.obsolete_files().wake();
     }
 
-    /// The same table with so many column groups of its filter in memory, to take the place of this handle. `None` if
-    /// there is no room.
+    /// A new handle of the same open table with another number of column groups in memory. `None` if there is
+    /// no room.
     pub(crate) fn with_column_groups(&self, column_groups: usize) -> Option<Arc<Self>> {
         let table = self.if_open()?;
         let filter = self.filter.with_column_groups(table, &self.meta, &self.context, column_groups)?;
@@ -160,8 +160,8 @@ impl TableHandle {
         self.absent_before + self.counters.counts().absent()
     }
 
-    /// How many lookups reach it for keys that it does not hold, per lookup in the store, of which there have been
-    /// `lookups`. Recent ones count most. For a new table it is `prior`.
+    /// How many lookups reach it for keys that it does not hold, per lookup in the store, of which there have
+    /// been `lookups`. Recent ones count most. For a new table it is `prior`.
     pub(crate) fn absent_rate(&self, prior: f64, lookups: u64) -> f64 {
         let count = self.absent_lookups();
         let start = || {
@@ -180,15 +180,15 @@ impl TableHandle {
         rate.map_or(0.0, |rate| rate * probes as f64)
     }
 
-    /// Whether rewriting the table would mend its filter: one that cannot be used, or that could not be rebuilt. Opens the
-    /// table if nobody has.
+    /// Whether rewriting the table would mend its filter: one that cannot be used, or that could not be
+    /// rebuilt. Opens the table if it is not open.
     pub(crate) fn read_needs_rewriting(&self) -> bool {
-        // A table that cannot be opened has other troubles; whoever reads it gets the error.
+        // If the table cannot be opened, its readers get the error.
         self.filter.rebuild_failed() || self.open().is_ok() && self.filter.error().is_some()
     }
 
-    /// Whether there is nothing wrong with the filter, if there is one. What is not in memory of it is read and checked, and
-    /// not kept.
+    /// Whether there is nothing wrong with the filter, if there is one. What is not in memory of it is read
+    /// and checked, and not kept.
     pub(crate) fn read_and_check_filter(&self) -> Result<()> {
         let table = self.open()?;
         if let Some(error) = self.filter.error() {
@@ -206,8 +206,9 @@ impl TableHandle {
         filters.try_for_each(|filter| table.filter_source(&self.meta, filter)?.read().map(drop))
     }
 
-    /// Counts an "absent" of the filter and says whether it holds. One in [`audit_one_in`](crate::table::FilterTrust) is
-    /// checked against the data, which may be read from the disk.
+    /// Counts an "absent" of the filter and says whether it holds. One in
+    /// [`audit_one_in`](crate::table::FilterTrust) is checked against the data, which may be read from the
+    /// disk.
     #[inline]
     pub(super) fn audit_absent(&self, user_key: &[u8]) -> Result<bool> {
         if self.filter.is_defective() {
@@ -225,8 +226,8 @@ impl TableHandle {
         }
     }
 
-    /// Whether the table has no entry of this key, whatever its sequence number, as the filter says. If it has one, the
-    /// filter is not used any more.
+    /// Whether the table has no entry of this key, whatever its sequence number, as the filter says. If it
+    /// has one, the filter is not used any more.
     #[cold]
     fn read_and_compare(&self, user_key: &[u8]) -> Result<bool> {
         let (table, io) = (self.open()?, &self.context.io);
@@ -240,7 +241,8 @@ impl TableHandle {
         Ok(false)
     }
 
-    /// What a paged filter says, from the pages that the key leads to. One with a damaged page is not used any more.
+    /// What a paged filter says, from the pages that the key leads to. One with a damaged page is not used
+    /// any more.
     #[cold]
     pub(super) fn read_filter_pages(&self, hash: u64) -> Verdict {
         self.filter.read_pages(&self.context, hash).unwrap_or_else(|error| {
@@ -289,8 +291,8 @@ impl TableHandle {
         self.filter_files.iter().for_each(|filter| filter.set_obsolete());
     }
 
-    /// To be called when the manifest names the filters of `other`, a handle of the same table, instead: those
-    /// that only this one has go with the last handle that reads them.
+    /// To be called when the manifest names the filters of `other`, a handle of the same table, instead:
+    /// those that only this one has go with the last handle that reads them.
     pub(crate) fn set_filters_obsolete(&self, other: &Self) {
         let is_kept =
             |filter: &Arc<SharedFile>| other.filter_files.iter().any(|kept| Arc::ptr_eq(kept, filter));

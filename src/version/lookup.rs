@@ -22,10 +22,10 @@ const WAVE: usize = 16;
 impl Version {
     /// The newest entry of the key that the lookup can see.
     ///
-    /// In waves: find the table of each run by its fences, and prefetch its filter; then probe the filters; then, newest
-    /// first, read the index and a data block of each table whose filter did not say "absent". A paged filter is probed
-    /// when its table's turn comes, for that reads. A table that cannot be opened is an error only when its turn comes:
-    /// what is newer is found.
+    /// In waves: find the table of each run by its fences, and prefetch its filter; then probe the filters;
+    /// then, newest first, read the index and a data block of each table whose filter did not say "absent". A
+    /// paged filter is probed when its table's turn comes, for that reads. A table that cannot be opened is
+    /// an error only when its turn comes: what is newer is found.
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {
@@ -67,7 +67,8 @@ impl Version {
 }
 
 impl TableHandle {
-    /// The newest entry of the key in this table that the lookup can see, where a filter in memory has given this verdict.
+    /// The newest entry of the key in this table that the lookup can see, where a filter in memory has given
+    /// this verdict.
     #[inline]
     fn get(&self, lookup: Lookup<'_>, mut verdict: Verdict) -> Result<Option<(Tag, EntryValue)>> {
         if verdict == Verdict::Absent && self.audit_absent(lookup.user_key)? {

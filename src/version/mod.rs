@@ -1,21 +1,22 @@
 //! A version: which tables make up a tree, at one moment. It never changes; an edit makes the next one.
 //!
-//! A version has [`LEVELS`](crate::manifest::edit::LEVELS) levels, a level has runs, a run has tables that are sorted and
-//! do not overlap. Level 0 has a run per flush, newest first; a level below it has at most one run. Of two entries of a
-//! key the one in the upper level, and within a level the one in the newer run, is the newer.
+//! A version has [`LEVELS`](crate::manifest::edit::LEVELS) levels, a level has runs, a run has tables that
+//! are sorted and do not overlap. Level 0 has a run per flush, newest first; a level below it has at most one
+//! run. Of two entries of a key the one in the upper level, and within a level the one in the newer run, is
+//! the newer.
 //!
 //! | file | what is in it |
 //! |---|---|
 //! | `handle` | a table of the tree: opened when first needed, with its counters and files |
 //! | `filter` | the filter of a table: what of it is in memory, and whether it can be used |
-//! | `residency` | loading a filter: as much of it as there is room for, or as many column groups as asked for |
+//! | `residency` | loading a filter: as much as there is room for, or a given number of column groups |
 //! | `run` | tables that do not overlap, and the search for the one of a key |
 //! | `version` | all runs of a tree |
 //! | `lookup` | a point lookup in all of them |
 //!
-//! Readers hold a version and with it its [`TableHandle`]s. A table's file is removed only when a manifest edit has
-//! dropped the table *and* the last version that names it is gone ([`ObsoleteFiles`](crate::obsolete_files)); so is the
-//! file of a filter.
+//! Readers hold a version and with it its [`TableHandle`]s. A table's file is removed only when a manifest
+//! edit has dropped the table *and* the last version that names it is gone
+//! ([`ObsoleteFiles`](crate::obsolete_files)); so is the file of a filter.
 
 mod filter;
 mod handle;

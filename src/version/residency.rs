@@ -1,10 +1,11 @@
 //! How much of a table's filter comes into memory.
 //!
-//! A filter comes in column groups ([`Header::column_group_count`]): all of them, or the first ones; with none of them it is
-//! probed by pages ([`FilterPages`](crate::table::FilterPages)). When a table is opened, as many are read as there is room for. Later
-//! `db/residency` decides from the counters how many each table is to have. A handle with another number of column
-//! groups takes the place of the old one, over the same open table: lookups that are under way keep the filter that they
-//! have probed, and its memory comes back when they are done.
+//! A filter comes in column groups ([`Header::column_group_count`]): all of them, or the first ones; with
+//! none of them it is probed by pages ([`FilterPages`](crate::table::FilterPages)). When a table is opened,
+//! as many are read as there is room for. Later `db/residency` decides from the counters how many each table
+//! is to have. A handle with another number of column groups takes the place of the old one, over the same
+//! open table: lookups that are under way keep the filter that they have probed, and its memory comes back
+//! when they are done.
 
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<Loaded> {
     page(source, header, ctx)
 }
 
-/// None of its column groups, but what it takes to probe it by pages if there is room for that.
+/// No column groups, but the head, to probe the filter by pages, if there is room for that.
 fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<Loaded> {
     let needs = source.read_page_needs()?;
     Ok(match ctx.memory.try_lease(LeaseKind::Filters, needs.memory_bytes()) {
@@ -64,9 +65,9 @@ fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<
     })
 }
 
-/// The same filter with so many column groups in memory. Fewer than there are take no read (but none at all reads what
-/// it takes to be probed by pages), more only that of what is missing. `None` if there is no room (while readers may be
-/// using the old ones, both are there), or if what is missing cannot be read now.
+/// The same filter with another number of column groups in memory. Fewer groups are copied; for more, only
+/// the missing ones are read; for none at all, the head of a paged filter is. `None` if there is no room
+/// (readers may be using the old groups, so both count), or if something cannot be read now.
 pub(super) fn read_column_groups(
     table: &Table,
     meta: &TableMeta,
@@ -86,7 +87,7 @@ pub(super) fn read_column_groups(
     };
     let (state, lease) = match changed {
         Ok(changed) => changed,
-        // Nothing is known of the filter; what is in memory of it stays there.
+        // The filter may still be good: what is in memory of it stays.
         Err(Error::Io { .. }) => return None,
         Err(error) => {
             ctx.io.note_unusable_filter(meta.number, &error);

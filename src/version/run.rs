@@ -15,8 +15,8 @@ pub(crate) struct Run {
     fences: Fences,
 }
 
-/// Eight bytes of each table's largest key, side by side: a lookup finds its table by binary search over them, without
-/// touching the keys themselves, which lie all over the memory.
+/// Eight bytes of each table's largest key, side by side: a lookup finds its table by binary search over
+/// them, without touching the keys themselves, which lie all over the memory.
 #[derive(Debug, Clone, Default)]
 struct Fences {
     /// The prefix that all keys of the run share.
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_a_key_is_the_one_whose_range_has_it_whatever_the_keys_have_in_common() {
+    fn the_table_of_a_key_is_found_whatever_prefix_the_keys_share() {
         let mut random = 3u64;
         let mut below = |most: u64| {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -104,7 +104,8 @@ mod tests {
         };
         let mut found = 0;
         for round in 0..400 {
-            // Few letters, one of them the zero that keys are filled up with, behind more or less that all begin with.
+            // Few letters, one of them the zero that keys are filled up with, behind more or less that all
+            // begin with.
             let common = ["", "k", "https://example.org/", "\0\0"][round % 4];
             let most = [3, 9, 12][round % 3];
             let mut keys: Vec<String> = (0..40)

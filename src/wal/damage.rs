@@ -7,8 +7,8 @@ use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::fs::ReadFile;
 
-/// The damaged stretches behind `offset` that intact fragments follow: those that are no torn end. Up to `max` of them,
-/// and how many more there are.
+/// The damaged stretches behind `offset` that intact fragments follow: those that are no torn end. Up to
+/// `max` of them, and how many more there are.
 ///
 /// # Errors
 ///

@@ -2,21 +2,22 @@
 //!
 //! 1. The file header is verified. It was durable before anything referred to the file, so that a damaged or
 //!    missing one is always corruption.
-//! 2. Records are put together from fragments, front to back. Memory: a window of 128 KiB, and a record that is longer.
+//! 2. Records are put together from fragments, front to back. Memory: a window of 128 KiB, and a record that
+//!    is longer.
 //! 3. At the first damage, at offset `d`, the rest of the file is searched for an intact fragment with
 //!    `synced > d`: in each page every multiple of 8. One is enough for [`Error::Corruption`]. Otherwise the
 //!    log ends, torn, with the last whole record before.
 //!
-//! BadFragment is: a fragment that is not intact; an intact one where it cannot be (a continuation without a
+//! Damage is: a fragment that is not intact; an intact one where it cannot be (a continuation without a
 //! beginning, a beginning within a record, a record after `close`, a kind that is not of this kind of file);
-//! a record longer than the limit; the end of the file within a record. Before bytes are called damaged they
-//! are read a second time, because memory and cables fail too.
+//! a record longer than the limit; the end of the file within a record. Bytes that seem damaged are read a
+//! second time first, because memory and cables fail too.
 //!
-//! A tail of zeros is a torn tail like any other, and counted as dropped: the writer never leaves one, but a
-//! file system may, having lost power between making a file longer and writing to it.
+//! A tail of zeros is a torn tail like any other, and counted as dropped. The writer never leaves one, but a
+//! file system may, if it loses power between extending a file and writing to it.
 //!
 //! An intact fragment with a kind or flags that are not known here was written by a newer version: an
-//! [`Error::Unsupported`], wherever it stands, and never a torn tail.
+//! [`Error::Unsupported`], wherever it is, and never a torn tail.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -32,13 +33,13 @@ use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::fs::ReadFile;
 
-/// Bytes read at a time; a whole number of pages. As fast as a window of 1 MiB, and little in the smallest budget.
+/// Bytes read at a time; a whole number of pages. As fast as 1 MiB, and little in the smallest budget.
 const WINDOW_BYTES: usize = 4 * PAGE_BYTES;
 
-/// What a reader takes, unless it is at a record that is longer than its window.
+/// Memory of a reader, in bytes, unless a record is longer than its window.
 pub(crate) const READER_BYTES: usize = 2 * WINDOW_BYTES;
 
-/// What the header of the file must say.
+/// What the header of the file must state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     /// The kind of file.
@@ -49,7 +50,7 @@ pub(crate) struct Expected {
     pub(crate) file_id: Option<FileId>,
 }
 
-/// A record, as long as the reader is not moved on.
+/// A record. It borrows the reader until the next one is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     /// What it is.
@@ -61,7 +62,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Where in the file byte `at` of it stands, or where it ends if it has no such byte.
+    /// Offset in the file of byte `at` of the record, or of the record's end if it has no such byte.
     fn place(&self, at: u64) -> u64 {
         match self.bytes.len() as u64 {
             0 => payload_offset(self.offset, 0),
@@ -77,18 +78,18 @@ impl Record<'_> {
     }
 }
 
-/// How a log ends that is not corrupt.
+/// How a valid log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Right after a record (or after the header).
     Complete,
-    /// With something that is no record and that nobody was promised.
+    /// With bytes that are no record and lie above every promise.
     Torn {
         /// Where the last whole record ends.
         offset: u64,
         /// Bytes from there to the end of the file.
         dropped_bytes: u64,
-        /// The fragment at which reading failed: at `offset`, or later if the record had begun well.
+        /// The fragment at which reading failed: at `offset`, or later if the record began with intact ones.
         damage_offset: u64,
         /// What is wrong with it.
         damage: BadFragment,
@@ -196,7 +197,7 @@ impl<'f> FramedReader<'f> {
         Ok(Some(Record { kind, offset, bytes }))
     }
 
-    /// Puts the record at `position` together and moves on to the next.
+    /// Assembles the record at `position` and moves to the next.
     fn read_record(&mut self) -> Result<(RecordKind, RecordBytes), Stop> {
         self.assembled.clear();
         self.assembled.shrink_to(WINDOW_BYTES);
@@ -247,7 +248,7 @@ impl<'f> FramedReader<'f> {
         while next < self.window.len {
             let rest = self.window.rest_of_page(next)?;
             zeros = zeros && rest.iter().all(|&byte| byte == 0);
-            // What stands at `at` itself promises nothing beyond itself: the search could as well start after.
+            // The bytes at `at` promise nothing beyond themselves, so the search may include them.
             let mut search = Search::new(&self.header.file_id, next, rest);
             if let Some(witness) = search.first_from(next, at + 1) {
                 let (from, synced) = (witness.offset, witness.synced);

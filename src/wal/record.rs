@@ -32,7 +32,7 @@ use super::sums::Sums;
 /// Length of a page; pages are counted from the start of the file.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
-/// Length of what stands before a fragment's payload.
+/// Length of the header of a fragment.
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
 
 /// Fragments start at multiples of this.
@@ -41,7 +41,7 @@ pub(crate) const FRAGMENT_ALIGN: usize = 8;
 /// Longest record: the longest batch and some slack. A reader treats a longer one as damage.
 pub(crate) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
 
-/// What one search may spend on checksums one by one: about what [`Sums`] of a page cost.
+/// Bytes whose checksums a search may compute one by one: about the cost of [`Sums`] of a page.
 const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
 
 const FIRST: u8 = 1;
@@ -70,7 +70,7 @@ impl RecordKind {
         [Self::Batch, Self::Promise, Self::Close, Self::Edit].into_iter().find(|known| *known as u8 == kind)
     }
 
-    /// Whether records of this kind stand in files of that kind.
+    /// Whether files of that kind hold records of this kind.
     pub(crate) fn belongs_in(self, file: FileKind) -> bool {
         match self {
             Self::Batch | Self::Promise | Self::Close => file == FileKind::Log,
@@ -82,7 +82,7 @@ impl RecordKind {
 /// Why there is no good fragment, or not the right one, at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadFragment {
-    /// The file ends before the fragment does, as far as its header can be believed, or before the record.
+    /// The file ends before the fragment does, by the length in its header, or before the record.
     Unfinished,
     /// There are only zeros from here to the end of the file.
     Zeros,
@@ -121,7 +121,7 @@ impl fmt::Display for BadFragment {
 pub(crate) struct Fragment {
     /// Where in the file it starts.
     pub(crate) offset: u64,
-    /// The record kind as it stands in the file; may be one that is not known here.
+    /// The record kind as in the file; it may be unknown to this version.
     pub(crate) kind: u8,
     /// Whether a record begins here.
     pub(crate) first: bool,
@@ -157,8 +157,8 @@ pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     Some(if rest < FRAGMENT_HEADER_BYTES { left } else { aligned })
 }
 
-/// Where in the file byte `at` of a record stands whose first fragment starts at `offset`: all fragments but the last fill
-/// their pages.
+/// Offset in the file of byte `at` of the record whose first fragment starts at `offset`: all fragments but
+/// the last fill their pages.
 pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
     const HEADER: u64 = FRAGMENT_HEADER_BYTES as u64;
     const PAGE: u64 = PAGE_BYTES as u64;
@@ -198,7 +198,7 @@ pub(crate) fn put_fragment(
 }
 
 /// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
-/// (or of the file). Kind and reserved byte are returned as they are, for the caller to know or not.
+/// (or of the file). Kind and reserved byte are returned as they are; the caller checks them.
 pub(crate) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
     open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
 }
@@ -242,12 +242,12 @@ fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u
     Ok((LittleEndian::read_u32(&header[..4]), fragment))
 }
 
-/// Looks for intact fragments in bytes of which nothing is known: `rest` are those from `offset`, a multiple of 8, to
-/// the end of the page or of the file.
+/// Searches for intact fragments in any bytes: `rest` are those from `offset`, a multiple of 8, to the end of
+/// the page or of the file.
 ///
-/// Tries every multiple of 8. `synced` is looked at first: in bytes that are no header it is seldom possible,
-/// so that few checksums are computed. In bytes that were made to look like headers, many are: whatever they
-/// say, a page costs no more than some thousand multiplications, see `sums`.
+/// Tries every multiple of 8. `synced` is checked first: in bytes that are no header it is seldom possible,
+/// so few checksums are computed. In bytes that were made to look like headers there are many; even then a
+/// page costs no more than some thousand multiplications, see `sums`.
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     file_id: &'a FileId,
@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A stretch of a page, for people to look at.
+/// A part of a page, for the inspector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageArea {
     /// Where in the file it starts.
@@ -304,7 +304,7 @@ pub(crate) struct PageArea {
     pub(crate) status: AreaStatus,
 }
 
-/// What a stretch of a page is.
+/// What a part of a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AreaStatus {
     /// An intact fragment, not necessarily one that belongs there.
@@ -316,7 +316,7 @@ pub(crate) enum AreaStatus {
 }
 
 /// Divides `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of the file) into areas
-/// without gaps. Never fails: what is not intact is a area too, up to the next intact fragment.
+/// without gaps. Never fails: bytes that are not intact are an area too, up to the next intact fragment.
 pub(crate) fn areas<'a>(
     file_id: &'a FileId,
     offset: u64,

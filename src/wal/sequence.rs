@@ -3,7 +3,7 @@
 use super::record::{BadFragment, Fragment, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind};
 use crate::file_header::FileKind;
 
-/// How far the fragments of a file have made up records.
+/// The state between two fragments of a file: which record has begun, if any.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     file: FileKind,
@@ -33,7 +33,7 @@ impl Sequence {
         self.begun.is_some()
     }
 
-    /// Gives up the record that was begun: what follows must begin one.
+    /// Drops the record that was begun: the next fragment must begin one.
     pub(crate) fn give_up(&mut self) {
         self.begun = None;
     }

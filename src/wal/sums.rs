@@ -1,15 +1,16 @@
 //! Checksums of any part of a page, each by one multiplication.
 //!
-//! A search for fragments asks for a checksum at every multiple of 8, of as many bytes as stand there as a length. In
-//! bytes that were made to look like headers this adds up to thousands of times the page. So, once a search has cost
-//! more than this, the CRC-32s of all beginnings of the page are computed, and the others follow:
+//! A search for fragments needs a checksum at every multiple of 8, over the length that is found there. In
+//! bytes that were made to look like headers this adds up to thousands of times the page. So, once a search
+//! has cost too much, the CRC-32s of all prefixes of the page are computed, and the others follow:
 //!
 //! ```text
 //! crc(a · b)      = crc(a) * x^(8 · length of b) + crc(b)        over GF(2), modulo the polynomial
 //! crc(h · part)   = crc(up to its end) + (crc(up to its start) + crc(h)) * x^(8 · length of the part)
 //! ```
 //!
-//! The second line is the first one twice; `+` is exclusive or. The identity is that of zlib's `crc32_combine`.
+//! The second line is the first one twice; `+` is exclusive or. The identity is that of zlib's
+//! `crc32_combine`.
 
 use crate::checksum::FileId;
 use crate::codec::u64_bytes;
@@ -20,10 +21,10 @@ use super::record::{FRAGMENT_ALIGN, PAGE_BYTES};
 const POLYNOMIAL: u32 = 0xedb8_8320;
 const ONE: u32 = 1 << 31;
 
-/// Bytes from one known beginning to the next.
+/// Bytes from one known prefix to the next.
 const STEP: usize = 4;
 
-/// The checksums of the beginnings of some bytes, and what is needed to make others of them.
+/// The checksums of the prefixes of some bytes, and what is needed to derive others from them.
 #[derive(Debug)]
 pub(super) struct Sums {
     /// CRC-32 of the first `4 · i` bytes.
@@ -52,8 +53,8 @@ impl Sums {
         Self { beginnings, powers: powers.take(PAGE_BYTES / FRAGMENT_ALIGN).collect(), owner }
     }
 
-    /// The checksum of a fragment of `len` bytes at `place` of the bytes and `offset` of the file, as its header should
-    /// state it. Both are multiples of 8, and it lies within the bytes; `None` if not.
+    /// The checksum of a fragment of `len` bytes at `place` of the bytes and `offset` of the file, as its
+    /// header should state it. Both are multiples of 8, and it lies within the bytes; `None` if not.
     pub(super) fn of_fragment(&self, offset: u64, place: usize, len: usize) -> Option<u32> {
         let mut head = self.owner.clone();
         head.update(&u64_bytes(offset));

@@ -5,12 +5,12 @@
 //! 1. [`FramedWriter::append_record`] cuts a record into fragments at the end of an internal buffer. Whenever
 //!    that holds about 1 MiB it is written out, so that a record of 1 GiB is never copied whole.
 //! 2. [`FramedWriter::flush_frames`] writes out the rest: a whole commit group with one append.
-//! 3. Who makes the file durable notes [`FramedWriter::flushed_len`], syncs [`FramedWriter::file`] (without
-//!    holding the lock under which the writer is shared) and then reports the noted length with
-//!    [`FramedWriter::set_synced`]. Every fragment framed from then on states it: that is the promise.
+//! 3. A thread that makes the file durable reads [`FramedWriter::flushed_len`], syncs [`FramedWriter::file`]
+//!    (without holding the lock of the writer) and then passes that length to [`FramedWriter::set_synced`].
+//!    Every later fragment states it: that is the promise.
 //!
 //! After a failed append the end of the file is unknown. The writer then refuses everything with the same
-//! error: a record after a gap would be taken for corruption, and one after half a record for nothing.
+//! error: a record after a gap would read as corruption, and one after half a record as nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,8 +103,7 @@ impl FramedWriter {
         Ok(())
     }
 
-    /// Writes out everything that was framed and makes the file durable, for a caller that need not let
-    /// others append meanwhile.
+    /// Writes out everything that was framed and makes the file durable. Nobody can append meanwhile.
     ///
     /// # Errors
     ///
@@ -139,7 +138,7 @@ impl FramedWriter {
         self.flushed
     }
 
-    /// The file, to be synced beside the writer.
+    /// The file, for syncing it without the writer.
     pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
         Arc::clone(&self.file)
     }

@@ -1,4 +1,5 @@
-//! Tables whose checksums are right and that lie all the same: what `verify` must find in them, and at what cost.
+//! Tables whose checksums are right and that lie all the same: what `verify` must find in them, and at what
+//! cost.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -427,7 +428,8 @@ fn times_read(fixture: &Fixture, meta: &TableMeta) -> u64 {
     read.load(Ordering::Relaxed) / meta.len
 }
 
-/// Bytes of which each 160th seems to start a block of `len` bytes that is damaged, and what would refer to those.
+/// Bytes of which each 160th seems to start a block of `len` bytes that is damaged, and what would refer to
+/// those.
 fn rubbish(forge: &mut Forge, kind: BlockKind, len: usize) -> Vec<(String, BlockHandle)> {
     let mut pattern = vec![kind as u8, 0, 0, 0];
     pattern.extend_from_slice(&(len as u32).to_le_bytes().repeat(2));

@@ -11,8 +11,8 @@ use super::Verifier;
 const WASTED_TIMES_MAX: u64 = 4;
 
 impl Verifier<'_> {
-    /// Looks at the chunks of the value of `user`, to which the data block at `at` refers. They lie behind those of the
-    /// value before it. Behind a damaged one it goes on only where the walk did.
+    /// Looks at the chunks of the value of `user`, to which the data block at `at` refers. They lie behind
+    /// those of the value before it. Behind a damaged one it goes on only where the walk did.
     pub(super) fn chunks(&mut self, chunks: ChunkRef, user: &[u8], at: u64) {
         let user = Bytes::copy_from_slice(user);
         let report = |verifier: &mut Self, error| verifier.report_for(error, (user.clone(), user.clone()));

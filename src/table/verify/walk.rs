@@ -1,8 +1,9 @@
 //! From the file header to the footer, block by block, by what stands in the file.
 //!
-//! Where a block is damaged, its length may be too. Whether a good block follows is tried once, and never beyond the
-//! next place where the index, the footer or a filter's handle says that something begins; from then on no block is read
-//! that would reach over such a place. So whatever blocks claim, no byte is read more than a few times.
+//! Where a block is damaged, its length may be too. Whether a good block follows is tried once, and never
+//! beyond the next place where the index, the footer or a filter's handle says that something begins; from
+//! then on no block is read that would reach over such a place. So whatever blocks claim, no byte is read
+//! more than a few times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -24,7 +25,8 @@ pub(super) struct Walked {
     pub(super) raw_len: u64,
 }
 
-/// For each level of the index, from the data (0) to the root, where the last block of it ends that the index led to.
+/// For each level of the index, from the data (0) to the root, where the last block of it ends that the index
+/// led to.
 pub(super) type Ends = [u64; INDEX_DEPTH_MAX as usize + 1];
 
 impl Verifier<'_> {

@@ -1,5 +1,5 @@
-//! The inspector's output for files of the version: `tests/golden/v1/dump/NAME.dump`, and the worked examples of the
-//! document, which are the same.
+//! The inspector's output for files of the version: `tests/golden/v1/dump/NAME.dump`, and the worked examples
+//! of the document, which are the same.
 //!
 //! `SIEVEDB_BLESS=dump` writes both anew, and touches no other golden file.
 

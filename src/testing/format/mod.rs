@@ -8,8 +8,8 @@
 //! - A whole store of the version opens, reads and goes on.
 //! - What the inspector says of the files of the version is in golden files too, and in the document.
 //!
-//! `SIEVEDB_BLESS=1 cargo test testing::format` writes the golden files anew, `SIEVEDB_BLESS=dump` only what the
-//! inspector says; see `tests/golden/README.md`.
+//! `SIEVEDB_BLESS=1 cargo test testing::format` writes the golden files anew, `SIEVEDB_BLESS=dump` only what
+//! the inspector says; see `tests/golden/README.md`.
 
 mod dumps;
 mod layouts;

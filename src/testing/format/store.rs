@@ -1,8 +1,8 @@
 //! A whole store, as version 1 wrote it: it opens, holds what it should, and can be written on.
 //!
 //! It has a bit of everything: two levels, an index of two levels, a filter of several pages and one of the
-//! other kind, compressed and plain blocks, a value in chunks, a bound that the manifest cuts, tombstones, two
-//! entries of one key, a dropped keyspace, a log that was closed with a batch in it that is in no table.
+//! other kind, compressed and plain blocks, a value in chunks, a bound that the manifest cuts, tombstones,
+//! two entries of one key, a dropped keyspace, a log that was closed with a batch in it that is in no table.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,8 +2,8 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a batch; 1 *header prepended*, the rest are entries, and the count
-//! before them is theirs; 2 a promise; 3 a close record; 4 *built*, the rest describes entries.
+//! The first byte chooses: 0 *raw*, the rest is a batch; 1 *header prepended*, the rest are entries, and the
+//! count before them is theirs; 2 a promise; 3 a close record; 4 *built*, the rest describes entries.
 //!
 //! # Invariants
 //!

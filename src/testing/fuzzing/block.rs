@@ -4,11 +4,12 @@
 //!
 //! The first byte chooses the way to a block:
 //!
-//! 0. *raw*: the rest is a sealed block; its checksum is almost always wrong, so this is the way for the envelope.
+//! 0. *raw*: the rest is a sealed block; its checksum is almost always wrong, so this is the way for the
+//!    envelope.
 //! 1. *resealed*: the same, with the checksum made right: lengths, kinds and LZ4 are reached.
 //! 2. *payload*: the rest is a payload, sealed here, compressed or not.
-//! 3. *built*: the rest describes entries; they are put in order and built into a block, of which some bytes are then
-//!    changed: a block that is almost right.
+//! 3. *built*: the rest describes entries; they are put in order and built into a block, of which some bytes
+//!    are then changed: a block that is almost right.
 //!
 //! # Invariants
 //!

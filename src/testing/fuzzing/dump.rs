@@ -2,16 +2,17 @@
 //!
 //! # Strategy
 //!
-//! The first bytes choose the view: how far it goes, one block or all, keys, values, secrets, a name. The next one chooses
-//! 0 *raw*, the rest is a file, or 1 *resealed*, the rest is a file whose checksums are made right, as the kind in its
-//! header asks. It is then described by that view and, to compare, to the last byte.
+//! The first bytes choose the view: how far it goes, one block or all, keys, values, secrets, a name. The
+//! next one chooses 0 *raw*, the rest is a file, or 1 *resealed*, the rest is a file whose checksums are made
+//! right, as the kind in its header asks. It is then described by that view and, to compare, to the last
+//! byte.
 //!
 //! # Invariants
 //!
 //! - Describing never fails, and ends; what a file is does not depend on the view.
 //! - Where nothing is damaged every byte is accounted for, and never more than there are.
-//! - What the description calls intact, and wholly read, the readers of the store accept, and `verify` finds nothing
-//!   wrong with it, but for a filter that denies keys: who asks for those is another command.
+//! - What the description calls intact, and wholly read, the readers of the store accept, and `verify` finds
+//!   nothing wrong with it, but for a filter that denies keys: who asks for those is another command.
 //! - What is said of the filters of a file alone is no other verdict.
 
 use std::io::{self, Write};
@@ -102,8 +103,8 @@ fn view(input: &mut Input<'_>) -> View {
     view
 }
 
-/// The filter of a table that is intact: whatever it answers, asking it ends, and finds the keys that were asked. Gives
-/// its seed.
+/// The filter of a table that is intact: whatever it answers, asking it ends, and finds the keys that were
+/// asked. Gives its seed.
 fn ask_filter(bytes: &[u8]) -> u64 {
     let (fs, path) = (MemFs::new(), Path::new("table"));
     fs.overwrite(path, bytes.to_vec());

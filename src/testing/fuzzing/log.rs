@@ -2,9 +2,9 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a file; 1 *header prepended*, the rest follows a good file header
-//! and is resealed; 2 *resealed*, the rest is a file whose header and fragments are made right; 3 *built*, the
-//! rest describes records that the writer frames, and damage that is then done to the file.
+//! The first byte chooses: 0 *raw*, the rest is a file; 1 *header prepended*, the rest follows a good file
+//! header and is resealed; 2 *resealed*, the rest is a file whose header and fragments are made right; 3
+//! *built*, the rest describes records that the writer frames, and damage that is then done to the file.
 //!
 //! # Invariants
 //!

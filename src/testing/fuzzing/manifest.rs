@@ -2,13 +2,14 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a manifest; 1 *resealed*, the same with hashes and checksums made
-//! right; 2 *edits*, the rest are the fields of edits, each preceded by its length, and everything around them
-//! is right; 3 a `CURRENT`, 4 the same resealed; 5 options of a keyspace; 6 a table record.
+//! The first byte chooses: 0 *raw*, the rest is a manifest; 1 *resealed*, the same with hashes and checksums
+//! made right; 2 *edits*, the rest are the fields of edits, each preceded by its length, and everything
+//! around them is right; 3 a `CURRENT`, 4 the same resealed; 5 options of a keyspace; 6 a table record.
 //!
 //! # Invariants
 //!
-//! - What decodes, encodes to something that decodes to the same; where no field is unknown, to the same bytes.
+//! - What decodes, encodes to something that decodes to the same; where no field is unknown, to the same
+//!   bytes.
 //! - A state is what its snapshot makes anew: a manifest that is replaced loses nothing.
 //! - Options are within their limits, whatever the file says.
 

@@ -2,15 +2,15 @@
 //!
 //! # Strategy
 //!
-//! The first bytes choose how the store is kept: sizes so small that a few dozen writes make several levels, and a
-//! filter of any kind. What follows are operations, a byte for which and then their choices, on two keyspaces of
-//! few keys of awkward shapes. No thread works in the background, so that an input does the same every time (but for the
-//! random ids of files).
+//! The first bytes choose how the store is kept: sizes so small that a few dozen writes make several levels,
+//! and a filter of any kind. What follows are operations, a byte for which and then their choices, on two
+//! keyspaces of few keys of awkward shapes. No thread works in the background, so that an input does the same
+//! every time (but for the random ids of files).
 //!
 //! # Invariants
 //!
-//! - Every answer is that of the map: lookups, ranges from both ends, prefixes, many at a time; and in a snapshot, that of
-//!   the map as it was.
+//! - Every answer is that of the map: lookups, ranges from both ends, prefixes, many at a time; and in a
+//!   snapshot, that of the map as it was.
 //! - "May contain" is never said to be false of a key that is there.
 //! - After a crash the store is what it was after some batch, none before the last that was made durable.
 //! - No operation fails; what stands on the disk is sound.

@@ -1,11 +1,12 @@
 //! Makes checksums right again after bytes were changed, so that what they protect is reached.
 //!
-//! Written from format.md and lenient: it follows whatever lengths it finds as far as they lie in the bytes, and
-//! leaves alone what it cannot follow. Resealing what is intact changes nothing (a test says so for every golden
-//! file), hence the two readings of the format, here and in the decoders, agree on where the checksums are.
+//! Written from format.md and lenient: it follows whatever lengths it finds as far as they lie in the bytes,
+//! and leaves alone what it cannot follow. Resealing what is intact changes nothing (a test says so for every
+//! golden file), hence the two readings of the format, here and in the decoders, agree on where the checksums
+//! are.
 //!
-//! A checksum may be repeated in what refers to it (a filter's in its table, a table's in the manifest, an edit's hash
-//! in the logs). [`Mended`] carries such changes on to the referrers.
+//! A checksum may be repeated in what refers to it (a filter's in its table, a table's in the manifest, an
+//! edit's hash in the logs). [`Mended`] carries such changes on to the referrers.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -82,7 +83,8 @@ pub(super) fn current(file: &mut [u8]) {
     file[92..96].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The fragments of a log or manifest, from front to back; where one cannot be followed, from the next page on.
+/// The fragments of a log or manifest, from front to back; where one cannot be followed, from the next page
+/// on.
 pub(super) fn framed(file: &mut [u8]) {
     header(file);
     let Some(id) = file_id(file) else { return };

@@ -5,20 +5,21 @@
 //! The first byte chooses:
 //!
 //! 0. *files*: the rest are files: a byte for the name's kind, one for its number, the length, the bytes.
-//! 1. *files, resealed*: the same; every checksum is made right, and carried on to whatever repeats it: filter to table,
-//!    table to manifest, edit to log.
-//! 2. *golden, damaged*: the golden store of format version 1, with at most four bytes of one file changed, or one file
-//!    cut, or removed.
+//! 1. *files, resealed*: the same; every checksum is made right, and carried on to whatever repeats it:
+//!    filter to table, table to manifest, edit to log.
+//! 2. *golden, damaged*: the golden store of format version 1, with at most four bytes of one file changed,
+//!    or one file cut, or removed.
 //! 3. *golden, resealed*: the golden store with several changes, made right.
 //!
 //! # Invariants
 //!
-//! - Opening, reading, verifying, compacting and drawing end, whatever the files hold; errors name what they are about.
-//! - Reading only changes nothing. A store that can be read and is verified can be written, and holds the same
-//!   before and after, compacted and opened again.
+//! - Opening, reading, verifying, compacting and drawing end, whatever the files hold; errors name what they
+//!   are about.
+//! - Reading only changes nothing. A store that can be read and is verified can be written, and holds the
+//!   same before and after, compacted and opened again.
 //! - Every way of reading agrees: from both ends, by key, many at a time.
-//! - A golden store that is damaged in one place gives for every key what it held or an error, unless the open
-//!   reports that it dropped a torn end.
+//! - A golden store that is damaged in one place gives for every key what it held or an error, unless the
+//!   open reports that it dropped a torn end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -199,8 +200,8 @@ fn keyspaces(db: &Db) -> Vec<Keyspace> {
     db.keyspaces().iter().filter_map(|name| db.existing_keyspace(name)).collect()
 }
 
-/// What a store holds, or the first error. The second value says that all was read, in order: files that were made to
-/// lie can hold keys in any order, which `verify` finds and a walk does not look for.
+/// What a store holds, or the first error. The second value says that all was read, in order: files that were
+/// made to lie can hold keys in any order, which `verify` finds and a walk does not look for.
 fn contents(db: &Db) -> Result<(Contents, bool)> {
     let (mut contents, mut whole) = (Contents::new(), true);
     for keyspace in keyspaces(db) {
@@ -372,8 +373,8 @@ fn assert_same_or_error(db: &Db) {
     }
 }
 
-/// A small store with a bit of everything, the same every time: it is written out part by part, without an engine
-/// and its random ids.
+/// A small store with a bit of everything, the same every time: it is written out part by part, without an
+/// engine and its random ids.
 #[cfg(test)]
 pub(super) fn small() -> Files {
     use crate::batch;

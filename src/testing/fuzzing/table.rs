@@ -2,17 +2,17 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a table; 1 *resealed*, the same with every checksum made right and the
-//! filter's repeated in the properties; 2 *built*, the rest describes entries and options, from which a table
-//! is written; a few of its bytes are changed and then, by a further choice, resealed or not.
+//! The first byte chooses: 0 *raw*, the rest is a table; 1 *resealed*, the same with every checksum made
+//! right and the filter's repeated in the properties; 2 *built*, the rest describes entries and options, from
+//! which a table is written; a few of its bytes are changed and then, by a further choice, resealed or not.
 //!
 //! # Invariants
 //!
 //! - A walk ends, in both directions, and takes no more memory than the file's length explains.
-//! - A table in which `verify` finds nothing wrong is the same from both ends, is what a lookup of each of its entries
-//!   and a search for it find, adds up to its properties, and its filter denies none of its keys.
-//! - A table that was built has every entry that was added. With at most four bytes changed in one place and nothing
-//!   resealed, every lookup and every step of a walk is an error, or what it was.
+//! - A table in which `verify` finds nothing wrong is the same from both ends, is what a lookup of each of
+//!   its entries and a search for it find, adds up to its properties, and its filter denies none of its keys.
+//! - A table that was built has every entry that was added. With at most four bytes changed in one place and
+//!   nothing resealed, every lookup and every step of a walk is an error, or what it was.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -92,8 +92,8 @@ fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
     report.damage.into_iter().map(|found| found.error).collect()
 }
 
-/// What is wrong with a table of a store that hashes keys with this seed: opening it, verifying it, walking it from
-/// both ends.
+/// What is wrong with a table of a store that hashes keys with this seed: opening it, verifying it, walking
+/// it from both ends.
 pub(crate) fn faults(file: Vec<u8>, hash_seed: u64) -> Vec<Error> {
     let (table, _, mut faults) = match open(file, hash_seed) {
         Ok(found) => found,
