@@ -57,8 +57,8 @@ impl Range {
     }
 }
 
-/// The first key after all keys with this prefix: the prefix up to its last byte below 0xff, with that byte one larger.
-/// `None` if no key follows them.
+/// The first key after all keys with this prefix: the prefix up to its last byte below 0xff, with that byte
+/// one larger. `None` if no key follows them.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = prefix[..=last].to_vec();

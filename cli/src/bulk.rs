@@ -1,10 +1,10 @@
 //! Writing many lines: in batches, in order, synced at the end.
 //!
-//! The first line that cannot be written ends it: every line before it is written and synced, no line after it is. An
-//! interrupt from the terminal (SIGINT) ends it too: the batch that is being written is finished, the store is closed, a
-//! message names the number of lines written, and the exit code is 130, as shells expect. Lines that were read but not
-//! written yet do not count. Any other signal ends the process at once: what was written is in the log, and is read from
-//! it when the store is opened again.
+//! The first line that cannot be written ends it: every line before it is written and synced, no line after
+//! it is. An interrupt from the terminal (SIGINT) ends it too: the batch that is being written is finished,
+//! the store is closed, a message names the number of lines written, and the exit code is 130, as shells
+//! expect. Lines that were read but not written yet do not count. Any other signal ends the process at once:
+//! what was written is in the log, and is read from it when the store is opened again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,8 +33,8 @@ pub(crate) struct Written {
     pub(crate) time: Duration,
 }
 
-/// Writes all lines and closes the store. `add` puts a line into the batch and returns the bytes of its key and value;
-/// `participle` says in messages what happened to a line: "loaded".
+/// Writes all lines and closes the store. `add` puts a line into the batch and returns the bytes of its key
+/// and value; `participle` says in messages what happened to a line: "loaded".
 pub(crate) fn write_lines(
     db: Db,
     lines: &mut Lines,
@@ -106,8 +106,8 @@ fn waits_for_more(lines: &Lines) -> bool {
     lines.bytes().is_none() && lines.may_block()
 }
 
-/// From now on an interrupt closes the store and ends the process. It is handled in a thread of its own, and so also
-/// while the command waits for its input.
+/// From now on an interrupt closes the store and ends the process. It is handled in a thread of its own, and
+/// so also while the command waits for its input.
 fn close_on_interrupt(db: Db, state: Arc<Mutex<State>>, participle: &'static str) -> Result<()> {
     let handle = move || {
         // Waits for a batch that is being written.

@@ -1,14 +1,14 @@
-//! Keys and values are bytes; a terminal, a line and a column hold text. [`escape`] prints bytes, [`unescape`] reads
-//! them back.
+//! Keys and values are bytes; a terminal, a line and a column hold text. [`escape`] prints bytes,
+//! [`unescape`] reads them back.
 //!
 //! | bytes | printed |
 //! |---|---|
 //! | tab, newline, backslash | `\t`, `\n`, `\\` |
-//! | other characters that move the cursor or hide, and bytes that are not UTF-8 | `\x` and two hexadecimal digits, for each byte |
+//! | other controls, invisible marks, bytes that are not UTF-8 | `\x` and two hexadecimal digits for each byte |
 //! | all other UTF-8 | as it is |
 //!
-//! What is printed holds no tab and no newline, and [`unescape`] gives back the same bytes. It reads these four escapes,
-//! digits in either case; every other byte stands for itself.
+//! What is printed holds no tab and no newline, and [`unescape`] gives back the same bytes. It reads these
+//! four escapes, digits in either case; every other byte stands for itself.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -7,8 +7,8 @@
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed |
 //! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
 //!
-//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: the command ends with 0, unless its
-//! answer is already known to be another one ([`answered`]).
+//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: the command ends with 0,
+//! unless its answer is already known to be another one ([`answered`]).
 
 use std::fmt;
 use std::io::{self, Write};
@@ -76,8 +76,8 @@ impl Failure {
     }
 }
 
-/// The result of a command whose answer is known: the answer counts also if a reader closed the pipe before it was
-/// printed.
+/// The result of a command whose answer is known: the answer counts also if a reader closed the pipe before
+/// it was printed.
 pub(crate) fn answered(printed: Result<()>, answer: Result<()>) -> Result<()> {
     match printed {
         Ok(()) | Err(Failure::PipeClosed) => answer,

@@ -1,18 +1,18 @@
 //! Results for programs: one JSON object a line.
 //!
-//! JSON has text and no bytes. A key or a value that is valid UTF-8 stands as text under its own name; any other
-//! stands in base64 (RFC 4648, with padding) under that name and `_base64`. So `{"key":"a"}` is the byte 61, and
-//! `{"key_base64":"/w=="}` the byte ff; no text is ever taken for the other, and nothing is lost.
+//! JSON has text and no bytes. A key or a value that is valid UTF-8 is text under its own name; any other is
+//! base64 (RFC 4648, with padding) under that name and `_base64`. So `{"key":"a"}` is the byte 61, and
+//! `{"key_base64":"/w=="}` the byte ff: the two cannot be confused.
 
 use serde_json::{Map, Value};
 
-/// A JSON object under construction.
+/// A JSON object.
 pub(crate) type Object = Map<String, Value>;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Format {
-    /// Print JSON, one object a line. Bytes that are no UTF-8 stand in base64 under NAME_base64.
+    /// Print JSON, one object a line. Bytes that are not UTF-8 are base64 under NAME_base64.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -41,9 +41,9 @@ fn base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let bits = (0..3).fold(0, |bits, at| bits << 8 | usize::from(group.get(at).copied().unwrap_or(0)));
-        for place in 0..4 {
-            let digit = DIGITS[bits >> (18 - 6 * place) & 63];
-            out.push(if place <= group.len() { char::from(digit) } else { '=' });
+        for index in 0..4 {
+            let digit = DIGITS[bits >> (18 - 6 * index) & 63];
+            out.push(if index <= group.len() { char::from(digit) } else { '=' });
         }
     }
     out
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stands_as_it_is_and_other_bytes_in_base64() {
+    fn text_is_printed_as_text_and_other_bytes_as_base64() {
         let line = |key, value| Value::Object(entry(key, value)).to_string();
         assert_eq!(line("a\t\"ü".as_bytes(), Some(b"")), r#"{"key":"a\t\"ü","value":""}"#);
         assert_eq!(line(b"\xff", Some(b"\0")), r#"{"key_base64":"/w==","value":"\u0000"}"#);

@@ -1,5 +1,5 @@
-//! The command-line tools of SieveDB. A library under two small programs (`src/bin`), so that one of them can write the
-//! manual pages and completions of both.
+//! The command-line tools of SieveDB. A library under two small programs (`src/bin`), so that one of them can
+//! write the manual pages and completions of both.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,13 +1,13 @@
 //! The input of a command: arguments, and lines from a file or from standard input.
 //!
-//! Lines are read as `scan` prints them: `\t`, `\n`, `\\` and `\xHH` are escapes (`--literal` turns that off), and every
-//! other byte stands for itself. A line ends with a newline or with the input. Two things are hardly ever meant, and are
-//! not taken for data without a word:
+//! Lines are read as `scan` prints them: `\t`, `\n`, `\\` and `\xHH` are escapes (`--literal` turns that
+//! off), and every other byte stands for itself. A line ends with a newline or with the input. Two things are
+//! hardly ever meant, and are not taken for data without a word:
 //!
-//! - A carriage return before the newline (CRLF) is an error. `--crlf` drops it; with `--literal` it belongs to the line,
-//!   and a note counts such lines.
-//! - A blank line is skipped, and a note counts them. With `--empty-key` it is the empty key. (The empty key that `scan`
-//!   prints is followed by a tab, and is not a blank line.)
+//! - A carriage return before the newline (CRLF) is an error. `--crlf` drops it; with `--literal` it belongs
+//!   to the line, and a note counts such lines.
+//! - A blank line is skipped, and a note counts them. With `--empty-key` it is the empty key. (The empty key
+//!   that `scan` prints is followed by a tab, and is not a blank line.)
 //!
 //! A line has a largest length, so that an input without newlines cannot take all memory.
 

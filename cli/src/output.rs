@@ -1,4 +1,4 @@
-//! Standard output. It may be closed at any time by a reader that has enough; that ends a command quietly.
+//! Standard output. A reader that has enough may close it at any time; that ends a command quietly.
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
@@ -24,18 +24,18 @@ impl Output {
         Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()), line: Vec::new() }
     }
 
-    /// Bytes as they are.
+    /// Writes bytes as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write_all(bytes).map_err(failure)
     }
 
-    /// A line of text.
+    /// Writes a line of text.
     pub(crate) fn text(&mut self, line: &str) -> Result<()> {
         self.raw(line.as_bytes())?;
         self.raw(b"\n")
     }
 
-    /// A line of escaped columns with tabs between them.
+    /// Writes a line of escaped columns with tabs between them.
     pub(crate) fn columns(&mut self, columns: &[&[u8]]) -> Result<()> {
         self.line.clear();
         for (index, column) in columns.iter().enumerate() {
@@ -48,12 +48,12 @@ impl Output {
         self.out.write_all(&self.line).map_err(failure)
     }
 
-    /// A line of JSON.
+    /// Writes a line of JSON.
     pub(crate) fn object(&mut self, object: Object) -> Result<()> {
         self.text(&serde_json::Value::Object(object).to_string())
     }
 
-    /// Hands on what is buffered.
+    /// Writes what is buffered.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(failure)
     }

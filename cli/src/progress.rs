@@ -1,5 +1,5 @@
-//! Progress on standard error: a bar with amount, rate and time left. Nothing is drawn if standard error is not a
-//! terminal, or if the work ends within 400 ms.
+//! Progress on standard error: a bar with amount, rate and time left. Nothing is drawn if standard error is
+//! not a terminal, or if the work ends within 400 ms.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -14,8 +14,8 @@ use crate::failure::Result;
 
 /// Works on a SieveDB store: an ordered key-value store that answers "absent" from memory.
 ///
-/// A store is a directory. `load`, `put` and `demo` create one; the other commands need one that exists. One program at
-/// a time can write to it, or several can read it.
+/// A store is a directory. `load`, `put` and `demo` create one; the other commands need one that exists. One
+/// program at a time can write to it, or several can read it.
 #[derive(Debug, Parser)]
 #[command(name = "sievedb", version, max_term_width = 110, after_help = SHORT_HELP, after_long_help = LONG_HELP)]
 struct Cli {

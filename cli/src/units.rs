@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers for people.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A number of bytes with three digits or so: `812 B`, `9.77 MiB`.
+/// A number of bytes with about three digits: `812 B`, `9.77 MiB`.
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if number < 1024 {
@@ -35,8 +35,8 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// A share of one as a percentage. One that is not quite all is never shown as 100 %, nor one that is not
-/// quite none as 0 %.
+/// A share of one as a percentage. Only 1 is shown as 100 %, and only 0 as 0 %: other shares get as many
+/// decimals as that takes.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     for decimals in 2..7 {
@@ -49,7 +49,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{percent:e} %")
 }
 
-/// How much happened in a second, with three digits or so.
+/// A number per second, with about three digits.
 pub(crate) fn per_second(number: u64, time: Duration) -> String {
     let rate = number as f64 / time.as_secs_f64().max(1e-9);
     let digits = (rate.max(1.0).log10().floor() as i32 - 2).max(0);
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_rounded_to_what_can_be_read() {
+    fn numbers_are_grouped_and_rounded() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(counted(1, "key", "keys") + &counted(2, "key", "keys"), "1 key2 keys");
         assert_eq!(
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn all_and_nothing_are_claimed_only_when_they_are_true() {
+    fn only_one_is_shown_as_100_percent_and_only_zero_as_0() {
         assert_eq!(
             [0.0, 1.0, 0.5, 0.999_999_9, 0.000_000_1].map(percent)[..3],
             ["0.00 %", "100.00 %", "50.00 %"]

@@ -13,8 +13,8 @@ use crate::{store, units};
 
 /// Merges the tables of each keyspace into one run, and drops what is overwritten or deleted.
 ///
-/// Not needed in daily use: the store compacts itself in the background. Frees the space of deleted entries, and makes
-/// later reads as cheap as they can be.
+/// Not needed in daily use: the store compacts itself in the background. Frees the space of deleted entries,
+/// and makes later reads as cheap as they can be.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb compact my.db

@@ -1,4 +1,4 @@
-//! `sievedb completion`: what a shell wants to know of the programs here.
+//! `sievedb completion`: completion scripts for shells.
 
 use clap::ValueEnum;
 use clap_complete::{Shell, generate};
@@ -6,7 +6,7 @@ use clap_complete::{Shell, generate};
 use crate::failure::Result;
 use crate::output::Output;
 
-/// Prints a script that makes a shell complete the commands and options of a program.
+/// Prints a script with which a shell completes the commands and options of a program.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb completion bash > ~/.local/share/bash-completion/completions/sievedb

@@ -13,10 +13,10 @@ use crate::store::{self, Within};
 
 /// Prints whether a key, or each key on standard input, is present.
 ///
-/// For one key it prints `present` (exit code 0) or `absent` (exit code 1). With `-` for the key, keys are read from
-/// standard input, one a line as `scan` prints them, and each is answered at once by `key<TAB>present` or
-/// `key<TAB>absent`. With --only, only the keys with that answer are printed. The key "-" itself is
-/// `--escaped '\x2d'`.
+/// For one key it prints `present` (exit code 0) or `absent` (exit code 1). With `-` for the key, keys are
+/// read from standard input, one a line as `scan` prints them, and each is answered at once by
+/// `key<TAB>present` or `key<TAB>absent`. With --only, only the keys with that answer are printed. The key
+/// "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   if sievedb contains seen.db https://example.org/ > /dev/null; then echo known; fi

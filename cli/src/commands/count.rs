@@ -14,8 +14,9 @@ const STEP: u64 = 1024;
 
 /// Counts keys.
 ///
-/// The number is exact: overwritten versions and deleted keys do not count. It reads every entry in the range, so it
-/// takes about as long as `scan`; `stats` and `keyspaces` show the number of stored entries at once.
+/// The number is exact: overwritten versions and deleted keys do not count. It reads every entry in the
+/// range, so it takes about as long as `scan`; `stats` and `keyspaces` show the number of stored entries at
+/// once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb count my.db

@@ -15,9 +15,9 @@ use crate::units;
 
 /// Deletes a key, or each key on standard input, durably.
 ///
-/// Deleting an absent key succeeds. With `-` for the key, keys are read from standard input, one a line as `scan`
-/// prints them, and deleted in batches. The first line that is not a key ends the command, as in `load`. The key "-"
-/// itself is `--escaped '\x2d'`.
+/// Deleting an absent key succeeds. With `-` for the key, keys are read from standard input, one a line as
+/// `scan` prints them, and deleted in batches. The first line that is not a key ends the command, as in
+/// `load`. The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb delete my.db planet

@@ -1,7 +1,7 @@
 //! `sievedb get`: the value of one key, or of many from standard input.
 //!
-//! Keys from standard input are answered one by one, before the next is read: a program can send keys and read answers
-//! over two pipes.
+//! Keys from standard input are answered one by one, before the next is read: a program can send keys and
+//! read answers over two pipes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use crate::store::{self, Within};
 
 /// Prints the value of a key, or of each key on standard input.
 ///
-/// With `-` for the key, keys are read from standard input, one a line as `scan` prints them, and `key<TAB>value` is
-/// printed for each that is present, in the order of the input. Absent keys are left out; with --json their value is
-/// null. The key "-" itself is `--escaped '\x2d'`.
+/// With `-` for the key, keys are read from standard input, one a line as `scan` prints them, and
+/// `key<TAB>value` is printed for each that is present, in the order of the input. Absent keys are left out;
+/// with --json their value is null. The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb get my.db planet

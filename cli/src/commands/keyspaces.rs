@@ -12,8 +12,9 @@ use crate::{store, units};
 
 /// Lists the keyspaces of a store.
 ///
-/// For each keyspace: its stored entries, its tables, their size and its name. Entries are those in memtables and
-/// tables, with overwritten versions and tombstones that compaction has not dropped yet; `count` counts keys.
+/// For each keyspace: its stored entries, its tables, their size and its name. Entries are those in memtables
+/// and tables, with overwritten versions and tombstones that compaction has not dropped yet; `count` counts
+/// keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb keyspaces my.db

@@ -12,11 +12,11 @@ use crate::units;
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
 ///
-/// Reads what `scan` prints. A line is split at its first tab; without a tab the value is empty. \t, \n, \\ and \xHH
-/// stand for a tab, a newline, a backslash and any byte; with --literal a backslash is a backslash. Blank lines are
-/// skipped, and lines that end with a carriage return refused, unless an option says otherwise. A later line replaces
-/// an earlier one with the same key. The first line that cannot be loaded ends the command with exit code 2, an
-/// interrupt (Ctrl-C) with 130; the lines before it are loaded.
+/// Reads what `scan` prints. A line is split at its first tab; without a tab the value is empty. \t, \n, \\
+/// and \xHH stand for a tab, a newline, a backslash and any byte; with --literal a backslash is a backslash.
+/// Blank lines are skipped, and lines that end with a carriage return refused, unless an option says
+/// otherwise. A later line replaces an earlier one with the same key. The first line that cannot be loaded
+/// ends the command with exit code 2, an interrupt (Ctrl-C) with 130; the lines before it are loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words

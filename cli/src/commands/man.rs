@@ -1,4 +1,4 @@
-//! `sievedb man`: the manual pages of the programs, made from what they know of their arguments.
+//! `sievedb man`: manual pages, made from the definitions of the arguments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 #[command(after_help = "Examples:
   sievedb man ~/.local/share/man/man1 && man sievedb-scan")]
 pub(crate) struct Args {
-    /// The directory; it is created if it is not there, and pages of these names in it are replaced.
+    /// The directory. It is created if it does not exist; pages of the same names are replaced.
     dir: PathBuf,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The page of a command, and those of the commands under it.
+/// Writes the page of a command, and those of its subcommands.
 fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     command.get_subcommands().try_for_each(|command| write_pages(command, dir))?;
     let help = command.get_after_long_help().or_else(|| command.get_after_help());
@@ -49,8 +49,8 @@ fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     std::fs::write(dir.join(man.get_filename()), page)
 }
 
-/// What stands below the options in the help of a command: a line that ends with a colon is the title of a section;
-/// lines that are indented stay as they are, others are filled.
+/// The text below the options in the help of a command. A line that ends with a colon is the title of a
+/// section; indented lines stay as they are, others are filled.
 fn sections(help: &str) -> String {
     let mut page = String::new();
     let mut is_literal = false;
@@ -72,7 +72,7 @@ fn sections(help: &str) -> String {
     page
 }
 
-/// Text that means nothing to the formatter.
+/// Text without meaning to the formatter.
 fn escaped(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
     if line.starts_with('.') { format!("\\&{line}") } else { line }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_are_a_section_of_their_own_line_by_line() {
+    fn examples_become_a_section_and_keep_their_lines() {
         let help = "A word.\nExamples:\n  a 'b\\x00' --c\n  d\n\nExit codes:\n  0  done\n.end";
         let expected = "A word.\n.SH \"EXAMPLES\"\n.nf\n  a \\(aqb\\ex00\\(aq \\-\\-c\n  d\n.PP\n.fi\n\
                         .SH \"EXIT CODES\"\n.nf\n  0  done\n.fi\n\\&.end\n";

@@ -15,9 +15,10 @@ use crate::{store, units};
 
 /// Gives existing tables new filters.
 ///
-/// Without options the filters are those that a new store gets, so this brings a store to the current defaults. The
-/// policy becomes that of the keyspace: later tables follow it too. Tables are read, not rewritten; each new filter is a
-/// file beside its table. If the command is interrupted, every filter in the store is good; run it again to go on.
+/// Without options the filters are those that a new store gets, so this brings a store to the current
+/// defaults. The policy becomes that of the keyspace: later tables follow it too. Tables are read, not
+/// rewritten; each new filter is a file beside its table. If the command is interrupted, every filter in the
+/// store is good; run it again to go on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb refilter my.db
@@ -113,7 +114,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     out.finish()
 }
 
-/// The filters of one keyspace, or of all. A table that cannot be opened counts by what the manifest says of it.
+/// The filters of one keyspace, or of all. A table that cannot be opened counts by what the manifest says of
+/// it.
 fn filters(db: &Db, keyspace: Option<&str>) -> Result<LevelStats> {
     db.open_tables()?;
     Ok(store::total(db, keyspace))

@@ -10,8 +10,8 @@ use crate::store::{self, Within};
 
 /// Prints entries as `key<TAB>value`, in the order of their keys.
 ///
-/// `load` reads the output back, byte for byte. `--prefix` together with `--from` or `--to` prints the keys that all of
-/// them allow.
+/// `load` reads the output back, byte for byte. `--prefix` together with `--from` or `--to` prints the keys
+/// that all of them allow.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb scan my.db --prefix user/ --limit 10

@@ -1,4 +1,4 @@
-//! `sievedb stats`: the shape of a store, from its manifest and logs and from the filters of its tables.
+//! `sievedb stats`: the size and shape of a store, from its manifest, its logs and the filters of its tables.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use crate::json::Format;
 use crate::output::Output;
 use crate::{store, units};
 
-/// Prints the shape of a store: its keyspaces, levels, tables and filters.
+/// Prints the size and shape of a store: keyspaces, levels, tables and filters.
 ///
-/// For each keyspace: what is in memory and in tables, and for each level its sorted runs, tables, keys, sizes, and the
-/// rate of false positives that its filters predict. Reads the store, changes nothing.
+/// For each keyspace: entries in memtables and in tables, and for each level its sorted runs, tables, keys,
+/// sizes, and the false-positive rate that its filters predict. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb stats my.db
@@ -22,7 +22,7 @@ use crate::{store, units};
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
-    /// Of this keyspace alone; all if not given.
+    /// This keyspace alone; all if not given.
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
     #[command(flatten)]
@@ -33,7 +33,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let db = store::open_for_reading(&args.db)?;
     let keyspace = args.keyspace.as_deref();
     keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
-    // A table that cannot be opened is shown by what the manifest says of it, then reported.
+    // A table that cannot be opened is printed with what the manifest says of it; the error is returned at
+    // the end.
     let opened = db.open_tables();
     let mut out = Output::new();
     let stats = db.stats();
@@ -96,7 +97,7 @@ fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
         units::bytes(total.bytes)
     ))?;
     out.text("")?;
-    out.text("  level   runs  tables          keys        size     filters  bits a key  rate")?;
+    out.text("  level   runs  tables          keys        size     filters  bits/key    rate")?;
     for (level, stats) in stats.levels.iter().enumerate().filter(|(_, level)| level.tables > 0) {
         out.text(&row(&level.to_string(), stats))?;
     }
@@ -105,7 +106,7 @@ fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
         let (loaded, all) =
             (units::count(total.loaded_filter_column_groups), units::count(total.filter_column_groups));
         let bytes = units::bytes(total.filter_memory_bytes);
-        out.text(&format!("  of the filters {loaded} of {all} column_groups are in memory, {bytes}"))?;
+        out.text(&format!("  of the filters, {loaded} of {all} column groups are in memory, {bytes}"))?;
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Draws the shape of a store.
 //!
-//! Every run is a line on which its tables stand where their keys do: `[===]` goes from a table's smallest to its largest
-//! key. The line is divided by the order of the bounds of all tables, not by their distance, so that what overlaps what
-//! is seen however the keys are spread. No line is longer than the columns that there are, if these are at least 40.
+//! Every run is a line with its tables at the positions of their keys: `[===]` reaches from a table's
+//! smallest to its largest key. Positions follow the order of all tables' bounds, not their distance, so that
+//! overlaps are visible however the keys are spread. No line is longer than the terminal, if that has at
+//! least 40 columns.
 
 use sievedb::inspect::tree::{FilterShape, KeyspaceShape, RunShape, TableShape, Tree};
 
@@ -10,18 +11,18 @@ use super::filter::share;
 use super::layout::{fit, flow, width};
 use crate::units::{bytes, count, counted};
 
-/// Tables of a keyspace, and logs, that are listed unless all are wanted.
-const LISTED: usize = 40;
+/// Tables of a keyspace, and logs, that are listed without `--all`.
+const LISTED_MAX: usize = 40;
 
-/// Where lines about a table begin, behind its level.
+/// Columns before the lines about a table, for its level.
 const TABLE_INDENT: usize = 7;
 
-/// Where lines about its filters and keys begin, behind its number.
+/// Columns before the lines about its filters and keys.
 const PART_INDENT: usize = 14;
 
 /// The store in lines of at most `columns` columns.
 pub(super) fn draw(tree: &Tree, all: bool, columns: usize) -> Vec<String> {
-    let most = if all { usize::MAX } else { LISTED };
+    let most = if all { usize::MAX } else { LISTED_MAX };
     let manifest = tree.manifest.file_name().unwrap_or_default().to_string_lossy();
     let mut lines = labelled("manifest", &manifest, columns);
     lines.extend(labelled("logs", &logs(tree, most), columns));
@@ -30,10 +31,10 @@ pub(super) fn draw(tree: &Tree, all: bool, columns: usize) -> Vec<String> {
         draw_keyspace(&mut lines, keyspace, most, columns);
     }
     if tree.keyspaces.is_empty() {
-        lines.extend([String::new(), "keyspace   none that can be read".into()]);
+        lines.extend([String::new(), "keyspace   none can be read".into()]);
     }
     if !tree.unplaced.is_empty() {
-        lines.extend([String::new(), "tables by what they say of themselves".into()]);
+        lines.extend([String::new(), "tables not in the manifest".into()]);
         list(&mut lines, tree.unplaced.iter().map(|table| ("-".to_owned(), table)), most, columns);
     }
     lines
@@ -58,7 +59,7 @@ fn draw_keyspace(lines: &mut Vec<String>, keyspace: &KeyspaceShape, most: usize,
     let runs = &keyspace.runs;
     lines.push(format!("keyspace   {}", fit(keyspace.name.as_bytes(), columns - 11)));
     if runs.is_empty() {
-        lines.push("           nothing in tables".into());
+        lines.push("           no tables".into());
         return;
     }
     let tables: Vec<&TableShape> = runs.iter().flat_map(|run| &run.tables).collect();
@@ -74,7 +75,7 @@ fn draw_keyspace(lines: &mut Vec<String>, keyspace: &KeyspaceShape, most: usize,
     list(lines, tables, most, columns);
 }
 
-/// A run in a line, or in more where one is too long.
+/// A run on one line, or on several if one is too long.
 fn run_lines(run: &RunShape, columns: usize) -> Vec<String> {
     let name =
         if run.level == 0 { format!("level 0, run {}", run.run) } else { format!("level {}", run.level) };
@@ -93,7 +94,7 @@ fn run_lines(run: &RunShape, columns: usize) -> Vec<String> {
     }
 }
 
-/// Where keys stand on a line.
+/// Maps keys to columns.
 struct Scale<'t> {
     /// The bounds of all tables, in order.
     bounds: Vec<&'t [u8]>,
@@ -110,15 +111,15 @@ impl<'t> Scale<'t> {
     }
 
     fn column(&self, key: &[u8]) -> usize {
-        let place = self.bounds.partition_point(|bound| *bound < key);
-        place * (self.width - 1) / (self.bounds.len() - 1).max(1)
+        let order = self.bounds.partition_point(|bound| *bound < key);
+        order * (self.width - 1) / (self.bounds.len() - 1).max(1)
     }
 
     fn line(&self, tables: &[TableShape]) -> String {
         let mut line = vec![b' '; self.width];
         for table in tables {
             let (from, to) = (self.column(&table.smallest), self.column(&table.largest));
-            // Where several tables share a column there is no room to tell them apart.
+            // Several tables in one column are drawn as one `|`.
             if from == to || line[from] != b' ' {
                 line[from..=to].fill(b'|');
                 continue;
@@ -130,7 +131,7 @@ impl<'t> Scale<'t> {
     }
 }
 
-/// Tables with their levels, a few lines each.
+/// Lists tables with their levels, a few lines each.
 fn list<'t>(
     lines: &mut Vec<String>,
     mut tables: impl Iterator<Item = (String, &'t TableShape)>,
@@ -152,7 +153,7 @@ fn list<'t>(
 fn list_table(lines: &mut Vec<String>, level: &str, table: &TableShape, columns: usize) {
     let (number, keys, size) = (table.number, count(table.keys), bytes(table.bytes));
     let row = format!("{level:>5}  {number:06} {keys:>11}  {size:>10}");
-    let filter = filter_words(table);
+    let filter = describe_filters(table);
     let indent = " ".repeat(PART_INDENT);
     if row.len() + 2 + filter.len() <= columns {
         lines.push(format!("{row}  {filter}"));
@@ -168,8 +169,8 @@ fn list_table(lines: &mut Vec<String>, level: &str, table: &TableShape, columns:
     lines.push(format!("{indent}{} to {}", fit(&table.smallest, room), fit(&table.largest, room)));
 }
 
-fn filter_words(table: &TableShape) -> String {
-    let words = |filter: &FilterShape| {
+fn describe_filters(table: &TableShape) -> String {
+    let describe = |filter: &FilterShape| {
         let beside = filter.file.map_or(String::new(), |number| format!(", in {number:06}.filter"));
         match filter.found {
             Some((kind, rate)) => {
@@ -181,7 +182,7 @@ fn filter_words(table: &TableShape) -> String {
     };
     match &table.filters[..] {
         [] => "none".into(),
-        filters => filters.iter().map(words).collect::<Vec<_>>().join("; "),
+        filters => filters.iter().map(describe).collect::<Vec<_>>().join("; "),
     }
 }
 
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_longer_than_the_columns_whatever_there_is_to_draw() {
+    fn no_line_is_longer_than_the_terminal() {
         let plain = store();
         let runs = plain.keyspaces[0].runs.len();
         assert!(runs >= 3, "{plain:?}");

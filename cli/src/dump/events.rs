@@ -4,8 +4,9 @@
 //! {"event":"span","depth":1,"offset":8,"length":2,"bytes":"0100","label":"file kind","value":1,"note":"table"}
 //! ```
 //!
-//! Offsets count from the start of the file. What a compressed block or a record of several fragments holds has the offset
-//! of that in `within`, and `offset` counts from the start of what it holds.
+//! Offsets count from the start of the file. For the content of a compressed block, or of a record of several
+//! fragments, `within` is the offset of the block or record, and `offset` counts from the start of its
+//! content.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `sievedb-dump FILE`: what a file is, and what its bytes mean.
+//! `sievedb-dump FILE`: what a file is, and what its bytes mean. A directory is shown by `tree`.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -8,42 +8,54 @@ use sievedb::inspect::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, T
 use super::PROGRAM;
 use super::events::Events;
 use super::opening::{damaged, identify, intact, refuse_foreign, stopped, view_of};
+use super::tree;
 use crate::escape::printable;
 use crate::failure::{Failure, Result, answered};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The files to look at.
+    /// The files to inspect; a directory is shown as `tree` shows it.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Show only what a file says of itself; a table's blocks are not read.
+    /// Show only the summary of a file; a table's blocks are not read.
     #[arg(long, conflicts_with_all = ["blocks", "all", "block", "keys", "values"])]
     summary: bool,
-    /// Show a line for every block of a table or record of a log.
+    /// Show a line for each block of a table or record of a log.
     #[arg(long, conflicts_with_all = ["all", "block", "keys", "values"])]
     blocks: bool,
-    /// Show everything, to the byte.
+    /// Show everything, to the byte; of a directory, list all tables and logs.
     #[arg(long, conflicts_with_all = ["block", "keys", "values"])]
     all: bool,
-    /// Show only block N of a table or record N of a log or manifest, to the byte; counted from 0. A table's filters are
-    /// blocks too, and a filter by itself is block 0. With --keys or --values: only what is in that block.
+    /// Show only block N of a table, or record N of a log or manifest, to the byte; counted from 0. A table's
+    /// filters are blocks too, and a filter file is block 0. With --keys or --values: only the entries of
+    /// that block.
     #[arg(long, value_name = "N")]
     block: Option<u64>,
-    /// Show only the keys, an entry a line: sequence number, put or delete, key; before these the keyspace id in a log.
+    /// Show only the keys, one entry a line: sequence number, put or delete, key. In a log the keyspace id
+    /// comes first.
     #[arg(long)]
     keys: bool,
-    /// Show only the entries with their values: like --keys, and the value last.
+    /// Show only the entries: like --keys, with the value last.
     #[arg(long)]
     values: bool,
     /// Show the hash seed too.
     #[arg(long)]
     secrets: bool,
-    /// Print JSON, one object a line. Bytes that are no UTF-8 stand in base64 under NAME_base64.
+    /// Print JSON, one object a line. Bytes that are not UTF-8 are base64 under NAME_base64.
     #[arg(long)]
     json: bool,
 }
 
 impl Args {
+    fn show_directory(&self, path: &Path) -> Result<()> {
+        let Self { summary, blocks, block, keys, values, secrets, .. } = self;
+        if *summary || *blocks || block.is_some() || *keys || *values || *secrets {
+            let path = path.display();
+            return Err(Failure::Usage(format!("{path} is a directory: only --all and --json apply to it")));
+        }
+        tree::show(path, self.all, self.json)
+    }
+
     fn view(&self, path: &Path) -> View {
         let detail = match self {
             Self { summary: true, .. } => Detail::Summary,
@@ -61,8 +73,8 @@ impl Args {
         view
     }
 
-    /// Fails if a file of this kind has nothing of the sort that was asked for.
-    fn suits(&self, path: &Path, kind: Kind) -> Result<()> {
+    /// Fails if a file of this kind does not have what the options ask for.
+    fn check_kind(&self, path: &Path, kind: Kind) -> Result<()> {
         let lacks =
             |what| Err(Failure::Usage(format!("{} is a {} and has no {what}", path.display(), kind.name())));
         match kind {
@@ -82,7 +94,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
             // Damage in a file before this one counts more.
             Err(Failure::PipeClosed) => return worst.and(Err(Failure::PipeClosed)),
             Err(failure) if args.files.len() == 1 => return Err(failure),
-            // The other files are shown all the same.
+            // The other files are shown too.
             Err(failure) => {
                 let _ = failure.report(PROGRAM);
                 worst = Err(Failure::Printed(3));
@@ -93,8 +105,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
 }
 
 fn describe(args: &Args, path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return args.show_directory(path);
+    }
     let (file, kind) = identify(path)?;
-    args.suits(path, kind)?;
+    args.check_kind(path, kind)?;
     if !args.json {
         refuse_foreign(path, &*file, kind)?;
     }
@@ -111,8 +126,8 @@ fn describe(args: &Args, path: &Path) -> Result<()> {
     }
 }
 
-/// Prints a description of the file at `path`, as text or as JSON. If a reader closes the pipe the rest is not described;
-/// damage that was met by then is a failure all the same.
+/// Prints a description of the file at `path`, as text or as JSON. If a reader closes the pipe the rest is
+/// not described; damage found by then is still a failure.
 pub(super) fn print(
     path: &Path,
     json: bool,
@@ -138,7 +153,7 @@ pub(super) fn print(
         heading.map_err(Stop::Sink).and_then(|()| {
             describe(&mut |event: &Event<'_>| match event {
                 Event::Entry(_) => text.event(event),
-                // What there is to say beside the entries goes to standard error.
+                // Damage is reported on standard error at the end.
                 _ if entries_only => Ok(()),
                 _ => text.event(event),
             })

@@ -1,17 +1,17 @@
-//! `sievedb-dump filter`: a filter shown, proved and measured.
+//! `sievedb-dump filter`: shows, verifies and measures a filter.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use sievedb::fs::ReadFile;
-use sievedb::inspect::{self, Detail, Kind, Sample, Trouble, Verified, escape};
+use sievedb::inspect::{self, Detail, Event, Kind, Sample, Trouble, Verified};
 
 use super::file::print;
 use super::opening::{identify, intact, is_not, refuse_foreign, troubled, view_of};
 use super::plan;
 use super::watched::Watched;
-use crate::escape::printable;
+use crate::escape::{escape, printable};
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
@@ -19,15 +19,16 @@ use crate::units::{count, counted};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Shows a filter: its header, sections and their checksums, bits per key, predicted rate, and how far that is from
-    /// the fewest bits that any filter could have.
+    /// Shows a filter: a summary with bits per key, predicted rate and the distance from the fewest bits that
+    /// any filter could have; then its header, its sections and their checksums.
     Show(Show),
-    /// Proves a filter: asks it for every key of its table, each of which it must recognise.
-    Verify(Asked),
-    /// Measures a filter: asks it for keys that are not in its table, random ones and such that differ from one of the
-    /// table in a byte.
+    /// Verifies a filter: probes it for every key of its table, and fails if it denies one.
+    Verify(Probed),
+    /// Measures a filter: probes it for absent keys, random ones and ones that differ from a present key in
+    /// one byte.
     Measure(Measure),
-    /// Plans the filters of a store: what every run has, what would be best, what another budget would buy.
+    /// Plans the filters of a store: those of every run, the best ones of the same size, and those of other
+    /// sizes.
     Plan(plan::Args),
 }
 
@@ -35,6 +36,9 @@ pub(super) enum Command {
 pub(super) struct Show {
     /// A table, a filter file, or a filter block by itself.
     file: PathBuf,
+    /// Show fields that are zero too.
+    #[arg(long)]
+    all: bool,
     /// Show the hash seed too.
     #[arg(long)]
     secrets: bool,
@@ -43,10 +47,10 @@ pub(super) struct Show {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Asked {
-    /// A table; or a filter, if --table names its table.
+pub(super) struct Probed {
+    /// A table; or a filter file, if --table names its table.
     file: PathBuf,
-    /// The table of a filter that is in a file of its own.
+    /// The table of a filter in a file of its own.
     #[arg(long)]
     table: Option<PathBuf>,
     #[command(flatten)]
@@ -56,11 +60,11 @@ pub(super) struct Asked {
 #[derive(Debug, clap::Args)]
 pub(super) struct Measure {
     #[command(flatten)]
-    asked: Asked,
-    /// Keys of each sort, about.
+    probed: Probed,
+    /// About this many keys of each sort.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     probes: u64,
-    /// Equal seeds make equal keys.
+    /// The seed of the keys: equal seeds make equal keys.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -68,7 +72,7 @@ pub(super) struct Measure {
 pub(super) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Show(args) => show(args),
-        Command::Verify(asked) => verify(asked),
+        Command::Verify(probed) => verify(probed),
         Command::Measure(args) => measure(args),
         Command::Plan(args) => plan::run(args),
     }
@@ -84,8 +88,37 @@ fn show(args: &Show) -> Result<()> {
         refuse_foreign(path, &*file, kind)?;
     }
     let view = view_of(path).detail(Detail::Bytes).secrets(args.secrets);
-    let report = print(path, json, false, |sink| inspect::describe_filter(&*file, &view, sink))?;
+    let mut hidden = 0;
+    let report = print(path, json, false, |sink| {
+        inspect::describe_filter(&*file, &view, &mut |event: &Event<'_>| {
+            if !json && !args.all && is_empty_field(event) {
+                hidden += 1;
+                return Ok(());
+            }
+            sink.event(event)
+        })
+    })?;
+    if hidden > 0 {
+        let mut out = Output::new();
+        let fields = counted(hidden, "empty field is", "empty fields are");
+        let printed = out.text(&format!("{fields} not shown; --all shows them"));
+        answered(printed.and_then(|()| out.finish()), Ok(()))?;
+    }
     intact(path, &report)
+}
+
+/// Whether an event is a field of zeros that no check refers to, such as a section that this kind does not
+/// use.
+fn is_empty_field(event: &Event<'_>) -> bool {
+    match event {
+        Event::Span(span) => {
+            span.depth > 0
+                && span.intact.is_none()
+                && !span.bytes.is_empty()
+                && span.bytes.iter().all(|&byte| byte == 0)
+        }
+        _ => false,
+    }
 }
 
 /// A table, and the file that holds its filter if that is another one.
@@ -95,7 +128,7 @@ struct Opened<'a> {
     beside: Option<Arc<dyn ReadFile>>,
 }
 
-impl Asked {
+impl Probed {
     fn open(&self) -> Result<Opened<'_>> {
         let (file, kind) = identify(&self.file)?;
         let is_filter = matches!(kind, Kind::FilterFile | Kind::FilterBlock);
@@ -114,21 +147,21 @@ impl Asked {
             (Kind::Table, true) => Ok(Opened { path, table, beside: Some(file) }),
             (Kind::Table, false) if kind == Kind::Table => {
                 let path = self.file.display();
-                Err(Failure::Usage(format!("{path} is a table: the filter in it is asked without --table")))
+                Err(Failure::Usage(format!("{path} is a table: its own filter is probed without --table")))
             }
             (Kind::Table, false) => Err(is_not(&self.file, kind, "filter")),
             (other, _) => Err(is_not(path, other, "table")),
         }
     }
 
-    /// Opens what is asked, asks it, and shows how much of the table, which is read so many times, has been read.
-    fn ask<T>(
+    /// Opens the files and runs `probe`, which reads the table `times` times; shows how much of that is done.
+    fn probe<T>(
         &self,
         times: u64,
-        ask: impl FnOnce(&dyn ReadFile, Option<&dyn ReadFile>) -> Result<T, Trouble>,
+        probe: impl FnOnce(&dyn ReadFile, Option<&dyn ReadFile>) -> Result<T, Trouble>,
     ) -> Result<T> {
         let Opened { path, table, beside } = self.open()?;
-        let found = ask(&Watched::new(&*table, "asking", times), beside.as_deref());
+        let found = probe(&Watched::new(&*table, "probing", times), beside.as_deref());
         found.map_err(|trouble| troubled(path, &self.file, trouble))
     }
 
@@ -144,11 +177,11 @@ impl Asked {
     }
 }
 
-fn verify(asked: &Asked) -> Result<()> {
-    let found = asked.ask(1, inspect::verify_filter)?;
+fn verify(probed: &Probed) -> Result<()> {
+    let found = probed.probe(1, inspect::verify_filter)?;
     let mut out = Output::new();
-    let printed = if asked.format.json {
-        let mut object = asked.object();
+    let printed = if probed.format.json {
+        let mut object = probed.object();
         object.insert("keys".into(), found.keys.into());
         object.insert("denied".into(), found.denied.into());
         let denied = found.first_denied.iter().map(|key| {
@@ -159,32 +192,32 @@ fn verify(asked: &Asked) -> Result<()> {
         object.insert("first_denied".into(), denied.collect());
         out.object(object)
     } else {
-        print_verified(&mut out, &asked.name(), &found)
+        print_verified(&mut out, &probed.name(), &found)
     };
     let verdict = match found.denied {
         0 => Ok(()),
         denied => {
             let keys = counted(denied, "key", "keys");
-            Err(Failure::Refused(format!("{} denies {keys} of its table", asked.file.display())))
+            Err(Failure::Refused(format!("{} denies {keys} of its table", probed.file.display())))
         }
     };
     answered(printed.and_then(|()| out.finish()), verdict)
 }
 
 fn print_verified(out: &mut Output, name: &str, found: &Verified) -> Result<()> {
-    out.text(&format!("{name}: every checksum and the predicted rate are right"))?;
-    out.text(&format!("  keys asked for  {:>15}", count(found.keys)))?;
+    out.text(&format!("{name}: all checksums and the predicted rate are correct"))?;
+    out.text(&format!("  keys probed     {:>15}", count(found.keys)))?;
     out.text(&format!("  denied          {:>15}", count(found.denied)))?;
     found.first_denied.iter().try_for_each(|key| out.text(&format!("    {}", escape(key))))
 }
 
 fn measure(args: &Measure) -> Result<()> {
-    let asked = &args.asked;
+    let probed = &args.probed;
     let found =
-        asked.ask(2, |table, beside| inspect::measure_filter(table, beside, args.probes, args.seed))?;
+        probed.probe(2, |table, beside| inspect::measure_filter(table, beside, args.probes, args.seed))?;
     let mut out = Output::new();
-    if asked.format.json {
-        let mut object = asked.object();
+    if probed.format.json {
+        let mut object = probed.object();
         object.insert("keys".into(), found.keys.into());
         object.insert("predicted_rate".into(), found.predicted.into());
         object.insert("random".into(), sample(&found.random));
@@ -192,9 +225,9 @@ fn measure(args: &Measure) -> Result<()> {
         out.object(object)?;
         return out.finish();
     }
-    out.text(&format!("{}: {}", asked.name(), counted(found.keys, "key", "keys")))?;
+    out.text(&format!("{}: {}", probed.name(), counted(found.keys, "key", "keys")))?;
     out.text("")?;
-    out.text("absent keys              asked   recognised   rate (95 % interval)              of predicted")?;
+    out.text("absent keys             probed    positives   rate (95 % interval)              of predicted")?;
     out.text(&row("random", &found.random, found.predicted))?;
     out.text(&row("near misses", &found.near, found.predicted))?;
     out.text(&format!("{:<12} {:>17} {:>12}   {}", "predicted", "", "", share(found.predicted)))?;
@@ -204,8 +237,8 @@ fn measure(args: &Measure) -> Result<()> {
 fn sample(sample: &Sample) -> Json {
     let (low, high) = sample.interval();
     json!({
-        "asked": sample.asked,
-        "recognised": sample.positive,
+        "probed": sample.asked,
+        "positives": sample.positive,
         "rate": sample.rate(),
         "rate_low": low,
         "rate_high": high,
@@ -221,7 +254,7 @@ fn row(name: &str, sample: &Sample, predicted: f64) -> String {
     format!("{name:<12} {:>17} {:>12}   {rate:<32}  {of}", count(sample.asked), count(sample.positive))
 }
 
-/// A small share of one, with three digits that count.
+/// A small share of one as a percentage with three significant digits.
 pub(super) fn share(share: f64) -> String {
     if share == 0.0 {
         return "0 %".into();

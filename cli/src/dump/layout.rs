@@ -12,8 +12,8 @@ pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// `text` behind `first`, in as many lines as it takes. Lines are broken after commas, semicolons and colons; those after
-/// the first begin with `indent` spaces, at least as many as `first` has columns.
+/// `text` behind `first`, in as many lines as it takes. Lines are broken after commas, semicolons and colons;
+/// those after the first begin with `indent` spaces, at least as many as `first` has columns.
 pub(super) fn flow(first: &str, indent: usize, text: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), first.to_owned());
     let mut begun = false;

@@ -1,4 +1,4 @@
-//! Files that are looked at, and what stands in the way.
+//! Opening files to inspect, and the errors on the way.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,20 +9,20 @@ use sievedb::inspect::{self, Damage, Event, Kind, Report, Stop, Trouble, View};
 
 use crate::failure::{Failure, Result};
 
-/// How a file is looked at whose path is this.
+/// The view of the file at `path`.
 pub(super) fn view_of(path: &Path) -> View {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     name.map_or_else(View::new, |name| View::new().name(name))
 }
 
-/// Opens a file, and says what it is.
+/// Opens a file and finds out its kind.
 pub(super) fn identify(path: &Path) -> Result<(Arc<dyn ReadFile>, Kind)> {
     let file = open(path)?;
     let kind = inspect::kind_of(&*file, &view_of(path)).map_err(|stop| stopped(path, stop))?;
     Ok((file, kind))
 }
 
-/// Fails if nothing in a file is known to a store: of that there is no more to show than a message says.
+/// Fails if a file is of no kind that a store writes.
 pub(super) fn refuse_foreign(path: &Path, file: &dyn ReadFile, kind: Kind) -> Result<()> {
     if kind != Kind::Unknown {
         return Ok(());
@@ -34,16 +34,16 @@ pub(super) fn refuse_foreign(path: &Path, file: &dyn ReadFile, kind: Kind) -> Re
 
 fn open(path: &Path) -> Result<Arc<dyn ReadFile>> {
     let failed = |source| Failure::io(format!("open {}", path.display()), source);
-    // A link is followed here, and nowhere in a store.
+    // Links are followed here; a store follows none.
     let real = path.canonicalize().map_err(failed)?;
     if real.is_dir() {
-        let message = format!("{} is a directory: `sievedb-dump tree` looks at a store", path.display());
+        let message = format!("{} is a directory; `sievedb-dump tree` shows a store", path.display());
         return Err(Failure::Usage(message));
     }
     StdFs.open(&real).map_err(failed)
 }
 
-/// What ended a description early.
+/// The failure for a description that ended early.
 pub(super) fn stopped(path: &Path, stop: Stop) -> Failure {
     match stop {
         Stop::Sink(error) if error.kind() == ErrorKind::BrokenPipe => Failure::PipeClosed,
@@ -55,7 +55,7 @@ pub(super) fn stopped(path: &Path, stop: Stop) -> Failure {
     }
 }
 
-/// What stands in the way of asking the filter of a table, or the one in a file beside it.
+/// The failure for an error in probing the filter of a table, or the one in a file beside it.
 pub(super) fn troubled(table: &Path, beside: &Path, trouble: Trouble) -> Failure {
     match trouble {
         Trouble::Stopped(stop) => stopped(table, stop),
@@ -66,7 +66,7 @@ pub(super) fn troubled(table: &Path, beside: &Path, trouble: Trouble) -> Failure
     }
 }
 
-/// That a file is not of the kind that was asked for.
+/// The failure for a file of another kind than the one wanted.
 pub(super) fn is_not(path: &Path, kind: Kind, wanted: &str) -> Failure {
     Failure::Usage(match kind {
         Kind::Unknown => format!("{} is not a {wanted}", path.display()),
@@ -80,7 +80,7 @@ pub(super) fn damaged(path: &Path, damage: &Damage) -> String {
     format!("{} {newer} at offset {}: {}: {}", path.display(), damage.offset, damage.what, damage.detail)
 }
 
-/// Fails if a description found something that is not as it should be.
+/// Fails if a description found damage.
 pub(super) fn intact(path: &Path, report: &Report) -> Result<()> {
     let Some(first) = &report.first_damage else { return Ok(()) };
     if is_foreign(report) {
@@ -97,7 +97,7 @@ pub(super) fn intact(path: &Path, report: &Report) -> Result<()> {
     Err(Failure::Refused(damaged(path, first) + &more))
 }
 
-/// Whether what was described is nothing that a store wrote, by its first bytes.
+/// Whether the first bytes show that no store wrote the file.
 fn is_foreign(report: &Report) -> bool {
     report.kind == Kind::Unknown
         && report.first_damage.as_ref().is_some_and(|first| first.what == "file magic")

@@ -1,8 +1,9 @@
-//! `sievedb-dump filter plan`: what the filters of a store are, what would be best, what another budget would buy.
+//! `sievedb-dump filter plan`: the filters of a store, the best filters of the same size, and those of other
+//! sizes.
 //!
-//! A run is asked by every absent lookup, as if all runs went over all keys: the most that can be wasted. What there is
-//! is measured by the predicted rates in the filters' headers; what could be is computed by the planner of the store
-//! (`sievedb::filter::allocation`) for ribbon filters on every run.
+//! Every absent lookup is taken to probe every run, as if all runs covered all keys: an upper bound of the
+//! wasted reads. The present filters count with the predicted rates in their headers; the best ones are
+//! computed by the planner of the store (`sievedb::filter::allocation`), with ribbon filters on every run.
 
 use std::path::PathBuf;
 
@@ -10,11 +11,11 @@ use serde_json::{Value as Json, json};
 use sievedb::filter::Kind;
 use sievedb::filter::allocation::{Share, Total, allocate, uniform};
 use sievedb::fs::StdFs;
-use sievedb::inspect::escape;
 use sievedb::inspect::tree::{KeyspaceShape, RunShape, Tree};
 
 use super::filter::share;
-use super::tree::told;
+use super::tree::print_damage;
+use crate::escape::escape;
 use crate::failure::{Result, answered};
 use crate::json::Format;
 use crate::output::Output;
@@ -27,7 +28,7 @@ const BUDGETS: [f64; 10] = [2.0, 4.0, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.
 pub(super) struct Args {
     /// The directory of the store.
     db: PathBuf,
-    /// Plan for so many bits per key; what the filters have now if not given.
+    /// Plan for this many bits per key; those of the present filters if not given.
     #[arg(long, value_name = "BITS", value_parser = bits_per_key)]
     bits_per_key: Option<f64>,
     #[command(flatten)]
@@ -54,10 +55,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
         }
         plan.print(&mut out)
     });
-    answered(printed.and_then(|()| out.finish()), told(&tree))
+    answered(printed.and_then(|()| out.finish()), print_damage(&tree))
 }
 
-/// What the filters of a keyspace are, and what could be.
+/// The filters of a keyspace, and the best ones.
 struct Plan<'k> {
     keyspace: &'k KeyspaceShape,
     keys: u64,
@@ -66,7 +67,7 @@ struct Plan<'k> {
     now: f64,
     /// Wasted reads per absent lookup.
     wasted: f64,
-    /// Bits per key that are planned for.
+    /// Bits per key to plan for.
     budget: f64,
     shares: Vec<Share>,
 }
@@ -106,7 +107,7 @@ impl<'k> Plan<'k> {
             })
         });
         let budgets = BUDGETS.iter().map(|&bits| {
-            let (memory, best, even) = self.buys(bits);
+            let (memory, best, even) = self.with_bits(bits);
             json!({
                 "bits_per_key": bits,
                 "bytes": memory,
@@ -127,8 +128,9 @@ impl<'k> Plan<'k> {
         })
     }
 
-    /// Bytes of filters with so many bits per key, and the wasted reads of the best allocation and of an even one.
-    fn buys(&self, bits: f64) -> (u64, f64, f64) {
+    /// Size in bytes of filters with this many bits per key, and the wasted reads per absent lookup of the
+    /// best allocation and of an even one.
+    fn with_bits(&self, bits: f64) -> (u64, f64, f64) {
         let total = Total::BitsPerKey(bits);
         let memory = (bits * self.keys as f64 / 8.0) as u64;
         (memory, allocate(&self.shares, total).wasted_reads, uniform(&self.shares, total).wasted_reads)
@@ -170,12 +172,12 @@ impl<'k> Plan<'k> {
             "wasted reads", budget, best.wasted_reads
         ))?;
         out.text("")?;
-        out.text("What other budgets would buy, with ribbon filters on every run:")?;
+        out.text("Other sizes, with ribbon filters on every run:")?;
         out.text("")?;
         out.text("bits per key      memory   wasted reads per absent lookup")?;
         out.text("                              best     the same bits for every key")?;
         for bits in BUDGETS {
-            let (memory, best, even) = self.buys(bits);
+            let (memory, best, even) = self.with_bits(bits);
             out.text(&format!("{bits:>12.1}  {:>10}  {best:>9.6}   {even:>9.6}", bytes(memory)))?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! `sievedb-dump tree`: the shape of a store, drawn to fit the terminal or as JSON.
 
 use std::io::{IsTerminal, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 use sievedb::fs::StdFs;
@@ -14,13 +14,13 @@ use crate::failure::{Failure, Result, answered, warn};
 use crate::json::put_bytes;
 use crate::output::Output;
 
-/// Columns where standard output is no terminal, and the fewest that are drawn on.
+/// Columns if standard output is not a terminal, and the fewest that are drawn on.
 const COLUMNS: (usize, usize) = (80, 40);
 
 /// Shows the shape of a store: levels, runs, tables, key ranges, sizes, filters.
 ///
-/// Each run is drawn on a line, its tables where their keys are in the order of all keys; those above are newer, and are
-/// asked first. Nothing is locked; of tables only the headers of their filters are read.
+/// Each run is a line with its tables at the positions of their keys in the order of all keys; newer runs are
+/// above, and are probed first. Nothing is locked; of tables only the headers of their filters are read.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of the store.
@@ -28,25 +28,30 @@ pub(super) struct Args {
     /// List all tables and logs, however many.
     #[arg(long)]
     all: bool,
-    /// Print JSON, one object a table. Bytes that are no UTF-8 stand in base64 under NAME_base64; a table of which the
-    /// manifest says nothing has null for keyspace, level and run.
+    /// Print JSON, one object a table. Bytes that are not UTF-8 are base64 under NAME_base64. A table that
+    /// the manifest does not name has null for keyspace, level and run.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
-    let tree = Tree::read(&StdFs, &args.dir)?;
-    let mut out = Output::new();
-    let printed = if args.json {
-        objects(&tree).try_for_each(|object| out.text(&object.to_string()))
-    } else {
-        draw(&tree, args.all, columns()).iter().try_for_each(|line| out.text(line))
-    };
-    answered(printed.and_then(|()| out.finish()), told(&tree))
+    show(&args.dir, args.all, args.json)
 }
 
-/// Says what was damaged, and fails if something was.
-pub(super) fn told(tree: &Tree) -> Result<()> {
+/// Prints the tree of the store in `dir`.
+pub(super) fn show(dir: &Path, all: bool, json: bool) -> Result<()> {
+    let tree = Tree::read(&StdFs, dir)?;
+    let mut out = Output::new();
+    let printed = if json {
+        objects(&tree).try_for_each(|object| out.text(&object.to_string()))
+    } else {
+        draw(&tree, all, columns()).iter().try_for_each(|line| out.text(line))
+    };
+    answered(printed.and_then(|()| out.finish()), print_damage(&tree))
+}
+
+/// Prints what is damaged on standard error, and fails if something is.
+pub(super) fn print_damage(tree: &Tree) -> Result<()> {
     tree.damage.iter().for_each(|(path, damage)| warn(PROGRAM, &damaged(path, damage)));
     if tree.damage.is_empty() { Ok(()) } else { Err(Failure::Printed(3)) }
 }
@@ -57,14 +62,14 @@ fn columns() -> usize {
 }
 
 fn objects(tree: &Tree) -> impl Iterator<Item = Json> {
-    let placed = tree.keyspaces.iter().flat_map(|keyspace| {
+    let owned = tree.keyspaces.iter().flat_map(|keyspace| {
         let runs = keyspace.runs.iter().flat_map(|run| run.tables.iter().map(move |table| (run, table)));
         runs.map(|(run, table)| object(Some((keyspace, run)), table))
     });
-    placed.chain(tree.unplaced.iter().map(|table| object(None, table)))
+    owned.chain(tree.unplaced.iter().map(|table| object(None, table)))
 }
 
-fn object(place: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Json {
+fn object(owner: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Json {
     let filters: Vec<Json> = table
         .filters
         .iter()
@@ -76,9 +81,9 @@ fn object(place: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Jso
         })
         .collect();
     let mut object = json!({
-        "keyspace": place.map(|place| &place.0.name),
-        "level": place.map(|place| place.1.level),
-        "run": place.map(|place| place.1.run),
+        "keyspace": owner.map(|(keyspace, _)| &keyspace.name),
+        "level": owner.map(|(_, run)| run.level),
+        "run": owner.map(|(_, run)| run.run),
         "table": table.number,
         "bytes": table.bytes,
         "entries": table.entries,

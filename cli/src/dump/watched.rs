@@ -1,4 +1,4 @@
-//! A file that shows on a bar how much of it has been read.
+//! A file that shows on a progress bar how much of it has been read.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ pub(super) struct Watched<'f> {
 }
 
 impl<'f> Watched<'f> {
-    /// For a file that is read so many `times` from front to back.
+    /// For a file that is read `times` times from front to back.
     pub(super) fn new(file: &'f dyn ReadFile, label: &'static str, times: u64) -> Self {
         let total = file.len().unwrap_or(0).saturating_mul(times);
         Self { file, total, progress: Mutex::new((0, Progress::of_bytes(label, Some(total)))) }
@@ -33,7 +33,7 @@ impl ReadFile for Watched<'_> {
         self.file.read_at(buffer, offset)?;
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.0 += buffer.len() as u64;
-        // What is read of the ends and of the filter is read once more on the way.
+        // The footer and the filter are read twice.
         let read = progress.0.min(self.total);
         progress.1.at(read);
         Ok(())

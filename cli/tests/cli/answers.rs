@@ -46,7 +46,7 @@ fn deleting_succeeds_whether_the_key_was_present_or_absent() {
 }
 
 #[test]
-fn results_in_json_hold_text_as_text_and_other_bytes_in_base64() {
+fn json_results_have_text_as_text_and_other_bytes_as_base64() {
     let store = temp_store();
     let db = &store.db;
     let summary: serde_json::Value = serde_json::from_slice(

@@ -1,4 +1,4 @@
-//! Damaged stores: exit code 3, the word "corrupt", the file and the offset; never another answer.
+//! Damaged stores: exit code 3, the word "corrupt", the file and the offset; never a wrong answer.
 
 use std::path::{Path, PathBuf};
 
@@ -35,14 +35,14 @@ fn names_the_damage(message: &str, file: &Path) {
 }
 
 #[test]
-fn a_damaged_block_is_reported_with_file_and_offset_by_every_reader_that_meets_it() {
+fn every_reader_of_a_damaged_block_reports_its_file_and_offset() {
     let (store, table) = compacted();
-    // The first data block lies behind the file's header, and holds the first key.
+    // The first data block follows the file header, and holds the first key.
     flip(&table, 200);
     names_the_damage(&run(&["get", &store.db, "key00000"]).fails(3), &table);
     names_the_damage(&run_with(&["get", &store.db, "-"], b"key00000\n").fails(3), &table);
     names_the_damage(&run(&["scan", &store.db]).fails(3), &table);
-    // What does not touch the block is right.
+    // Reads of other blocks are right.
     let last = line(KEYS - 1);
     assert_eq!(run(&["scan", &store.db, "--reverse", "--limit", "1"]).ok(), last);
     assert!(run(&["stats", &store.db]).ok().contains("2,000 entries"));
@@ -55,7 +55,7 @@ fn a_damaged_block_is_reported_with_file_and_offset_by_every_reader_that_meets_i
     assert!(printed.lines().count() > KEYS / 2);
     assert!((0..KEYS).rev().map(line).collect::<String>().starts_with(&printed));
 
-    // A compaction that has to read it stops there, and leaves the table as it was.
+    // A compaction that reads the block fails, and leaves the table as it was.
     let before = std::fs::read(&table).unwrap();
     run(&["put", &store.db, "key00000", "new"]).ok();
     names_the_damage(&run(&["compact", &store.db]).fails(3), &table);
@@ -64,7 +64,7 @@ fn a_damaged_block_is_reported_with_file_and_offset_by_every_reader_that_meets_i
 }
 
 #[test]
-fn whatever_byte_of_a_table_is_flipped_no_answer_is_wrong() {
+fn a_flipped_bit_anywhere_in_a_table_causes_no_wrong_answer() {
     let (store, table) = compacted();
     let good = std::fs::read(&table).unwrap();
     let all: String = (0..KEYS).map(line).collect();
@@ -87,7 +87,7 @@ fn whatever_byte_of_a_table_is_flipped_no_answer_is_wrong() {
 }
 
 #[test]
-fn a_damaged_filter_is_noted_and_every_answer_stays_right() {
+fn a_damaged_filter_is_reported_in_a_note_and_answers_stay_right() {
     let (store, table) = compacted();
     let good = std::fs::read(&table).unwrap();
     // The filter block starts on a boundary of 4 KiB with its magic.
@@ -129,10 +129,10 @@ fn damage_in_a_closed_log_is_corruption() {
 }
 
 #[test]
-fn a_torn_end_that_was_never_synced_is_noted_and_the_rest_is_read() {
+fn a_torn_tail_that_was_never_synced_is_reported_and_the_rest_is_read() {
     let (store, copy) = (temp_store(), temp_store());
     store.load(b"a\t1\n");
-    // A process that died in the middle of a write: its log has no close record, and ends in half a record.
+    // A process died during a write: its log has no close record, and ends in the middle of a record.
     let db = sievedb::Db::open(&store.db).unwrap();
     db.put("b", "2").unwrap();
     db.put("c", "3".repeat(100)).unwrap();

@@ -1,4 +1,4 @@
-//! `sievedb-dump`: every kind of file, intact and not, and what a person and a program get of it.
+//! `sievedb-dump`: every kind of file, intact and damaged, as text and as JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A store with a table, a log of its own entries, and a second keyspace.
+/// A store with a table and a log.
 fn filled_store() -> TempStore {
     let store = temp_store();
     let lines: String = (0..KEYS).map(|n| format!("key{n:05}\tthe value of number {n}\n")).collect();
@@ -36,7 +36,7 @@ fn table(store: &TempStore) -> PathBuf {
     only(store, ".sst")
 }
 
-/// Fails with the exit code of damage, having named file and offset.
+/// The offset of damage that a message names; the exit code is that of damage.
 #[track_caller]
 fn names_the_damage(outcome: &Outcome, path: &Path) -> u64 {
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
@@ -99,7 +99,7 @@ fn keys_and_values_are_what_scan_prints() {
 }
 
 #[test]
-fn one_block_is_shown_and_one_that_is_not_there_is_a_mistake() {
+fn one_block_is_shown_and_a_number_too_high_is_a_usage_error() {
     let store = filled_store();
     let table = table(&store);
     let block = dump(&["--block", "1", text(&table)]).ok();
@@ -131,7 +131,7 @@ fn json_is_an_object_a_line_and_ends_with_the_verdict() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
+fn files_that_cannot_be_shown_are_refused_with_the_right_exit_code() {
     let store = filled_store();
     let folder = store.folder.path();
     let (empty, noise) = (folder.join("empty"), folder.join("noise"));
@@ -140,9 +140,10 @@ fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
     let missing = folder.join("missing");
     let (current, lock) = (Path::new(&store.db).join("CURRENT"), Path::new(&store.db).join("LOCK"));
     let table = table(&store);
-    for (args, code, said) in [
+    for (args, code, message) in [
         (vec![text(&missing)], 3, "cannot open "),
-        (vec![store.db.as_str()], 2, "is a directory: `sievedb-dump tree` looks at a store"),
+        (vec!["--keys", store.db.as_str()], 2, "is a directory: only --all and --json apply to it"),
+        (vec!["filter", "show", store.db.as_str()], 2, "is a directory; `sievedb-dump tree` shows a store"),
         (vec![text(&empty)], 3, "is not a file of a store: it is empty, and not called LOCK"),
         (
             vec![text(&noise)],
@@ -165,13 +166,13 @@ fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
         (
             vec!["filter", "measure", "--table", text(&table), text(&table)],
             2,
-            ".sst is a table: the filter in it ",
+            ".sst is a table: its own filter ",
         ),
     ] {
         let outcome = dump(&args);
         assert_eq!((outcome.code, outcome.stdout.len()), (Some(code), 0), "{args:?}: {outcome:?}");
         assert_eq!(outcome.stderr.lines().count(), 1, "{args:?}: {outcome:?}");
-        assert!(outcome.stderr.contains(said), "{args:?}: {outcome:?}");
+        assert!(outcome.stderr.contains(message), "{args:?}: {outcome:?}");
     }
     // Of several files the others are shown all the same.
     let both = dump(&["--summary", text(&missing), text(&table)]);
@@ -181,12 +182,12 @@ fn what_cannot_be_looked_at_is_said_with_the_right_exit_code() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_without_permission_is_said_to_be_one() {
+fn a_file_without_read_permission_is_reported() {
     use std::os::unix::fs::PermissionsExt;
     let store = filled_store();
     let table = table(&store);
     std::fs::set_permissions(&table, std::fs::Permissions::from_mode(0o000)).unwrap();
-    // Who may read everything reads it.
+    // The superuser may read everything.
     if std::fs::File::open(&table).is_err() {
         let outcome = dump(&[text(&table)]);
         assert!(outcome.fails(3).contains("cannot open "));
@@ -194,7 +195,7 @@ fn a_file_without_permission_is_said_to_be_one() {
 }
 
 #[test]
-fn wherever_a_file_is_cut_it_is_shown_up_to_there_and_the_offset_is_named() {
+fn a_file_cut_anywhere_is_shown_up_to_the_cut_and_the_offset_is_named() {
     let store = filled_store();
     let current = Path::new(&store.db).join("CURRENT");
     let cut = store.folder.path().join("cut");
@@ -204,7 +205,7 @@ fn wherever_a_file_is_cut_it_is_shown_up_to_there_and_the_offset_is_named() {
             std::fs::write(&cut, &good[..len]).unwrap();
             let outcome = dump(&[text(&cut)]);
             if len < 8 {
-                // Without all of its magic it is nothing that could be known.
+                // Without its whole magic the kind is unknown.
                 assert!(outcome.fails(3).contains("cut is not a file of a store: it is "));
                 continue;
             }
@@ -215,7 +216,7 @@ fn wherever_a_file_is_cut_it_is_shown_up_to_there_and_the_offset_is_named() {
 }
 
 #[test]
-fn a_damaged_block_is_named_and_what_follows_is_shown() {
+fn a_damaged_block_is_named_and_the_blocks_after_it_are_shown() {
     let store = filled_store();
     let table = table(&store);
     let mut bytes = std::fs::read(&table).unwrap();
@@ -232,7 +233,7 @@ fn a_damaged_block_is_named_and_what_follows_is_shown() {
 }
 
 #[test]
-fn a_reader_that_has_enough_ends_it_quietly() {
+fn a_reader_that_closes_the_pipe_ends_the_dump_quietly() {
     let store = filled_store();
     let table = table(&store);
     let mut child = dump_command(&["--all", text(&table)]).spawn().unwrap();
@@ -242,7 +243,7 @@ fn a_reader_that_has_enough_ends_it_quietly() {
 }
 
 #[test]
-fn a_filter_is_shown_proved_and_measured() {
+fn a_filter_is_shown_verified_and_measured() {
     let store = filled_store();
     let table = table(&store);
     let shown = dump(&["filter", "show", text(&table)]).ok();
@@ -251,17 +252,30 @@ fn a_filter_is_shown_proved_and_measured() {
     {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let proved = dump(&["filter", "verify", text(&table)]).ok();
+    // The summary comes first; fields of zeros are shown only on request.
+    let kind = shown.lines().nth(2).unwrap();
     assert!(
-        proved.contains("keys asked for            3,000")
-            && proved.contains("denied                        0"),
-        "{proved}"
+        kind.starts_with("  kind  ") && shown.find("\n\noffset  bytes") > shown.find("log2(1/rate)"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("section 4 offset") && shown.contains("empty fields are not shown; --all"),
+        "{shown}"
+    );
+    let all = dump(&["filter", "show", "--all", text(&table)]).ok();
+    assert!(all.contains("section 4 offset") && !all.contains("not shown"), "{all}");
+    assert!(all.lines().count() > shown.lines().count() + 5);
+    let verified = dump(&["filter", "verify", text(&table)]).ok();
+    assert!(
+        verified.contains("keys probed               3,000")
+            && verified.contains("denied                        0"),
+        "{verified}"
     );
     let measured = dump(&["filter", "measure", "--probes", "200000", text(&table)]).ok();
     assert_eq!(measured.matches("as predicted").count(), 2, "{measured}");
     assert_eq!(measured, dump(&["filter", "measure", "--probes", "200000", text(&table)]).ok());
 
-    // The block by itself is a filter too, and is proved by its table.
+    // The block by itself is a filter too, and is verified with its table.
     let bytes = std::fs::read(&table).unwrap();
     let is_filter = |at: &usize| bytes[*at..].starts_with(b"\x89SVFLT\r\n");
     let start = (4096..bytes.len()).step_by(4096).find(is_filter).expect("the table has a filter block");
@@ -281,7 +295,7 @@ fn a_filter_is_shown_proved_and_measured() {
     let block = dump(&["--block", "0", text(&file)]).ok();
     assert!(block.contains("\n  4096  ") && !block.contains("file header"), "{block}");
     assert!(dump(&["filter", "show", text(&file)]).ok().contains("section 0"));
-    // Whichever of the two is damaged is named.
+    // The damaged one of the two files is named.
     let other = store.folder.path().join("other");
     std::fs::write(&other, &bytes[..bytes.len() - 1]).unwrap();
     names_the_damage(&dump(&["filter", "verify", "--table", text(&other), text(&alone)]), &other);
@@ -294,10 +308,12 @@ fn a_filter_is_shown_proved_and_measured() {
 }
 
 #[test]
-fn the_shape_of_a_store_fits_eighty_columns_and_survives_a_lost_current() {
+fn a_tree_fits_eighty_columns_and_is_drawn_without_a_current_file() {
     let store = filled_store();
     let tree = dump(&["tree", &store.db]).ok();
     assert!(tree.lines().all(|line| line.len() <= 80), "{tree}");
+    assert_eq!(dump(&[&store.db]).ok(), tree, "a directory is shown as a tree");
+    assert_eq!(dump(&["--json", &store.db]).ok(), dump(&["tree", "--json", &store.db]).ok());
     for part in ["keyspace   default", "1 table, 3,000 keys", "key00000 to key02999", "bits per key, rate "] {
         assert!(tree.contains(part), "{part}: {tree}");
     }
@@ -355,26 +371,26 @@ fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
 }
 
 #[test]
-fn a_filter_says_the_same_to_programs() {
+fn filter_results_are_the_same_in_json() {
     let store = filled_store();
     let table = table(&store);
     let json = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&dump(args).ok()).unwrap() };
-    let proved = json(&["filter", "verify", "--json", text(&table)]);
+    let verified = json(&["filter", "verify", "--json", text(&table)]);
     let none: [serde_json::Value; 0] = [];
     assert_eq!(
-        proved,
+        verified,
         serde_json::json!({ "file": text(&table), "keys": KEYS, "denied": 0, "first_denied": none })
     );
     let measured = json(&["filter", "measure", "--json", "--probes", "200000", text(&table)]);
-    assert_eq!((&measured["keys"], &measured["random"]["asked"]), (&KEYS.into(), &200_000.into()));
+    assert_eq!((&measured["keys"], &measured["random"]["probed"]), (&KEYS.into(), &200_000.into()));
     let predicted = measured["predicted_rate"].as_f64().unwrap();
     for sample in [&measured["random"], &measured["near_misses"]] {
         let number = |name: &str| sample[name].as_f64().unwrap();
-        let (rate, asked) = (number("rate"), number("asked"));
+        let (rate, probed) = (number("rate"), number("probed"));
         assert!(number("rate_low") <= rate && rate <= number("rate_high"), "{measured}");
         // Six standard deviations: the store is another one every time.
-        let spread = (predicted * (1.0 - predicted) / asked).sqrt();
-        assert!((rate - predicted).abs() <= 6.0 * spread + 1.0 / asked, "{measured}");
+        let spread = (predicted * (1.0 - predicted) / probed).sqrt();
+        assert!((rate - predicted).abs() <= 6.0 * spread + 1.0 / probed, "{measured}");
     }
     let plan = json(&["filter", "plan", "--json", "--bits-per-key", "8", &store.db]);
     assert_eq!((&plan["keyspace"], &plan["keys"]), (&"default".into(), &KEYS.into()));
@@ -387,7 +403,7 @@ fn a_filter_says_the_same_to_programs() {
 }
 
 #[test]
-fn the_keys_of_one_block_are_those_that_are_missing_without_it() {
+fn the_keys_of_all_blocks_one_by_one_are_the_keys_of_the_table() {
     let store = filled_store();
     let (table, log) = (table(&store), only(&store, ".wal"));
     let all = dump(&["--keys", text(&table)]).ok();
@@ -409,7 +425,7 @@ fn the_keys_of_one_block_are_those_that_are_missing_without_it() {
 }
 
 #[test]
-fn a_manifest_without_its_first_edit_leaves_the_tables_to_speak_for_themselves() {
+fn without_the_first_edit_of_the_manifest_tables_are_listed_by_their_properties() {
     let store = filled_store();
     let manifest = store.paths_of("").into_iter().find(|path| text(path).contains("MANIFEST")).unwrap();
     let mut bytes = std::fs::read(&manifest).unwrap();
@@ -419,23 +435,20 @@ fn a_manifest_without_its_first_edit_leaves_the_tables_to_speak_for_themselves()
     assert_eq!(names_the_damage(&outcome, &manifest), 64);
     assert!(outcome.stderr.contains("no edit that can be read makes a keyspace"), "{outcome:?}");
     let out = String::from_utf8(outcome.stdout).unwrap();
-    assert!(
-        out.contains("keyspace   none that can be read") && out.contains("key00000 to key02999"),
-        "{out}"
-    );
+    assert!(out.contains("keyspace   none can be read") && out.contains("key00000 to key02999"), "{out}");
     assert!(out.lines().any(|line| line.starts_with("    -  ") && line.contains("3,000")), "{out}");
     let json = dump(&["tree", "--json", &store.db]);
     let object: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&object["keys"], &object["level"]), (&KEYS.into(), &serde_json::Value::Null));
     // One that is no table says so.
     std::fs::write(Path::new(&store.db).join("000099.sst"), b"hello").unwrap();
-    let said = dump(&["tree", &store.db]).stderr;
-    assert!(said.contains("000099.sst is corrupt at offset 0: table: it is none"), "{said}");
+    let message = dump(&["tree", &store.db]).stderr;
+    assert!(message.contains("000099.sst is corrupt at offset 0: table: it is none"), "{message}");
 }
 
 #[cfg(unix)]
 #[test]
-fn no_name_of_a_file_moves_the_cursor() {
+fn control_characters_in_file_names_are_escaped() {
     let store = filled_store();
     let folder = store.folder.path();
     let name = folder.join("a\x1b[2J\nb");
@@ -443,26 +456,31 @@ fn no_name_of_a_file_moves_the_cursor() {
     let shown = "a\\x1b[2J\\nb";
     let heading = dump(&[text(&name)]).ok();
     assert!(heading.lines().next().unwrap().contains(&format!("{shown}: table, ")), "{heading}");
-    let proved = dump(&["filter", "verify", text(&name)]).ok();
+    let verified = dump(&["filter", "verify", text(&name)]).ok();
     let measured = dump(&["filter", "measure", "--probes", "10", text(&name)]).ok();
     std::fs::remove_file(&name).unwrap();
-    let mut said =
-        vec![heading, proved, measured, dump(&[text(&name)]).fails(3), dump(&["tree", text(&name)]).fails(3)];
+    let mut messages = vec![
+        heading,
+        verified,
+        measured,
+        dump(&[text(&name)]).fails(3),
+        dump(&["tree", text(&name)]).fails(3),
+    ];
     std::fs::write(&name, "x").unwrap();
-    said.push(dump(&[text(&name)]).fails(3));
-    said.push(dump(&["filter", "verify", text(&name)]).fails(2));
+    messages.push(dump(&[text(&name)]).fails(3));
+    messages.push(dump(&["filter", "verify", text(&name)]).fails(2));
     std::fs::remove_file(&name).unwrap();
     std::fs::rename(&store.db, &name).unwrap();
     std::fs::remove_file(name.join("CURRENT")).unwrap();
-    said.push(dump(&["tree", text(&name)]).stderr);
-    for said in said {
-        assert!(said.contains(shown) || said.contains("keyspace"), "{said}");
-        assert!(!said.contains('\x1b'), "{said}");
+    messages.push(dump(&["tree", text(&name)]).stderr);
+    for message in messages {
+        assert!(message.contains(shown) || message.contains("keyspace"), "{message}");
+        assert!(!message.contains('\x1b'), "{message}");
     }
 }
 
 #[test]
-fn the_help_has_examples_and_no_description_two_blank_lines() {
+fn the_help_has_examples_and_no_output_has_two_blank_lines_in_a_row() {
     assert!(dump(&["--help"]).ok().contains("\nExamples:\n  sievedb-dump "));
     let store = filled_store();
     let table = table(&store);

@@ -116,7 +116,7 @@ fn what_scan_prints_load_reads_back_byte_for_byte() {
     db.close().unwrap();
     assert_eq!(run(&["scan", &two.db]).ok(), printed);
 
-    // So do the other commands that read lines. The empty key has no line of its own among keys alone.
+    // The other commands that read lines agree. Among keys alone the empty key would be a blank line.
     let keys: String =
         printed.lines().skip(1).map(|line| line.split('\t').next().unwrap().to_owned() + "\n").collect();
     let found = run_with(&["get", &two.db, "-"], keys.as_bytes()).ok();
@@ -137,7 +137,7 @@ fn text_is_printed_as_it_is() {
 }
 
 #[test]
-fn lines_hold_escapes_unless_they_are_literal_and_arguments_are_literal_unless_escaped() {
+fn lines_have_escapes_unless_literal_and_arguments_only_with_escaped() {
     let store = temp_store();
     let db = &store.db;
     run(&["put", db, "a\\tb", "\\q"]).ok();

@@ -1,4 +1,4 @@
-//! The commands end to end: the built binary, its output, its exit codes, and what it leaves on the disk.
+//! The commands end to end: the built binaries, their output, exit codes and files.
 
 #![expect(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")]
 

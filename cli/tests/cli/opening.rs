@@ -59,7 +59,7 @@ fn a_file_instead_of_a_directory_is_refused_and_left_alone() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_2_before_a_store_is_made() {
+fn wrong_usage_is_refused_with_2_before_a_store_is_created() {
     let store = temp_store();
     let db = &store.db;
     let long = "k".repeat(65_537);
@@ -98,7 +98,7 @@ fn what_makes_no_sense_is_refused_with_2_before_a_store_is_made() {
 }
 
 #[test]
-fn help_and_version_are_no_failures() {
+fn help_and_version_exit_with_0() {
     for args in [vec!["--help"], vec!["help", "load"], vec!["get", "--help"], vec!["--version"]] {
         assert!(!run(&args).ok().is_empty());
     }
@@ -132,7 +132,7 @@ fn reading_commands_write_nothing_at_all() {
     store.load(b"a\t1\nb\t2\n");
     run(&["compact", &store.db]).ok();
     store.load(b"c\t3\n");
-    // What a crash may leave behind, and what has nothing to do with the store, stays as well.
+    // Files that a crash left behind, and files of others, stay too.
     std::fs::write(Path::new(&store.db).join("CURRENT.tmp"), "half").unwrap();
     std::fs::write(Path::new(&store.db).join("notes.txt"), "mine").unwrap();
     let before = store.files();
@@ -147,7 +147,7 @@ fn reading_commands_write_nothing_at_all() {
     assert!(store.files() == before);
 }
 
-/// Even a store on a medium that cannot be written to.
+/// As on a read-only medium.
 #[cfg(unix)]
 #[test]
 fn reading_commands_work_in_a_directory_without_write_permission() {
@@ -162,11 +162,11 @@ fn reading_commands_work_in_a_directory_without_write_permission() {
 }
 
 #[test]
-fn several_can_read_at_once_and_a_store_in_use_says_so() {
+fn several_processes_read_at_once_and_a_store_in_use_is_refused() {
     let store = temp_store();
     store.load(b"a\t1\n");
     let mut reader = Conversation::begin(&["get", &store.db, "-"]);
-    // Once it has answered it has the store open.
+    // When it has answered, it has the store open.
     reader.send("a\n");
     assert_eq!(reader.receive(), "a\t1");
 

@@ -1,4 +1,4 @@
-//! Running the binary.
+//! Running the binaries.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// What a command said and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -17,7 +17,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The output of a command that did what it was asked and had nothing to remark.
+    /// The output of a command that succeeded and printed no note.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert!(self.code == Some(0) && self.stderr.is_empty(), "{self:?}");
@@ -32,31 +32,31 @@ impl Outcome {
     }
 }
 
-/// The binary, ready to be run.
+/// `sievedb` with these arguments.
 pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// The inspector, ready to be run.
+/// `sievedb-dump` with these arguments.
 pub(crate) fn dump_command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb-dump"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Runs it with nothing on standard input.
+/// Runs `sievedb` with an empty standard input.
 pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Outcome {
     run_with(args, b"")
 }
 
-/// Runs it with `input` on standard input.
+/// Runs `sievedb` with `input` on standard input.
 pub(crate) fn run_with<S: AsRef<OsStr>>(args: &[S], input: &[u8]) -> Outcome {
     let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A command that fails early does not read its input.
+    // A command that fails early leaves its input unread.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(args: &[S], input: &[u8]) -> Outcome {
     Outcome { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
-/// A temporary folder and in it the path of a store that does not exist yet.
+/// A temporary folder, and in it the path of a store that does not exist yet.
 pub(crate) struct TempStore {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) db: String,
@@ -77,7 +77,7 @@ pub(crate) fn temp_store() -> TempStore {
 }
 
 impl TempStore {
-    /// Loads lines and gives the report.
+    /// Loads lines and returns the report.
     #[track_caller]
     pub(crate) fn load(&self, lines: &[u8]) -> String {
         run_with(&["load", &self.db, "-"], lines).ok()
@@ -102,7 +102,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
-/// A command that is asked line by line while it runs.
+/// A running command that is sent keys line by line.
 pub(crate) struct Conversation {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -125,13 +125,13 @@ impl Conversation {
         self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// The next line. A command that waits for more input before it answers is given up.
+    /// The next line. A command that does not answer within a minute fails the test.
     #[track_caller]
     pub(crate) fn receive(&self) -> String {
         self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer within a minute")
     }
 
-    /// Ends the input; the command must end well, without another line.
+    /// Ends the input; the command must succeed without another line.
     pub(crate) fn end(mut self) {
         drop(self.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -141,7 +141,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // Has no effect on one that has ended.
+        // Has no effect if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

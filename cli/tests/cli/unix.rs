@@ -1,4 +1,4 @@
-//! What a Unix user expects: signals, closed and full streams, no terminal.
+//! Signals, closed and full streams, terminals.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -37,10 +37,10 @@ fn lines(count: u64) -> String {
 }
 
 #[test]
-fn an_interrupted_load_says_how_far_it_came_and_keeps_that() {
+fn an_interrupted_load_prints_how_many_lines_it_kept() {
     let store = temp_store();
     let mut child = loading(&store, &lines(1000));
-    // Kept open: the end of the input would end the command as well.
+    // Kept open: the end of the input would end the command too.
     let _stdin = child.stdin.take();
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
@@ -50,7 +50,7 @@ fn an_interrupted_load_says_how_far_it_came_and_keeps_that() {
     assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
 }
 
-/// A terminal: what draws on it is read from the first, what is to draw has the second.
+/// A terminal of 80 columns: the first file reads what programs draw, the second is given to them.
 fn terminal() -> (File, File) {
     let terminal = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
     pty::grantpt(&terminal).unwrap();
@@ -63,7 +63,7 @@ fn terminal() -> (File, File) {
 }
 
 #[test]
-fn on_a_terminal_a_bar_is_drawn_and_gone_when_an_interrupt_is_told() {
+fn a_terminal_shows_progress_with_rate_and_clears_it_for_a_message() {
     let store = temp_store();
     let input = store.folder.path().join("input");
     let fifo = Command::new("mkfifo").arg(&input).status().unwrap();
@@ -79,11 +79,11 @@ fn on_a_terminal_a_bar_is_drawn_and_gone_when_an_interrupt_is_told() {
             drawn.extend_from_slice(&bytes[..len]);
         }
     };
-    // A bar appears once it takes long: what is written before that draws nothing.
+    // The bar appears after a moment: lines before that draw nothing.
     writer.write_all(lines(1000).as_bytes()).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     writer.write_all(lines(1000).as_bytes()).unwrap();
-    see("reading");
+    see("/s");
     signal(&child, "-INT");
     see("lines loaded");
     let output = child.wait_with_output().unwrap();
@@ -91,12 +91,12 @@ fn on_a_terminal_a_bar_is_drawn_and_gone_when_an_interrupt_is_told() {
     let drawn = String::from_utf8(drawn).unwrap();
     let (before, message) = drawn.split_once("sievedb: interrupted; ").unwrap();
     assert_eq!(message.trim_end(), "2,000 lines loaded");
-    // The line was emptied, and the cursor is at its start.
+    // The line was cleared, and the cursor is at its start.
     assert!(before.ends_with("\r\x1b[2K"), "{drawn:?}");
 }
 
 #[test]
-fn an_answer_counts_also_if_nobody_reads_it() {
+fn an_answer_decides_the_exit_code_although_nobody_reads_it() {
     let store = temp_store();
     store.load(lines(1000).as_bytes());
     run(&["compact", &store.db]).ok();
@@ -158,14 +158,14 @@ fn output_that_cannot_be_written_is_a_failure() {
         assert_eq!(output.status.code(), Some(3), "{args:?}: {message}");
         assert!(message.starts_with("sievedb: cannot write to standard output: "), "{message}");
     }
-    // A message that cannot be written changes nothing of how a command ends.
+    // A message that cannot be written does not change the exit code.
     let full = File::options().write(true).open("/dev/full").unwrap();
     let absent = command(&["get", &store.db, "none"]).stderr(full).status().unwrap();
     assert_eq!(absent.code(), Some(1));
 }
 
 #[test]
-fn closed_streams_are_an_empty_input_and_an_output_that_goes_nowhere() {
+fn a_closed_input_is_empty_and_a_closed_output_is_ignored() {
     let store = temp_store();
     let shell = |script: &str| {
         let script = script.replace("sievedb", env!("CARGO_BIN_EXE_sievedb")).replace("DB", &store.db);
@@ -181,10 +181,10 @@ fn closed_streams_are_an_empty_input_and_an_output_that_goes_nowhere() {
 }
 
 #[test]
-fn without_a_terminal_nothing_is_drawn_however_long_it_takes() {
+fn without_a_terminal_no_progress_is_drawn() {
     let store = temp_store();
     let mut child = loading(&store, &lines(1000));
-    // Longer than a bar waits before it shows itself.
+    // Longer than the delay of a bar.
     std::thread::sleep(Duration::from_millis(500));
     child.stdin.as_mut().unwrap().write_all(b"one\tmore\n").unwrap();
     drop(child.stdin.take());

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tool::{run, temp_store};
 
 #[test]
-fn a_sound_store_is_called_so() {
+fn a_store_without_damage_is_called_sound() {
     let store = temp_store();
     let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
     store.load(lines.as_bytes());
@@ -28,7 +28,7 @@ fn a_sound_store_is_called_so() {
 }
 
 #[test]
-fn all_damage_is_listed_with_file_offset_and_keys_also_for_programs() {
+fn all_damage_is_listed_with_file_offset_and_keys_as_text_and_json() {
     let store = temp_store();
     let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
     store.load(lines.as_bytes());

@@ -1,10 +1,10 @@
-//! Keys that are not there, shaped like those that are: beside each key one with a character of its last
-//! path component changed, looked up in the whole set to be sure that it does not exist.
+//! Absent keys that resemble the present ones: for each key one with a character of its last path component
+//! changed, checked against the whole set.
 
 use super::random::Random;
 use super::source::Record;
 
-/// What a character is changed into.
+/// The characters that replace one.
 const CHARACTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
 /// One absent key for each record. `records` are sorted by key.
@@ -16,7 +16,7 @@ fn exists(records: &[Record], key: &[u8]) -> bool {
     records.binary_search_by(|record| (*record.key).cmp(key)).is_ok()
 }
 
-/// A key like this one that does not exist.
+/// An absent key that resembles this one.
 fn neighbour(records: &[Record], key: &[u8], random: &mut Random) -> Vec<u8> {
     let name = key.iter().rposition(|byte| b"/\\".contains(byte)).map_or(0, |separator| separator + 1);
     let changeable: Vec<usize> = (name..key.len()).filter(|&at| key[at].is_ascii_alphanumeric()).collect();

@@ -1,7 +1,7 @@
-//! Looks up every key of a keyspace, checks each answer, and counts what that touched.
+//! Looks up every key of a keyspace, checks each answer, and counts the data blocks read.
 //!
-//! Before it is timed, everything is read once: tables are open and blocks are cached, so that the figures
-//! are those of a store in use. A data block counts as touched whether it came from a file or the cache.
+//! Everything is read once before anything is timed: tables are open and blocks are cached, as in a store in
+//! use. A data block counts as read whether it came from a file or from the cache.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +11,23 @@ use super::source::Record;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 
-/// What is looked up, in which order.
-pub(super) struct Questions<'a> {
+/// What is looked up, and in which order.
+pub(super) struct Lookups<'a> {
     pub(super) records: &'a [Record],
     pub(super) absent: &'a [Vec<u8>],
     pub(super) order: &'a [usize],
 }
 
-/// What a number of lookups cost.
+/// The cost of a number of lookups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pass {
     pub(super) lookups: u64,
     pub(super) time: Duration,
-    /// Data blocks touched.
+    /// Data blocks read.
     pub(super) blocks: u64,
-    /// What the filters answered.
+    /// The answers of the filters.
     pub(super) filter: FilterCounts,
-    /// The rate that the filters themselves predict, weighted by how often each level's were asked.
+    /// The rate that the filters predict, weighted by how often those of each level were probed.
     pub(super) predicted_rate: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ impl Pass {
     }
 }
 
-/// A keyspace as it was found.
+/// Size and cost of a keyspace.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     /// Levels that hold tables.
@@ -47,20 +47,20 @@ pub(super) struct Measured {
     pub(super) filter_memory_bytes: u64,
     pub(super) present: Pass,
     pub(super) absent: Pass,
-    /// Absent keys that memory alone answered: every filter that was asked said "absent".
+    /// Absent keys answered from memory: every filter probed said "absent".
     pub(super) from_memory: u64,
 }
 
 /// Measures a keyspace that holds exactly the records.
-pub(super) fn measure(db: &Db, keyspace: &Keyspace, questions: &Questions<'_>) -> Result<Measured> {
-    read_everything(keyspace, questions.records)?;
-    let present = pass(db, keyspace, questions.order, |index| {
-        let record = &questions.records[index];
+pub(super) fn measure(db: &Db, keyspace: &Keyspace, lookups: &Lookups<'_>) -> Result<Measured> {
+    read_everything(keyspace, lookups.records)?;
+    let present = pass(db, keyspace, lookups.order, |index| {
+        let record = &lookups.records[index];
         Ok(keyspace.get(&record.key)?.as_deref() == Some(&*record.value))
     })?;
     let absent =
-        pass(db, keyspace, questions.order, |index| Ok(keyspace.get(&questions.absent[index])?.is_none()))?;
-    let from_memory = questions.absent.iter().filter(|key| !keyspace.may_contain(key)).count() as u64;
+        pass(db, keyspace, lookups.order, |index| Ok(keyspace.get(&lookups.absent[index])?.is_none()))?;
+    let from_memory = lookups.absent.iter().filter(|key| !keyspace.may_contain(key)).count() as u64;
     let stats = db.stats();
     let of_keyspace = of(&stats, keyspace)?;
     Ok(Measured {
@@ -93,8 +93,13 @@ fn wrong(what: &str) -> Failure {
     Failure::Refused(format!("{what} gave a wrong answer: please report this"))
 }
 
-/// Asks one question for each number in `order`.
-fn pass(db: &Db, keyspace: &Keyspace, order: &[usize], ask: impl Fn(usize) -> Result<bool>) -> Result<Pass> {
+/// Looks up one key for each number in `order`; `answers_right` does it.
+fn pass(
+    db: &Db,
+    keyspace: &Keyspace,
+    order: &[usize],
+    answers_right: impl Fn(usize) -> Result<bool>,
+) -> Result<Pass> {
     let mut progress = Progress::of_items("looking up", Some(order.len() as u64));
     let before = db.stats();
     let mut time = Duration::ZERO;
@@ -102,7 +107,7 @@ fn pass(db: &Db, keyspace: &Keyspace, order: &[usize], ask: impl Fn(usize) -> Re
     for part in order.chunks(16_384) {
         let start = Instant::now();
         for &index in part {
-            if !ask(index)? {
+            if !answers_right(index)? {
                 return Err(wrong("a lookup"));
             }
         }
@@ -111,13 +116,13 @@ fn pass(db: &Db, keyspace: &Keyspace, order: &[usize], ask: impl Fn(usize) -> Re
         progress.at(done);
     }
     let after = db.stats();
-    let touched = |stats: &Stats| stats.data_block_reads + stats.data_block_cache_hits;
+    let blocks_read = |stats: &Stats| stats.data_block_reads + stats.data_block_cache_hits;
     let (filter, predicted_rate) = filters(of(&before, keyspace)?, of(&after, keyspace)?);
-    let blocks = touched(&after) - touched(&before);
+    let blocks = blocks_read(&after) - blocks_read(&before);
     Ok(Pass { lookups: order.len() as u64, time, blocks, filter, predicted_rate })
 }
 
-/// What the filters answered in between, and the rate that they predict for the questions they were asked.
+/// The answers of the filters between two statistics, and the rate that they predict for these probes.
 fn filters(before: &KeyspaceStats, after: &KeyspaceStats) -> (FilterCounts, Option<f64>) {
     let mut sum = FilterCounts::default();
     let mut expected = 0.0;
@@ -129,6 +134,6 @@ fn filters(before: &KeyspaceStats, after: &KeyspaceStats) -> (FilterCounts, Opti
         sum.true_positives += after.filter.true_positives - before.filter.true_positives;
         expected += (negatives + false_positives) as f64 * after.predicted_rate.unwrap_or(0.0);
     }
-    let asked = sum.negatives + sum.false_positives;
-    (sum, (asked > 0).then(|| expected / asked as f64))
+    let absent = sum.negatives + sum.false_positives;
+    (sum, (absent > 0).then(|| expected / absent as f64))
 }

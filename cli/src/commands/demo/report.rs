@@ -1,4 +1,4 @@
-//! What a person sees at the end: one screen, eighty columns, plain text.
+//! The report: what the filters saved, then details. One screen of 80 columns, plain text.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,42 +13,63 @@ use crate::units;
 const LABEL: usize = 44;
 const COLUMN: usize = 16;
 
+/// Columns of the longer bar.
+const BAR: u64 = 40;
+
 /// The whole report.
 pub(super) fn report(findings: &Findings) -> String {
     let mut out = String::new();
-    heading(&mut out, findings);
+    result(&mut out, findings);
+    input(&mut out, findings);
     table(&mut out, findings);
-    conclusion(&mut out, findings);
+    conditions(&mut out);
     what_next(&mut out, findings);
     out
 }
 
-/// A line of the report. Writing to a string cannot fail.
+/// Adds a line to the report. Writing to a string cannot fail.
 fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-fn heading(out: &mut String, findings: &Findings) {
-    let Findings { source, load_time, seed, .. } = findings;
-    let keys = source.records.len() as u64;
-    line(
-        out,
-        &format!("SieveDB demo: {} {}, and as many that do not exist", units::count(keys), source.what),
-    );
-    if let Some(left_out) = &source.left_out {
-        line(out, &format!("  (not all of them: {left_out})"));
+/// What the filters saved: one sentence and two bars.
+fn result(out: &mut String, findings: &Findings) {
+    let Pair { with, without } = &findings.loaded;
+    let (few, many) = (with.absent.blocks, without.absent.blocks);
+    let lookups = units::counted(with.absent.lookups, "absent key", "absent keys");
+    let blocks = units::counted(few, "block read", "block reads");
+    line(out, &format!("{lookups} cost {blocks} with filters, {} without.", units::count(many)));
+    line(out, "");
+    for (name, blocks) in [("with filters", few), ("without filters", many)] {
+        let bar = bar(blocks, few.max(many));
+        line(
+            out,
+            &format!("  {name:<17}{bar:<width$}{:>14}", units::count(blocks), width = BAR as usize + 2),
+        );
     }
     line(out, "");
-    line(
-        out,
-        &format!(
-            "Loaded {} of keys and values in random order (seed {seed}) in {}:",
-            units::bytes(source.bytes as u64),
-            units::seconds(*load_time)
-        ),
-    );
+}
+
+/// A bar for `number`, where the longest is that of `most`. What is too small for a column is drawn as `|`.
+fn bar(number: u64, most: u64) -> String {
+    let columns = (number as f64 * BAR as f64 / most.max(1) as f64).round() as usize;
+    match columns {
+        0 if number > 0 => "|".into(),
+        columns => "#".repeat(columns),
+    }
+}
+
+fn input(out: &mut String, findings: &Findings) {
+    let Findings { source, load_time, seed, .. } = findings;
+    let keys = source.records.len() as u64;
+    line(out, &format!("Keys: {} {}, and as many that do not exist.", units::count(keys), source.what));
+    if let Some(left_out) = &source.left_out {
+        line(out, &format!("Not all of them: {left_out}."));
+    }
+    let (bytes, time) = (units::bytes(source.bytes as u64), units::seconds(*load_time));
     let rate = units::per_second(keys, *load_time);
-    line(out, &format!("{rate} keys a second, with every flush and compaction on the way."));
+    line(out, &format!("Loaded {bytes} of keys and values in random order (seed {seed}) in {time},"));
+    line(out, &format!("flushes and compactions included: {rate} keys a second."));
     line(out, "");
 }
 
@@ -69,22 +90,22 @@ fn table(out: &mut String, findings: &Findings) {
     row("filter bits per key", &with(bits_per_key));
     row("", &|_| String::new());
     row("Absent keys", &|_| String::new());
-    row("  answered without touching a data block", &with(from_memory));
+    row("  answered without reading a data block", &with(from_memory));
     row(
-        "  false positives, of all filters asked",
+        "  false positives, of all filters probed",
         &with(|found| rate(found.absent.filter.false_positive_rate())),
     );
     row("  false positives, predicted", &with(|found| rate(found.absent.predicted_rate)));
-    row("  data blocks per lookup", &with(|found| blocks(&found.absent)));
-    row("  data blocks per lookup, filters off", &without(|found| blocks(&found.absent)));
+    row("  data blocks read per lookup", &with(|found| blocks(&found.absent)));
+    row("  data blocks read per lookup, no filters", &without(|found| blocks(&found.absent)));
     row("  lookups per second", &with(|found| speed(&found.absent)));
-    row("  lookups per second, filters off", &without(|found| speed(&found.absent)));
+    row("  lookups per second, no filters", &without(|found| speed(&found.absent)));
     row("", &|_| String::new());
     row("Present keys", &|_| String::new());
-    row("  data blocks per lookup", &with(|found| blocks(&found.present)));
-    row("  data blocks per lookup, filters off", &without(|found| blocks(&found.present)));
+    row("  data blocks read per lookup", &with(|found| blocks(&found.present)));
+    row("  data blocks read per lookup, no filters", &without(|found| blocks(&found.present)));
     row("  lookups per second", &with(|found| speed(&found.present)));
-    row("  lookups per second, filters off", &without(|found| speed(&found.present)));
+    row("  lookups per second, no filters", &without(|found| speed(&found.present)));
 }
 
 fn shape(found: &Measured) -> String {
@@ -111,14 +132,11 @@ fn speed(pass: &Pass) -> String {
     units::per_second(pass.lookups, pass.time)
 }
 
-fn conclusion(out: &mut String, findings: &Findings) {
-    let Pair { with, without } = &findings.loaded;
-    let lookups = units::count(with.absent.lookups);
-    let (few, many) = (units::count(with.absent.blocks), units::count(without.absent.blocks));
+/// How the figures were taken.
+fn conditions(out: &mut String) {
     line(out, "");
-    line(out, &format!("As loaded, {lookups} absent lookups touched {few} data blocks, or {many} in a"));
-    line(out, "copy without filters (dropped by now). One thread, all blocks in the cache: on a");
-    line(out, "disk each block touched would be a read.");
+    line(out, "Default options, one thread, all blocks cached: a block counts as read from the");
+    line(out, "cache or from a file. The copy without filters is deleted again.");
 }
 
 fn what_next(out: &mut String, findings: &Findings) {
@@ -127,7 +145,7 @@ fn what_next(out: &mut String, findings: &Findings) {
     line(out, &format!("The store is kept in {} ({}).", dir.display(), units::bytes(findings.disk_bytes)));
     if *deleted > 0 {
         let entries = units::counted(*deleted, "entry", "entries");
-        line(out, &format!("{entries} of an earlier run were deleted from it first."));
+        line(out, &format!("{entries} of an earlier demo were deleted from it first."));
     }
     line(out, "Try next:");
     let keyspace = match findings.keyspace.as_str() {
@@ -144,7 +162,7 @@ fn what_next(out: &mut String, findings: &Findings) {
     command("stats", "");
 }
 
-/// How this program was called.
+/// The name under which this program was called.
 fn program() -> String {
     let name = std::env::args_os().next().unwrap_or_else(|| "sievedb".into());
     quoted(&Path::new(&name).to_string_lossy())
@@ -164,11 +182,25 @@ fn argument(key: &[u8]) -> String {
     }
 }
 
-/// A word as a shell takes it.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=@%,".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {
         return word.to_owned();
     }
     if cfg!(windows) { format!("\"{word}\"") } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_in_proportion_and_a_small_number_is_not_drawn_as_none() {
+        assert_eq!(
+            [(0, 0), (0, 9), (1, 1000), (500, 1000)].map(|(number, most)| bar(number, most).len()),
+            [0, 0, 1, 20]
+        );
+        assert_eq!((bar(1, 1000), bar(1000, 1000)), ("|".into(), "#".repeat(40)));
+    }
 }

@@ -7,7 +7,7 @@ use sievedb::{Db, FilterKind, FilterPolicy, Keyspace, KeyspaceOptions, WriteBatc
 
 use super::absent::absent_keys;
 use super::home::Home;
-use super::measure::{Measured, Questions, measure};
+use super::measure::{Lookups, Measured, measure};
 use super::random::Random;
 use super::report;
 use super::source::{Record, Source};
@@ -16,35 +16,35 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{self, DEFAULT_KEYSPACE, Within};
 
-/// Where everything random begins.
+/// Seed of everything random.
 const SEED: u64 = 1;
 
 /// Entries in a batch.
 const BATCH_ENTRIES: usize = 1000;
 
-/// Shows what the filters do, on the paths of this machine's files.
+/// Shows what the filters save, on the paths of this machine's files.
 ///
-/// Loads the path of every file under /usr (with its size and time) or the lines of a file, looks up every
-/// key and as many that are not there, with the filters and without, and reports what that cost. The store
-/// stays for you to look at; a second run begins afresh in it.
+/// Loads the path of every file under /usr, with its size and time, or the lines of a file. Looks up every
+/// key and as many absent ones, with filters and without, in a store with default options, and reports the
+/// blocks read and the time. The store is kept; a second run deletes its entries and starts again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The directory of the store [default: sievedb-demo in the system's temporary directory,
-    /// or sievedb-demo-2 if that cannot be used, and so on].
+    /// The directory of the store [default: sievedb-demo in the system's temporary directory, or
+    /// sievedb-demo-2 if that cannot be used, and so on].
     db: Option<PathBuf>,
-    /// A file whose lines become the keys, or a directory whose files' paths do.
+    /// The keys: the lines of this file, or the paths of the files in this directory.
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
     #[command(flatten)]
     within: Within,
 }
 
-/// What the report is about.
+/// What the report shows.
 pub(super) struct Findings {
     pub(super) dir: PathBuf,
     pub(super) keyspace: String,
     pub(super) source: Source,
-    /// Which of the records to try, and the absent key beside it.
+    /// Index of the record to try, and an absent key like it.
     pub(super) example: usize,
     pub(super) absent_key: Vec<u8>,
     /// Entries of an earlier run that were deleted first.
@@ -57,7 +57,7 @@ pub(super) struct Findings {
     pub(super) disk_bytes: u64,
 }
 
-/// The same data in the same shape, with filters and without.
+/// The same data and the same tree, with filters and without.
 pub(super) struct Pair {
     pub(super) with: Measured,
     pub(super) without: Measured,
@@ -69,23 +69,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let absent = absent_keys(&source.records, &mut random);
     let load_order = random.order(source.records.len());
     let order = random.order(source.records.len());
-    let questions = Questions { records: &source.records, absent: &absent, order: &order };
+    let lookups = Lookups { records: &source.records, absent: &absent, order: &order };
 
     let name = args.within.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE);
     let bare_name = format!("{name}-without-filters");
-    let options = shape(source.bytes);
-    let bare_options = options.clone().filter(FilterPolicy::new(FilterKind::None));
+    let options = KeyspaceOptions::default();
+    let bare_options = KeyspaceOptions::default().filter(FilterPolicy::new(FilterKind::None));
     let keyspaces = [(name, &options), (&bare_name[..], &bare_options)];
     let home = match &args.db {
         Some(dir) => Home::open(dir, keyspaces)?,
-        None => Home::open_somewhere(keyspaces)?,
+        None => Home::open_temporary(keyspaces)?,
     };
     let Home { dir, db, keyspaces: [keyspace, bare], deleted } = home;
 
     let load_time = load(&db, &keyspace, &source.records, &load_order)?;
     load(&db, &bare, &source.records, &load_order)?;
     let measure_both = || -> Result<Pair> {
-        Ok(Pair { with: measure(&db, &keyspace, &questions)?, without: measure(&db, &bare, &questions)? })
+        Ok(Pair { with: measure(&db, &keyspace, &lookups)?, without: measure(&db, &bare, &lookups)? })
     };
     let loaded = measure_both()?;
     keyspace.compact()?;
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let compacted = measure_both()?;
     drop(bare);
     db.drop_keyspace(&bare_name)?;
-    // The ledger too, so that no log is needed any more.
+    // The list of the demo's keyspaces too, so that no log is needed any more.
     db.flush()?;
     db.close()?;
 
@@ -119,23 +119,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     out.finish()
 }
 
-/// A record whose key is neither a riddle nor a whole line: about as long as a short path.
+/// A record with a key that is easy to read: about as long as a short path.
 fn example(records: &[Record]) -> usize {
     (0..records.len()).min_by_key(|&index| records[index].key.len().abs_diff(12)).unwrap_or(0)
 }
 
-/// Options with which this much data makes a tree of several levels, as a store many times as large has with
-/// the defaults.
-fn shape(data_bytes: usize) -> KeyspaceOptions {
-    let memtable_bytes = (data_bytes / 10).clamp(64 << 10, 32 << 20);
-    KeyspaceOptions::new()
-        .memtable_bytes(memtable_bytes)
-        .table_bytes(memtable_bytes as u64)
-        .level_base_bytes(memtable_bytes as u64 / 4)
-        .level_ratio(4)
-}
-
-/// Loads the records and flushes them; background work is done between the batches. The time is for all of it.
+/// Loads the records and flushes them; background work is done between the batches. The time is for all of
+/// it.
 fn load(db: &Db, keyspace: &Keyspace, records: &[Record], order: &[usize]) -> Result<Duration> {
     let mut progress = Progress::of_items("loading", Some(order.len() as u64));
     let mut done = 0;

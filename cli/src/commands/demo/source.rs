@@ -1,7 +1,7 @@
 //! Real input: the paths of the files under a directory, or the lines of a file.
 //!
-//! A walk reads directories only, follows no link, and stops politely at a number of keys and of bytes: the
-//! demo is a demo on any machine. What it could not read is counted and said.
+//! A walk reads directories only, follows no link, and stops at a number of keys and of bytes, so that the
+//! demo ends soon on any machine. What could not be read is counted and reported.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,7 +32,7 @@ pub(super) struct Source {
     pub(super) what: String,
     /// In the order of their keys, each key once.
     pub(super) records: Vec<Record>,
-    /// What was left out, in words, if anything was.
+    /// What was left out, in words.
     pub(super) left_out: Option<String>,
     /// Bytes of keys and values.
     pub(super) bytes: usize,
@@ -55,7 +55,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Whether there is room for more; otherwise the rest is left out.
+    /// Whether there is room for another record; if not, notes that the rest is left out.
     fn has_room(&mut self) -> bool {
         if self.records.len() < KEYS_MAX && self.bytes < BYTES_MAX {
             return true;
@@ -78,7 +78,7 @@ impl Record {
     }
 }
 
-/// A directory that any machine has, with many files.
+/// A directory with many files that most machines have.
 fn default_directory() -> PathBuf {
     let usr = PathBuf::from("/usr");
     match std::env::var_os("ProgramFiles") {
@@ -143,7 +143,7 @@ fn walk(top: &Path) -> Source {
     source
 }
 
-/// A file that is gone meanwhile, or whose path is longer than a key may be, is no record.
+/// Skips a file that was deleted meanwhile, and a path that is too long for a key.
 fn add_file(source: &mut Source, entry: &std::fs::DirEntry) {
     let path = entry.path();
     let key = path.as_os_str().as_encoded_bytes();
@@ -186,7 +186,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_follow_the_calendar() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_827_696, "2000-02-29T12:34:56Z"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sorted_and_each_is_taken_once() {
+    fn lines_are_sorted_and_taken_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("words");
         std::fs::write(&path, b"pear\napple\npear\n\xff\n").unwrap();
