@@ -1,9 +1,10 @@
 //! A store in an async program, without blocking it.
 //!
-//! The calls of a store block: most answer from memory, some read from disk, a synced write waits for the disk. So tasks
-//! hand them to threads, as `spawn_blocking` of an async runtime does; this example needs only the standard library. Two
-//! things keep it cheap: `may_contain` never reads from disk, so a task calls it directly, and most absent keys need no
-//! thread; and synced writes that wait at the same time share one sync.
+//! The calls of a store block: most answer from memory, some read from disk, a synced write waits for the
+//! disk. So tasks hand them to threads, as `spawn_blocking` of an async runtime does; this example needs only
+//! the standard library. Two things keep it cheap: `may_contain` never reads from disk, so a task calls it
+//! directly, and most absent keys need no thread; and synced writes that wait at the same time share one
+//! sync.
 //!
 //! `cargo run --release --example async_program`
 

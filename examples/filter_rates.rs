@@ -1,4 +1,5 @@
-//! Measures the filters: the tables of `docs/filter-rates.md`, and the search for a key that a filter has lost.
+//! Measures the filters: the tables of `docs/filter-rates.md`, and the search for a key that a filter has
+//! lost.
 //!
 //! ```text
 //! cargo run --release --example filter_rates > docs/filter-rates.md
@@ -46,7 +47,8 @@ fn build(builder: FilterBuilder, keys: u64) -> Result<Filter<AlignedBytes>> {
     Ok(Filter::open(bytes, Expect::table(OWNER, SEED, keys))?)
 }
 
-/// The share of absent keys for which the filter answers "maybe", of as many as give about 4000, at most 10^8.
+/// The share of absent keys for which the filter answers "maybe", of as many as give about 4000, at most
+/// 10^8.
 fn measure<B: AsRef<[u8]>>(filter: &Filter<B>) -> f64 {
     let probed = (4000.0 / filter.predicted_rate()).clamp(1e6, 1e8) as u64;
     let mut maybes = 0;
@@ -117,8 +119,8 @@ fn summary_cache() -> Result<()> {
     Ok(())
 }
 
-/// Builds filters of all kinds and of many sizes, and probes the finished bytes for every key in every way, until it has
-/// made `wanted` probes.
+/// Builds filters of all kinds and of many sizes, and probes the finished bytes for every key in every way,
+/// until it has made `wanted` probes.
 fn false_negatives(wanted: u64) -> Result<()> {
     const SIZES: [u64; 14] = [1, 2, 7, 63, 64, 65, 255, 1000, 4097, 6001, 20_000, 65_600, 300_000, 1_000_000];
     let (mut probes, mut lost, mut filters, mut round) = (0, 0, 0, 0);

@@ -1,5 +1,5 @@
-//! People by number, and by address: a second keyspace finds them by what they can change. A batch is atomic over
-//! keyspaces, so the two never disagree, whenever the program is stopped.
+//! People by number, and by address: a second keyspace finds them by what they can change. A batch is atomic
+//! over keyspaces, so the two never disagree, whenever the program is stopped.
 //!
 //! `cargo run --example secondary_index`
 
@@ -23,8 +23,8 @@ impl People {
         Ok(Self { db, by_number, by_address })
     }
 
-    /// Gives a person an address, the first or another one. Two callers at once would have to agree on an order: see
-    /// the example `unique_key`.
+    /// Gives a person an address, the first or another one. Two callers at once would have to agree on an
+    /// order: see the example `unique_key`.
     fn set_address(&self, number: u32, address: &str) -> Result<()> {
         let number = number.to_be_bytes();
         let mut batch = WriteBatch::new();

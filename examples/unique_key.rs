@@ -1,8 +1,9 @@
 //! Each name gets one owner, even if many threads want it at the same time.
 //!
-//! There are no transactions: between `contains` and `put` another thread may do the same. Only one process can have a
-//! store open for writing, so a lock of the program's own is enough to make the two one step. It is held for
-//! memory's work only, the write is buffered; waiting for the disk comes after it, and one sync serves all who wait.
+//! There are no transactions: between `contains` and `put` another thread may do the same. Only one process
+//! can have a store open for writing, so a lock of the program's own is enough to make the two one step. It
+//! is held for memory's work only, the write is buffered; waiting for the disk comes after it, and one sync
+//! serves all who wait.
 //!
 //! `cargo run --release --example unique_key`
 
@@ -69,7 +70,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// All threads try to take the same name at the same time, one name after the other. Returns how many claims succeeded.
+/// All threads try to take the same name at the same time, one name after the other. Returns how many claims
+/// succeeded.
 fn race(take: impl Fn(usize, &str) -> Result<bool> + Sync) -> Result<usize> {
     let (start, won) = (Barrier::new(THREADS), AtomicUsize::new(0));
     let run = |thread| -> Result<()> {

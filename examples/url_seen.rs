@@ -55,7 +55,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A web without end: the links of a page follow from its address. One in twelve leads to a page that many link to.
+/// A web without end: the links of a page follow from its address. One in twelve leads to a page that many
+/// link to.
 fn links(page: &str) -> Vec<String> {
     let number = page.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
     (0..LINKS).map(|link| if link == 0 { url(number % 1000) } else { url(mix(number + link)) }).collect()

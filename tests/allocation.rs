@@ -1,4 +1,4 @@
-//! What the allocation of filter memory over the levels of a real tree is worth.
+//! What the allocation of filter memory over the levels of a real tree saves.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use sievedb::{
 const KEYS: u64 = 80_000;
 const LOOKUPS: u64 = 100_000;
 
-/// A bijection, so that keys come in no order and absent ones lie between them.
+/// A bijection: keys come in random order, and absent ones lie between them.
 fn scatter(number: u64) -> [u8; 8] {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)).to_be_bytes()
 }
 
-/// A tree of small tables on five levels that grow by tens, made by nothing but writing.
+/// A tree of small tables on five levels with a ratio of ten, made by writes alone.
 fn tree(policy: FilterPolicy, keys: u64) -> Db {
     let keyspace = KeyspaceOptions::new()
         .filter(policy)
@@ -57,7 +57,7 @@ fn fetches(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// Data blocks fetched per absent lookup.
+/// Data blocks read per absent lookup.
 fn waste(db: &Db) -> f64 {
     let before = fetches(&db.stats());
     for key in 0..LOOKUPS {
@@ -82,7 +82,7 @@ fn five_levels_of_optimal_ribbon_filters_waste_one_read_in_650_absent_lookups() 
     let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
     let optimal = waste(&ribbon);
     assert!(optimal < 0.002 && bloom > 12.0 * optimal, "{bloom} {optimal}");
-    // The mean over all tables is what was asked for, give or take what was planned when the tree was smaller.
+    // The mean over all tables is the policy's, but for tables planned when the tree was smaller.
     let levels = ribbon.stats().keyspaces[0].levels.clone();
     let bits: Vec<f64> = levels.iter().filter_map(|level| level.filter_bits_per_key()).collect();
     assert!(bits.windows(2).all(|pair| pair[0] >= pair[1]), "{bits:?}");

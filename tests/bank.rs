@@ -1,11 +1,11 @@
-//! A bank: whoever sums all accounts at one moment always gets the same total.
+//! A bank: every sum of all accounts at one moment is the same.
 //!
-//! Every account has a balance in each of two keyspaces. Four writers own disjoint accounts; each of their batches
-//! moves money from one of their accounts to another, out of one keyspace into the other. A batch that
-//! could be seen in part, a snapshot that is not one moment over all keyspaces, or an entry that a flush or a
-//! compaction loses or brings back, would change the total. Four readers sum in snapshots, some of which they
-//! hold while the store changes on. The memtables are so small that all the while memtables are flushed and
-//! tables compacted.
+//! Every account has a balance in each of two keyspaces. Four writers own disjoint accounts; each of their
+//! batches moves money from one of their accounts to another, out of one keyspace into the other. A batch
+//! that could be seen in part, a snapshot that is not one moment over all keyspaces, or an entry that a flush
+//! or a compaction loses or brings back, would change the total. Four readers sum in snapshots, some of which
+//! they hold while the store changes on. The memtables are so small that all the while memtables are flushed
+//! and tables compacted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,7 +91,7 @@ impl Bank {
         }
     }
 
-    /// Sums until the writers are done, and once more; gives how many entries it read.
+    /// Sums until the writers are done, and once more; returns the number of entries read.
     fn audit(&self, reader: u64, done: &AtomicBool) -> u64 {
         let mut held: Vec<Snapshot> = Vec::new();
         let (mut read, mut newest) = (0, 0);
@@ -140,7 +140,7 @@ fn sum(book: &KeyspaceSnapshot, how: u64) -> (usize, i64) {
 }
 
 #[test]
-fn money_moves_in_a_million_operations_and_every_snapshot_has_the_same_total() {
+fn every_snapshot_has_the_same_total_during_a_million_transfers() {
     let seed =
         std::env::var("SIEVEDB_SEED").map_or(1, |seed| seed.parse().expect("SIEVEDB_SEED is a number"));
     println!("SIEVEDB_SEED={seed}");

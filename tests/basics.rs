@@ -41,7 +41,7 @@ fn what_is_put_is_there_until_it_is_deleted_also_after_reopening() {
 }
 
 #[test]
-fn a_second_opener_is_told_at_once_that_the_store_is_locked() {
+fn opening_a_store_twice_fails_at_once_with_locked() {
     let dir = dir();
     let db = Db::open(dir.path()).unwrap();
     assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })));
@@ -82,7 +82,7 @@ fn a_batch_over_several_keyspaces_is_one_write() {
 }
 
 #[test]
-fn a_hundred_thousand_keys_are_found_and_as_many_are_not() {
+fn a_hundred_thousand_keys_are_found_and_as_many_absent_ones_are_not() {
     let dir = dir();
     let options =
         KeyspaceOptions::new().memtable_bytes(1 << 20).table_bytes(1 << 20).level_base_bytes(4 << 20);
@@ -182,7 +182,7 @@ fn nothing_is_left_of_keys_that_were_all_deleted() {
 }
 
 #[test]
-fn compacting_mends_a_damaged_filter() {
+fn compacting_replaces_a_damaged_filter() {
     let dir = dir();
     let db = Db::open(dir.path()).unwrap();
     for n in 0..5_000_u32 {
@@ -198,7 +198,7 @@ fn compacting_mends_a_damaged_filter() {
     bytes[magic + 300] ^= 1;
     std::fs::write(&table, bytes).unwrap();
 
-    // Without threads, which would mend it first.
+    // Without threads, which would rebuild it first.
     let db = Options::new().background_threads(0).open(dir.path()).unwrap();
     assert!((0..5_000_u32).all(|n| db.contains(n.to_be_bytes()).unwrap()));
     assert!(!db.contains("absent").unwrap());

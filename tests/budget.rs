@@ -15,7 +15,7 @@ fn open(fs: &MemFs, budget: usize, threads: usize) -> Db {
     options.default_keyspace(KeyspaceOptions::new().filter(filter)).open("/db").unwrap()
 }
 
-/// Asserts that the sum is within the budget, and gives the share of it that is used.
+/// Asserts that the sum is within the budget, and returns the share used.
 fn check(db: &Db, at: &str) -> f64 {
     let memory = db.stats().memory;
     assert!(memory.total() <= memory.budget, "{at}: {memory:?}");
@@ -24,7 +24,7 @@ fn check(db: &Db, at: &str) -> f64 {
 }
 
 #[test]
-fn no_part_and_no_sum_of_memory_ever_passes_a_budget_that_is_much_too_small() {
+fn memory_stays_within_a_budget_that_is_much_too_small() {
     for (budget, threads, keys) in [(1 << 20, 0, 90_000u64), (2 << 20, 2, 30_000)] {
         let fs = MemFs::new();
         let db = open(&fs, budget, threads);
@@ -67,7 +67,7 @@ fn no_part_and_no_sum_of_memory_ever_passes_a_budget_that_is_much_too_small() {
 }
 
 #[test]
-fn a_batch_that_is_larger_than_all_memtables_may_be_is_written_alone() {
+fn a_batch_larger_than_all_memtables_is_written_alone() {
     let db = open(&MemFs::new(), 1 << 20, 0);
     let mut batch = sievedb::WriteBatch::new();
     for number in 0..2000 {

@@ -1,5 +1,5 @@
-//! What threads and handles may rely on: shared syncs, views that hold still, writers that are slowed and not
-//! stopped, and a store that lives as long as any handle of it.
+//! Threads and handles: shared syncs, snapshots that do not change, writers that are slowed but not stopped,
+//! and a store that lives as long as any handle.
 
 mod interrupt;
 
@@ -334,7 +334,7 @@ fn writers_are_slowed_by_degrees_while_flushes_are_slow_and_memory_stays_bounded
         "{delays} delays, {all:?} altogether, the longest {longest:?}; at most {most} bytes in memtables"
     );
     assert!(most <= MEMTABLES_MAX * memtable_bytes as u64, "{most}");
-    // By degrees: many more delays than there were flushes to wait for.
+    // Writers are slowed gradually: there are many more delays than flushes.
     assert!(delays > 2 * stats.flushes, "{delays} delays, {} flushes", stats.flushes);
     assert!(!longest.is_zero() && longest <= all, "{longest:?} of {all:?}");
     assert_eq!(db.iter().count(), writers as usize * 1500);

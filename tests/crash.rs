@@ -1,15 +1,15 @@
 //! Power loss at every operation.
 //!
-//! A workload runs on a file system in memory. Before every single operation on a file the machine "loses power":
-//! an image of what would be left is taken, once without anything that was not synced, and before every third operation
-//! also once with all of it and several times with a random part of it (files cut, last sectors garbage, names kept or lost);
-//! before the others with one such part. Each
-//! image must open; what it holds must be a prefix of what was written, at a batch boundary, with everything that
-//! was acknowledged as durable; all of it must be durable again, whatever happens next; and every table must verify.
+//! A workload runs on a file system in memory. Before every single operation on a file the machine "loses
+//! power": an image of what would be left is taken, once without anything that was not synced, and before
+//! every third operation also once with all of it and several times with a random part of it (files cut, last
+//! sectors garbage, names kept or lost); before the others with one such part. Each image must open; what it
+//! holds must be a prefix of what was written, at a batch boundary, with everything that was acknowledged as
+//! durable; all of it must be durable again, whatever happens next; and every table must verify.
 //!
 //! Recovery can be interrupted like anything else: for a sample of the images, power is lost again before
-//! every operation of the recovery itself, and the same is asked of what that leaves. Recoveries that flush memtables while they
-//! replay are among them.
+//! every operation of the recovery itself, and the same is asked of what that leaves. Recoveries that flush
+//! memtables while they replay are among them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use crate::support::parallel::{cases, caught};
 use crate::support::store::{self, contents};
 use crate::support::workload::{Workload, universe};
 
-/// Recoveries are interrupted for every so many-th image.
+/// Recovery is interrupted for one in this many images.
 const NESTED_ONE_IN: u64 = 241;
 
 fn policies(salt: u64, number: u64) -> Vec<CrashPolicy> {
@@ -172,7 +172,8 @@ fn reopened(image: &MemFs, when: &str) -> Result<store::Contents, String> {
 }
 
 fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Counts) -> Result<(), String> {
-    // Now and then with so little room that there are many flushes, and so many operations that fewer images do.
+    // Sometimes with so little room that there are many flushes and operations, so that fewer images
+    // do.
     let is_tight = (number / NESTED_ONE_IN) % 4 == 3;
     let (memtable_bytes, one_in) = if is_tight { (3 << 10, 2) } else { (4 << 10, 1) };
     let images = Arc::new(Mutex::new(Vec::new()));

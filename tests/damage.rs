@@ -1,13 +1,12 @@
 //! Every bit of a small store flipped, one at a time (of padding, one of each byte); every file cut at every
 //! length, lengthened, deleted, exchanged.
 //!
-//! Two stores stand for all. The *closed* one was closed: whatever is damaged, the answer to every question is
-//! an error that names a file, or right. The *crashed* one was open when it was copied, with writes behind the last
-//! sync: there, and only for bytes behind the last sync of the log, the answer may also be the prefix of the
-//! writes before the damage, and then the report of the open says what was dropped.
+//! Two stores are damaged. The *closed* one was closed: whatever is damaged, every lookup returns an error
+//! that names a file, or the right answer. The *crashed* one was open when it was copied, with writes after
+//! the last sync: there, and only for damage after the last sync of the log, the store may also hold the
+//! prefix of the writes before the damage; `OpenReport` then says what was dropped.
 //!
-//! A damaged filter is no damage to the answers: all of them are right, the filter counts as unusable, and
-//! `verify` names it.
+//! A damaged filter changes no answer: all are right, the filter counts as unusable, and `verify` names it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,15 +23,16 @@ use crate::support::parallel::cases;
 use crate::support::rng::Rng;
 use crate::support::store::{self, Contents, DIR, Findings, contents, examine};
 
-/// A store as files, and what it must answer.
+/// The files of a store, and its expected contents.
 struct Sample {
     files: BTreeMap<String, Vec<u8>>,
     history: History,
     /// The newest contents.
     newest: Contents,
-    /// The log that was in use when the copy was made, and its length at the last sync. `None` if it was closed.
+    /// The log that was in use when the copy was made, and its length at the last sync. `None` if it was
+    /// closed.
     open_log: Option<(String, usize)>,
-    /// Keys that are nowhere.
+    /// Absent keys.
     absent: Vec<Vec<u8>>,
 }
 
@@ -40,10 +40,10 @@ static CLOSED: LazyLock<Sample> = LazyLock::new(|| Sample::make(false, 1));
 static CRASHED: LazyLock<Sample> = LazyLock::new(|| Sample::make(true, 1));
 static OTHER: LazyLock<Sample> = LazyLock::new(|| Sample::make(false, 2));
 
-/// A file and what stands in its place; `None` if it is gone.
+/// A file and what replaces it; `None` if it is removed.
 type Change<'a> = (&'a str, Option<Vec<u8>>);
 
-/// How a changed store is looked at.
+/// How a changed store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// Opened for writing, and again after that.
@@ -55,7 +55,8 @@ enum Look {
 }
 
 impl Look {
-    /// Change number `n` for readers: verifying at rest takes as long as all the rest, so it is done to one in nine.
+    /// Change number `n` for readers: verifying at rest takes as long as all the rest, so it is done to one
+    /// in nine.
     fn read(n: usize) -> Self {
         if n.is_multiple_of(9) { Self::ReadAndVerify } else { Self::Read }
     }
@@ -66,7 +67,8 @@ impl Look {
     }
 }
 
-/// Whether a store that nobody has open is sound. Whatever is wrong with it has a place, and nothing is changed.
+/// Whether a store that nobody has open is sound. Whatever is wrong with it has a place, and nothing is
+/// changed.
 fn verify_at_rest(fs: &MemFs) -> Result<bool, String> {
     let before = store::files(fs);
     let report = store::options(fs).verify(DIR).map_err(|error| format!("verify: {error}"))?;
@@ -184,7 +186,7 @@ impl Sample {
         }
     }
 
-    /// Opens changed files and asks for everything.
+    /// Opens changed files and reads everything.
     fn ask(&self, changed: &[Change<'_>], ambiguous: bool, look: Look) -> Result<Answer, String> {
         let fs = self.fs(changed);
         let is_sound = if look == Look::ReadAndVerify { Some(verify_at_rest(&fs)?) } else { None };
@@ -221,7 +223,7 @@ impl Sample {
         Ok(Answer::Given { batches: least, is_reported, findings })
     }
 
-    /// Whether a byte belongs to a filter that stands in its table and is not asked, because there is another one
+    /// Whether a byte belongs to a filter in a table that is not probed, because the table has another one
     /// beside it.
     fn is_dead(&self, name: &str, at: usize) -> bool {
         let owner = |bytes: &[u8]| Header::decode(&bytes[4096..]).unwrap().owner;
@@ -246,7 +248,7 @@ enum Answer {
     Given { batches: usize, is_reported: bool, findings: Findings },
 }
 
-/// How many changes ended how, by kind of file.
+/// Number of outcomes of each kind, by kind of file.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     changes: u64,
@@ -278,7 +280,7 @@ impl Sample {
         self.open_log.as_ref().is_some_and(|(log, synced)| log == name && at >= *synced)
     }
 
-    /// A bit flipped in a filter is an error to nobody, and is counted.
+    /// A bit flipped in a filter is an error for no reader, and is counted.
     fn judge_filter(&self, name: &str, at: usize, answer: &Answer) -> Result<(), String> {
         if self.kind(name) != "filter" && !self.filters(name).iter().any(|filter| filter.contains(&at)) {
             return Ok(());
@@ -389,7 +391,7 @@ fn the_samples_have_every_kind_of_file_and_several_levels() {
 }
 
 #[test]
-fn a_flipped_bit_in_a_closed_store_is_an_error_with_its_place_or_changes_no_answer() {
+fn a_flipped_bit_in_a_closed_store_is_an_error_with_offset_or_changes_no_answer() {
     let tallies = CLOSED.flip_everything();
     assert!(tallies.values().all(|tally| tally.shorter == 0));
     assert!(tallies["table"].only_verify > 1000 && tallies["table"].harmless == 0, "no filter was hit");
@@ -422,8 +424,8 @@ fn a_closed_store_with_a_file_cut_anywhere_is_refused_or_answers_as_before() {
     assert!(tallies.values().all(|tally| tally.shorter == 0));
 }
 
-/// A cut log has also lost what it promised: what is left of it must be a prefix, and unless it was cut between
-/// two records, the report says that it was.
+/// A cut log has also lost what it promised: what is left of it must be a prefix, and unless it was cut
+/// between two records, the report says that it was.
 #[test]
 fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
     let (log, _) = CRASHED.open_log.as_ref().unwrap();
@@ -458,7 +460,7 @@ fn cut_everywhere<T: Send>(sample: &Sample, run: impl Fn(&str, usize) -> Result<
 }
 
 #[test]
-fn a_file_with_something_behind_its_end_is_refused_or_answers_as_before() {
+fn a_lengthened_file_is_refused_or_answers_as_before() {
     let mut rng = Rng::new(7);
     for sample in [&*CLOSED, &*CRASHED] {
         let tails: Vec<Vec<u8>> = [1, 7, 8, 16, 64, 512, 4096, 40_000]
@@ -480,7 +482,7 @@ fn a_file_with_something_behind_its_end_is_refused_or_answers_as_before() {
 }
 
 #[test]
-fn a_file_that_is_missing_or_another_one_is_noticed() {
+fn a_missing_or_exchanged_file_is_noticed() {
     for sample in [&*CLOSED, &*CRASHED] {
         let names: Vec<&String> = sample.files.keys().filter(|name| *name != "LOCK").collect();
         let mut changes: Vec<(String, Vec<Change<'_>>)> = Vec::new();

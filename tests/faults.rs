@@ -1,9 +1,10 @@
-//! Disks that fail: every operation on a file fails once, or fails from then on, with `EIO` and with "disk full".
+//! Disks that fail: every operation on a file fails once, or fails from then on, with `EIO` and with "disk
+//! full".
 //!
-//! Whoever asked gets an error that says which operation failed on which file, and nothing panics. Reads go on and
-//! give what was acknowledged. After a failure that leaves it unknown what a file holds, writing is refused until the
-//! store is opened again; opened again, on the files as they are or after a power loss, it holds a prefix with
-//! everything that was acknowledged as durable.
+//! The caller gets an error that names the operation and the file, and nothing panics. Reads go on and return
+//! what was acknowledged. After a failure that leaves it unknown what a file holds, writing is refused until
+//! the store is opened again; opened again, on the files as they are or after a power loss, it holds a prefix
+//! with everything that was acknowledged as durable.
 
 use std::io;
 use std::path::Path;
@@ -29,7 +30,7 @@ struct Fault {
 
 const OPERATIONS: u64 = 120;
 
-/// EIO has no kind of its own.
+/// `ErrorKind` has no variant for EIO.
 fn error(kind: io::ErrorKind) -> io::Error {
     match kind {
         io::ErrorKind::Other => io::Error::other("input/output error"),
@@ -37,7 +38,7 @@ fn error(kind: io::ErrorKind) -> io::Error {
     }
 }
 
-/// What the fault did.
+/// The effect of the fault.
 struct Hit {
     op: Arc<Mutex<String>>,
     happened: Arc<AtomicBool>,
@@ -91,7 +92,7 @@ fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
 enum Outcome {
     /// A call failed.
     Failed,
-    /// Every call went well: what failed was the removal of a file that nobody needs.
+    /// Every call succeeded: what failed was the removal of an obsolete file.
     Survived,
 }
 
@@ -159,7 +160,7 @@ fn reopens(fs: &MemFs, history: &History) -> Result<(), String> {
 }
 
 #[test]
-fn a_failed_sync_disables_writing_for_good_is_never_tried_again_and_reads_go_on() {
+fn a_failed_sync_disables_writing_for_good_and_reads_go_on() {
     let fs = MemFs::new();
     let db = store::open(&fs).unwrap();
     let put = |key: &str, durability| {

@@ -1,8 +1,8 @@
-//! Filters that are damaged, replaced and made anew while a store is in use.
+//! Filters that are damaged, replaced and rebuilt while a store is in use.
 //!
-//! Whatever happens to a filter, every answer stays that of the data; the table it belongs to is never touched; what
-//! is damaged is counted, and mended by the background with a filter beside the table; and what is mended is so
-//! after a power loss, too.
+//! Whatever happens to a filter, every answer is that of the data, and the table is not rewritten. A damaged
+//! filter is counted and rebuilt in the background, in a file beside the table, and stays so after a power
+//! loss.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn overwrite(fs: &MemFs, name: &str, bytes: Vec<u8>) {
     fs.overwrite(&Path::new(DIR).join(name), bytes);
 }
 
-/// Where the filter stands in a table.
+/// The offset of the filter in a table.
 fn filter_offset(table: &[u8]) -> usize {
     let mut starts = (0..table.len()).step_by(4096).filter(|&at| at + HEADER_BYTES <= table.len());
     starts.find(|&at| Header::decode(&table[at..]).is_ok()).expect("a filter")
@@ -82,7 +82,7 @@ fn unusable(stats: &Stats) -> u64 {
     stats.keyspaces.iter().map(|keyspace| keyspace.total().unusable_filters).sum()
 }
 
-/// Everything is answered, and nothing is wrong with any file.
+/// Asserts that every answer is right and no file is damaged.
 fn assert_sound(db: &Db, expected: &Contents) {
     let findings = examine(db, expected, &absent()).unwrap();
     assert!(findings.errors.is_empty() && findings.damage.is_empty(), "{findings:?}");
@@ -114,7 +114,7 @@ fn a_damaged_filter_is_rebuilt_in_the_background_and_the_next_open_finds_it() {
     assert!(counts.negatives > 20, "{counts:?}");
     assert_eq!((stats.unusable_filters, stats.rebuilt_filters), (0, 0));
     assert_eq!(of_kind(&fs, ".filter").len(), tables.len());
-    // What compaction writes has its filter inside again, and the files beside go with their tables.
+    // Tables written by compaction have their filters inside; filter files are removed with their tables.
     db.compact().unwrap();
     step_all(&db);
     assert_sound(&db, &expected);
@@ -122,7 +122,7 @@ fn a_damaged_filter_is_rebuilt_in_the_background_and_the_next_open_finds_it() {
 }
 
 #[test]
-fn threads_heal_a_damaged_filter_by_themselves() {
+fn background_threads_rebuild_a_damaged_filter() {
     let (fs, expected) = sample();
     damage_filters(&fs);
     for threads in [1, 2] {
@@ -144,9 +144,9 @@ fn refiltered() -> (MemFs, Contents) {
     (fs, expected)
 }
 
-/// Answers are right with the file as it is, the filter counts as unusable, `verify` names the file, and after the
-/// background has worked all is well and stays so.
-fn heals(fs: &MemFs, expected: &Contents) -> Result<(), String> {
+/// Asserts that answers are right with the damaged file, the filter counts as unusable, `verify` names the
+/// file, and the background rebuilds the filter for good.
+fn check_rebuild(fs: &MemFs, expected: &Contents) -> Result<(), String> {
     let db = store::open(fs).map_err(|error| format!("does not open: {error}"))?;
     let findings = examine(&db, expected, &absent())?;
     if let Some(error) = findings.errors.first() {
@@ -159,9 +159,9 @@ fn heals(fs: &MemFs, expected: &Contents) -> Result<(), String> {
         while db.step()? {}
         Ok(())
     };
-    stepped().map_err(|error| format!("does not heal: {error}"))?;
-    for when in ["healed", "opened again"] {
-        let db = if when == "healed" { db.clone() } else { store::open_read_only(&copy(fs)).unwrap() };
+    stepped().map_err(|error| format!("is not rebuilt: {error}"))?;
+    for when in ["rebuilt", "opened again"] {
+        let db = if when == "rebuilt" { db.clone() } else { store::open_read_only(&copy(fs)).unwrap() };
         let findings = examine(&db, expected, &absent()).map_err(|wrong| format!("{when}: {wrong}"))?;
         if !findings.errors.is_empty() || !findings.damage.is_empty() || unusable(&db.stats()) > 0 {
             return Err(format!("{when}: {findings:?}"));
@@ -171,7 +171,7 @@ fn heals(fs: &MemFs, expected: &Contents) -> Result<(), String> {
 }
 
 #[test]
-fn a_flipped_bit_in_any_byte_of_a_filter_file_is_noticed_and_healed() {
+fn a_flipped_bit_in_any_byte_of_a_filter_file_is_noticed_and_the_filter_rebuilt() {
     let (fs, expected) = refiltered();
     let (name, bytes) = of_kind(&fs, ".filter").pop_first().unwrap();
     let places: Vec<usize> =
@@ -180,7 +180,7 @@ fn a_flipped_bit_in_any_byte_of_a_filter_file_is_noticed_and_healed() {
         let (fs, mut bytes, bit) = (copy(&fs), bytes.clone(), at * 5 % 8);
         bytes[at] ^= 1 << bit;
         overwrite(&fs, &name, bytes);
-        heals(&fs, &expected).map_err(|what| format!("bit {bit} of byte {at} of {name}: {what}"))
+        check_rebuild(&fs, &expected).map_err(|what| format!("bit {bit} of byte {at} of {name}: {what}"))
     });
 }
 
@@ -208,11 +208,11 @@ fn a_filter_file_that_is_missing_cut_long_exchanged_or_foreign_is_rebuilt() {
             Some(bytes) => overwrite(&fs, name, bytes.clone()),
             None => fs.remove(&Path::new(DIR).join(name)).unwrap(),
         }
-        heals(&fs, &expected).map_err(|wrong| format!("{name} {what}: {wrong}"))
+        check_rebuild(&fs, &expected).map_err(|wrong| format!("{name} {what}: {wrong}"))
     });
 }
 
-/// An older filter of the very table, with everything right but that the manifest names another one.
+/// An older filter of the same table, right in everything but that the manifest names another one.
 #[test]
 fn an_older_filter_of_the_table_is_not_taken_for_the_one_in_the_manifest() {
     let (fs, expected) = refiltered();
@@ -228,11 +228,11 @@ fn an_older_filter_of_the_table_is_not_taken_for_the_one_in_the_manifest() {
         let same = older.values().find(|older| owner(older) == owner(&bytes)).unwrap();
         overwrite(&fs, &name, same.clone());
     }
-    heals(&fs, &expected).unwrap();
+    check_rebuild(&fs, &expected).unwrap();
 }
 
 #[test]
-fn refilter_changes_kind_and_size_of_tables_that_there_are_without_touching_them() {
+fn refilter_changes_kind_and_size_of_existing_filters_without_rewriting_tables() {
     let (fs, expected) = sample();
     let db = store::open(&fs).unwrap();
     let tables = of_kind(&fs, ".sst");
@@ -270,7 +270,7 @@ fn refilter_changes_kind_and_size_of_tables_that_there_are_without_touching_them
 }
 
 #[test]
-fn an_old_filter_file_goes_only_when_nobody_can_read_it_any_more() {
+fn an_old_filter_file_is_removed_only_when_no_reader_can_use_it() {
     let (fs, expected) = refiltered();
     let first = of_kind(&fs, ".filter");
     let db = store::open(&fs).unwrap();
@@ -362,7 +362,7 @@ fn a_filter_whose_table_cannot_be_read_is_tried_once_and_writing_goes_on() {
     }
     db.put("after", "all").unwrap();
     db.flush().unwrap();
-    // Who asks for it is told, and the other tables get theirs.
+    // The caller of refilter gets the error, and the other tables get new filters.
     let refused = db.refilter(FilterPolicy::new(FilterKind::Ribbon)).unwrap_err();
     assert!(matches!(&refused, Error::Corruption { file, .. } if file.ends_with(broken)), "{refused}");
     let stats = db.stats();
@@ -401,7 +401,7 @@ fn a_table_that_a_compaction_cannot_read_is_set_aside_and_writes_go_on() {
     assert_eq!(db.get("new 000000").unwrap().as_deref(), Some(&[2; 40][..]));
 }
 
-/// A store in which something is done to the filters, from files with damage or without.
+/// A store in which filters are rebuilt or replaced, from damaged or intact files.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Heal,
@@ -436,7 +436,7 @@ impl Work {
         Ok(())
     }
 
-    /// After whatever has happened: every answer is right, and the work can be done again to a good end.
+    /// Asserts that every answer is right, and that the work can be done again and succeeds.
     fn check(self, fs: &MemFs, expected: &Contents) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         let db = Self::open(fs).map_err(text)?;
@@ -542,7 +542,7 @@ fn an_operation_that_fails_during_a_filter_rebuild_costs_no_answer() {
     }
 }
 
-/// Every writer knows what it wrote last, every reader that no key ever goes, and filters change all the while.
+/// Writers check their last writes, readers check that no key disappears, and filters are replaced meanwhile.
 #[test]
 fn filters_change_under_readers_and_writers_and_no_key_is_ever_missed() {
     let fs = MemFs::new();

@@ -1,4 +1,4 @@
-//! Things that happen at the same time: held still at the worst moment by an observer, or many at once.
+//! Concurrent operations: stopped at the worst moment by an observer, or many at once.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use sievedb::{Db, Error, KeyspaceOptions, Options};
 
 const DIR: &str = "/db";
 
-/// Long enough for anything that ends at all.
+/// Longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn options(fs: &MemFs) -> Options {
@@ -23,7 +23,7 @@ fn ends_with(path: &Path, end: &str) -> bool {
     path.to_string_lossy().ends_with(end)
 }
 
-/// A door that is closed until somebody opens it.
+/// A gate that is closed until it is opened.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -181,7 +181,7 @@ fn many_keyspaces_with_little_in_them_take_little_memory_also_after_reopening() 
 }
 
 #[test]
-fn a_memtable_that_is_asked_to_be_larger_than_the_budget_is_not() {
+fn a_memtable_size_over_the_budget_is_reduced_to_it() {
     let fs = MemFs::new();
     for bytes in [1 << 30, usize::MAX] {
         let keyspace = KeyspaceOptions::new().memtable_bytes(bytes);
@@ -226,7 +226,7 @@ fn an_open_that_fails_on_a_full_disk_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_panic_under_a_writer_ends_in_errors_for_the_others_not_in_silence() {
+fn a_panic_in_a_writer_returns_errors_to_the_other_writers() {
     let fs = MemFs::new();
     let db = options(&fs).open(DIR).unwrap();
     db.put("before", "").unwrap();

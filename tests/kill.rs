@@ -1,10 +1,11 @@
 //! A process that is killed while it writes.
 //!
-//! The test starts its own binary again as a child that loads a store on the real file system from several threads,
-//! with background flushes and compactions, and says on its standard output which writes were acknowledged. The
-//! parent kills it with SIGKILL at a random moment, opens the store and looks: every acknowledged write is
-//! there, each writer's writes are there up to some number without a hole, whole (a batch writes two keyspaces), and every table
-//! verifies. Then the next child goes on where this one was killed, fifty times on the same store.
+//! The test starts its own binary again as a child that loads a store on the real file system from several
+//! threads, with background flushes and compactions, and prints which writes were acknowledged. The parent
+//! kills it with SIGKILL at a random moment, opens the store and looks: every acknowledged write is there,
+//! each writer's writes are there up to some number without a hole, whole (a batch writes two keyspaces), and
+//! every table verifies. Then the next child goes on where this one was killed, fifty times on the same
+//! store.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -61,7 +62,7 @@ fn written(db: &Db, writer: u64) -> u64 {
     n
 }
 
-/// Not a test of its own: what the child does. Without the variable it is no child, and there is nothing to do.
+/// Not a test by itself: the code of the child process. Without the variable it does nothing.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };

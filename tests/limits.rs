@@ -1,5 +1,5 @@
-//! Every limit from both sides: what is just allowed comes back whole, what is just over is refused with
-//! the store as it was. And options: out of range, changed, kept.
+//! Every limit from both sides: what is just within it is read back whole, what is just over it is refused
+//! and changes nothing. And options: out of range, changed, kept.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn invalid<T>(result: sievedb::Result<T>) {
     }
 }
 
-/// Bytes that differ from place to place and that compress.
+/// Bytes that differ by position and that compress.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at >> 12) as u8 ^ (at >> 20) as u8).collect()
 }
@@ -73,7 +73,7 @@ fn keys_up_to_64_kib_are_keys_and_a_longer_one_is_refused() {
         for key in &present {
             assert_eq!(db.get(key).unwrap().unwrap()[..], (key.len() as u32).to_le_bytes());
         }
-        // Asking for what cannot be there is no error.
+        // Looking up a key that cannot exist is no error.
         assert_eq!(db.get(&long).unwrap(), None);
         assert_eq!(db.range(long.clone()..).count(), present.iter().filter(|key| ***key > long).count());
         assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(present.iter().map(|key| key.to_vec())));
@@ -172,7 +172,7 @@ fn a_keyspace_has_a_name_of_1_to_255_bytes() {
 }
 
 #[test]
-fn a_store_that_is_read_only_or_closed_says_so_to_every_call_that_cannot_be() {
+fn every_call_that_a_read_only_or_closed_store_cannot_do_is_refused() {
     let fs = MemFs::new();
     let db = store::open(&fs).unwrap();
     db.put("k", "v").unwrap();

@@ -1,4 +1,4 @@
-//! What the whole program allocates, held against the memory budget: the ledger may not be believed for its word.
+//! What the whole program allocates, compared with the memory budget, independent of the store's own ledger.
 //!
 //! One test alone in its program, with an allocator that counts.
 
@@ -16,8 +16,8 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 
 const BUDGET: usize = 16 << 20;
 
-/// What does not grow with data: the slots of caches, buffers of logs and files, blocks that are just being read and
-/// decompressed, threads.
+/// What does not grow with data: the slots of caches, buffers of logs and files, blocks that are just being
+/// read and decompressed, threads.
 const FIXED_BYTES: usize = 2 << 20;
 
 /// Four times the budget.
@@ -55,8 +55,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A store that was used with a large budget and lost its process before anything was flushed: all of it is in the logs. Each
-/// batch has ten long values for one keyspace and an empty one for another.
+/// A store that was used with a large budget and lost its process before anything was flushed: all of it is
+/// in the logs. Each batch has ten long values for one keyspace and an empty one for another.
 fn write_with_a_large_budget(crashed: &Path) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let large = KeyspaceOptions::new().memtable_bytes(16 * BUDGET);
@@ -76,7 +76,8 @@ fn write_with_a_large_budget(crashed: &Path) -> u64 {
     KEYS / 10
 }
 
-/// A store whose tables were written with a large budget: one keyspace with values, one with very many small keys.
+/// A store whose tables were written with a large budget: one keyspace with values, one with very many small
+/// keys.
 fn tables_of_a_large_budget(dir: &Path) {
     let options = Options::new().memory_budget(64 * BUDGET).background_threads(0);
     let db = options.open(dir).unwrap();
@@ -111,7 +112,7 @@ fn check_ledger(db: &Db) {
 }
 
 #[test]
-fn a_program_with_a_store_allocates_its_budget_and_little_more_whatever_it_does() {
+fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let dir = tempfile::tempdir().unwrap();
     let before = ALLOCATED.current_usage();
     let db = phase("open", before, || open(dir.path()));
@@ -164,7 +165,7 @@ fn a_program_with_a_store_allocates_its_budget_and_little_more_whatever_it_does(
             }
         });
     });
-    // What the caller holds is the caller's, and known.
+    // What the caller holds is counted apart.
     let number = |index: u64| index * (KEYS / 500);
     let held: Vec<_> = phase("hold", before, || {
         let values = (0..500).map(|index| db.get(key(number(index))).unwrap().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! The store against a sorted map: whatever is done to both, both answer the same.
+//! The store beside a sorted map: the same operations, the same answers.
 //!
 //! A history is a long list of operations that quickcheck draws from a seed: writes and batches over several
 //! keyspaces, lookups, walks from both ends with bounds of every kind, snapshots and iterators that are held
@@ -40,7 +40,7 @@ fn live(history: &History, disk: Disk, reached: &Mutex<Option<Reached>>) -> Resu
     Ok(())
 }
 
-/// The histories led where they were meant to lead.
+/// Asserts that the histories reached the states they are meant to reach.
 fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
     let reached = &reached.lock().unwrap().unwrap();
     println!("{reached:?}");
@@ -55,14 +55,14 @@ fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
 }
 
 #[test]
-fn histories_in_memory_are_answered_as_by_a_sorted_map() {
+fn histories_in_memory_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
     check(75, seed(), |history| live(&history, Disk::Memory(MemFs::new(), 0), &REACHED));
     assert_reached(&REACHED, 75);
 }
 
 #[test]
-fn histories_with_threads_are_answered_as_by_a_sorted_map() {
+fn histories_with_threads_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
     check(22, !seed(), |history| live(&history, Disk::Memory(MemFs::new(), 2), &REACHED));
     assert_reached(&REACHED, 22);
@@ -70,7 +70,7 @@ fn histories_with_threads_are_answered_as_by_a_sorted_map() {
 
 /// Few, because a disk syncs some thousand times for each.
 #[test]
-fn histories_on_disk_are_answered_as_by_a_sorted_map() {
+fn histories_on_disk_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
     check(3, seed().rotate_left(16), |history| {
         live(&history, Disk::Folder(tempfile::tempdir().unwrap(), 2), &REACHED)
@@ -78,7 +78,7 @@ fn histories_on_disk_are_answered_as_by_a_sorted_map() {
     assert_reached(&REACHED, 3);
 }
 
-/// Ways to keep the same data that have as little in common as can be.
+/// Sets of options for the same data that differ as much as possible.
 fn option_sets() -> Vec<(Options, KeyspaceOptions)> {
     let filter = |kind, bits| KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(bits));
     let small = Options::new().memory_budget(1 << 20).open_files_max(8).log_bytes_max(1).audit_absent(2);

@@ -1,5 +1,5 @@
-//! The order that is never broken: log before the next log, table and filter before manifest, manifest before `CURRENT`
-//! and before old files go. See `support::audit` for the rules.
+//! The order that is never broken: log before the next log, table and filter before manifest, manifest before
+//! `CURRENT` and before old files go. See `support::audit` for the rules.
 
 use std::sync::PoisonError;
 

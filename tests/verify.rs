@@ -1,5 +1,4 @@
-//! `verify` lists everything that is wrong: all of it, where it is, which keys it can concern, whether or not the
-//! store can be opened.
+//! `verify` lists all damage with its offset and the keys concerned, whether or not the store can be opened.
 
 use std::path::{Path, PathBuf};
 
@@ -67,7 +66,7 @@ fn is_at(damage: &Damage, path: &Path) -> u64 {
 }
 
 #[test]
-fn a_sound_store_is_counted_and_nothing_is_wrong_with_it_open_or_closed() {
+fn a_sound_store_verifies_open_or_closed_and_its_contents_are_counted() {
     let fs = sample();
     let report = verify(&fs);
     assert!(report.damage.is_empty() && report.dropped.is_empty() && report.ignored.is_empty(), "{report:?}");
@@ -111,7 +110,7 @@ fn a_store_is_verified_while_it_is_written_to() {
 }
 
 #[test]
-fn each_damaged_block_is_listed_once_with_the_keys_around_it_and_no_others() {
+fn each_damaged_block_is_listed_once_with_the_keys_around_it() {
     let fs = sample();
     let table = &paths(&fs, ".sst")[0];
     let places = [200, 5_000, 9_000];
@@ -134,7 +133,7 @@ fn each_damaged_block_is_listed_once_with_the_keys_around_it_and_no_others() {
 }
 
 #[test]
-fn damage_in_manifest_log_and_table_is_listed_although_the_store_cannot_be_opened() {
+fn verify_lists_damage_in_manifest_log_and_table_of_a_store_that_cannot_be_opened() {
     let fs = sample();
     let (log, table, manifest) = (&paths(&fs, ".wal")[0], &paths(&fs, ".sst")[0], &manifest(&fs));
     flip(&fs, table, 200);
@@ -158,7 +157,8 @@ fn damage_in_manifest_log_and_table_is_listed_although_the_store_cannot_be_opene
             other => panic!("{other:?}"),
         }
     }
-    // The hash seed, which only the manifest has, is found in the filters: they are held against the keys all the same.
+    // The hash seed, which only the manifest has, is found in the filters: they are held against the keys all
+    // the same.
     assert_eq!((report.tables, report.filters), (2, 2));
     let Some(keys) = &report.damage.iter().find_map(|damage| damage.keys.as_ref()) else {
         panic!("{report:?}")
@@ -184,7 +184,7 @@ fn records(log: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn all_damage_of_a_log_is_listed_however_much_there_is() {
+fn verify_lists_all_damage_of_a_log() {
     let fs = MemFs::new();
     let roomy = store::small().memtable_bytes(1 << 20);
     let db = store::options(&fs).memory_budget(16 << 20).default_keyspace(roomy).open(DIR).unwrap();
@@ -249,7 +249,7 @@ fn what_is_missing_and_what_belongs_to_nothing_is_named() {
 }
 
 #[test]
-fn a_table_that_cannot_be_opened_is_still_walked() {
+fn verify_walks_a_table_that_cannot_be_opened() {
     let fs = sample();
     let table = &paths(&fs, ".sst")[0];
     change(&fs, table, |bytes| *bytes.last_mut().unwrap() ^= 1);
@@ -261,7 +261,7 @@ fn a_table_that_cannot_be_opened_is_still_walked() {
 }
 
 #[test]
-fn a_torn_end_is_told_from_damage() {
+fn a_torn_tail_is_not_reported_as_damage() {
     let (fs, copy) = (MemFs::new(), MemFs::new());
     let db: Db = store::open(&fs).unwrap();
     (0..10).for_each(|n| db.put(key(n), "value").unwrap());

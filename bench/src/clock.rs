@@ -1,5 +1,5 @@
-//! What a piece of work costs: processor time of the calling thread where the system tells it, else time that
-//! passes. The first does not count what other programs take meanwhile, though it counts the misses they cause.
+//! The cost of work: processor time of the calling thread where the system reports it, else elapsed time.
+//! Processor time excludes the time of other programs, but not the cache misses they cause.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,24 @@ use crate::report::count;
 pub(crate) const WHAT: &str =
     if cfg!(target_os = "linux") { "processor time of the thread" } else { "time that passed" };
 
-/// What `work` costs.
+/// The cost of `work`.
 pub(crate) fn cost<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = now();
     let result = work();
     (now().saturating_sub(start), result)
 }
 
-/// What a phase of a run took.
+/// The time of a phase.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Took {
-    /// Time that passed.
+    /// Elapsed time.
     pub(crate) elapsed: Duration,
-    /// Processor time of all threads, those in the background included; `None` where the system does not tell.
+    /// Processor time of all threads, background included; `None` where the system does not report it.
     pub(crate) processor: Option<Duration>,
 }
 
 impl Took {
-    /// What is said of it: seconds, keys in a second, processor time for each.
+    /// Its columns: seconds, keys per second, processor time per key.
     pub(crate) fn cells(self, keys: u64) -> [String; 3] {
         let seconds = self.elapsed.as_secs_f64();
         let each = self.processor.map(|time| time.as_secs_f64() * 1e6 / keys as f64);
@@ -43,7 +43,7 @@ impl Took {
     pub(crate) const CELLS: [&'static str; 3] = ["seconds", "keys per second", "processor µs per key"];
 }
 
-/// What `work` takes.
+/// Measures `work`.
 pub(crate) fn took<T>(work: impl FnOnce() -> T) -> (Took, T) {
     let (start, processor) = (Instant::now(), of_process());
     let result = work();

@@ -1,5 +1,4 @@
-//! Lookups per second of the engine, one thread, everything in memory: the tree as a load leaves it, and as one
-//! run.
+//! Lookups per second of the engine, one thread, everything in memory: as loaded, and as one run.
 
 use std::path::PathBuf;
 
@@ -29,14 +28,14 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// A way to look keys up: its name, the keys, how many of them it says are there.
+/// A kind of lookup: its name, the keys, and how many of them it reports as present.
 type Way = (&'static str, bool, fn(&Keyspace, &[[u8; KEY_BYTES]]) -> Result<usize>);
 
 const WAYS: [Way; 7] = [
     ("get, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.get(key)?.is_some()))),
     ("contains, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.contains(key)?))),
     ("may_contain, absent", false, |keyspace, keys| {
-        // False positives are no mistake here.
+        // False positives are allowed here.
         tally(keys, |key| Ok(keyspace.may_contain(key))).map(|_| 0)
     }),
     ("multi_contains of 32, absent", false, |keyspace, keys| batches(keyspace, keys, 32)),

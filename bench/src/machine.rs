@@ -1,8 +1,8 @@
-//! Where a run takes place: what the processor is, what was pinned, how busy it is, how much memory is used.
+//! The machine of a run: its processor, pinning, load and memory use.
 
 use std::fs;
 
-/// Binds the calling thread to one processor; says what was done.
+/// Pins the calling thread to one processor; returns a description.
 pub(crate) fn pin(cpu: Option<usize>) -> String {
     match cpu {
         Some(cpu) if bind(cpu) => format!("pinned to processor {cpu}"),
@@ -26,7 +26,7 @@ fn bind(_: usize) -> bool {
     false
 }
 
-/// The processor and how many of it there are.
+/// The processor's name and the number of processors.
 pub(crate) fn describe() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
@@ -44,15 +44,15 @@ pub(crate) fn load() -> String {
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").into()
 }
 
-/// The most memory that this process has had at one time since the last [`forget_peak`], in bytes; `None` where the
-/// system does not tell.
+/// The peak memory of this process since the last [`forget_peak`], in bytes; `None` where the system does not
+/// report it.
 pub(crate) fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Lets the peak begin anew; `false` if the system refuses, and the peak is then that of the whole run.
+/// Resets the peak; `false` if the system refuses, and the peak is then that of the whole run.
 pub(crate) fn forget_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }

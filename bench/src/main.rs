@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release -p sievedb-bench -- filters            # beside other crates' filters; --full for all sizes
-//! cargo run --release -p sievedb-bench -- wasted             # blocks read in vain in a tree of five levels
+//! cargo run --release -p sievedb-bench -- wasted             # wasted block reads in a tree of five levels
 //! cargo run --release -p sievedb-bench -- engine             # lookups per second
 //! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
 //! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
@@ -10,8 +10,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `rounds` | competitors that take turns; medians |
-//! | `clock`, `machine` | what work costs, and where |
+//! | `rounds` | rounds of competitors; medians |
+//! | `clock`, `machine` | the cost of work, and the machine |
 //! | `random`, `store` | keys, and stores full of them |
 //! | `report` | Markdown |
 

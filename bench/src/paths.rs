@@ -1,4 +1,4 @@
-//! Real keys: file paths, one a line. All are looked up, and beside each three that do not exist; directories are
+//! Real keys: file paths, one a line. All are looked up, with three absent paths for each; directories are
 //! scanned by prefix. Every answer is compared with a sorted list. A wrong one ends the run with an error.
 //!
 //! Two million and more are in Debian's index of contents:
@@ -27,7 +27,7 @@ const SCAN_KEYS: usize = 2_000;
 /// Entries in a batch.
 const BATCH_ENTRIES: usize = 1000;
 
-/// Loads the lines of a file, looks up all of them and as many beside them, and scans directories.
+/// Loads the lines of a file, looks up all of them and absent ones, and scans directories.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Paths, one a line; - for standard input.
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// What one phase came to.
+/// The result of a phase.
 struct Phase {
     name: &'static str,
     keys: u64,
@@ -128,7 +128,7 @@ fn read(file: &Path) -> Result<Vec<Key>> {
     if keys.is_empty() { Err("there are no lines".into()) } else { Ok(keys) }
 }
 
-/// Runs a phase; `work` says how many keys it was about.
+/// Runs a phase; `work` returns its number of keys.
 fn phase(name: &'static str, db: &Db, work: impl FnOnce() -> Result<u64>) -> Result<Phase> {
     eprintln!("{name} …");
     let before = store::data_blocks(&db.stats());
@@ -160,7 +160,7 @@ fn present(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
     Ok(order.len() as u64)
 }
 
-/// Asks for a key beside each that is there, as `alter` makes it, unless that one exists too.
+/// Looks up a key altered by `alter` for each present key, unless the altered one exists too.
 fn absent(db: &Db, keys: &[Key], order: &[u32], alter: impl Fn(&mut Vec<u8>, u64)) -> Result<u64> {
     let mut asked = 0;
     let mut key = Vec::new();
@@ -193,7 +193,7 @@ fn sibling(key: &mut Vec<u8>, index: u64) {
     key.extend_from_slice(NAMES[below(number(23, index), NAMES.len() as u64) as usize]);
 }
 
-/// Scans the directories that random paths are in and compares what comes with the list.
+/// Scans the directories of random paths and compares the result with the list.
 fn scans(db: &Db, keys: &[Key]) -> Result<u64> {
     let mut seen = 0;
     for scan in 0..SCANS {

@@ -1,4 +1,4 @@
-//! What a benchmark has to say, as Markdown: printed as it grows, and written to a file at the end if asked for.
+//! The report of a benchmark in Markdown: printed as it grows, and written to a file at the end on request.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Begins a document; `command` is what makes it again.
+    /// Begins a document; `command` reproduces it.
     pub(crate) fn new(title: &str, command: &str) -> Self {
         let mut report = Self::default();
         report.add(&format!("# {title}\n"));

@@ -1,9 +1,9 @@
-//! Competitors that take turns, and what their rounds say.
+//! Competitors measured in rounds.
 //!
-//! Each round asks every competitor once, beginning with another one each time, so that whatever disturbs the
-//! machine disturbs all alike. A figure is the median of the rounds; a ratio is the median of the ratios within
-//! each round, which is steadier than the ratio of two medians. A round before the first is not counted, unless
-//! one is all that there is time for.
+//! Each round measures every competitor once, starting with another one each time, so that disturbances of
+//! the machine affect all alike. A figure is the median of the rounds; a ratio is the median of the ratios
+//! within each round, which is steadier than the ratio of two medians. A warm-up round is not counted, unless
+//! there is time for one round only.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Three digits or so.
+/// About three digits.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -45,7 +45,7 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// What each of some competitors had in each of some rounds.
+/// The samples of each competitor in each round.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     /// For each round, the sample of each competitor.
@@ -53,7 +53,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// `count` rounds, at least one; `sample` asks the competitor with this number.
+    /// `count` rounds, at least one; `sample` measures the competitor with this number.
     pub(crate) fn run(count: usize, competitors: usize, mut sample: impl FnMut(usize) -> f64) -> Self {
         if count > 1 {
             (0..competitors).for_each(|competitor| _ = sample(competitor));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_round() {
-        // The machine is ten times as slow in the second round: the ratio does not notice.
+        // The machine is ten times as slow in the second round: the ratio stays the same.
         let mut slow = [1.0, 1.0, 1.0, 1.0, 10.0, 10.0].into_iter();
         let rounds =
             Rounds::run(2, 2, |competitor| slow.next().unwrap() * if competitor == 0 { 3.0 } else { 2.0 });

@@ -1,5 +1,5 @@
-//! Many keys: loaded in random order, every one read back and compared, as many absent ones asked for, and all of
-//! it again after closing and opening. A wrong answer ends the run with an error.
+//! Many keys: loaded in random order, every one read back and compared, as many absent ones looked up, and
+//! all of it again after reopening. A wrong answer ends the run with an error.
 
 use std::path::{Path, PathBuf};
 
@@ -22,10 +22,11 @@ pub(crate) struct Args {
     /// Length of a value in bytes.
     #[arg(long, default_value_t = 100)]
     value: usize,
-    /// The store's memory budget in MiB; an M behind it is understood.
+    /// The store's memory budget in MiB; a trailing M is accepted.
     #[arg(long, default_value = "512M", value_parser = mebibytes)]
     budget: usize,
-    /// Where the store is made; it must not exist yet [default: a temporary directory, removed at the end].
+    /// The directory of the store, which must not exist yet [default: a temporary directory, removed at the
+    /// end].
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Writes the tables to this file as well.
@@ -38,17 +39,17 @@ fn mebibytes(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << 20).ok_or_else(|| "is too large".into())
 }
 
-/// What one phase took.
+/// The cost of a phase.
 struct Phase {
     name: &'static str,
     keys: u64,
     took: Took,
-    /// Data blocks fetched.
+    /// Data blocks read.
     blocks: u64,
     peak_bytes: Option<u64>,
 }
 
-/// A run under way.
+/// A run.
 struct Run<'a> {
     args: &'a Args,
     phases: Vec<Phase>,
@@ -123,7 +124,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads every key and compares its value; asks for as many absent ones.
+    /// Reads every key and compares its value; looks up as many absent ones.
     fn lookups(&mut self, db: &Db, [present, absent]: [&'static str; 2]) -> Result<()> {
         let Args { keys, value, .. } = *self.args;
         self.phase(present, Some(db), || {

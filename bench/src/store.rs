@@ -1,4 +1,4 @@
-//! Stores full of keys, and what their counters say about a number of lookups.
+//! Stores full of keys, and their counters over a number of lookups.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(crate) fn key(index: u64) -> [u8; KEY_BYTES] {
     wide(6, index)
 }
 
-/// A key that no number has.
+/// An absent key.
 pub(crate) fn absent_key(index: u64) -> [u8; KEY_BYTES] {
     wide(7, index)
 }
@@ -44,7 +44,7 @@ pub(crate) fn open_stepwise(dir: &Path) -> Result<Db> {
     Ok(Options::new().background_threads(0).open_files_max(1 << 14).open(dir)?)
 }
 
-/// Writes keys with these numbers, doing the work of the background in between, and leaves nothing to do.
+/// Writes keys with these numbers, does the background work in between, and leaves none to do.
 pub(crate) fn load(
     db: &Db,
     keyspace: &Keyspace,
@@ -66,25 +66,25 @@ pub(crate) fn load(
     Ok(db.open_tables()?)
 }
 
-/// Data blocks fetched so far, from files or from the cache.
+/// Data blocks read so far, from files or from the cache.
 pub(crate) fn data_blocks(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// A level and what its filters answered meanwhile.
+/// A level and the answers of its filters meanwhile.
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) number: usize,
     pub(crate) stats: LevelStats,
-    /// Questions for keys that the tables asked did not hold.
+    /// Probes for keys that the probed tables do not hold.
     pub(crate) absent: u64,
     pub(crate) false_positives: u64,
-    /// How many were predicted, by each filter of those that it was asked.
+    /// The false positives predicted: for each filter, its rate times its probes.
     pub(crate) expected: f64,
 }
 
 impl Level {
-    /// Of filters of different rates those count more that are asked more.
+    /// Filters count by how often they were probed.
     pub(crate) fn predicted_rate(&self) -> Option<f64> {
         (self.absent > 0).then(|| self.expected / self.absent as f64)
     }
@@ -94,7 +94,7 @@ impl Level {
     }
 }
 
-/// The levels that hold tables, with what was answered between the two moments.
+/// The levels that hold tables, with the answers between two statistics.
 pub(crate) fn levels(before: &Stats, after: &Stats, keyspace: &str) -> Vec<Level> {
     let (Some(before), Some(after)) = (before.keyspace(keyspace), after.keyspace(keyspace)) else {
         return Vec::new();

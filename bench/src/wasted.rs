@@ -1,7 +1,7 @@
-//! Data blocks fetched in vain: what an absent key costs in a tree of five levels, by filter policy.
+//! Wasted reads: data blocks read for absent keys in a tree of five levels, by filter policy.
 //!
-//! The tree is a real one, made through the public interface: tables of 64 KiB and a ratio of 10 make of thirty
-//! megabytes what the usual sizes make of thirty thousand.
+//! The tree is made through the public interface. With tables of 64 KiB and a ratio of 10, thirty megabytes
+//! have the shape that thirty thousand have with the default sizes.
 
 use std::path::PathBuf;
 
@@ -19,12 +19,12 @@ const LOOKUPS: u64 = 500_000;
 
 const VALUE_BYTES: usize = 32;
 
-/// Keys written at a time at last, until level 0 has one run.
+/// Keys of the last writes, until level 0 has one run.
 const LAST_KEYS: u64 = 200;
 
 const BITS_PER_KEY: f64 = 10.0;
 
-/// Counts the data blocks that absent lookups fetch in vain in a tree of five levels.
+/// Counts the wasted reads of absent lookups in a tree of five levels.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Keys in the tree.
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// A policy and what it came to.
+/// A policy and its result.
 pub(crate) struct Outcome {
     name: &'static str,
     levels: Vec<Level>,
@@ -44,7 +44,7 @@ pub(crate) struct Outcome {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new("Reads in vain: measured", "cargo run --release -p sievedb-bench -- wasted");
+    let mut report = Report::new("Wasted reads: measured", "cargo run --release -p sievedb-bench -- wasted");
     report.text(&machine::describe());
     describe(&measure(args.keys)?, &mut report);
     report.write(args.write.as_deref())
@@ -108,7 +108,7 @@ pub(crate) fn summary(outcomes: &[Outcome]) -> [f64; 3] {
 
 /// The part of a report on it.
 pub(crate) fn describe(outcomes: &[Outcome], report: &mut Report) {
-    report.heading("Data blocks fetched in vain");
+    report.heading("Wasted reads of data blocks");
     report.text(&format!(
         "Per absent lookup, of {} random absent keys, cache hits counted too; {BITS_PER_KEY} bits per key on the \
          whole; tables of 64 KiB, ratio 10.",

@@ -4,7 +4,7 @@
 //! | bytes | printed |
 //! |---|---|
 //! | tab, newline, backslash | `\t`, `\n`, `\\` |
-//! | other controls, invisible marks, bytes that are not UTF-8 | `\x` and two hexadecimal digits for each byte |
+//! | other controls, invisible marks, bytes that are not UTF-8 | `\x` and two hex digits for each byte |
 //! | all other UTF-8 | as it is |
 //!
 //! What is printed holds no tab and no newline, and [`unescape`] gives back the same bytes. It reads these

@@ -28,7 +28,7 @@ impl InterruptFs {
         Self { inner: MemFs::new(), armed: Arc::default() }
     }
 
-    /// Lets `event` happen before a read of a table, in the reading thread, after so many reads.
+    /// Lets `event` happen before a read of a table, in the reading thread, after `reads_before` reads.
     pub(crate) fn arm(&self, reads_before: usize, event: impl FnOnce() + Send + 'static) {
         *self.armed.lock().unwrap() = Armed { reads_before, event: Some(Box::new(event)) };
     }

@@ -1,9 +1,9 @@
 //! The operations of a history, how they are drawn and how they are made smaller.
 //!
-//! An operation names keyspaces, snapshots and iterators by small numbers, so that every operation means something
-//! (or nothing) whatever came before it, and any part of a history is a history: that is what makes shrinking
-//! work. Keys are numbers that [`Key::bytes`] spreads over the shapes that matter: empty, one byte, long
-//! common prefixes, ends of `0xff`, longer than the bounds that the manifest keeps.
+//! An operation names keyspaces, snapshots and iterators by small numbers, so that every operation means
+//! something (or nothing) whatever came before it, and any part of a history is a history: that is what makes
+//! shrinking work. Keys are numbers that [`Key::bytes`] spreads over the shapes that matter: empty, one byte,
+//! long common prefixes, ends of `0xff`, longer than the bounds that the manifest keeps.
 
 use std::ops::Bound;
 

@@ -25,7 +25,7 @@ pub(crate) enum Disk {
     Folder(tempfile::TempDir, usize),
 }
 
-/// How far the histories went: whether they got to where they were to lead.
+/// Which states the histories reached.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Reached {
     pub(crate) ops: u64,
@@ -419,7 +419,8 @@ impl World {
         Err(format!("the value of {} is {got:?} instead of {wanted:?}", show(key)))
     }
 
-    /// Takes at most so many steps and compares each; at the end of either, both must have ended, at both ends.
+    /// Takes at most `most` steps and compares each; at the end of either, both must have ended, at both
+    /// ends.
     fn walk(&mut self, held: &mut Held, ends: &Ends, most: usize) -> Result<(), String> {
         for front in ends.iter().cycle().take(most) {
             let (got, wanted) = match front {
@@ -511,7 +512,7 @@ impl World {
         }
     }
 
-    /// Checks everything that is held to its end and lets it go.
+    /// Checks everything that is held to its end and drops it.
     fn let_go(&mut self) -> Result<(), String> {
         while !self.snapshots.is_empty() {
             self.release(0)?;

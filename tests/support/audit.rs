@@ -1,12 +1,14 @@
 //! The order of file operations that is never broken, checked operation by operation.
 //!
-//! The audit keeps its own books from the operations alone and does not ask the file system what it thinks is durable.
+//! The audit derives what is durable from the operations alone, not from the file system.
 //! With one thread working on the store, whenever an operation is about to happen:
 //!
-//! - *append to a manifest*: every table and filter there is has all its bytes synced and its name made durable;
+//! - *append to a manifest*: every table and filter there is has all its bytes synced and its name made
+//!   durable;
 //! - *append a record to a log*: every older log is durable as a whole, so that no hole can open;
 //! - *rename `CURRENT.new`*: its bytes are synced, and the manifest it names is durable in bytes and name;
-//! - *remove a table, a filter, a log or a manifest*: the manifest in force has no unsynced bytes and `CURRENT` is durable;
+//! - *remove a table, a filter, a log or a manifest*: the manifest in force has no unsynced bytes and
+//!   `CURRENT` is durable;
 //! - *create*: the name was never used before (but for `CURRENT.new`); *rename*: only over `CURRENT`;
 //! - *append*: only to a file that was created since the store was opened, never to one that was found.
 
@@ -38,7 +40,7 @@ impl File {
     }
 }
 
-/// The books.
+/// The state derived so far.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     files: BTreeMap<String, File>,
@@ -49,7 +51,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Books on what is in the file system now, all of it taken as durable.
+    /// Starts from what is in the file system now, all of it taken as durable.
     pub(crate) fn of(fs: &MemFs) -> Self {
         let mut audit = Self::default();
         for (name, bytes) in store::files(fs) {
@@ -70,7 +72,7 @@ impl Audit {
         audit
     }
 
-    /// Checks an operation that is about to happen, and enters it in the books as done.
+    /// Checks an operation that is about to happen, and records it as done.
     pub(crate) fn note(&mut self, op: Op<'_>) {
         match op {
             Op::CreateDir(_) => {}

@@ -3,11 +3,11 @@
 //! | file | what is there |
 //! |---|---|
 //! | `rng` | numbers from a seed |
-//! | `store` | small stores in memory, and reading them in every way there is |
+//! | `store` | small stores in memory, and reading them in every way |
 //! | `history` | what a store may contain after a crash |
 //! | `workload` | a mix of operations that follows from a seed and keeps a history |
 //! | `audit` | the order of file operations that is never broken |
-//! | `parallel` | many cases over the processors there are |
+//! | `parallel` | many cases on all processors |
 
 pub(crate) mod audit;
 pub(crate) mod history;

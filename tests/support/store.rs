@@ -1,9 +1,9 @@
-//! Small stores in memory, and reading them in every way there is.
+//! Small stores in memory, and reading them in every way.
 //!
-//! [`examine`] asks one store for everything it holds: every key and many absent ones by `get`, `contains`
-//! and `multi_get`, scans in both directions, `verify`. Each answer is either what was expected or an error that names a
-//! file; any other answer is the failure that the tests look for. [`contents`] is the short form for stores
-//! that must be sound.
+//! [`examine`] reads everything in a store: every key and many absent ones by `get`, `contains` and
+//! `multi_get`, scans in both directions, `verify`. Each answer is either what was expected or an error that
+//! names a file; any other answer is the failure that the tests look for. [`contents`] is the short form for
+//! stores that must be sound.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sievedb::fs::MemFs;
 use sievedb::{Compression, Db, Error, Keyspace, KeyspaceOptions, Options};
 
-/// Where stores in memory lie.
+/// The directory of stores in memory.
 pub(crate) const DIR: &str = "/db";
 
 /// The entries of one keyspace.
@@ -75,7 +75,7 @@ pub(crate) fn contents(db: &Db) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// What a reader ran into.
+/// The errors that readers got.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Errors of lookups and scans.
@@ -92,7 +92,7 @@ impl Findings {
     }
 }
 
-/// Asks for everything. `Err` is a wrong answer.
+/// Reads everything. `Err` is a wrong answer.
 pub(crate) fn examine(db: &Db, expected: &Contents, absent: &[Vec<u8>]) -> Result<Findings, String> {
     let mut findings = Findings::default();
     let names = db.keyspaces();

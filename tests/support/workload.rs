@@ -1,8 +1,8 @@
 //! A mix of all operations that follows from a seed.
 //!
 //! Keys are few, so that they are overwritten and deleted all the time; values are numbered, so that no two
-//! states look alike; now and then one is long enough to be stored in chunks. Each operation notes in the history what
-//! it is about to do, does it, and notes what was acknowledged.
+//! states look alike; now and then one is long enough to be stored in chunks. Each operation notes in the
+//! history what it is about to do, does it, and notes what was acknowledged.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
