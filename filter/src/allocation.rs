@@ -79,6 +79,11 @@ impl Share {
         if bits_per_key <= 0.0 {
             return 1.0;
         }
+        if self.kind == Kind::Ribbon
+            && let Some(rate) = ribbon::rate_of_one_layer(self.keys, bits_per_key)
+        {
+            return rate;
+        }
         let steps = self.steps();
         let after = steps.partition_point(|step| step.bits < bits_per_key);
         let (Some(&before), Some(&after)) = (steps.get(after.wrapping_sub(1)), steps.get(after)) else {
@@ -250,6 +255,28 @@ fn slope(from: Step, to: Step) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Expect, Filter, FilterBuilder};
+
+    #[test]
+    fn small_ribbon_filters_are_built_with_the_rate_that_was_planned() {
+        for keys in [1u64, 60, 127, 128, 129, 150, 200, 256, 300, 700, 1500, 6000] {
+            for bits in [5.0, 7.3, 9.5, 10.0, 10.9, 16.0] {
+                let planned = Share::new(Kind::Ribbon, keys, 1.0).rate(bits);
+                let mut builder = FilterBuilder::new(Kind::Ribbon, bits, 1, keys, [3; 16]).unwrap();
+                (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+                let block = builder.finish().unwrap();
+                let filter = Filter::open(&block, Expect::anything()).unwrap();
+                // The last attempts at a solution take a slot or two more.
+                let off = filter.predicted_rate() / planned - 1.0;
+                assert!(off.abs() < 0.005, "{keys} {bits}: {planned} and {}", filter.predicted_rate());
+                // What whole columns and mixtures of two of them would give, were the number of slots that of the keys.
+                let taken = filter.header().bits() as f64 / keys as f64;
+                assert!(keys < 128 || (taken / bits - 1.0).abs() < 0.13, "{keys} {bits}: {taken}");
+            }
+        }
+        let rate = |keys| Share::new(Kind::Ribbon, keys, 1.0).rate(10.0);
+        assert_eq!((rate(128), rate(200)), (1.0 / 1024.0, 1.0 / 1024.0));
+    }
 
     fn levels(kind: Kind, count: u32, ratio: u64) -> Vec<Share> {
         (0..count).map(|level| Share::new(kind, 100_000 * ratio.pow(level), 1.0)).collect()

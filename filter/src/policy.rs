@@ -24,7 +24,8 @@ const FIRST_DEEP_LEVEL: usize = 2;
 pub enum FilterKind {
     /// No filter: every lookup within a table's key range reads the table.
     None,
-    /// Blocked Bloom on levels 0 and 1, where tables live for minutes; ribbon below.
+    /// Blocked Bloom on levels 0 and 1, where tables live for minutes; ribbon below, but standard Bloom for tables of fewer
+    /// than 96 keys, of which a ribbon filter saves nothing.
     ///
     /// The rule behind it is a price. A ribbon filter costs more time, once to build (some 50 to 100 ns per key) and a
     /// little with every query (up to 50 ns where it waits for memory); it saves memory (3.3 bits per key at the
@@ -153,7 +154,7 @@ impl FilterAllocation {
 /// use sievedb_filter::{FilterKind, FilterPolicy};
 /// let policy = FilterPolicy::new(FilterKind::Bloom).false_positive_rate(0.001);
 /// policy.validate().unwrap();
-/// assert!((policy.resolve(3).unwrap().bits_per_key - 14.38).abs() < 0.01);
+/// assert!((policy.resolve(3, 1_000_000).unwrap().bits_per_key - 14.38).abs() < 0.01);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -250,13 +251,14 @@ impl FilterPolicy {
         Ok(())
     }
 
-    /// The filter for a table that is written to `level`. `None` if there is to be none, or the policy is one
+    /// The filter for a table of about `keys` keys that is written to `level`. `None` if there is to be none, or the policy is one
     /// that [`FilterPolicy::validate`] refuses.
     #[must_use]
-    pub fn resolve(&self, level: usize) -> Option<FilterPlan> {
+    pub fn resolve(&self, level: usize, keys: u64) -> Option<FilterPlan> {
         let kind = match self.kinds() {
             [] => return None,
-            [shallow, ..] if level < FIRST_DEEP_LEVEL => *shallow,
+            [shallow, _, ..] if level < FIRST_DEEP_LEVEL => *shallow,
+            [_, small, _] if keys < ribbon::KEYS_MIN => *small,
             [.., deep] => *deep,
         };
         self.validate().ok()?;
@@ -267,11 +269,11 @@ impl FilterPolicy {
         Some(FilterPlan { kind, bits_per_key })
     }
 
-    /// The kinds it may build: on the short-lived levels, on the others.
+    /// The kinds it may build: on the short-lived levels, of few keys on the others, and of many.
     fn kinds(&self) -> &'static [Kind] {
         match self.kind {
             FilterKind::None => &[],
-            FilterKind::Auto => &[Kind::BlockedBloom, Kind::Ribbon],
+            FilterKind::Auto => &[Kind::BlockedBloom, Kind::Bloom, Kind::Ribbon],
             FilterKind::Bloom => &[Kind::Bloom],
             FilterKind::BlockedBloom => &[Kind::BlockedBloom],
             FilterKind::Ribbon => &[Kind::Ribbon],
@@ -353,12 +355,12 @@ mod tests {
         for bits in [f64::NAN, 0.0, -0.0, -1.0, 64.001, f64::INFINITY, f64::NEG_INFINITY] {
             let wrong = policy.bits_per_key(bits);
             assert!(matches!(wrong.validate(), Err(FilterError::InvalidArgument { .. })), "{bits}");
-            assert_eq!(wrong.resolve(0), None);
+            assert_eq!(wrong.resolve(0, 1_000_000), None);
         }
         for rate in [f64::NAN, 0.0, -0.1, 1.0, 2.0, 1e-300] {
             let wrong = policy.false_positive_rate(rate);
             assert!(matches!(wrong.validate(), Err(FilterError::InvalidArgument { .. })), "{rate}");
-            assert_eq!(wrong.resolve(0), None);
+            assert_eq!(wrong.resolve(0, 1_000_000), None);
         }
         for bits in [f64::MIN_POSITIVE, 0.001, 9.9, 64.0] {
             policy.bits_per_key(bits).validate().unwrap();
@@ -368,12 +370,16 @@ mod tests {
     #[test]
     fn auto_is_blocked_on_the_upper_levels_and_ribbon_below() {
         let kinds: Vec<Kind> =
-            (0..5).map(|level| FilterPolicy::default().resolve(level).unwrap().kind).collect();
+            (0..5).map(|level| FilterPolicy::default().resolve(level, 1_000_000).unwrap().kind).collect();
         assert_eq!(kinds[..2], [Kind::BlockedBloom; 2]);
         assert_eq!(kinds[2..], [Kind::Ribbon; 3]);
-        assert_eq!(FilterPolicy::new(FilterKind::None).resolve(0), None);
+        let few = |kind: FilterKind| FilterPolicy::new(kind).resolve(3, 95).unwrap().kind;
+        assert_eq!((few(FilterKind::Auto), few(FilterKind::Ribbon)), (Kind::Bloom, Kind::Ribbon));
+        assert_eq!(FilterPolicy::default().resolve(3, 96).unwrap().kind, Kind::Ribbon);
+        assert_eq!(FilterPolicy::default().resolve(1, 95).unwrap().kind, Kind::BlockedBloom);
+        assert_eq!(FilterPolicy::new(FilterKind::None).resolve(0, 1_000_000), None);
         let optimal = FilterPolicy::default().allocation(FilterAllocation::Optimal);
-        assert_eq!(optimal.resolve(4), FilterPolicy::default().resolve(4));
+        assert_eq!(optimal.resolve(4, 1_000_000), FilterPolicy::default().resolve(4, 1_000_000));
     }
 
     /// The cells of the rows of one part of the document of measured rates.

@@ -74,7 +74,7 @@ pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
     let mut bits = 0.0;
     for (index, run) in runs.iter().enumerate() {
         for table in run {
-            let kind = policy.resolve(table.level)?;
+            let kind = policy.resolve(table.level, table.keys)?;
             let is_asked = !(policy.expect_hits && is_last(table, &runs[index + 1..]));
             let probe_rate =
                 if is_asked { keys_by_place.share(table) * table.relative_probe_rate } else { 0.0 };
@@ -107,7 +107,7 @@ pub(crate) fn plan_output(
     output: &Output,
 ) -> Option<FilterPlan> {
     if policy.allocation == FilterAllocation::Uniform && !policy.expect_hits {
-        return policy.resolve(output.level);
+        return policy.resolve(output.level, output.keys);
     }
     let runs = placed_runs(version, lookups);
     let replaced = |table: &&(Placed<'_>, u64)| output.replaces.contains(&table.1);
@@ -182,7 +182,7 @@ pub(super) fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Optio
             plan(policy, runs)?.filter(before + table)
         }
         FilterAllocation::Uniform if policy.expect_hits && is_last(output, &runs[run + 1..]) => None,
-        _ => policy.resolve(output.level),
+        _ => policy.resolve(output.level, output.keys),
     }
 }
 

@@ -119,11 +119,12 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     for (level, table) in version.all_tables() {
         let Some(filter) = table.meta.filters.first() else {
             // With `expect_hits` it has no share; otherwise its share went to the other tables.
-            let bits_per_key = if policy.expect_hits { 0.0 } else { policy.resolve(level)?.bits_per_key };
+            let bits_per_key =
+                if policy.expect_hits { 0.0 } else { policy.resolve(level, table.meta.keys)?.bits_per_key };
             bits += table.meta.keys as f64 * bits_per_key;
             continue;
         };
-        bits += table.meta.keys as f64 * policy.resolve(level)?.bits_per_key;
+        bits += table.meta.keys as f64 * policy.resolve(level, table.meta.keys)?.bits_per_key;
         // Header, checksums and what rounding costs are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
         // A table that is not open yet will load its whole filter.

@@ -68,7 +68,7 @@ mod standard;
 pub(super) use build::{Built, Groups, build, build_again};
 pub(super) use geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 pub(super) use paged::{Paged, tail_bytes};
-pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate};
+pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate, rate_of_one_layer};
 pub(super) use query::RibbonProbe;
 
 /// Starts per bucket of a bumped layer.
@@ -85,6 +85,11 @@ const BLOCK_SLOTS: u64 = 64;
 
 /// Slots in the window of a row of the last layer.
 const WIDE: u64 = 128;
+
+/// The fewest keys of which [`FilterKind::Auto`](crate::FilterKind::Auto) makes a ribbon filter. It has [`WIDE`] slots at
+/// least; of fewer than `WIDE · ln 2` = 89 keys a Bloom filter of as many bits has the lower rate. Somewhat more have to make up
+/// for the time that a ribbon takes.
+pub(super) const KEYS_MIN: u64 = 96;
 
 /// Starts that the hash has for the first start and not for others, and as many for the last: without them the
 /// outermost slots of the last layer would have too few rows.

@@ -8,10 +8,11 @@
 //! In a small filter one part that is bumped early leaves a noticeable share of its layer empty: another salt is
 //! tried then ([`is_dense`]), so that no set of keys is unlucky.
 
-use super::geometry::layer_blocks;
+use super::geometry::{Ribbon, layer_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
+use crate::header::rate_of;
 
 /// Slots of a bumped layer per 1024 keys.
 const LOAD: u64 = 980;
@@ -115,6 +116,7 @@ impl Columns {
         let end = first + slots.div_ceil(BLOCK_SLOTS);
         let plain = match self.plain {
             Some(plain) => plain.min(end),
+            None if first == 0 => self.nearest(slots),
             None => match self.additional(first * BLOCK_SLOTS + slots, buckets).min(end - first) {
                 // No window starts in the last two blocks: they have nothing of a column of their own.
                 additional @ 3.. => end - additional,
@@ -125,15 +127,32 @@ impl Columns {
         if self.columns == 0 { plain.min(end - 1) } else { plain }
     }
 
+    /// The same for a filter of this layer alone: where its bits come nearest to what is wanted. An additional column
+    /// counts only for windows that start in its blocks, and none starts in the last two. So in a small filter it is worth
+    /// its bits in all blocks or in none.
+    fn nearest(&self, slots: u64) -> u64 {
+        let wanted = self.additional_bits(slots, 0);
+        let starts = 0..=(slots - WIDE) / BLOCK_SLOTS;
+        let with = starts.map(|plain| (plain, slots - plain * BLOCK_SLOTS));
+        let all = with.chain([(slots.div_ceil(BLOCK_SLOTS), 0)]);
+        let off = |bits: u64| (bits as f64 - wanted).abs();
+        all.min_by(|one, other| off(one.1).total_cmp(&off(other.1))).map_or(0, |nearest| nearest.0)
+    }
+
+    /// What is left for additional columns, in bits, beside the columns of all of these slots.
+    fn additional_bits(&self, slots: u64, buckets: u64) -> f64 {
+        let slots = slots as f64;
+        match self.size {
+            Size::Columns(columns) => (columns - f64::from(self.columns)) * slots,
+            Size::Bits(bits) => {
+                (self.keys as f64 * bits).round() - (2 * buckets) as f64 - f64::from(self.columns) * slots
+            }
+        }
+    }
+
     /// How many of so many slots' blocks have an additional column.
     fn additional(&self, slots: u64, buckets: u64) -> u64 {
-        let slots_f = slots as f64;
-        let additional = match self.size {
-            Size::Columns(columns) => (columns - f64::from(self.columns)) * slots_f,
-            Size::Bits(bits) => {
-                (self.keys as f64 * bits).round() - (2 * buckets) as f64 - f64::from(self.columns) * slots_f
-            }
-        };
+        let additional = self.additional_bits(slots, buckets);
         // Counted from the end, where the block is that is not full.
         let last = (slots.max(1) - 1) % BLOCK_SLOTS + 1;
         let additional = additional.max(0.0) as u64;
@@ -189,6 +208,19 @@ pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     }
     let (slots, buckets) = expected_slots(keys);
     (slots as f64 * columns + 2.0 * buckets as f64) / keys as f64
+}
+
+/// The rate of a filter of these keys, by the starts that its windows have, if it is so small that it has one layer; to the
+/// digit, unless more slots are needed than usual. `None` for a larger one, whose rate is [`rate`] nearly.
+pub(crate) fn rate_of_one_layer(keys: u64, bits_per_key: f64) -> Option<f64> {
+    if keys == 0 || layer_buckets(keys, 0).is_some() {
+        return None;
+    }
+    let columns = Columns::new(keys, Size::Bits(bits_per_key));
+    let slots = last_slots(keys, 0);
+    let plain = columns.last_layer(0, slots, 0);
+    let ribbon = Ribbon { slots, groups: [columns.columns, 0, 0], plain, ..Ribbon::MAYBE };
+    Some(rate_of(ribbon.rate(&[])))
 }
 
 /// The rate that a large filter has with this many bits per key.
