@@ -10,6 +10,9 @@ use crate::filter::header::DOMAIN_WHOLE_KEY;
 use crate::key::SeqNo;
 use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
+/// Boundary in a file on which a filter block starts, in bytes.
+pub(crate) const FILTER_ALIGN: u64 = 4096;
+
 /// Where a filter block lies: in the table itself, or in a file beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FilterRef {
@@ -19,7 +22,7 @@ pub(crate) struct FilterRef {
     pub kind: u8,
     /// Domain of the filter, as in the filter header: 0, whole user keys.
     pub domain: u8,
-    /// Offset of the block in its file, a multiple of 4096.
+    /// Offset of the block in its file, a multiple of [`FILTER_ALIGN`].
     pub offset: u64,
     /// Length of the block in bytes.
     pub len: u64,

@@ -25,7 +25,7 @@ use super::entry::{RawEntry, decode};
 
 /// What the values of a block are, and hence what is checked about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Entries {
+pub(crate) enum BlockValues {
     /// Values of the user: none with a tombstone, possibly in chunks.
     Data,
     /// Block handles; a tag is only part of the separator.
@@ -36,12 +36,12 @@ pub(crate) enum Entries {
 #[derive(Debug)]
 pub(crate) struct BlockIter {
     payload: Bytes,
-    entries: Entries,
+    values: BlockValues,
     /// Where the entries end and the restart offsets begin.
     entries_end: usize,
     restarts: usize,
     user_key: Vec<u8>,
-    /// The entry on which the cursor stands.
+    /// The current entry.
     current: Option<Current>,
     backward: Interval,
 }
@@ -62,8 +62,8 @@ struct Interval {
 }
 
 impl BlockIter {
-    /// Opens a payload; the cursor stands nowhere yet.
-    pub(crate) fn new(payload: Bytes, entries: Entries) -> Result<Self, DecodeError> {
+    /// Opens a payload; the cursor is not positioned yet.
+    pub(crate) fn new(payload: Bytes, values: BlockValues) -> Result<Self, DecodeError> {
         let len = payload.len() as u64;
         let restarts = match payload.last_chunk::<4>() {
             Some(count) => u64::from(LittleEndian::read_u32(count)),
@@ -80,7 +80,7 @@ impl BlockIter {
             entries_end: (len - trailer) as usize,
             restarts: restarts as usize,
             payload,
-            entries,
+            values,
             user_key: Vec::new(),
             current: None,
             backward: Interval::default(),
@@ -91,13 +91,13 @@ impl BlockIter {
         self.current.is_some()
     }
 
-    /// The key of the entry, or `None` if the cursor stands nowhere.
+    /// The key of the entry, or `None` if the cursor is not valid.
     #[inline]
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
         self.current.as_ref().map(|current| InternalKey::new(&self.user_key, current.tag))
     }
 
-    /// The bytes of the value, empty if the cursor stands nowhere.
+    /// The bytes of the value, empty if the cursor is not valid.
     pub(crate) fn value(&self) -> &[u8] {
         self.current.as_ref().map_or(&[], |current| &self.payload[current.value.clone()])
     }
@@ -107,7 +107,7 @@ impl BlockIter {
         self.current.as_ref().map_or_else(Bytes::new, |current| self.payload.slice(current.value.clone()))
     }
 
-    /// The reference, if the value stands in chunks.
+    /// The reference, if the value is in chunks.
     pub(crate) fn chunks(&self) -> Option<ChunkRef> {
         self.current.as_ref().and_then(|current| current.chunks)
     }
@@ -121,7 +121,7 @@ impl BlockIter {
         self.walk_back_from(self.entries_end)
     }
 
-    /// Moves to the first entry at or after `target`, or nowhere if there is none.
+    /// Moves to the first entry at or after `target`; the cursor is not valid if there is none.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Result<(), DecodeError> {
         self.current = None;
         let (mut low, mut high) = (0, self.restarts - 1);
@@ -147,7 +147,7 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the next entry, or nowhere if there is none.
+    /// Moves to the next entry; the cursor is not valid if there is none.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<(), DecodeError> {
         match &self.current {
@@ -156,7 +156,7 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the previous entry, or nowhere if there is none.
+    /// Moves to the previous entry; the cursor is not valid if there is none.
     pub(crate) fn prev(&mut self) -> Result<(), DecodeError> {
         let Some(start) = self.current.take().map(|current| current.start) else { return Ok(()) };
         match self.backward.entries.iter().position(|(_, entry)| entry.start == start) {
@@ -169,7 +169,7 @@ impl BlockIter {
         }
     }
 
-    /// Stands on the entry at `at`, whose predecessor's user key is in the buffer; nowhere at the end.
+    /// Moves to the entry at `at`, whose predecessor's user key is in the buffer; nowhere at the end.
     #[inline]
     fn read(&mut self, at: usize) -> Result<(), DecodeError> {
         self.current = None;
@@ -190,13 +190,13 @@ impl BlockIter {
 
     #[inline]
     fn checked(&self, at: usize, entry: &RawEntry) -> Result<Current, DecodeError> {
-        let tombstone = self.entries == Entries::Data && entry.tag.kind() == EntryKind::Delete;
+        let tombstone = self.values == BlockValues::Data && entry.tag.kind() == EntryKind::Delete;
         if tombstone && !entry.value.is_empty() {
             return Err(DecodeError::corrupt(at as u64, "tombstone", "has a value"));
         }
         let chunks = match entry.chunked {
             false => None,
-            true if self.entries == Entries::Index => {
+            true if self.values == BlockValues::Index => {
                 return Err(DecodeError::corrupt(at as u64, "value code", "an index entry in chunks"));
             }
             true => {
@@ -228,7 +228,7 @@ impl BlockIter {
         Ok(entry)
     }
 
-    /// Decodes the interval that ends at `end` and stands on its last entry.
+    /// Decodes the interval that ends at `end` and moves to its last entry.
     fn walk_back_from(&mut self, end: usize) -> Result<(), DecodeError> {
         self.current = None;
         let (mut low, mut high) = (0, self.restarts);
@@ -291,7 +291,7 @@ impl BlockIter {
             if next_restart == 0 || since_restart > RESTART_INTERVAL_MAX {
                 return Err(DecodeError::corrupt(at, "restart interval", "too long, or not from 0"));
             }
-            if self.entries == Entries::Data && current.value.len() > VALUE_INLINE_MAX {
+            if self.values == BlockValues::Data && current.value.len() > VALUE_INLINE_MAX {
                 let detail = format!("{} bytes do not stand in chunks", current.value.len());
                 return Err(DecodeError::corrupt(at, "value length", detail));
             }
@@ -333,7 +333,7 @@ mod tests {
         for (user, tag, value) in entries {
             builder.add(InternalKey::new(user, *tag), value, false);
         }
-        BlockIter::new(Bytes::copy_from_slice(builder.finish()), Entries::Data).unwrap()
+        BlockIter::new(Bytes::copy_from_slice(builder.finish()), BlockValues::Data).unwrap()
     }
 
     fn assert_at(iter: &BlockIter, entries: &[(Vec<u8>, Tag, Vec<u8>)], index: Option<usize>) {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     /// The first error of opening, verifying and walking both ways.
-    fn first_error(payload: Bytes, rule: Entries) -> Option<&'static str> {
+    fn first_error(payload: Bytes, rule: BlockValues) -> Option<&'static str> {
         let run = || {
             let mut iter = BlockIter::new(payload, rule)?;
             iter.verify()?;
@@ -418,7 +418,7 @@ mod tests {
     fn impossible_payloads_are_refused() {
         let (a, b) = (&[0, 1, 1, 0, b'a'][..], &[0, 1, 1, 0, b'b'][..]);
         let two = [a, b].concat();
-        let data = Entries::Data;
+        let data = BlockValues::Data;
         assert_eq!(first_error(payload(&two, &[0]), data), None);
         assert_eq!(first_error(payload(&two, &[0, 5]), data), None);
         for (name, bytes, rule, what) in [
@@ -444,7 +444,7 @@ mod tests {
             ("entry cut short", payload(&[0, 2, 1, 0, b'a'], &[0]), data, "entry"),
             ("tombstone with a value", payload(&[0, 0, 0, 2, 1], &[0]), data, "tombstone"),
             ("bad chunk reference", payload(&[0, 0, 1, 3, 1], &[0]), data, "chunked value offset"),
-            ("chunked handle", payload(&[0, 0, 1, 3, 1], &[0]), Entries::Index, "value code"),
+            ("chunked handle", payload(&[0, 0, 1, 3, 1], &[0]), BlockValues::Index, "value code"),
             ("reserved kind", payload(&[0, 0, 2, 0], &[0]), data, "entry kind"),
         ] {
             assert_eq!(first_error(bytes, rule), Some(what), "{name}");
@@ -457,7 +457,7 @@ mod tests {
         for extra in 0..16u8 {
             builder.extend_from_slice(&[1 + extra, 1, 1, 0, b'a']);
         }
-        let mut iter = BlockIter::new(payload(&builder, &[0]), Entries::Data).unwrap();
+        let mut iter = BlockIter::new(payload(&builder, &[0]), BlockValues::Data).unwrap();
         assert_eq!(iter.seek_last().unwrap_err().what, "restart interval");
         assert!(!iter.is_valid());
         assert_eq!(iter.verify().unwrap_err().what, "restart interval");

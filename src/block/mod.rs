@@ -32,5 +32,5 @@ pub(crate) use entry::{RawEntry, decode as decode_entry};
 pub use envelope::Compression;
 pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Sealer, open, unseal};
 pub(crate) use handle::BlockHandle;
-pub(crate) use iter::{BlockIter, Entries};
+pub(crate) use iter::{BlockIter, BlockValues};
 pub(crate) use separator::{separator, separator_of_last};

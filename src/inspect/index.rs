@@ -19,7 +19,7 @@
 use super::block::Broken;
 use super::out::{Out, Result};
 use super::window::Window;
-use crate::block::{self, BlockHandle, BlockIter, BlockKind, Entries};
+use crate::block::{self, BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::key::{InternalKey, Tag};
@@ -261,7 +261,7 @@ impl Cursor {
         *end = offset + handle.len;
         let sealed = window.apart(offset, handle.len).map_err(Broken::Stop)?;
         let payload = block::open(&self.file_id, offset, sealed, BlockKind::Index).map_err(in_block)?;
-        let mut entries = BlockIter::new(payload, Entries::Index).map_err(in_block)?;
+        let mut entries = BlockIter::new(payload, BlockValues::Index).map_err(in_block)?;
         entries.seek_first().map_err(in_block)?;
         self.way.push(Open { offset, entries });
         Ok(())

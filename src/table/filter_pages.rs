@@ -5,16 +5,11 @@
 //! check is read a second time, as blocks are. If it fails again, or cannot be read, the probe is an error,
 //! and the filter is not used any more.
 
-use bytes::Bytes;
-
-use crate::cache::filter_page;
-use crate::error::{Error, InFile, Result};
-use crate::filter::{Header, Page, PagedFilter};
-
-use super::context::{TableContext, TableIo};
-use super::file::read_exact;
+use super::context::TableContext;
 use super::filter_block::Verdict;
-use super::filter_source::FilterLocation;
+use super::filter_location::FilterLocation;
+use crate::error::Result;
+use crate::filter::{Header, PagedFilter};
 
 /// A filter that is probed by pages.
 #[derive(Debug)]
@@ -63,41 +58,5 @@ impl FilterPages {
 
     pub(crate) fn predicted_rate(&self) -> f64 {
         self.filter.predicted_rate()
-    }
-}
-
-impl FilterLocation {
-    fn cached_page(&self, ctx: &TableContext, page: &Page) -> Option<Bytes> {
-        ctx.memory.blocks().get(self.number, filter_page(self.offset + page.offset))
-    }
-
-    fn page(&self, ctx: &TableContext, page: &Page) -> Result<Bytes> {
-        let mut was_read = false;
-        let read = || {
-            was_read = true;
-            self.read_page(ctx, page)
-        };
-        let key = filter_page(self.offset + page.offset);
-        let bytes = ctx.memory.blocks().get_or_read(self.number, key, read)?;
-        if !was_read {
-            TableIo::count(&ctx.io.filter_page_cache_hits);
-        }
-        Ok(bytes)
-    }
-
-    /// A page from the file, verified.
-    fn read_page(&self, ctx: &TableContext, page: &Page) -> Result<Bytes> {
-        TableIo::count(&ctx.io.filter_page_reads);
-        let file = self.open(ctx)?;
-        let attempt = || {
-            let bytes = read_exact(&*file, &self.path, self.offset + page.offset, page.len as u64)?;
-            Ok::<_, Error>(page.verify(&bytes).map(|()| bytes))
-        };
-        let mut read = attempt()?;
-        if read.is_err() {
-            TableIo::count(&ctx.io.block_rereads);
-            read = attempt()?;
-        }
-        Ok(read.map_err(|error| error.in_file(&self.path, self.offset))?.into())
     }
 }

@@ -2,22 +2,18 @@
 //! probing by pages.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::context::TableContext;
-use super::file::{TableFile, open_file, read_into};
-use super::filter_file::{check_filter_file, open_filter_file};
-use super::writer::FILTER_ALIGN;
+use super::file::{TableFile, read_into};
+use super::filter_file::check_filter_file;
+use super::filter_location::FilterLocation;
+use super::filter_pages::FilterPages;
 use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
-use crate::filename::FileName;
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{AlignedBytes, Expect, Filter, Header, PagedFilter};
 use crate::fs::ReadFile;
-use crate::table_meta::{FilterRef, TableMeta};
-
-use super::filter_pages::FilterPages;
+use crate::table_meta::{FILTER_ALIGN, FilterRef, TableMeta};
 
 /// The whole filter that `filter` refers to.
 pub(super) fn read_filter(
@@ -31,33 +27,6 @@ pub(super) fn read_filter(
 /// Whether a filter block may stand at this offset of a table.
 pub(super) fn is_aligned(offset: u64) -> bool {
     offset.is_multiple_of(FILTER_ALIGN)
-}
-
-/// Where a filter block lies.
-#[derive(Debug)]
-pub(super) struct FilterLocation {
-    /// The number of the file: the table's or the filter's own.
-    pub(super) number: u64,
-    pub(super) path: PathBuf,
-    /// Where in the file the block starts.
-    pub(super) offset: u64,
-    /// Whether the file is not the table's.
-    is_beside: bool,
-}
-
-impl FilterLocation {
-    fn of(file: &TableFile, filter: &FilterRef) -> Self {
-        let (number, path) = match filter.file {
-            Some(number) => (number, FileName::Filter(number).path(&file.ctx.dir)),
-            None => (file.number, file.path.clone()),
-        };
-        Self { number, path, offset: filter.offset, is_beside: filter.file.is_some() }
-    }
-
-    pub(super) fn open(&self, ctx: &TableContext) -> Result<Arc<dyn ReadFile>> {
-        let open = if self.is_beside { open_filter_file } else { open_file };
-        ctx.files.get_or_open(self.number, || open(ctx, &self.path))
-    }
 }
 
 /// The file and the location of a filter block, and what is expected of the filter.

@@ -9,7 +9,7 @@
 //! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, however long the separators, so that each
 //! level is at least that many times smaller than the one below.
 
-use crate::block::{BlockBuilder, BlockHandle, BlockIter, Entries, INDEX_RESTART_INTERVAL};
+use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues, INDEX_RESTART_INTERVAL};
 use crate::error::{Error, Result};
 use crate::key::{InternalKey, Tag};
 use crate::limits::BLOCK_BYTES_MAX;
@@ -122,7 +122,7 @@ impl IndexBuilder {
         let mut root = BlockBuilder::new(INDEX_RESTART_INTERVAL);
         let own = |_| Error::invalid("the index that was just built cannot be read");
         for partition in self.partitions.drain(..) {
-            let mut entries = BlockIter::new(partition.payload.into(), Entries::Index).map_err(own)?;
+            let mut entries = BlockIter::new(partition.payload.into(), BlockValues::Index).map_err(own)?;
             entries.seek_first().map_err(own)?;
             while let Some(key) = entries.key() {
                 root.add(key, entries.value(), false);

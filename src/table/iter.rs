@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
+use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::error::{Error, Result};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::InternalKey;
@@ -81,7 +81,7 @@ impl TableIter {
         let block = self.table.footer.root.offset;
         self.levels.truncate(1);
         if self.levels.is_empty() {
-            let entries = BlockIter::new(self.table.root()?, Entries::Index)
+            let entries = BlockIter::new(self.table.root()?, BlockValues::Index)
                 .map_err(|error| self.table.file.error_in_block(error, block))?;
             self.levels.push(Level { block, entries });
         }
@@ -117,8 +117,8 @@ impl TableIter {
             return Err(file.corrupt(parent.block, "index block", detail));
         }
         let (kind, rule) = match self.levels.len() == self.depth() {
-            true => (BlockKind::Data, Entries::Data),
-            false => (BlockKind::Index, Entries::Index),
+            true => (BlockKind::Data, BlockValues::Data),
+            false => (BlockKind::Index, BlockValues::Index),
         };
         let payload = file.block(handle, kind, self.fill_cache)?;
         let entries =

@@ -22,6 +22,7 @@ mod context;
 mod file;
 mod filter_block;
 mod filter_file;
+mod filter_location;
 mod filter_pages;
 mod filter_source;
 mod footer;

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::block::{BlockIter, BlockKind, Entries};
+use crate::block::{BlockIter, BlockKind, BlockValues};
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
@@ -53,7 +53,7 @@ impl Table {
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
         let root = file.read_block(footer.root, BlockKind::Index)?;
-        BlockIter::new(root.clone(), Entries::Index)
+        BlockIter::new(root.clone(), BlockValues::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let bounds = meta.smallest.len() + meta.largest.len();
         let table = ctx.memory.lease(LeaseKind::Tables, TABLE_BYTES + 2 * bounds);

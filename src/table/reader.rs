@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
+use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
@@ -59,7 +59,7 @@ impl Table {
         let Some(handle) = self.find_data_block(target)? else { return Ok(None) };
         let payload = self.file.block(handle, BlockKind::Data, true)?;
         let in_block = |error| self.file.error_in_block(error, handle.offset);
-        let mut entries = BlockIter::new(payload, Entries::Data).map_err(in_block)?;
+        let mut entries = BlockIter::new(payload, BlockValues::Data).map_err(in_block)?;
         entries.seek(target).map_err(in_block)?;
         match entries.key() {
             Some(key) if key.user == user_key => {
@@ -90,7 +90,7 @@ impl Table {
         let mut at = self.footer.root.offset;
         for level in 1..=self.footer.index_depth {
             let in_block = |error| self.file.error_in_block(error, at);
-            let mut entries = BlockIter::new(payload, Entries::Index).map_err(in_block)?;
+            let mut entries = BlockIter::new(payload, BlockValues::Index).map_err(in_block)?;
             entries.seek(target).map_err(in_block)?;
             if !entries.is_valid() {
                 // Behind the last separator of the root there is no key; further down there must be one.

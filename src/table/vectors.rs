@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::block::{BlockIter, BlockKind, Compression, Entries, Envelope, Sealer, open};
+use crate::block::{BlockIter, BlockKind, BlockValues, Compression, Envelope, Sealer, open};
 use crate::checksum::FileId;
 use crate::fs::{Fs, MemFs};
 use crate::iter::EntryValue;
@@ -24,7 +24,7 @@ fn entries() -> [(&'static [u8], Tag, &'static [u8]); 4] {
 }
 
 fn entry_facts(payload: &[u8]) -> Vec<(&'static str, String)> {
-    let mut iter = BlockIter::new(payload.to_vec().into(), Entries::Data).unwrap();
+    let mut iter = BlockIter::new(payload.to_vec().into(), BlockValues::Data).unwrap();
     iter.verify().unwrap();
     iter.seek_first().unwrap();
     let mut facts = Vec::new();

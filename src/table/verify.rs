@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::block::{BlockHandle, BlockIter, BlockKind, Entries};
+use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::error::{Error, Result};
 use crate::file_header::HEADER_BYTES;
 use crate::filename::FileName;
@@ -206,7 +206,7 @@ impl Verifier<'_> {
     fn index_block(&mut self, payload: Bytes, at: u64, levels: u8) -> Result<()> {
         let file = self.file;
         let in_block = |error| file.error_in_block(error, at);
-        let mut entries = BlockIter::new(payload, Entries::Index).map_err(in_block)?;
+        let mut entries = BlockIter::new(payload, BlockValues::Index).map_err(in_block)?;
         entries.verify().map_err(in_block)?;
         entries.seek_first().map_err(in_block)?;
         let around = self.keys.clone();
@@ -283,7 +283,7 @@ impl Verifier<'_> {
     fn data_block(&mut self, payload: Bytes, at: u64) -> Result<()> {
         let file = self.file;
         let in_block = |error| file.error_in_block(error, at);
-        let mut entries = BlockIter::new(payload, Entries::Data).map_err(in_block)?;
+        let mut entries = BlockIter::new(payload, BlockValues::Data).map_err(in_block)?;
         entries.verify().map_err(in_block)?;
         entries.seek_first().map_err(in_block)?;
         while let Some(key) = entries.key() {

@@ -31,7 +31,7 @@ use crate::hash::key_hash;
 use crate::iter::EntryValue;
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
-use crate::table_meta::TableMeta;
+use crate::table_meta::{FILTER_ALIGN, TableMeta};
 
 use super::filter_block::{FilterConfig, describe, finish_filter, start_filter};
 use super::footer::{FOOTER_BYTES, Footer};
@@ -40,9 +40,6 @@ use super::properties::Properties;
 
 /// Bytes that are buffered before they are appended to the file, if there is enough memory.
 pub(crate) const APPEND_BYTES: usize = 256 << 10;
-
-/// Boundary on which a filter block starts.
-pub(super) const FILTER_ALIGN: u64 = 4096;
 
 /// The configuration of a table writer.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::block::{BlockHandle, BlockIter, BlockKind, Entries, unseal};
+use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues, unseal};
 use crate::error::{InFile, Result};
 use crate::file_header::HEADER_BYTES;
 
@@ -107,7 +107,7 @@ impl Verifier<'_> {
         }
         *end = handle.offset + handle.len;
         let Ok(payload) = self.file.read_block(handle, BlockKind::Index) else { return };
-        let Ok(mut entries) = BlockIter::new(payload, Entries::Index) else { return };
+        let Ok(mut entries) = BlockIter::new(payload, BlockValues::Index) else { return };
         let mut standing = entries.seek_first();
         while standing.is_ok() && entries.is_valid() {
             if let Ok(handle) = BlockHandle::decode(entries.value()) {

@@ -21,7 +21,9 @@
 use bytes::Bytes;
 
 use super::seal;
-use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockKind, Compression, Entries, Sealer, unseal};
+use crate::block::{
+    BlockBuilder, BlockHandle, BlockIter, BlockKind, BlockValues, Compression, Sealer, unseal,
+};
 use crate::codec::DecodeError;
 use crate::filter::fuzzing::Input;
 use crate::key::{EntryKind, InternalKey, Tag};
@@ -37,15 +39,15 @@ const SEEKS_MAX: usize = 64;
 
 /// Runs an input of the target `data_block`.
 pub fn data(bytes: &[u8]) {
-    run(bytes, Entries::Data, BlockKind::Data);
+    run(bytes, BlockValues::Data, BlockKind::Data);
 }
 
 /// Runs an input of the target `index_block`.
 pub fn index(bytes: &[u8]) {
-    run(bytes, Entries::Index, BlockKind::Index);
+    run(bytes, BlockValues::Index, BlockKind::Index);
 }
 
-fn run(bytes: &[u8], rule: Entries, kind: BlockKind) {
+fn run(bytes: &[u8], values: BlockValues, kind: BlockKind) {
     let mut input = Input::new(bytes);
     let mode = input.below(4);
     let payload = match mode {
@@ -63,10 +65,10 @@ fn run(bytes: &[u8], rule: Entries, kind: BlockKind) {
             }
         }
         2 => Bytes::copy_from_slice(input.rest()),
-        _ => built(&mut input, rule),
+        _ => built(&mut input, values),
     };
     assert_opens_again(kind, &payload);
-    check(payload, rule);
+    check(payload, values);
 }
 
 fn assert_opens_again(kind: BlockKind, payload: &Bytes) {
@@ -79,7 +81,7 @@ fn assert_opens_again(kind: BlockKind, payload: &Bytes) {
 }
 
 /// The payload of a block of entries in order, with a few bytes changed.
-fn built(input: &mut Input<'_>, rule: Entries) -> Bytes {
+fn built(input: &mut Input<'_>, values: BlockValues) -> Bytes {
     let interval = 1 + input.below(16);
     let mut changes = Vec::new();
     for _ in 0..input.below(4) {
@@ -92,10 +94,10 @@ fn built(input: &mut Input<'_>, rule: Entries) -> Bytes {
         key.extend_from_slice(input.short());
         let kind = if input.flag() { EntryKind::Put } else { EntryKind::Delete };
         let tag = Tag::new(input.u16().into(), kind);
-        let value = match rule {
-            Entries::Index => handle(input),
-            Entries::Data if kind == EntryKind::Put => input.short().to_vec(),
-            Entries::Data => Vec::new(),
+        let value = match values {
+            BlockValues::Index => handle(input),
+            BlockValues::Data if kind == EntryKind::Put => input.short().to_vec(),
+            BlockValues::Data => Vec::new(),
         };
         entries.push((key, tag, value, false));
     }
@@ -123,8 +125,8 @@ fn rebuilt(entries: &[Entry], interval: usize) -> Bytes {
     Bytes::copy_from_slice(builder.finish())
 }
 
-fn check(payload: Bytes, rule: Entries) {
-    let Ok(mut iter) = BlockIter::new(payload.clone(), rule) else { return };
+fn check(payload: Bytes, values: BlockValues) {
+    let Ok(mut iter) = BlockIter::new(payload.clone(), values) else { return };
     let verified = iter.verify().is_ok();
     let forward = walk(&mut iter, payload.len(), BlockIter::seek_first, BlockIter::next);
     let backward = walk(&mut iter, payload.len(), BlockIter::seek_last, BlockIter::prev);
@@ -141,7 +143,7 @@ fn check(payload: Bytes, rule: Entries) {
         assert_seek(&mut iter, entries, InternalKey::new(&longer, entries[at].1));
     }
     for interval in [1, 16] {
-        let mut again = BlockIter::new(rebuilt(entries, interval), rule).expect("a built block opens");
+        let mut again = BlockIter::new(rebuilt(entries, interval), values).expect("a built block opens");
         again.verify().expect("a built block is verified");
         let found = walk(&mut again, usize::MAX, BlockIter::seek_first, BlockIter::next);
         assert_eq!(found.as_ref(), Ok(entries), "what was built holds what was added");
