@@ -170,6 +170,12 @@ impl FileCache {
         self.files.remove(&number);
     }
 
+    /// Closes one file, if any is kept open. Whoever reads from it meanwhile keeps it until then.
+    pub(crate) fn close_one(&self) -> bool {
+        let any = self.files.iter().next();
+        any.is_some_and(|(number, _)| self.files.remove(&number).is_some())
+    }
+
     /// Number of open files.
     pub(crate) fn len(&self) -> usize {
         self.files.len()
@@ -239,6 +245,9 @@ mod tests {
                 assert!(cache.len() <= capacity);
             }
             cache.remove(199);
+            let open = cache.len();
+            assert_eq!((0..).take_while(|_| cache.close_one()).count(), open);
+            assert_eq!(cache.len(), 0);
         }
     }
 }

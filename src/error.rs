@@ -93,6 +93,43 @@ pub enum Error {
     Locked {
         /// The store's directory.
         dir: PathBuf,
+        /// It is this process that has it open. Always `false` where the system cannot tell.
+        by_this_process: bool,
+    },
+    /// The directory was moved, or its file `LOCK` removed or replaced, while the store was open: another
+    /// process may be writing to what is there now. Nothing more is written. No synced write was acknowledged
+    /// after it was noticed.
+    #[non_exhaustive]
+    LockLost {
+        /// The directory as it was opened.
+        dir: PathBuf,
+    },
+    /// The handle was opened by another process, from which this one was forked. It cannot be used here; the
+    /// store can be opened anew once that process has closed it.
+    #[non_exhaustive]
+    Forked {
+        /// The id of the process that opened the store.
+        opened_by: u32,
+    },
+    /// The directory holds files that are not a store's, and no store. Nothing was written: see
+    /// [`Options::create_among_other_files`](crate::Options::create_among_other_files).
+    #[non_exhaustive]
+    OtherFiles {
+        /// The directory.
+        dir: PathBuf,
+        /// Names of the first few of them.
+        found: Vec<String>,
+        /// How many there are.
+        count: usize,
+    },
+    /// Background work, or a writer that wrote for others, panicked. Writing is disabled, since it may have
+    /// been interrupted anywhere.
+    #[non_exhaustive]
+    Panicked {
+        /// What was being done.
+        during: &'static str,
+        /// What the panic said.
+        message: Box<str>,
     },
     /// There is no store in this directory, and this way of opening does not create one.
     #[non_exhaustive]
@@ -131,6 +168,10 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        // What the locked directory refuses is an error of the store already.
+        if let Some(error) = source.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
+            return error.clone();
+        }
         Self::Io { op, path: path.to_path_buf(), source: Arc::new(source) }
     }
 
@@ -234,7 +275,28 @@ impl fmt::Display for Error {
             Self::FaultyMemory { what, detail } => {
                 write!(f, "the memory of this machine cannot be trusted: {what}: {detail}")
             }
-            Self::Locked { dir } => write!(f, "{} is in use by another process", dir.display()),
+            Self::Locked { dir, by_this_process: false } => {
+                write!(f, "{} is in use by another process", dir.display())
+            }
+            Self::Locked { dir, by_this_process: true } => {
+                write!(f, "{} is already open in this process", dir.display())
+            }
+            Self::LockLost { dir } => write!(
+                f,
+                "{} or the file LOCK in it was moved, removed or replaced while the store was open",
+                dir.display()
+            ),
+            Self::Forked { opened_by } => {
+                write!(f, "the store was opened by process {opened_by}, from which this one was forked")
+            }
+            Self::OtherFiles { dir, found, count } => {
+                write!(f, "{} holds other files and no store: {}", dir.display(), found.join(", "))?;
+                match count - found.len() {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::Panicked { during, message } => write!(f, "{during} panicked: {message}"),
             Self::NoStore { dir, why } => write!(f, "there is no store in {}: {why}", dir.display()),
             Self::Poisoned { cause } => write!(f, "writing is disabled after an earlier failure: {cause}"),
             Self::ReadOnly => f.write_str("the store is open read-only"),
@@ -264,6 +326,18 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "000007.sst is corrupt at offset 4096: data block: checksum 1, found 2"
+        );
+    }
+
+    #[test]
+    fn an_error_of_the_store_within_one_of_a_file_operation_is_found_again() {
+        let within = |error: Error| Error::io("sync", Path::new("000007.wal"), io::Error::other(error));
+        assert!(matches!(within(Error::Closed), Error::Closed));
+        assert!(matches!(within(Error::Forked { opened_by: 7 }), Error::Forked { opened_by: 7 }));
+        let lost = within(Error::LockLost { dir: "/db".into() });
+        assert_eq!(
+            lost.to_string(),
+            "/db or the file LOCK in it was moved, removed or replaced while the store was open"
         );
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::compaction::pick::Shape;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, StdFs};
+use crate::fs::{Fs, StdFs, open_files_limit};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
 
 /// How a store is opened. Every setting has a default.
@@ -21,10 +21,12 @@ pub struct Options {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) read_only: bool,
     pub(crate) create: bool,
+    pub(crate) create_among_other_files: bool,
     pub(crate) memory_budget: usize,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
-    pub(crate) open_files_max: usize,
+    /// `None`: by what the process may have open.
+    pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
     pub(crate) audit_absent: u64,
     pub(crate) default_keyspace: Option<KeyspaceOptions>,
@@ -36,10 +38,11 @@ impl Default for Options {
             fs: Arc::new(StdFs),
             read_only: false,
             create: true,
+            create_among_other_files: false,
             memory_budget: 512 << 20,
             background_threads: 2,
             log_bytes_max: 0,
-            open_files_max: 256,
+            open_files_max: None,
             strict_filters: false,
             audit_absent: 0,
             default_keyspace: None,
@@ -52,6 +55,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("read_only", &self.read_only)
             .field("create", &self.create)
+            .field("create_among_other_files", &self.create_among_other_files)
             .field("memory_budget", &self.memory_budget)
             .field("background_threads", &self.background_threads)
             .field("log_bytes_max", &self.log_bytes_max)
@@ -139,6 +143,24 @@ impl Options {
         self
     }
 
+    /// Whether a store may be created in a directory that holds files of other programs; by default it may
+    /// not ([`Error::OtherFiles`]), because such a path is more likely a mistake. A directory that already
+    /// holds a store is opened whatever else is in it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// std::fs::write(dir.path().join("notes.txt"), "")?;
+    /// let refused = sievedb::Options::new().open(dir.path());
+    /// assert!(matches!(refused, Err(sievedb::Error::OtherFiles { .. })));
+    /// let db = sievedb::Options::new().create_among_other_files(true).open(dir.path())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn create_among_other_files(mut self, create: bool) -> Self {
+        self.create_among_other_files = create;
+        self
+    }
+
     /// How many threads flush and compact; 2 by default, at most 256. With 0 the caller drives this work with
     /// [`Db::step`](crate::Db::step), and a writer that has to wait does a step itself.
     ///
@@ -169,8 +191,10 @@ impl Options {
         self
     }
 
-    /// How many table files are open at a time; 256 by default, at least 8. Further tables are reopened when
-    /// they are needed.
+    /// How many table files are open at a time, at least 8. The default is a quarter of the files that the
+    /// process may have open (`RLIMIT_NOFILE`) when the store is opened, at most 1024; 256 where the system
+    /// does not say. Further tables are reopened when they are needed. If the process runs out of open files
+    /// all the same, open tables are closed to make room.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -179,7 +203,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn open_files_max(mut self, files: usize) -> Self {
-        self.open_files_max = files;
+        self.open_files_max = Some(files);
         self
     }
 
@@ -254,13 +278,19 @@ impl Options {
         if self.memory_budget < 1 << 20 {
             return Err(Error::invalid("memory_budget is below 1 MiB"));
         }
-        if self.open_files_max < 8 {
+        if self.open_files_max.is_some_and(|files| files < 8) {
             return Err(Error::invalid("open_files_max is below 8"));
         }
         if self.background_threads > 256 {
             return Err(Error::invalid("background_threads is above 256"));
         }
         self.default_keyspace.as_ref().map_or(Ok(()), KeyspaceOptions::validate)
+    }
+
+    /// Most table files that are open at a time.
+    pub(crate) fn open_files(&self) -> usize {
+        let of_limit = || open_files_limit().map_or(256, |limit| (limit / 4).clamp(8, 1024) as usize);
+        self.open_files_max.unwrap_or_else(of_limit)
     }
 
     pub(crate) fn logs_bytes(&self) -> u64 {

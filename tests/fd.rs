@@ -72,11 +72,59 @@ fn work(threads: usize) {
     assert!(db.verify().unwrap().damage.is_empty());
 }
 
+/// Opens files until there is no room for another.
+fn use_up_files() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+fn work_without_room(threads: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = store::small().l0_runs(1000).memtable_bytes(1 << 20);
+    let options = Options::new().open_files_max(LIMIT).default_keyspace(options);
+    let db = options.background_threads(threads).open(dir.path()).unwrap();
+    for n in 0..TABLES {
+        db.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    let all = || assert_eq!(db.iter().filter(|item| item.is_ok()).count(), TABLES as usize);
+    all();
+    let held = use_up_files();
+    // Tables are in the cache, and give way: to each other, to a log, to new tables, to a listing.
+    for n in 0..TABLES {
+        assert!(db.contains(n.to_be_bytes()).unwrap(), "{n}");
+    }
+    for _ in 0..3 {
+        db.put(0_u32.to_be_bytes(), "again").unwrap();
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    assert!(db.verify().unwrap().damage.is_empty());
+    let stats = db.stats();
+    assert_eq!((stats.unusable_filters, stats.keyspaces[0].total().set_aside_tables), (0, 0));
+    drop(held);
+    all();
+}
+
+/// A limit that was left as it is leaves room for other things than tables.
+fn defaults_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = store::small().l0_runs(1000).memtable_bytes(1 << 20);
+    let db = Options::new().default_keyspace(options).background_threads(0).open(dir.path()).unwrap();
+    for n in 0..TABLES {
+        db.put(n.to_be_bytes(), "v").unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(db.iter().count(), TABLES as usize);
+    assert!(db.stats().open_files <= (LIMIT / 4) as u64, "{}", db.stats().open_files);
+}
+
 #[test]
 fn many_tables_are_read_and_written_under_a_low_limit_of_open_files() {
     if std::env::var_os(CHILD).is_some() {
         assert!(open_now() > 0, "open files can be counted");
         [0, 2].into_iter().for_each(work);
+        [0, 2].into_iter().for_each(work_without_room);
+        defaults_fit();
         return;
     }
     let program = std::env::current_exe().unwrap();

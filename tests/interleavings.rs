@@ -235,12 +235,80 @@ fn a_panic_in_a_writer_returns_errors_to_the_other_writers() {
         _ => Ok(()),
     });
     let panicking = db.clone();
-    assert!(thread::spawn(move || panicking.put("a", "b")).join().is_err());
+    let put = ends("the put", move || panicking.put("a", "b"));
+    assert!(
+        matches!(&put, Err(Error::Panicked { message, .. }) if message.contains("that panics")),
+        "{put:?}"
+    );
     fs.stop_observing();
     let second = db.clone();
     let put = ends("the next put", move || second.put("a", "b"));
     assert!(matches!(put, Err(Error::Poisoned { .. })), "{put:?}");
     assert!(db.contains("before").unwrap());
+}
+
+/// Whether the store failed because of the panic of [`panic_at`].
+fn is_panicked(error: &Error) -> bool {
+    match error {
+        Error::Panicked { message, .. } => &**message == "a file system that panics",
+        Error::Poisoned { cause, .. } => is_panicked(cause),
+        _ => false,
+    }
+}
+
+fn panic_at(fs: &MemFs, is_it: impl Fn(Op<'_>) -> bool + Send + Sync + 'static) {
+    fs.observe(move |_, op| if is_it(op) { panic!("a file system that panics") } else { Ok(()) });
+}
+
+#[test]
+fn a_panic_in_a_background_job_fails_the_store_and_nobody_waits_for_ever() {
+    type IsIt = fn(Op<'_>) -> bool;
+    let jobs: [(&str, IsIt); 4] = [
+        ("creating a table", |op| matches!(op, Op::Create(path) if ends_with(path, ".sst"))),
+        ("syncing a table", |op| matches!(op, Op::Sync(path) if ends_with(path, ".sst"))),
+        ("removing a log", |op| matches!(op, Op::Remove(path) if ends_with(path, ".wal"))),
+        ("publishing", |op| matches!(op, Op::Append(path, _) if path.to_string_lossy().contains("MANIFEST"))),
+    ];
+    for (what, is_it) in jobs {
+        for threads in [0, 1, 2] {
+            let fs = MemFs::new();
+            let db = options(&fs).background_threads(threads).open(DIR).unwrap();
+            db.put("before", "").unwrap();
+            panic_at(&fs, is_it);
+            let writer = db.clone();
+            let written =
+                ends(what, move || (0..20_000_u32).try_for_each(|n| writer.put(n.to_be_bytes(), [7; 500])));
+            assert!(written.as_ref().is_err_and(is_panicked), "{what}, {threads} threads: {written:?}");
+            for call in [Db::flush, Db::compact, Db::sync, Db::settle] {
+                let db = db.clone();
+                let result = ends(what, move || call(&db));
+                assert!(result.as_ref().is_err_and(is_panicked), "{what}, {threads} threads: {result:?}");
+            }
+            assert!(db.contains("before").unwrap());
+            let closed = ends(what, move || db.close());
+            assert!(closed.as_ref().is_err_and(is_panicked), "{what}, {threads} threads: {closed:?}");
+            fs.stop_observing();
+            assert!(options(&fs).open(DIR).unwrap().contains("before").unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_panic_while_one_syncs_for_others_is_an_error_for_all_of_them() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    panic_at(&fs, |op| matches!(op, Op::Sync(path) if ends_with(path, ".wal")));
+    let syncing: Vec<_> = (0..4_u32)
+        .map(|n| {
+            let db = db.clone();
+            thread::spawn(move || db.put(n.to_be_bytes(), "v").and_then(|()| db.sync()))
+        })
+        .collect();
+    for result in
+        ends("syncing", move || syncing.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>())
+    {
+        assert!(result.as_ref().is_err_and(is_panicked), "{result:?}");
+    }
 }
 
 #[test]

@@ -9,10 +9,13 @@ mod budget;
 mod concurrency;
 mod crash;
 mod damage;
+mod directory;
 mod faults;
 #[cfg(target_os = "linux")]
 mod fd;
 mod filters;
+#[cfg(unix)]
+mod fork;
 mod interleavings;
 #[cfg(unix)]
 mod kill;

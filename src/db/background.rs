@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::engine::Engine;
+use super::health::catch;
 use super::jobs::JobError;
 use super::refilter::find_unusable_filter;
 use super::reservations::{Job, Reservations, Reserved};
@@ -117,12 +118,18 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The error of the job. Writing is disabled, and writers get the same error.
+    /// The error of the job, or its panic (a file system or a subscriber of events is the caller's code).
+    /// Writing is disabled, and writers get the same error.
     pub(crate) fn step(&self, jobs: Jobs) -> Result<bool> {
         if self.log.is_none() {
             return Ok(false);
         }
+        self.files.check_process()?;
         self.health.check_not_failed()?;
+        catch("background work", || self.find_and_do(jobs)).unwrap_or_else(|panic| Err(self.fail(panic)))
+    }
+
+    fn find_and_do(&self, jobs: Jobs) -> Result<bool> {
         let obsolete = self.remove_obsolete_files();
         // Read before the reservations are locked: the log's own lock may be held for as long as a sync
         // takes.

@@ -9,6 +9,7 @@ use super::health::Health;
 use super::keyspaces::Keyspaces;
 use super::log::Log;
 use super::open::OpenReport;
+use super::schedule::point;
 use super::snapshot::SnapshotList;
 use super::tree::Tree;
 use super::write::CommitQueue;
@@ -155,12 +156,23 @@ impl Engine {
 
     /// Removes the files of tables and filters that no version names any more. `true` if there were any.
     pub(crate) fn remove_obsolete_files(&self) -> bool {
-        self.files.remove_obsolete(&self.context)
+        let any = self.files.remove_obsolete(&self.context);
+        self.notice_lost_lock();
+        any
+    }
+
+    /// Disables writing if a removal, whose failure is otherwise no harm, has found that the lock is lost.
+    pub(crate) fn notice_lost_lock(&self) {
+        if self.files.has_lost_lock() {
+            self.fail(Error::LockLost { dir: self.files.dir.clone() });
+        }
     }
 
     /// Disables writing if this is the first failure, and returns the error to report.
     pub(crate) fn fail(&self, error: Error) -> Error {
-        if matches!(error, Error::KeyspaceDropped { .. } | Error::Closed | Error::ReadOnly) {
+        let is_refusal = matches!(error, Error::KeyspaceDropped { .. } | Error::Closed | Error::ReadOnly);
+        // A forked process takes no lock: a thread that it does not have may have held it.
+        if is_refusal || matches!(error, Error::Forked { .. }) {
             return error;
         }
         if self.health.set_failure(error.poison()) {
@@ -177,6 +189,7 @@ impl Engine {
         if self.log.is_none() {
             return Err(Error::ReadOnly);
         }
+        self.files.check_process()?;
         self.health.check_open()?;
         self.health.check_not_failed()
     }
@@ -187,18 +200,27 @@ impl Engine {
     }
 
     /// Stops background work, ends the log and releases the lock. Later calls do nothing.
+    ///
+    /// In a process that was forked from the one that opened the store it does nothing at all: the threads
+    /// are not there, locks may be held for ever, and the files are the other process's.
     pub(crate) fn close(&self) -> Result<()> {
+        self.files.check_process()?;
         if !self.health.set_closed() {
             return Ok(());
         }
+        point();
         self.background.stop();
+        point();
         let result = match (&self.log, self.health.failure()) {
             (None, _) => Ok(()),
             (Some(_), Some(error)) => Err(error.clone()),
             (Some(_), None) => self.close_log(),
         };
-        self.remove_obsolete_files();
+        if self.log.is_some() {
+            self.remove_obsolete_files();
+        }
         *self.manifest.lock() = None;
+        point();
         self.files.unlock();
         result
     }
@@ -227,8 +249,13 @@ impl std::fmt::Debug for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Err(error) = self.engine.close() {
-            tracing::error!(dir = %self.engine.files.dir.display(), %error, "closing failed");
+        match self.engine.close() {
+            // Nothing of it may be dropped either: see `Engine::close`.
+            Err(Error::Forked { .. }) => std::mem::forget(Arc::clone(&self.engine)),
+            Err(error) => {
+                tracing::error!(dir = %self.engine.files.dir.display(), %error, "closing failed");
+            }
+            Ok(()) => {}
         }
     }
 }

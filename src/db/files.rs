@@ -1,16 +1,16 @@
 //! The files of a store: where they are, whose they are, their numbers, and when they go.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
-use crate::fs::{Fs, LockGuard};
+use crate::fs::{Fs, LockedDir};
 use crate::obsolete_files::ObsoleteFiles;
-use crate::sync::lock;
 use crate::table::{TableContext, write_filter_file};
 use crate::table_meta::FilterRef;
 use crate::wal::FramedWriter;
@@ -22,31 +22,43 @@ pub(crate) struct StoreFiles {
     pub(crate) store_id: FileId,
     /// Files of tables and filters that no version names any more.
     pub(crate) obsolete: Arc<ObsoleteFiles>,
-    next_number: AtomicU64,
-    /// Keeps other writers out while the store is open.
-    lock: Mutex<Option<Box<dyn LockGuard>>>,
+    numbers: Numbers,
+    /// What `fs` is too.
+    locked: Arc<LockedDir>,
+}
+
+/// Numbers for new files.
+pub(crate) struct Numbers {
+    next: AtomicU64,
+    /// Those of files that are called like ours and are somebody else's.
+    taken: BTreeSet<u64>,
+}
+
+impl Numbers {
+    pub(crate) fn new(next: u64, taken: BTreeSet<u64>) -> Self {
+        Self { next: AtomicU64::new(next), taken }
+    }
 }
 
 impl StoreFiles {
-    pub(crate) fn new(
-        fs: Arc<dyn Fs>,
-        dir: PathBuf,
-        store_id: FileId,
-        next_number: u64,
-        lock: Option<Box<dyn LockGuard>>,
-    ) -> Self {
-        let next_number = AtomicU64::new(next_number);
-        Self { fs, dir, store_id, obsolete: Arc::default(), next_number, lock: Mutex::new(lock) }
+    pub(crate) fn new(locked: Arc<LockedDir>, dir: PathBuf, store_id: FileId, numbers: Numbers) -> Self {
+        let fs = Arc::clone(&locked) as Arc<dyn Fs>;
+        Self { fs, dir, store_id, obsolete: Arc::default(), numbers, locked }
     }
 
     /// The number that the next file will get.
     pub(crate) fn next_number(&self) -> u64 {
-        self.next_number.load(Ordering::SeqCst)
+        self.numbers.next.load(Ordering::SeqCst)
     }
 
     /// A number for a new file. None is given twice.
     pub(crate) fn new_number(&self) -> u64 {
-        self.next_number.fetch_add(1, Ordering::SeqCst)
+        loop {
+            let number = self.numbers.next.fetch_add(1, Ordering::SeqCst);
+            if !self.numbers.taken.contains(&number) {
+                return number;
+            }
+        }
     }
 
     /// Makes the names of new files durable.
@@ -90,9 +102,24 @@ impl StoreFiles {
         }
     }
 
-    /// Lets other writers in.
+    /// Whether the directory may be changed: it is the one that was locked, by this process, and it still is.
+    pub(crate) fn check_locked(&self) -> Result<()> {
+        self.locked.check().map_err(|error| Error::io("look at", &self.dir, error))
+    }
+
+    /// Whether it was found that the directory is not the one that was locked.
+    pub(crate) fn has_lost_lock(&self) -> bool {
+        self.locked.has_lost_lock()
+    }
+
+    /// Whether this process opened the store.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.locked.check_process()
+    }
+
+    /// Lets other writers in. Nothing is changed in the directory from then on.
     pub(crate) fn unlock(&self) {
-        *lock(&self.lock) = None;
+        self.locked.release();
     }
 }
 

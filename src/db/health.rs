@@ -1,5 +1,9 @@
 //! Whether a store may be used: it may have been closed, and writing may be disabled by a failure.
+//!
+//! A panic is a failure too. Nobody knows where it left what was being done, and whoever waits for that must
+//! hear of it; so work that others may wait for is done within [`catch`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,4 +43,13 @@ impl Health {
     pub(super) fn set_closed(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }
+}
+
+/// Does something; a panic is an error that says what it interrupted.
+pub(super) fn catch<T>(during: &'static str, work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Error::Panicked { during, message: text.unwrap_or_default().into_boxed_str() }
+    })
 }

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use super::health::catch;
+use super::schedule::point;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::sync::{lock, wait};
@@ -123,6 +125,7 @@ impl Log {
     ///
     /// The first failed sync, for ever: what a failed sync has lost cannot be known.
     pub(crate) fn wait_durable(&self, position: LogPosition, mark: impl Fn() -> EditMark) -> Result<()> {
+        point();
         let mut state = self.lock();
         loop {
             if let Some(error) = &state.failed {
@@ -140,7 +143,9 @@ impl Log {
             let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
             let path = state.writer.path().to_path_buf();
             drop(state);
-            let result = file.sync().map_err(|error| Error::io("sync", &path, error));
+            // Others wait for this sync, whatever becomes of it.
+            let sync = || file.sync().map_err(|error| Error::io("sync", &path, error));
+            let result = catch("syncing the log", sync).flatten();
             self.syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;
@@ -163,6 +168,9 @@ impl Log {
         }
         if let Some(error) = &state.failed {
             return Err(error.clone());
+        }
+        if state.ended {
+            return Err(Error::Closed);
         }
         state.ended = true;
         state.writer.append_record(RecordKind::Close, &encode_close(last_seqno, mark))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::background::Jobs;
 use super::engine::Engine;
+use super::health::catch;
 use super::jobs::JobError;
 use super::refilter::find_unusable_filter;
 use super::reservations::Job;
@@ -31,6 +32,7 @@ impl Engine {
                 }
                 // A job that has just ended signals a moment later.
                 if !reservations.is_working() && reservations.epoch() == epoch && !done() {
+                    self.health.check_open()?;
                     return Err(Error::invalid("waiting for work that nobody does"));
                 }
             }
@@ -64,7 +66,8 @@ impl Engine {
             reservation = self.background.reservations.reserve(Job::CompactAll(Arc::clone(tree)));
             reservation.is_some()
         })?;
-        let result = self.compact_settled(tree);
+        let compacted = catch("a compaction", || self.compact_settled(tree));
+        let result = compacted.unwrap_or_else(|panic| Err(JobError::Store(panic)));
         drop(reservation);
         self.remove_obsolete_files();
         result.map_err(|error| self.fail_job(error))

@@ -34,6 +34,7 @@ mod refilter;
 mod replay_to_memtables;
 mod reservations;
 mod residency;
+mod schedule;
 mod snapshot;
 mod stats;
 mod store;

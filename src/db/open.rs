@@ -23,18 +23,18 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::Db;
 use super::engine::{Engine, EngineParts, Owner};
-use super::files::{StoreFiles, random_id};
+use super::files::{Numbers, StoreFiles, random_id};
 use super::keyspaces::{Keyspaces, Trees};
 use super::log::Log;
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
-use super::recover::{Recovered, recover};
+use super::recover::{Recovered, check_never_used, is_ours, list, recover};
 use super::tree::{LoggedMemtable, Tree, View};
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
 use crate::filename::{FileName, names_in};
-use crate::fs::{Fs, LockGuard, LockKind};
+use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, ReadManifest};
@@ -47,6 +47,9 @@ use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{TableHandle, Version};
 use crate::wal::encode_promise;
 use crate::wal::{Ending, FramedWriter, RecordKind};
+
+/// Names of other people's files that an error lists.
+const OTHER_FILES_NAMED: usize = 5;
 
 impl Options {
     /// Opens the store in the directory `path`, and creates it if it does not exist, unless
@@ -64,7 +67,8 @@ impl Options {
     /// # Errors
     ///
     /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
-    /// be created, [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
+    /// be created, [`Error::OtherFiles`] if it would be created among files of other programs,
+    /// [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
     /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
     /// system refuses an operation.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
@@ -95,19 +99,18 @@ impl Db {
 
 fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     names_in(&*options.fs, dir)?;
-    let lock = lock_for_reading(&*options.fs, dir)?;
-    let Some(recovered) = recover(&*options.fs, dir)? else {
+    let locked = LockedDir::new(dir, &options.fs, lock_for_reading(&*options.fs, dir)?);
+    let Some(recovered) = recover(&*locked, dir)? else {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
     let state = &recovered.manifest.state;
-    let engine = build_engine(dir, options, &recovered, state, lock)?;
+    let engine = build_engine(dir, options, &recovered, state, locked)?;
     engine.replay_for_reading(&recovered)?;
     Ok(engine)
 }
 
 fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
-    let fs = Arc::clone(&options.fs);
-    let lock = prepare_directory(dir, &options)?;
+    let fs = prepare_directory(dir, &options)?;
     let recovered = match recover(&*fs, dir)? {
         Some(recovered) => recovered,
         None if options.create => new_store(&*fs, dir, &options)?,
@@ -128,12 +131,13 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         keyspace.options = options.encode();
     }
     remove_strays(&*fs, dir, &recovered.strays)?;
-    let log_number = take_number(&mut state);
-    let mut engine = build_engine(dir, options, &recovered, &state, Some(lock))?;
+    let mut engine = build_engine(dir, options, &recovered, &state, Arc::clone(&fs))?;
+    let log_number = engine.files.new_number();
     let written = engine.replay_to_memtables(&recovered, &mut state, log_number);
     let (writer, manifest_number) = written.inspect_err(|_| {
         // Nothing refers to them: a full disk must not be fuller for the next attempt.
         let numbers = log_number..engine.files.next_number();
+        let numbers = numbers.filter(|number| !recovered.taken_numbers.contains(number));
         let names = numbers.flat_map(|number| [FileName::Log(number), FileName::Table(number)]);
         names.for_each(|name| drop(fs.remove(&name.path(dir))));
     })?;
@@ -150,11 +154,15 @@ fn build_engine(
     options: Options,
     recovered: &Recovered,
     state: &ManifestState,
-    lock: Option<Box<dyn LockGuard>>,
+    locked: Arc<LockedDir>,
 ) -> Result<Engine> {
-    let (fs, store_id) = (Arc::clone(&options.fs), recovered.store_id);
-    let files = StoreFiles::new(fs, dir.to_path_buf(), store_id, state.next_file, lock);
+    let options = options.fs(Arc::clone(&locked) as Arc<dyn Fs>);
+    let store_id = recovered.store_id;
+    let numbers = Numbers::new(state.next_file, recovered.taken_numbers.clone());
+    let files = StoreFiles::new(Arc::clone(&locked), dir.to_path_buf(), store_id, numbers);
     let context = shared(dir, &options, store_id, state.hash_seed);
+    let tables = Arc::clone(&context.files);
+    locked.close_spare_with(move || tables.close_one());
     let trees = build_trees(dir, state, &context, &files.obsolete)?;
     Ok(Engine::new(EngineParts {
         options,
@@ -176,8 +184,8 @@ fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
     Ok(())
 }
 
-/// Creates the directory if need be, and locks it.
-fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
+/// Creates the directory if need be, if it has a store or may have one, and locks it.
+fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
     let fs = &*options.fs;
     if options.create {
         fs.create_dir(dir).map_err(|error| match error.kind() {
@@ -186,6 +194,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
             }
             _ => Error::io("create", dir, error),
         })?;
+        check_other_files(fs, dir, options)?;
     } else {
         names_in(fs, dir)?;
         // A directory without a store is left exactly as it is.
@@ -195,22 +204,46 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
         }
     }
-    fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive).map_err(|error| lock_error(dir, error))
+    let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive);
+    Ok(LockedDir::new(dir, &options.fs, lock.map_err(|error| lock_error(dir, error))?))
 }
 
-/// Keeps writers out and lets readers in. A copy of a store may lack the lock file; then no writer has it
-/// open.
-pub(super) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-    match fs.lock(&FileName::Lock.path(dir), LockKind::Shared) {
-        Ok(lock) => Ok(Some(lock)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(lock_error(dir, error)),
+/// Refuses a directory without a store that has files of other programs, unless the options allow it.
+fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
+    let listing = list(fs, dir)?;
+    if options.create_among_other_files || listing.ours.contains(&FileName::Current) {
+        return Ok(());
     }
+    check_never_used(fs, dir, &listing)?;
+    // Of the others an interrupted creation may have left something, with whatever inside.
+    let is_other = |name: &&FileName| {
+        matches!(name, FileName::Table(_) | FileName::Filter(_)) && !is_ours(fs, &name.path(dir), None)
+    };
+    let named_like_ours = listing.ours.iter().filter(is_other).map(ToString::to_string);
+    let others = listing.ignored.into_iter().map(|file| file.name);
+    // A file system has this directory in its root from the beginning.
+    let mut found: Vec<_> = others.filter(|name| name != "lost+found").chain(named_like_ours).collect();
+    let count = found.len();
+    found.truncate(OTHER_FILES_NAMED);
+    match count {
+        0 => Ok(()),
+        _ => Err(Error::OtherFiles { dir: dir.to_path_buf(), found, count }),
+    }
+}
+
+/// Keeps writers out, and lets readers in. A copy of a store need not have the file; then the directory alone
+/// is locked.
+pub(super) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
+    let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Shared);
+    lock.map_err(|error| lock_error(dir, error))
 }
 
 fn lock_error(dir: &Path, error: std::io::Error) -> Error {
     match error.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.to_path_buf() },
+        std::io::ErrorKind::WouldBlock => {
+            let by_this_process = error.get_ref().is_some_and(|inner| inner.is::<HeldByThisProcess>());
+            Error::Locked { dir: dir.to_path_buf(), by_this_process }
+        }
         _ => Error::io("lock", &FileName::Lock.path(dir), error),
     }
 }
@@ -220,7 +253,8 @@ fn lock_error(dir: &Path, error: std::io::Error) -> Error {
 fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     let ours = names.iter().filter_map(|name| name.to_str().and_then(FileName::parse));
-    let strays: Vec<_> = ours.filter(|name| !matches!(name, FileName::Lock | FileName::Current)).collect();
+    let strays = ours.filter(|name| !matches!(name, FileName::Lock | FileName::Current));
+    let (strays, others): (Vec<_>, Vec<_>) = strays.partition(|name| is_ours(fs, &name.path(dir), None));
     remove(fs, dir, &strays);
     let seed = random_id()?;
     let mut state = ManifestState { next_file: 1, ..ManifestState::default() };
@@ -242,19 +276,15 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
         log_bytes: 0,
         last_seqno: 0,
         report: OpenReport::default(),
-        largest_number: strays.iter().filter_map(|name| name.number()).max().unwrap_or(0),
+        largest_number: 0,
         strays: Vec::new(),
+        taken_numbers: others.iter().filter_map(|name| name.number()).collect(),
     })
-}
-
-fn take_number(state: &mut ManifestState) -> u64 {
-    state.next_file += 1;
-    state.next_file - 1
 }
 
 pub(super) fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed: u64) -> Arc<TableContext> {
     let memory = Memory::new(options.memory_budget);
-    let files = Arc::new(FileCache::new(options.open_files_max));
+    let files = Arc::new(FileCache::new(options.open_files()));
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
     let trust = FilterTrust { strict: options.strict_filters, audit_one_in: options.audit_absent };
     let io = TableIo::default();
@@ -349,24 +379,56 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_header::{FileHeader, FileKind, MAGIC};
     use crate::fs::MemFs;
 
     #[test]
-    fn a_stray_file_with_the_largest_number_neither_panics_nor_makes_a_number_twice() {
-        for (number, opens) in [(u64::MAX, true), (FILE_NUMBER_MAX, false), (FILE_NUMBER_MAX / 4, true)] {
-            let fs = MemFs::new();
-            let (dir, options) =
-                (Path::new("/db"), Options::new().background_threads(0).fs(Arc::new(fs.clone())));
-            options.clone().open(dir).unwrap().close().unwrap();
-            let stray = dir.join(format!("{number}.wal"));
-            fs.create(&stray).unwrap();
-            match options.clone().open(dir) {
-                Ok(_) => assert!(opens, "{number}"),
-                Err(Error::LimitExceeded { what, .. }) => assert_eq!((what, opens), ("file number", false)),
-                Err(error) => panic!("{number}: {error}"),
+    fn a_stray_file_with_a_huge_number_neither_blocks_opening_nor_makes_a_number_twice() {
+        for number in [u64::MAX, FILE_NUMBER_MAX, FILE_NUMBER_MAX / 2, FILE_NUMBER_MAX / 4] {
+            for content in [&b""[..], b"somebody else's"] {
+                let fs = MemFs::new();
+                let (dir, options) =
+                    (Path::new("/db"), Options::new().background_threads(0).fs(Arc::new(fs.clone())));
+                options.clone().open(dir).unwrap().close().unwrap();
+                let stray = dir.join(format!("{number}.wal"));
+                fs.overwrite(&stray, content.to_vec());
+                let db = options.clone().open(dir).unwrap();
+                assert!(db.engine().files.next_number() < 100, "{number}");
+                db.close().unwrap();
+                let is_foreign = !content.is_empty() || number > FILE_NUMBER_MAX;
+                assert_eq!(fs.files(dir).iter().any(|(path, _)| *path == stray), is_foreign, "{number}");
             }
-            fs.remove(&stray).ok();
-            options.open(dir).unwrap().put("a", "b").unwrap();
         }
+    }
+
+    #[test]
+    fn files_that_are_only_named_like_ours_stay_and_their_numbers_are_passed_over() {
+        let fs = MemFs::new();
+        let (dir, options) =
+            (Path::new("/db"), Options::new().background_threads(0).fs(Arc::new(fs.clone())));
+        let db = options.clone().open(dir).unwrap();
+        let next = db.engine().files.next_number();
+        db.close().unwrap();
+        let theirs: Vec<_> =
+            (next..next + 40).step_by(2).map(|number| FileName::Table(number).path(dir)).collect();
+        theirs.iter().for_each(|path| fs.overwrite(path, b"SQLite format 3".to_vec()));
+        // Those of another store too; and a log that is torn at its head is ours.
+        let header = FileHeader::new(FileKind::Filter, [7; 16], [8; 16]).encode().to_vec();
+        fs.overwrite(&FileName::Filter(next + 41).path(dir), header);
+        fs.overwrite(&FileName::Log(next + 43).path(dir), MAGIC[..5].to_vec());
+        for round in 0..3u32 {
+            let db = options.clone().open(dir).unwrap();
+            let ignored = &db.open_report().ignored;
+            let named = |file: &&IgnoredFile| file.why == "named like a file of the store, but is none";
+            assert_eq!(ignored.iter().filter(named).count(), theirs.len() + 1, "{ignored:?}");
+            for n in 0..5u32 {
+                db.put((round * 5 + n).to_be_bytes(), "v").unwrap();
+                db.flush().unwrap();
+            }
+            db.close().unwrap();
+        }
+        assert!(theirs.iter().all(|path| fs.open(path).unwrap().len().unwrap() == 15));
+        assert!(fs.open(&FileName::Log(next + 43).path(dir)).is_err());
+        assert_eq!(options.open(dir).unwrap().iter().count(), 15);
     }
 }

@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::engine::Engine;
+use super::health::catch;
+use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree, View};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -22,6 +24,8 @@ use crate::version::TableHandle;
 pub(crate) enum Change {
     /// Nothing: the edit is about logs or options.
     None,
+    /// Nothing, and no edit may follow: the store is closed.
+    End,
     /// Other tables in a keyspace.
     Tree(TreeChange),
     /// Other filters for a table.
@@ -80,18 +84,25 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`] if the tree is gone: nothing happened. Anything else has poisoned the
-    /// store.
+    /// [`Error::KeyspaceDropped`] if the tree is gone, [`Error::Closed`]: nothing happened. Anything else has
+    /// poisoned the store.
     ///
     /// Returns the number below which no log is needed, according to the durable manifest.
     pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
-        let mut manifest = self.manifest.lock();
+        catch("a change of the manifest", || self.publish_edit(items, change))
+            .unwrap_or_else(|panic| Err(self.fail(panic)))
+    }
+
+    fn publish_edit(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
+        point();
+        let mut guard = self.manifest.lock();
         self.health.check_not_failed()?;
-        let manifest = manifest.as_mut().ok_or(Error::ReadOnly)?;
+        let manifest = guard.as_mut().ok_or(Error::Closed)?;
+        self.files.check_locked().map_err(|error| self.fail(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
         all.extend(items);
         match &change {
-            Change::None => {}
+            Change::None | Change::End => {}
             Change::Drop(tree) => tree.check_alive()?,
             Change::Options(tree, change) => {
                 tree.check_alive()?;
@@ -115,6 +126,10 @@ impl Engine {
         self.manifest.set_mark(mark);
         match change {
             Change::None => {}
+            Change::End => {
+                *guard = None;
+                return Ok(0);
+            }
             // Still under the lock of the manifest: they have not changed since they were encoded.
             Change::Options(tree, change) => {
                 let options = change.apply(&tree.options.load());

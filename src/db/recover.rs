@@ -17,13 +17,14 @@
 //! store was checked, and only one batch at a time is in memory.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::batch::BatchReader;
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
-use crate::file_header::FileKind;
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES, MAGIC};
 use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};
 use crate::key::SeqNo;
@@ -34,6 +35,10 @@ use crate::wal::EditMark;
 use crate::wal::reader::Record;
 use crate::wal::{Content, ContentReader, Ending, Expected, FramedReader, RecordKind};
 use crate::wal::{decode_close, decode_promise};
+
+/// Numbers of files between the manifest's next one and one that the store gave out without the manifest
+/// knowing.
+const NUMBER_GAP_MAX: u64 = 1 << 32;
 
 /// What opening a store found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,10 +109,12 @@ pub(crate) struct Recovered {
     pub(crate) log_bytes: u64,
     pub(crate) last_seqno: SeqNo,
     pub(crate) report: OpenReport,
-    /// The largest number in any file name of the directory.
+    /// The largest number of a file of this store.
     pub(crate) largest_number: u64,
-    /// Files of ours that are not part of the state.
+    /// Files of this store that are not part of the state: they can go.
     pub(crate) strays: Vec<FileName>,
+    /// Numbers of files that are called like ours and are not: they stay, and no new file gets their number.
+    pub(crate) taken_numbers: BTreeSet<u64>,
 }
 
 /// The directory's own names of files of a store, and the others.
@@ -134,8 +141,19 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     replay.unknown_logs(&listing)?;
     let Replay { last_seqno, log_bytes, mut report, .. } = replay;
     let strays = strays(&listing, &manifest.state, current.manifest);
+    let (strays, others): (Vec<_>, Vec<_>) =
+        strays.into_iter().partition(|name| is_ours(fs, &name.path(dir), Some(current.store_id)));
     report.ignored = listing.ignored;
-    report.ignored.extend(strays.iter().map(|name| IgnoredFile { name: name.to_string(), why: "left over" }));
+    let ignored = |name: &FileName, why| IgnoredFile { name: name.to_string(), why };
+    report.ignored.extend(strays.iter().map(|name| ignored(name, "left over")));
+    report
+        .ignored
+        .extend(others.iter().map(|name| ignored(name, "named like a file of the store, but is none")));
+    // Its number is known from the name alone, which anybody can give to a copy: no opening leaves such a
+    // gap.
+    let next = manifest.state.next_file;
+    let numbers = strays.iter().filter_map(|name| name.number());
+    let largest_number = numbers.filter(|number| number.saturating_sub(next) < NUMBER_GAP_MAX).max();
     Ok(Some(Recovered {
         store_id: current.store_id,
         manifest,
@@ -143,9 +161,29 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
         log_bytes,
         last_seqno,
         report,
-        largest_number: listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0),
+        largest_number: largest_number.unwrap_or(0),
         strays,
+        taken_numbers: others.iter().filter_map(|name| name.number()).collect(),
     }))
+}
+
+/// Whether a file that is called like one of ours is one: of this store, if it can tell which store it
+/// belongs to. What a crash may leave of a file that was just created counts too: nothing, zeros, a header
+/// that is not whole.
+pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> bool {
+    let mut head = [0; HEADER_BYTES];
+    let read = fs.open(path).and_then(|file| {
+        let len = file.len()?.min(HEADER_BYTES as u64) as usize;
+        file.read_at(&mut head[..len], 0).map(|()| len)
+    });
+    // What cannot be read is left alone.
+    let Ok(len) = read else { return false };
+    match FileHeader::decode(&head[..len]) {
+        Ok(header) => store_id.is_none_or(|id| id == header.store_id),
+        Err(_) => {
+            head[..len].iter().all(|&byte| byte == 0) || MAGIC.starts_with(&head[..len.min(MAGIC.len())])
+        }
+    }
 }
 
 /// Reads the logs once more and hands over each batch that holds entries which are not in tables, in order.
@@ -182,19 +220,29 @@ pub(super) fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Re
     };
     for &name in &listing.ours {
         match name {
-            FileName::Table(_) | FileName::Filter(_) => return lost(name),
-            FileName::Log(_) if has_record(fs, &name.path(dir)) => return lost(name),
+            FileName::Table(_) | FileName::Filter(_) if is_ours(fs, &name.path(dir), None) => {
+                return lost(name);
+            }
+            FileName::Log(_) if has_record(fs, &name.path(dir))? => return lost(name),
             _ => {}
         }
     }
     Ok(())
 }
 
-fn has_record(fs: &dyn Fs, path: &Path) -> bool {
+fn has_record(fs: &dyn Fs, path: &Path) -> Result<bool> {
     let expected = Expected { kind: FileKind::Log, store_id: None, file_id: None };
-    let Ok(file) = fs.open(path) else { return false };
-    let Ok(mut reader) = FramedReader::open(&*file, path, expected) else { return false };
-    !matches!(reader.next_record(), Ok(None))
+    let file = match fs.open(path) {
+        Ok(file) => file,
+        // Not a regular file.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Ok(false),
+        Err(error) => return Err(Error::io("open", path, error)),
+    };
+    match FramedReader::open(&*file, path, expected) {
+        Ok(mut reader) => Ok(!matches!(reader.next_record(), Ok(None))),
+        Err(error @ Error::Io { .. }) => Err(error),
+        Err(_) => Ok(false),
+    }
 }
 
 fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Result<()> {
@@ -257,9 +305,7 @@ pub(super) struct Replay<'a> {
 /// Opens a log that the manifest names.
 pub(super) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFile>> {
     fs.open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            Error::corruption(path, 0, "log", "the manifest names it, but it is missing")
-        }
+        ErrorKind::NotFound => Error::corruption(path, 0, "log", "the manifest names it, but it is missing"),
         _ => Error::io("open", path, error),
     })
 }
@@ -322,7 +368,7 @@ impl<'a> Replay<'a> {
         log: &LogState,
         is_last: bool,
     ) -> Result<()> {
-        let end = self.read(file, path, Some(log.file_id))?;
+        let end = self.read(file, path, Some(log))?;
         self.report.logs += 1;
         let Some((len, last_seqno)) = log.closed else {
             if !is_last && end.closed.is_none() {
@@ -349,6 +395,11 @@ impl<'a> Replay<'a> {
             );
             return Err(Error::corruption(path, at, "closed log", detail));
         }
+        let behind = file.len().map_err(|error| Error::io("read", path, error))? - len;
+        if behind > 0 {
+            let (file, reason) = (path.to_path_buf(), "behind the close record".to_owned());
+            self.report.dropped.push(DroppedTail { file, offset: len, bytes: behind, reason });
+        }
         Ok(())
     }
 
@@ -362,7 +413,11 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let path = name.path(self.dir);
-            let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+            let file = match self.fs.open(&path) {
+                // Not a regular file.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => continue,
+                opened => opened.map_err(|error| Error::io("open", &path, error))?,
+            };
             let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id: None };
             // Whatever cannot be read here was never referred to: it is a stray.
             let Ok(mut reader) = FramedReader::open(&*file, &path, expected) else { continue };
@@ -388,9 +443,13 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn read(&mut self, file: &dyn ReadFile, path: &Path, file_id: Option<FileId>) -> Result<LogEnd> {
+    fn read(&mut self, file: &dyn ReadFile, path: &Path, log: Option<&LogState>) -> Result<LogEnd> {
+        let file_id = log.map(|log| log.file_id);
         let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id };
         let mut reader = FramedReader::open(file, path, expected)?;
+        if let Some((len, _)) = log.and_then(|log| log.closed) {
+            reader.end_at(len);
+        }
         let mut closed = None;
         while let Some(record) = reader.next_record()? {
             let content = self.contents.decode(record.kind, record.bytes);

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use super::background::Jobs;
 use super::engine::Engine;
+use super::health::catch;
 use super::jobs::JobError;
 use super::publish::{Change, FilterChange, OptionsChange};
 use super::reservations::Job;
@@ -201,7 +202,8 @@ impl Engine {
             if let Some(reservation) = reservation {
                 let Job::Refilter(_, table) = reservation.job() else { continue };
                 seen.insert(table.meta.number);
-                match self.refilter_table(tree, table) {
+                let rebuilt = catch("making a filter", || self.refilter_table(tree, table));
+                match rebuilt.unwrap_or_else(|panic| Err(JobError::Store(panic))) {
                     Ok(()) => {}
                     Err(JobError::Table(error)) => result = result.and(Err(error)),
                     Err(JobError::Store(error)) => return Err(self.fail(error)),

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Task;
@@ -119,6 +120,7 @@ impl Reservations {
         self: &Arc<Self>,
         next: impl FnOnce(&Reserved<'_>) -> Option<Job>,
     ) -> Option<Reservation> {
+        point();
         let mut state = lock(&self.state);
         if state.stopping {
             return None;

@@ -555,8 +555,10 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The error that the job met. If a write or sync failed, the store refuses further writes.
+    /// [`Error::Closed`]; the error that the job met. If a write or sync failed, the store refuses further
+    /// writes.
     pub fn step(&self) -> Result<bool> {
+        self.engine().health.check_open()?;
         self.engine().step(Jobs::All)
     }
 

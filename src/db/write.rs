@@ -23,8 +23,10 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use super::apply::{apply, own_batch};
 use super::engine::Engine;
+use super::health::catch;
 use super::log::LogPosition;
 use super::publish::{Change, log_closed, log_created};
+use super::schedule::point;
 use super::tree::Tree;
 use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
 use crate::error::{Error, Result};
@@ -122,6 +124,10 @@ impl Request {
             _ => 0,
         }
     }
+
+    fn is_close(&self) -> bool {
+        matches!(&*lock(&self.work), Some(Work::Close))
+    }
 }
 
 impl CommitQueue {
@@ -132,17 +138,21 @@ impl CommitQueue {
         !std::mem::replace(&mut queue.led, true)
     }
 
-    /// Takes the next group: the first request and those behind it that fit.
+    /// Takes the next group: the first request and those behind it that fit. Closing is a group of its own.
     fn take_group(&self) -> Vec<Arc<Request>> {
         let mut queue = lock(&self.queue);
         let mut bytes = 0;
         let mut group = Vec::new();
         while let Some(next) = queue.waiting.front() {
             bytes += next.bytes();
-            if !group.is_empty() && bytes > GROUP_BYTES_MAX {
+            let closes = next.is_close();
+            if !group.is_empty() && (closes || bytes > GROUP_BYTES_MAX) {
                 break;
             }
             group.extend(queue.waiting.pop_front());
+            if closes {
+                break;
+            }
         }
         group
     }
@@ -161,27 +171,6 @@ impl CommitQueue {
 pub(crate) struct Admitted {
     pub(crate) bytes: Vec<u8>,
     pub(crate) trees: Vec<Arc<Tree>>,
-}
-
-/// The lead of a group. Dropping it answers the group and hands on, whatever happened: followers wait for it.
-struct Lead<'e> {
-    engine: &'e Engine,
-    group: Vec<Arc<Request>>,
-    /// One per request; `None` if the leader panicked (in a file system or a subscriber of the caller's).
-    results: Option<Vec<Result<LogPosition>>>,
-}
-
-impl Drop for Lead<'_> {
-    fn drop(&mut self) {
-        let results = self.results.take().unwrap_or_else(|| {
-            let error = self.engine.fail(Error::invalid("a writer panicked while it wrote for others"));
-            self.group.iter().map(|_| Err(error.clone())).collect()
-        });
-        self.engine.commit.hand_on();
-        for (request, result) in self.group.iter().zip(results) {
-            request.set(Progress::Done(result));
-        }
-    }
 }
 
 impl Engine {
@@ -223,14 +212,24 @@ impl Engine {
 
     fn submit(&self, work: Work) -> Result<LogPosition> {
         let request = Request::new(work);
+        point();
         if !self.commit.enter(&request)
             && let Some(result) = request.wait()
         {
             return result;
         }
-        let mut lead = Lead { engine: self, group: self.commit.take_group(), results: None };
-        lead.results = Some(self.carry_out(&lead.group));
-        drop(lead);
+        point();
+        let group = self.commit.take_group();
+        // Followers wait for an answer, whatever happened.
+        let results = catch("writing a batch", || self.carry_out(&group)).unwrap_or_else(|panic| {
+            let error = self.fail(panic);
+            vec![Err(error); group.len()]
+        });
+        point();
+        self.commit.hand_on();
+        for (request, result) in group.iter().zip(results) {
+            request.set(Progress::Done(result));
+        }
         request.wait().expect("the leader's own request is in its group")
     }
 
@@ -266,6 +265,10 @@ impl Engine {
     }
 
     fn write_group(&self, group: Vec<Admitted>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
+        // Whoever has queued meanwhile is as late as whoever comes later.
+        if !close {
+            self.health.check_open()?;
+        }
         self.health.check_not_failed()?;
         let mut full = Vec::new();
         if !group.is_empty() {
@@ -343,7 +346,7 @@ impl Engine {
     fn end_log(&self) -> Result<()> {
         let last_seqno = self.sequence.visible();
         let (number, len) = self.log().close_active(last_seqno, self.manifest.mark())?;
-        self.publish(vec![log_closed(number, len, last_seqno)], Change::None).map(drop)
+        self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)
     }
 
     /// Ends the active log and begins the next: the old one is durable as a whole before the new one is used.

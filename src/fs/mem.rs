@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
+use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
 
 /// A change that is about to happen in a [`MemFs`].
 #[derive(Debug, Clone, Copy)]
@@ -292,28 +292,34 @@ impl Fs for MemFs {
             tree.files.insert(path.to_path_buf(), Arc::clone(&file));
             tree.durable.insert(path.to_path_buf(), file);
         }
-        if !tree.files.contains_key(path) {
-            return Err(not_found(path));
-        }
+        let file = tree.files.get(path).cloned();
         let holders = tree.locks.entry(path.to_path_buf()).or_default();
         match (kind, *holders) {
             (LockKind::Exclusive, 0) => *holders = EXCLUSIVE,
             (LockKind::Shared, EXCLUSIVE) | (LockKind::Exclusive, _) => {
-                return Err(io::ErrorKind::WouldBlock.into());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess));
             }
             (LockKind::Shared, _) => *holders += 1,
         }
-        Ok(Box::new(MemLock { fs: self.clone(), path: path.to_path_buf() }))
+        Ok(Box::new(MemLock { fs: self.clone(), path: path.to_path_buf(), file }))
     }
 }
 
+/// The lock belongs to the path, as a directory has no other identity here.
 #[derive(Debug)]
 struct MemLock {
     fs: MemFs,
     path: PathBuf,
+    file: Option<Arc<MemFile>>,
 }
 
-impl LockGuard for MemLock {}
+impl LockGuard for MemLock {
+    fn is_in_place(&self) -> io::Result<bool> {
+        let tree = self.fs.tree();
+        let found = tree.files.get(&self.path);
+        Ok(self.file.as_ref().is_none_or(|file| found.is_some_and(|found| Arc::ptr_eq(file, found))))
+    }
+}
 
 impl Drop for MemLock {
     fn drop(&mut self) {

@@ -6,9 +6,13 @@
 //! [`StdFs`] is the operating system's file system. [`MemFs`] is one in memory that knows what would survive
 //! a power loss and calls an observer before every change, from which crash, fault and audit tests are made.
 
+#[cfg(unix)]
+mod dir_fs;
+mod locked_dir;
 mod mem;
 mod std_fs;
 
+pub(crate) use locked_dir::LockedDir;
 pub use mem::{CrashPolicy, MemFs, Op};
 pub use std_fs::StdFs;
 
@@ -19,6 +23,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A file system. Implementations are shared by all threads of a store.
+///
+/// An implementation that passes calls on to another one passes [`Fs::lock`] on too, and wraps the file
+/// system that [`LockGuard::fs`] gives.
 pub trait Fs: Debug + Send + Sync + 'static {
     /// Creates a directory and its missing parents, readable by the owner only, and makes that durable.
     /// Not an error if it exists.
@@ -45,9 +52,11 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// Gives a file a second name.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Takes a lock on a file at once or fails with `WouldBlock`; it is held until the guard is dropped or
-    /// the process dies. An exclusive lock creates the file if it is missing, a shared one writes nothing
-    /// and fails with `NotFound`.
+    /// Locks the file `path` and the directory it lies in, at once or with the error `WouldBlock` (with
+    /// [`HeldByThisProcess`] inside if that is known). They are held until the guard is dropped or the
+    /// process dies. An exclusive lock creates the file if it is missing; a shared one writes nothing, and is
+    /// one on the directory alone if there is no such file. Whatever is there and is not a regular file is an
+    /// error.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>>;
 }
 
@@ -61,7 +70,52 @@ pub enum LockKind {
 }
 
 /// A held lock.
-pub trait LockGuard: Debug + Send + Sync {}
+pub trait LockGuard: Debug + Send + Sync {
+    /// A file system that reaches the files of the locked directory through a handle of it, wherever the
+    /// directory is moved; paths are as before. `None` if there is no better one than that which gave the
+    /// lock.
+    fn fs(&self) -> Option<Arc<dyn Fs>> {
+        None
+    }
+
+    /// Whether the path still leads to the directory that was locked, and the file in it is still the one
+    /// that was.
+    ///
+    /// # Errors
+    ///
+    /// What the system said, if that cannot be found out.
+    fn is_in_place(&self) -> io::Result<bool>;
+}
+
+/// Inside the error `WouldBlock` of [`Fs::lock`]: it is this process that holds the lock.
+#[derive(Debug, Clone, Copy)]
+pub struct HeldByThisProcess;
+
+impl std::fmt::Display for HeldByThisProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("this process holds the lock")
+    }
+}
+
+impl std::error::Error for HeldByThisProcess {}
+
+/// Whether the process, or the system, has no room for another open file.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let codes = [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
+    // ERROR_TOO_MANY_OPEN_FILES
+    #[cfg(not(unix))]
+    let codes = [4];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// How many files this process may have open, if the system says.
+pub(crate) fn open_files_limit() -> Option<u64> {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    return None;
+}
 
 /// A file that is open for reading. Positioned reads, so that threads share it.
 pub trait ReadFile: Debug + Send + Sync {
@@ -75,6 +129,12 @@ pub trait ReadFile: Debug + Send + Sync {
 
     /// Fills `buffer` from `offset` on; `UnexpectedEof` if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// The first offset from `offset` on at which the file may hold something other than zeros; `None` if
+    /// there is none. A file that was made longer without being written to is passed over quickly.
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok((offset < self.len()?).then_some(offset))
+    }
 
     /// Does several reads, in any order. The place for io_uring and the like; here they follow each other.
     fn read_many(&self, reads: &mut [(&mut [u8], u64)]) -> io::Result<()> {

@@ -20,8 +20,10 @@ impl Fs for StdFs {
                 _ => self.sync_dir(Path::new(".")),
             },
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+            // Where the parent is there and this is said all the same (below /proc, or in a working directory
+            // that was removed) nothing can be made.
             Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => {
+                Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
                     self.create_dir(parent)?;
                     self.create_dir(dir)
                 }
@@ -71,26 +73,44 @@ impl Fs for StdFs {
         fs::hard_link(from, to)
     }
 
+    #[cfg(unix)]
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
-        let (file, taken) = match kind {
+        Ok(Box::new(super::dir_fs::lock(path, kind)?))
+    }
+
+    #[cfg(not(unix))]
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
+        let file = match kind {
             LockKind::Exclusive => {
                 let mut options = OpenOptions::new();
-                let file = private(options.read(true).write(true).create(true).truncate(false)).open(path)?;
-                let taken = file.try_lock();
-                (file, taken)
+                Some(options.read(true).write(true).create(true).truncate(false).open(path)?)
             }
-            LockKind::Shared => {
-                let file = File::open(path)?;
-                let taken = file.try_lock_shared();
-                (file, taken)
-            }
+            LockKind::Shared => match File::open(path) {
+                Ok(file) => Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            },
         };
-        match taken {
-            Ok(()) => Ok(Box::new(StdLock { _file: file })),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
+        if let Some(file) = &file {
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            }
+            lock_file(file, kind)?;
         }
+        Ok(Box::new(StdLock { _file: file }))
     }
+}
+
+/// Locks an open file, or fails with `WouldBlock`.
+pub(super) fn lock_file(file: &File, kind: LockKind) -> io::Result<()> {
+    let taken = match kind {
+        LockKind::Exclusive => file.try_lock(),
+        LockKind::Shared => file.try_lock_shared(),
+    };
+    taken.map_err(|error| match error {
+        TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+        TryLockError::Error(error) => error,
+    })
 }
 
 #[cfg(unix)]
@@ -115,20 +135,38 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// A lock that lives as long as its file is open; the system releases it when the process dies.
+/// A lock that lives as long as its file is open; the system releases it when the process dies. Where a
+/// directory has no handle, nobody notices if it is moved; an open file keeps it from being moved there.
+#[cfg(not(unix))]
 #[derive(Debug)]
 struct StdLock {
-    _file: File,
+    _file: Option<File>,
 }
 
-impl LockGuard for StdLock {}
+#[cfg(not(unix))]
+impl LockGuard for StdLock {
+    fn is_in_place(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
 
 #[derive(Debug)]
-struct StdFile(File);
+pub(super) struct StdFile(pub(super) File);
 
 impl ReadFile for StdFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        match rustix::fs::seek(&self.0, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) => Ok(Some(data)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            // A file system that does not know of holes.
+            Err(rustix::io::Errno::INVAL) => Ok((offset < self.len()?).then_some(offset)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     #[cfg(unix)]
@@ -199,14 +237,27 @@ mod tests {
     fn an_exclusive_lock_excludes_and_shared_ones_do_not_exclude_each_other() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
-        assert_eq!(StdFs.lock(&path, LockKind::Shared).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let none = StdFs.lock(&path, LockKind::Shared).unwrap();
+        assert!(!path.exists(), "a shared lock writes nothing");
+        drop(none);
         let held = StdFs.lock(&path, LockKind::Exclusive).unwrap();
         for kind in [LockKind::Exclusive, LockKind::Shared] {
-            assert_eq!(StdFs.lock(&path, kind).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            let error = StdFs.lock(&path, kind).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            #[cfg(unix)]
+            assert!(error.get_ref().is_some_and(|inner| inner.is::<crate::fs::HeldByThisProcess>()));
         }
         drop(held);
         let _one = StdFs.lock(&path, LockKind::Shared).unwrap();
         let _two = StdFs.lock(&path, LockKind::Shared).unwrap();
         assert!(StdFs.lock(&path, LockKind::Exclusive).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_that_cannot_be_made_though_its_parent_is_there_is_an_error() {
+        let error = StdFs.create_dir(Path::new("/proc/sievedb/below")).unwrap_err();
+        assert!(error.raw_os_error().is_some(), "{error:?}");
+        assert!(StdFs.create_dir(Path::new("/proc/sievedb")).is_err());
     }
 }

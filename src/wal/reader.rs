@@ -154,6 +154,11 @@ impl<'f> FramedReader<'f> {
         Ok(Self { window, header, position, assembled: Vec::new(), sequence, outcome: None })
     }
 
+    /// Takes the file to end after `len` bytes, whatever follows. To be called before the first record is read.
+    pub(crate) fn end_at(&mut self, len: u64) {
+        self.window.len = self.window.len.min(len);
+    }
+
     /// Where the last record that was returned ends, and the next one starts.
     pub(crate) fn position(&self) -> u64 {
         self.position
@@ -247,7 +252,12 @@ impl<'f> FramedReader<'f> {
         let mut next = at;
         while next < self.window.len {
             let rest = self.window.rest_of_page(next)?;
-            zeros = zeros && rest.iter().all(|&byte| byte == 0);
+            if rest.iter().all(|&byte| byte == 0) {
+                next += rest.len() as u64;
+                next = self.window.next_data(next)?;
+                continue;
+            }
+            zeros = false;
             // The bytes at `at` promise nothing beyond themselves, so the search may include them.
             let mut search = Search::new(&self.header.file_id, next, rest);
             if let Some(witness) = search.first_from(next, at + 1) {
@@ -292,6 +302,14 @@ impl<'f> Window<'f> {
             self.read(offset - offset % PAGE_BYTES as u64)?;
         }
         Ok(self.slice(offset..end))
+    }
+
+    /// The first page from `offset` on, itself the start of one, that may hold anything but zeros; or the end. A file
+    /// that a crash or a mistake made huge holds little.
+    fn next_data(&self, offset: u64) -> Result<u64> {
+        let data = self.file.next_data(offset).map_err(|error| Error::io("read", &self.path, error))?;
+        let page = data.map_or(self.len, |data| data - data % PAGE_BYTES as u64);
+        Ok(page.clamp(offset.min(self.len), self.len))
     }
 
     fn read(&mut self, start: u64) -> Result<()> {

@@ -68,7 +68,8 @@ fn concerns_this_directory(error: &Error) -> bool {
         Error::Corruption { .. }
         | Error::Unsupported { .. }
         | Error::Locked { .. }
-        | Error::NoStore { .. } => true,
+        | Error::NoStore { .. }
+        | Error::OtherFiles { .. } => true,
         Error::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied,
         _ => false,
     }

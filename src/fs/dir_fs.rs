@@ -1,0 +1,288 @@
+//! The files of a locked directory, reached through a handle of it.
+//!
+//! A path is resolved anew at each call. If the directory is renamed and another one takes its place, a path
+//! leads into that other one. A store that has locked its directory must not follow it there: so each name
+//! directly in the directory is looked up relative to its handle, and every other path as usual.
+//!
+//! The lock is one on the directory and one on the file `LOCK` in it, both on open handles. Whoever deletes
+//! `LOCK`, or moves the directory away and makes a new one, does not let a second store in unseen: the
+//! directory itself is still locked, and [`LockGuard::is_in_place`] compares the device and inode that the
+//! names lead to with those of the handles.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstat, linkat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::std_fs::{StdFile, StdFs, lock_file};
+use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
+
+/// Device and inode: what a file or directory is, whatever its name.
+type Identity = (u64, u64);
+
+/// The locked directories of this process, with its id (a forked process inherits the list) and how often.
+static HELD: Mutex<BTreeMap<(u32, Identity), usize>> = Mutex::new(BTreeMap::new());
+
+fn held() -> MutexGuard<'static, BTreeMap<(u32, Identity), usize>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The file system as seen from one directory.
+#[derive(Debug)]
+struct DirFs {
+    path: PathBuf,
+    handle: File,
+}
+
+/// A locked directory, with the file in it by which it is known to be locked.
+#[derive(Debug)]
+pub(super) struct DirLock {
+    dir: Arc<DirFs>,
+    /// Where the directory was found, also if the process changes its working directory.
+    found_at: PathBuf,
+    /// Its name and its handle, with which the lock on it goes.
+    file: Option<(OsString, File)>,
+    entry: (u32, Identity),
+}
+
+/// Locks the file `path` and its directory: see [`Fs::lock`].
+pub(super) fn lock(path: &Path, kind: LockKind) -> io::Result<DirLock> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "a lock needs a file in a directory");
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or_else(invalid)?;
+    let found_at = std::path::absolute(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+    let dir = Arc::new(DirFs { path: parent.to_path_buf(), handle: File::open(&found_at)? });
+    let entry = (std::process::id(), identity(&dir.handle)?);
+    let blocked = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock if held().contains_key(&entry) => {
+            io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess)
+        }
+        _ => error,
+    };
+    match lock_file(&dir.handle, kind) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(blocked(error)),
+        // A network file system need not be able to lock a directory: then there is the file alone.
+        _ => {}
+    }
+    let file = match open_lock_file(&dir, name, kind) {
+        Ok(file) => {
+            lock_file(&file, kind).map_err(blocked)?;
+            Some((name.to_owned(), file))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && kind == LockKind::Shared => None,
+        Err(error) => return Err(error),
+    };
+    *held().entry(entry).or_default() += 1;
+    Ok(DirLock { dir, found_at, file, entry })
+}
+
+/// Opens the file that is to be locked: a regular one. A link is not followed, and a pipe is not waited for.
+fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File> {
+    let common = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = match kind {
+        LockKind::Exclusive => OFlags::RDWR | OFlags::CREATE | common,
+        LockKind::Shared => OFlags::RDONLY | common,
+    };
+    regular(openat(&dir.handle, name, flags, Mode::RUSR | Mode::WUSR))
+}
+
+/// The opened file, if it is a regular one.
+fn regular(opened: rustix::io::Result<std::os::fd::OwnedFd>) -> io::Result<File> {
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+    match opened {
+        // A link, where none is followed; a socket, or a pipe for writing that nobody reads.
+        Err(Errno::LOOP | Errno::MLINK | Errno::NXIO | Errno::ISDIR) => Err(refused()),
+        Err(error) => Err(error.into()),
+        Ok(handle) => {
+            let file = File::from(handle);
+            if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
+        }
+    }
+}
+
+fn identity(file: &File) -> io::Result<Identity> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+impl LockGuard for DirLock {
+    fn fs(&self) -> Option<Arc<dyn Fs>> {
+        Some(Arc::clone(&self.dir) as Arc<dyn Fs>)
+    }
+
+    fn is_in_place(&self) -> io::Result<bool> {
+        match std::fs::metadata(&self.found_at) {
+            Ok(found) if (found.dev(), found.ino()) != self.entry.1 => return Ok(false),
+            Err(error) if is_gone(&error) => return Ok(false),
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        let Some((name, file)) = &self.file else { return Ok(true) };
+        let held = fstat(file)?;
+        match statat(&self.dir.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok((found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether nothing is found under a path.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // In a forked process the lock is the other one's, and a thread that is not there may hold the list.
+        if self.entry.0 != std::process::id() {
+            return;
+        }
+        // Readers may keep the handle.
+        let _ = self.dir.handle.unlock();
+        let mut held = held();
+        if let Some(count) = held.get_mut(&self.entry) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.entry);
+            }
+        }
+    }
+}
+
+impl DirFs {
+    /// Where a path is to be looked up: by its name from the handle if it lies directly in the directory.
+    fn place<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) if parent == self.path => (self.handle.as_fd(), Path::new(name)),
+            _ => (CWD, path),
+        }
+    }
+}
+
+impl Fs for DirFs {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        StdFs.create_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        if dir != self.path {
+            return StdFs.list(dir);
+        }
+        let name = |entry: rustix::fs::DirEntry| OsString::from_vec(entry.file_name().to_bytes().to_vec());
+        let names = Dir::read_from(&self.handle)?.map(|entry| Ok(name(entry?)));
+        names.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if dir == self.path { self.handle.sync_all() } else { StdFs.sync_dir(dir) }
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        let (dir, name) = self.place(path);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let handle = openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(Arc::new(StdFile(File::from(handle))))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let (dir, name) = self.place(path);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(Arc::new(StdFile(regular(openat(dir, name, flags, Mode::empty()))?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) = (self.place(from), self.place(to));
+        Ok(renameat(from_dir, from, to_dir, to)?)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let (dir, name) = self.place(path);
+        Ok(unlinkat(dir, name, AtFlags::empty())?)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) = (self.place(from), self.place(to));
+        Ok(linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
+        StdFs.lock(path, kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_reached_through_the_handle_after_the_directory_was_renamed() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dir, moved) = (parent.path().join("db"), parent.path().join("moved"));
+        std::fs::create_dir(&dir).unwrap();
+        let guard = StdFs.lock(&dir.join("LOCK"), LockKind::Exclusive).unwrap();
+        let fs = guard.fs().unwrap();
+        assert!(guard.is_in_place().unwrap());
+        std::fs::rename(&dir, &moved).unwrap();
+        assert!(!guard.is_in_place().unwrap());
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("LOCK"), "").unwrap();
+        assert!(!guard.is_in_place().unwrap());
+        fs.create(&dir.join("a")).unwrap().append(b"here").unwrap();
+        assert_eq!(std::fs::read(moved.join("a")).unwrap(), b"here");
+        fs.rename(&dir.join("a"), &dir.join("b")).unwrap();
+        fs.hard_link(&dir.join("b"), &dir.join("c")).unwrap();
+        fs.remove(&dir.join("b")).unwrap();
+        fs.sync_dir(&dir).unwrap();
+        assert_eq!(fs.open(&dir.join("c")).unwrap().len().unwrap(), 4);
+        let mut names = fs.list(&dir).unwrap();
+        names.sort();
+        assert_eq!(names, ["LOCK", "c"]);
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "nothing in the new directory");
+        drop(guard);
+        StdFs.lock(&moved.join("LOCK"), LockKind::Exclusive).expect("it is free although the handle is kept");
+        assert!(fs.open(&dir.join("c")).is_ok());
+    }
+
+    #[test]
+    fn a_lock_file_that_is_removed_or_replaced_is_noticed_and_lets_nobody_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let guard = StdFs.lock(&path, LockKind::Exclusive).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(!guard.is_in_place().unwrap());
+        std::fs::write(&path, "").unwrap();
+        assert!(!guard.is_in_place().unwrap(), "another file of the same name");
+        for kind in [LockKind::Exclusive, LockKind::Shared] {
+            assert_eq!(StdFs.lock(&path, kind).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+    }
+
+    #[test]
+    fn a_pipe_a_link_or_a_directory_is_no_lock_and_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let refused = || {
+            for kind in [LockKind::Exclusive, LockKind::Shared] {
+                let error = StdFs.lock(&path, kind).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+            }
+        };
+        rustix::fs::mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        refused();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &path).unwrap();
+        refused();
+        assert!(!dir.path().join("elsewhere").exists());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        refused();
+    }
+}

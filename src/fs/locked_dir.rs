@@ -1,0 +1,296 @@
+//! The directory of an open store, as the store uses it: every file operation goes through here.
+//!
+//! It keeps one promise whatever the code above does: nothing is changed in the directory unless this process
+//! holds its lock, and the directory is the one that was locked.
+//!
+//! - *Released*: [`LockedDir::release`] waits for the operations that are under way, gives up the lock, and
+//!   refuses every later change with [`Error::Closed`].
+//! - *Moved or unlocked*: before a removal or a rename, and after everything that makes something durable,
+//!   the directory and its `LOCK` are compared with those that were locked ([`LockGuard::is_in_place`]). If
+//!   they differ, that operation fails with [`Error::LockLost`], even if the sync itself went well, and so
+//!   does every later change.
+//! - *Forked*: a process that was forked from the one that locked shares the lock without knowing. It is told
+//!   by its process id, and refused with [`Error::Forked`].
+//!
+//! And it finds room for open files: if there is none, it closes one that is only kept for later and tries
+//! again.
+//!
+//! Reading is never refused: iterators may go on after the store was closed.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files};
+use crate::error::{Error, Result};
+
+/// An error of the store, on its way through an operation on a file: [`Error::io`] finds it again.
+fn refused(error: Error) -> io::Error {
+    io::Error::other(error)
+}
+
+/// Closes a file that is only kept open for later. `false` if there is none.
+type CloseSpare = dyn Fn() -> bool + Send + Sync;
+
+/// A directory that is locked; see the module.
+pub(crate) struct LockedDir {
+    fs: Arc<dyn Fs>,
+    held: Arc<Held>,
+    close_spare: OnceLock<Box<CloseSpare>>,
+}
+
+/// The lock, and what became of it.
+#[derive(Debug)]
+struct Held {
+    dir: PathBuf,
+    /// The process that locked it.
+    process: u32,
+    /// `None` once it is released. Held for reading during each change.
+    guard: RwLock<Option<Box<dyn LockGuard>>>,
+    /// It was found that the directory or its `LOCK` is another one.
+    is_lost: AtomicBool,
+}
+
+/// When the directory is compared with the one that was locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compare {
+    Never,
+    Before,
+    After,
+    Both,
+}
+
+impl Held {
+    /// Carries out a change under the lock.
+    fn change<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.check_process().map_err(refused)?;
+        let guard = self.guard.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = guard.as_deref().ok_or_else(|| refused(Error::Closed))?;
+        if self.is_lost.load(Ordering::Acquire) {
+            return Err(self.lost());
+        }
+        if matches!(compare, Compare::Before | Compare::Both) {
+            self.compare(guard)?;
+        }
+        let done = act()?;
+        if matches!(compare, Compare::After | Compare::Both) {
+            self.compare(guard)?;
+        }
+        Ok(done)
+    }
+
+    fn compare(&self, guard: &dyn LockGuard) -> io::Result<()> {
+        if guard.is_in_place()? {
+            return Ok(());
+        }
+        self.is_lost.store(true, Ordering::Release);
+        Err(self.lost())
+    }
+
+    fn lost(&self) -> io::Error {
+        refused(Error::LockLost { dir: self.dir.clone() })
+    }
+
+    fn check_process(&self) -> Result<()> {
+        match std::process::id() == self.process {
+            true => Ok(()),
+            false => Err(Error::Forked { opened_by: self.process }),
+        }
+    }
+}
+
+impl fmt::Debug for LockedDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockedDir").field("held", &self.held).finish_non_exhaustive()
+    }
+}
+
+impl LockedDir {
+    /// The directory of which `guard` is the lock, which `fs` gave.
+    pub(crate) fn new(dir: &Path, fs: &Arc<dyn Fs>, guard: Box<dyn LockGuard>) -> Arc<Self> {
+        Arc::new(Self {
+            fs: guard.fs().unwrap_or_else(|| Arc::clone(fs)),
+            held: Arc::new(Held {
+                dir: dir.to_path_buf(),
+                process: std::process::id(),
+                guard: RwLock::new(Some(guard)),
+                is_lost: AtomicBool::new(false),
+            }),
+            close_spare: OnceLock::new(),
+        })
+    }
+
+    /// Sets what closes a file that is kept open for later, when there is no room for another.
+    pub(crate) fn close_spare_with(&self, close: impl Fn() -> bool + Send + Sync + 'static) {
+        let _ = self.close_spare.set(Box::new(close));
+    }
+
+    /// Whether this is the process that locked the directory, or [`Error::Forked`].
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.held.check_process()
+    }
+
+    /// Whether changes are allowed, and the directory is still the one that was locked.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.held.change(Compare::Before, || Ok(()))
+    }
+
+    /// Whether it was found that the directory or its `LOCK` is another one.
+    pub(crate) fn has_lost_lock(&self) -> bool {
+        self.held.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Gives up the lock, after the changes that are under way.
+    pub(crate) fn release(&self) {
+        *self.held.guard.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Opens something; closes spare files as long as there is no room for it.
+    fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match open() {
+                Err(error) if is_out_of_files(&error) && self.closed_spare() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn closed_spare(&self) -> bool {
+        self.close_spare.get().is_some_and(|close| close())
+    }
+}
+
+impl Fs for LockedDir {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.held.change(Compare::Never, || self.fs.create_dir(dir))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.with_room(|| self.fs.list(dir))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.held.change(Compare::After, || self.with_room(|| self.fs.sync_dir(dir)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        let create = || self.with_room(|| self.fs.create(path));
+        let file = self.held.change(Compare::Never, create)?;
+        Ok(Arc::new(HeldFile { file, held: Arc::clone(&self.held) }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.with_room(|| self.fs.open(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.held.change(Compare::Both, || self.fs.rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.held.change(Compare::Before, || self.fs.remove(path))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.held.change(Compare::Before, || self.fs.hard_link(from, to))
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
+        self.fs.lock(path, kind)
+    }
+}
+
+/// A file in the directory that is being written.
+#[derive(Debug)]
+struct HeldFile {
+    file: Arc<dyn AppendFile>,
+    held: Arc<Held>,
+}
+
+impl AppendFile for HeldFile {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.held.change(Compare::Never, || self.file.append(bytes))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.held.change(Compare::After, || self.file.sync())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+    use std::sync::Mutex;
+
+    const DIR: &str = "/db";
+    const CLOSED: &str = "the store is closed";
+
+    fn locked(mem: &MemFs) -> Arc<LockedDir> {
+        let (dir, fs): (_, Arc<dyn Fs>) = (Path::new(DIR), Arc::new(mem.clone()));
+        fs.create_dir(dir).unwrap();
+        let guard = fs.lock(&dir.join("LOCK"), LockKind::Exclusive).unwrap();
+        LockedDir::new(dir, &fs, guard)
+    }
+
+    /// The store's error as it comes out of the layer above.
+    fn refusal<T: fmt::Debug>(result: io::Result<T>) -> String {
+        Error::io("change", Path::new(DIR), result.unwrap_err()).to_string()
+    }
+
+    #[test]
+    fn nothing_is_changed_once_the_lock_is_given_up_and_reading_goes_on() {
+        let mem = MemFs::new();
+        let dir = locked(&mem);
+        let path = Path::new(DIR).join("a");
+        let file = dir.create(&path).unwrap();
+        dir.release();
+        let before = mem.files(Path::new(DIR));
+        assert_eq!(refusal(file.append(b"x")), CLOSED);
+        assert_eq!(refusal(file.sync()), CLOSED);
+        assert_eq!(refusal(dir.create(&path.with_extension("b"))), CLOSED);
+        assert_eq!(refusal(dir.remove(&path)), CLOSED);
+        assert_eq!(refusal(dir.sync_dir(Path::new(DIR))), CLOSED);
+        assert_eq!(refusal(dir.rename(&path, &path.with_extension("b"))), CLOSED);
+        assert_eq!(mem.files(Path::new(DIR)), before);
+        assert!(dir.open(&path).is_ok());
+    }
+
+    #[test]
+    fn a_sync_that_ends_after_the_lock_was_lost_is_refused_and_so_is_all_that_follows() {
+        let mem = MemFs::new();
+        let dir = locked(&mem);
+        let path = Path::new(DIR).join("a");
+        let file = dir.create(&path).unwrap();
+        file.append(b"x").unwrap();
+        let lock = Path::new(DIR).join("LOCK");
+        mem.remove(&lock).unwrap();
+        let lost = Error::LockLost { dir: DIR.into() }.to_string();
+        assert_eq!(refusal(file.sync()), lost);
+        mem.overwrite(&lock, Vec::new());
+        assert_eq!(refusal(file.append(b"x")), lost);
+        assert_eq!(refusal(dir.remove(&path)), lost);
+    }
+
+    #[test]
+    fn a_file_that_finds_no_room_takes_the_place_of_a_spare_one() {
+        let mem = MemFs::new();
+        let dir = locked(&mem);
+        let spare = Arc::new(Mutex::new(2));
+        let left = Arc::clone(&spare);
+        dir.close_spare_with(move || {
+            let mut left = left.lock().unwrap();
+            *left -= 1;
+            *left >= 0
+        });
+        let out_of_files = || io::Error::from_raw_os_error(if cfg!(unix) { 24 } else { 4 });
+        let mut failures = vec![Err(out_of_files()), Err(out_of_files()), Ok(7)];
+        let failures = std::cell::RefCell::new(failures.drain(..));
+        assert_eq!(dir.with_room(|| failures.borrow_mut().next().unwrap()).unwrap(), 7);
+        let none: io::Result<()> = dir.with_room(|| Err(out_of_files()));
+        assert!(is_out_of_files(&none.unwrap_err()), "no spare file is left");
+    }
+}

@@ -1,0 +1,209 @@
+//! The directory of a store: who holds it, what else is in it, and what becomes of it while the store is
+//! open.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
+
+fn put_synced(db: &Db, key: &str) -> sievedb::Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put(key, "value");
+    db.write_with(batch, Durability::Synced)
+}
+
+/// What can be seen of a directory: names and lengths.
+fn survey(dir: &Path) -> Vec<(PathBuf, u64)> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    let mut found: Vec<_> = entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect();
+    found.sort();
+    found
+}
+
+fn is_lost(result: sievedb::Result<()>) -> bool {
+    match result {
+        Err(Error::LockLost { .. }) => true,
+        Err(Error::Poisoned { cause, .. }) => matches!(*cause, Error::LockLost { .. }),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_second_opening_in_this_process_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let _db = Db::open(dir.path()).unwrap();
+    let error = Db::open(dir.path()).unwrap_err();
+    let expected = cfg!(unix);
+    assert!(matches!(error, Error::Locked { by_this_process, .. } if by_this_process == expected), "{error}");
+}
+
+#[test]
+fn a_directory_of_other_people_is_refused_by_name_and_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["bin", "lib", "000012.sst", "local", "include", "share"] {
+        fs::write(dir.path().join(name), "theirs").unwrap();
+    }
+    fs::create_dir(dir.path().join("lost+found")).unwrap();
+    let before = survey(dir.path());
+    let error = Db::open(dir.path()).unwrap_err();
+    let Error::OtherFiles { found, count, .. } = &error else { panic!("{error}") };
+    assert_eq!((found.len(), *count), (5, 6), "{error}");
+    assert!(error.to_string().contains("bin, include, lib, local, share and 1 more"), "{error}");
+    assert_eq!(survey(dir.path()), before);
+    let db = Options::new().create_among_other_files(true).open(dir.path()).unwrap();
+    db.put("a", "b").unwrap();
+    db.close().unwrap();
+    // There is a store now: it needs no leave any more.
+    assert!(Db::open(dir.path()).unwrap().contains("a").unwrap());
+    for (path, len) in before.iter().filter(|(path, _)| path.is_file()) {
+        assert_eq!(fs::read(path).unwrap().len() as u64, *len, "{}", path.display());
+    }
+    let root_of_a_disk = tempfile::tempdir().unwrap();
+    fs::create_dir(root_of_a_disk.path().join("lost+found")).unwrap();
+    Db::open(root_of_a_disk.path()).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_cannot_be_made_is_an_error_and_no_stack_overflow() {
+    let error = Db::open("/proc/sievedb/store").unwrap_err();
+    assert!(matches!(error, Error::Io { op: "create", .. }), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_a_link_in_the_place_of_lock_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    Db::open(dir.path()).unwrap().close().unwrap();
+    let lock = dir.path().join("LOCK");
+    fs::remove_file(&lock).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&lock).status().unwrap();
+    assert!(made.success());
+    let start = Instant::now();
+    for options in [Options::new(), Options::new().read_only()] {
+        let error = options.open(dir.path()).unwrap_err();
+        assert!(matches!(error, Error::Io { op: "lock", .. }), "{error}");
+    }
+    assert!(Options::new().verify(dir.path()).is_err());
+    fs::remove_file(&lock).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join("made"), &lock).unwrap();
+    assert!(Db::open(dir.path()).is_err());
+    assert!(!elsewhere.path().join("made").exists());
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_whose_lock_was_removed_lets_nobody_in_and_acknowledges_no_synced_write() {
+    for threads in [0, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Options::new().background_threads(threads).open(dir.path()).unwrap();
+        put_synced(&db, "before").unwrap();
+        fs::remove_file(dir.path().join("LOCK")).unwrap();
+        assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })), "the directory is locked too");
+        assert!(matches!(Options::new().read_only().open(dir.path()), Err(Error::Locked { .. })));
+        // Another process that follows the name alone makes the file again.
+        File::create(dir.path().join("LOCK")).unwrap();
+        assert!(is_lost(put_synced(&db, "unseen")));
+        assert!(is_lost(db.put("later", "value")) && is_lost(db.flush()) && is_lost(db.sync()));
+        assert_eq!(db.get("before").unwrap().unwrap(), b"value".as_slice());
+        let left = survey(dir.path());
+        assert!(is_lost(db.close()));
+        assert_eq!(survey(dir.path()), left, "closing touches nothing");
+        assert!(Db::open(dir.path()).unwrap().contains("before").unwrap());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_whose_directory_was_moved_touches_neither_that_one_nor_the_new_one() {
+    type Deed = fn(&Db) -> sievedb::Result<()>;
+    let deeds: [(&str, Deed); 6] = [
+        ("a synced write", |db| put_synced(db, "unseen")),
+        ("sync", |db| db.put("x", "y").and_then(|()| db.sync())),
+        ("flush", |db| db.put("x", "y").and_then(|()| db.flush())),
+        ("compact", Db::compact),
+        ("a new keyspace", |db| db.keyspace("new", KeyspaceOptions::default()).map(drop)),
+        ("close", |db| db.clone().close()),
+    ];
+    for (what, deed) in deeds {
+        let parent = tempfile::tempdir().unwrap();
+        let (path, moved) = (parent.path().join("db"), parent.path().join("moved"));
+        let db = Options::new().background_threads(0).open(&path).unwrap();
+        for round in 0..3 {
+            put_synced(&db, &format!("before {round}")).unwrap();
+            db.flush().unwrap();
+        }
+        fs::rename(&path, &moved).unwrap();
+        let other = Db::open(&path).unwrap();
+        put_synced(&other, "theirs").unwrap();
+        let (theirs, tables) = (survey(&path), |dir: &Path| {
+            survey(dir)
+                .into_iter()
+                .filter(|(path, _)| path.extension().is_some_and(|end| end == "sst"))
+                .count()
+        });
+        let before = tables(&moved);
+        let done = deed(&db);
+        assert!(is_lost(done.clone()), "{what}: {done:?}");
+        assert_eq!(survey(&path), theirs, "{what}");
+        assert!(tables(&moved) >= before, "{what} removed a table");
+        if what != "close" {
+            assert!(db.get("before 0").unwrap().is_some(), "{what}: reads go on");
+        }
+        drop(db);
+        assert_eq!(survey(&path), theirs, "{what}, then dropped");
+        drop(other);
+        assert!(Db::open(&path).unwrap().contains("theirs").unwrap());
+        let found = Db::open(&moved).unwrap();
+        assert!((0..3).all(|round| found.contains(format!("before {round}")).unwrap()), "{what}");
+    }
+}
+
+/// A file as long as `len`, with nothing but a hole behind its content.
+fn grow(path: &Path, len: u64) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_len(len).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_grown_to_a_tebibyte_keeps_neither_opening_nor_verifying_busy() {
+    let made = tempfile::tempdir().unwrap();
+    let db = Options::new().background_threads(0).open(made.path()).unwrap();
+    let other = db.keyspace("other", KeyspaceOptions::default()).unwrap();
+    // Two logs, the first of them closed: the other keyspace keeps it.
+    other.put("k", "v").unwrap();
+    put_synced(&db, "in a table").unwrap();
+    db.default_keyspace().flush().unwrap();
+    put_synced(&db, "in the log").unwrap();
+    let files: Vec<_> = survey(made.path()).into_iter().map(|(path, _)| path).collect();
+    let logs = files.iter().filter(|path| path.extension().is_some_and(|end| end == "wal")).count();
+    assert_eq!(logs, 2, "{files:?}");
+    for file in &files {
+        let name = file.file_name().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        files
+            .iter()
+            .for_each(|path| assert!(fs::copy(path, dir.path().join(path.file_name().unwrap())).is_ok()));
+        fs::write(dir.path().join("000999.wal"), b"a stray").unwrap();
+        grow(&dir.path().join("000999.wal"), 1 << 40);
+        grow(&dir.path().join(name), 1 << 40);
+        let start = Instant::now();
+        let verified = Options::new().verify(dir.path()).unwrap();
+        let opened = Options::new().open(dir.path());
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(10), "{name:?} took {took:?}");
+        let name = name.to_str().unwrap();
+        if name == "CURRENT" || name.ends_with(".sst") {
+            assert!(!verified.damage.is_empty(), "{name} has one length");
+            continue;
+        }
+        let db = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(db.contains("in a table").unwrap() && db.contains("in the log").unwrap(), "{name}");
+        assert!(verified.damage.is_empty(), "{name}: {:?}", verified.damage);
+        assert!(name == "LOCK" || !verified.dropped.is_empty(), "{name}: that it is longer is told");
+    }
+}

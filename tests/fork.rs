@@ -1,0 +1,110 @@
+//! A process that forks while it has a store open.
+//!
+//! The test runs itself in a process of its own, which has no other threads than the store's. That process
+//! opens a store, forks, and looks at what its child does with the handle: nothing, at once, with an error
+//! that says why.
+
+#![expect(unsafe_code, reason = "there is no fork without it")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
+
+const CHILD: &str = "SIEVEDB_TEST_FORK";
+const NAME: &str = "fork::a_forked_process_that_uses_or_drops_its_handle_is_told_why_and_writes_nothing";
+
+fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    let file = |path: &Path| (path.display().to_string(), std::fs::read(path).unwrap());
+    let mut found: Vec<_> = entries.map(|entry| file(&entry.path())).collect();
+    found.sort();
+    found
+}
+
+/// What the forked process does; the number of the first call that did not say why, or 0.
+fn use_the_handle(db: Db) -> i32 {
+    let parent = std::os::unix::process::parent_id();
+    let mut synced = WriteBatch::new();
+    synced.put("synced", "");
+    let results = [
+        db.put("a", "b"),
+        db.write_with(synced, Durability::Synced),
+        db.sync(),
+        db.flush(),
+        db.compact(),
+        db.settle(),
+        db.step().map(drop),
+        db.keyspace("new", KeyspaceOptions::new()).map(drop),
+        db.drop_keyspace("old"),
+        db.clone().close(),
+    ];
+    let says_why =
+        |result: &_| matches!(result, Err(Error::Forked { opened_by, .. }) if *opened_by == parent);
+    drop(db);
+    results.iter().position(|result| !says_why(result)).map_or(0, |index| index as i32 + 1)
+}
+
+/// Forks, and gives what the child exits with.
+fn in_a_forked_process(run: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child calls nothing but `run`, which is what the test is about, and then ends without
+    // unwinding.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = run();
+        // SAFETY: no destructor of the parent's is to run here.
+        unsafe { libc::_exit(code) };
+    }
+    assert!(child > 0);
+    let start = Instant::now();
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
+        if start.elapsed() > Duration::from_secs(30) {
+            // SAFETY: it is a child of this process, and has not been waited for.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            panic!("the forked process waits for something");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(libc::WIFEXITED(status), "status {status}");
+    libc::WEXITSTATUS(status)
+}
+
+fn fork_with(threads: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().background_threads(threads).open(dir.path()).unwrap();
+    db.keyspace("old", KeyspaceOptions::new()).unwrap().put("k", "v").unwrap();
+    db.settle().unwrap();
+    let before = contents(dir.path());
+    let handle = db.clone();
+    let code = in_a_forked_process(move || use_the_handle(handle));
+    assert_eq!(code, 0, "call {code} of the forked process did not say why");
+    // The last handle of the child is another one.
+    let code = in_a_forked_process(|| {
+        let store = db.clone();
+        store.put("c", "d").map_or(0, |()| 1)
+    });
+    assert_eq!(code, 0);
+    assert_eq!(contents(dir.path()), before);
+    assert!(matches!(Db::open(dir.path()), Err(Error::Locked { by_this_process: true, .. })));
+    db.put("a", "b").unwrap();
+    db.close().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(db.iter().count(), 1);
+    assert!(db.verify().unwrap().damage.is_empty());
+}
+
+#[test]
+fn a_forked_process_that_uses_or_drops_its_handle_is_told_why_and_writes_nothing() {
+    if std::env::var_os(CHILD).is_some() {
+        [0, 2].into_iter().for_each(fork_with);
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let arguments = ["--exact", NAME, "--test-threads", "1", "--nocapture"];
+    let output = Command::new(program).args(arguments).env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
