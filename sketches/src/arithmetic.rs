@@ -74,6 +74,36 @@ pub fn keys_of_ones(bits: u64, probes: u64, ones: u64) -> Option<f64> {
     (ones < bits).then(|| -(-ones / bits).ln_1p() * bits / probes as f64)
 }
 
+/// The probability that [`HashCompaction`](crate::HashCompaction) takes a state that was not inserted to be there; the
+/// module has the derivation.
+#[must_use]
+pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
+    let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
+    let equal_hashes = states as f64 / 64f64.exp2();
+    (-2.0 * (-load).ln_1p() - load) / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
+}
+
+/// How many of so many states [`HashCompaction`](crate::HashCompaction) omits on average while they come in: the integral of
+/// [`compaction_rate`].
+#[must_use]
+pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64 {
+    let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
+    let equal_hashes = (states as f64).powi(2) / 65f64.exp2();
+    let shares = 2.0 * ((1.0 - load) * (-load).ln_1p() + load) - load * load / 2.0;
+    cells as f64 * shares / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
+}
+
+/// The divisor of Golomb's code for so many random numbers below `range`: the least `M` with
+/// `(1-p)^M + (1-p)^(M+1) <= 1` (Gallager and Van Voorhis 1975). Only a writer needs it.
+#[must_use]
+pub fn golomb_divisor(numbers: u64, range: u64) -> u64 {
+    if numbers == 0 {
+        return 1;
+    }
+    let share = (numbers as f64 / range.max(1) as f64).min(0.999);
+    (((1.0 - share).ln_1p() / -(-share).ln_1p()).ceil() as u64).max(1)
+}
+
 /// The rate, if a structure can have it: above 0 and below 1.
 pub(crate) fn checked_rate(rate: f64) -> Result<f64, Error> {
     if rate > 0.0 && rate < 1.0 {

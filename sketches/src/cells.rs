@@ -3,7 +3,7 @@
 use crate::envelope::{DecodeError, Envelope, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 
-/// The widest cell.
+/// The widest cell of counters and fingerprints; the cells themselves can have up to 63 bits.
 pub(crate) const WIDTH_MAX: u64 = 32;
 
 /// The most bits of all cells together: 2^48, what no memory holds.
@@ -24,7 +24,7 @@ impl Cells {
     ///
     /// `TooLarge` if there is no memory for them, `InvalidArgument` if there are none.
     pub(crate) fn new(count: u64, width: u64) -> Result<Self, Error> {
-        debug_assert!((1..=WIDTH_MAX).contains(&width));
+        debug_assert!((1..64).contains(&width));
         if count == 0 {
             return Err(Error::invalid("0 cells"));
         }
@@ -42,6 +42,10 @@ impl Cells {
 
     pub(crate) fn count(&self) -> u64 {
         self.count
+    }
+
+    pub(crate) fn width(&self) -> u32 {
+        self.width
     }
 
     /// The largest number that a cell can hold.
@@ -124,7 +128,7 @@ mod tests {
 
     #[test]
     fn cells_of_every_width_keep_what_is_set_and_nothing_else() {
-        for width in 1..=WIDTH_MAX {
+        for width in 1..64 {
             let mut cells = Cells::new(131, width).unwrap();
             let mut model = vec![0; 131];
             for round in 0..1000 {

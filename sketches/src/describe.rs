@@ -1,16 +1,22 @@
 //! What bytes are, without knowing it before.
 
+use crate::approximator::{Approximator, Flags, Max};
 use crate::bloom::Bloom;
 use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
 use crate::dleft::DLeft;
 use crate::envelope::{DecodeError, Envelope, Kind};
 use crate::expiring::Expiring;
+use crate::golomb::GolombSet;
+use crate::hash_compaction::HashCompaction;
+use crate::iblt::Iblt;
+use crate::rateless::Rateless;
 use crate::ring::Ring;
 use crate::scalable::Scalable;
 use crate::sketch::{Parts, Sketch, Summary};
 use crate::spectral::Spectral;
 use crate::stable::Stable;
+use crate::static_map::StaticMap;
 
 /// Decodes a structure of any kind and says what it is. Linear in its size.
 ///
@@ -29,6 +35,14 @@ pub fn describe(bytes: &[u8]) -> Result<Summary, DecodeError> {
         Kind::Ring => summary::<Ring>(parts),
         Kind::Expiring => summary::<Expiring>(parts),
         Kind::Cuckoo => summary::<Cuckoo>(parts),
+        Kind::HashCompaction => summary::<HashCompaction>(parts),
+        Kind::GolombSet => summary::<GolombSet>(parts),
+        Kind::StaticMap => summary::<StaticMap>(parts),
+        Kind::Approximator => {
+            summary::<Approximator<Max>>(parts.clone()).or_else(|_| summary::<Approximator<Flags>>(parts))
+        }
+        Kind::Iblt => summary::<Iblt>(parts),
+        Kind::Rateless => summary::<Rateless>(parts),
     }
 }
 

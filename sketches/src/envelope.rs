@@ -23,8 +23,8 @@ use std::fmt;
 
 use byteorder::{ByteOrder, LittleEndian};
 use sievedb_filter::checksum::{checksum, checksum32};
-pub(crate) use sievedb_filter::codec::put_u64;
-use sievedb_filter::codec::{Reader, another_magic, put_u16, put_u32};
+pub(crate) use sievedb_filter::codec::{Reader, put_u64, put_varint};
+use sievedb_filter::codec::{another_magic, put_u16, put_u32};
 pub use sievedb_filter::{DecodeError, DecodeErrorKind, FileId};
 use sievedb_filter::{FilterBuilder, FilterError};
 
@@ -67,11 +67,23 @@ pub enum Kind {
     Expiring = 8,
     /// [`Cuckoo`](crate::Cuckoo).
     Cuckoo = 9,
+    /// [`HashCompaction`](crate::HashCompaction).
+    HashCompaction = 10,
+    /// [`GolombSet`](crate::GolombSet).
+    GolombSet = 11,
+    /// [`StaticMap`](crate::StaticMap).
+    StaticMap = 12,
+    /// [`Approximator`](crate::Approximator).
+    Approximator = 13,
+    /// [`Iblt`](crate::Iblt).
+    Iblt = 14,
+    /// [`Rateless`](crate::Rateless).
+    Rateless = 15,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::Bloom,
         Self::Counting,
         Self::Spectral,
@@ -81,6 +93,12 @@ impl Kind {
         Self::Ring,
         Self::Expiring,
         Self::Cuckoo,
+        Self::HashCompaction,
+        Self::GolombSet,
+        Self::StaticMap,
+        Self::Approximator,
+        Self::Iblt,
+        Self::Rateless,
     ];
 }
 
@@ -97,6 +115,12 @@ impl fmt::Display for Kind {
             Self::Ring => "ring of Bloom filters",
             Self::Expiring => "expiring Bloom filter",
             Self::Cuckoo => "cuckoo filter",
+            Self::HashCompaction => "hash compaction table",
+            Self::GolombSet => "Golomb-coded set",
+            Self::StaticMap => "static map",
+            Self::Approximator => "compact approximator",
+            Self::Iblt => "invertible table",
+            Self::Rateless => "rateless invertible table",
         })
     }
 }
@@ -173,6 +197,11 @@ impl<'a> Envelope<'a> {
         }
         let needs = len.map_or("more than 2^64".into(), |len| len.to_string());
         Err(self.corrupt("sketch body length", format!("needs {needs} bytes, has {}", self.body.len())))
+    }
+
+    /// The body, to be read front to back.
+    pub(crate) fn body_reader(&self) -> Reader<'a> {
+        Reader::new(self.body)
     }
 
     /// An error about the body.

@@ -16,6 +16,8 @@ pub enum Error {
     Full,
     /// The key is certainly not in the structure, and so cannot be removed from it.
     Absent,
+    /// Two entries have the same key, or keys with the same hash.
+    Duplicate,
 }
 
 impl Error {
@@ -31,6 +33,7 @@ impl fmt::Display for Error {
             Self::TooLarge(bytes) => write!(f, "no memory for {bytes} bytes"),
             Self::Differ(what) => write!(f, "structures that differ in their {what} cannot be combined"),
             Self::Full => f.write_str("there is no room for another key"),
+            Self::Duplicate => f.write_str("two entries have the same key or hash"),
             Self::Absent => f.write_str("a key that is not there cannot be removed"),
         }
     }

@@ -14,6 +14,12 @@
 //! | the same in half the space, until it is full | [`DLeft`] | absent keys |
 //! | the same in a quarter, for keys inserted once, until it is full | [`Cuckoo`] | absent keys |
 //! | how often was the key inserted | [`Spectral`] | either side, by method |
+//! | which states were visited, in some bits a state | [`HashCompaction`] | states not visited |
+//! | the same set in the fewest bytes, to send or store, block by block | [`GolombSet`] | absent keys |
+//! | a small value for every key of a complete set | [`StaticMap`] | absent keys |
+//! | the greatest value that came with a key | [`Approximator`] | all keys, upwards |
+//! | what two sets do not share, up to a known number | [`Iblt`] | never: a list or none |
+//! | what two sets do not share, however much | [`Rateless`] | never: a list or none |
 //!
 //! # How a structure is laid out
 //!
@@ -52,8 +58,10 @@
     allow(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")
 )]
 
+mod approximator;
 pub mod arithmetic;
 mod bloom;
+mod cell;
 mod cells;
 mod counting;
 mod cuckoo;
@@ -65,19 +73,26 @@ mod expiring;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod golomb;
 pub mod hash;
+mod hash_compaction;
+mod iblt;
 mod probes;
+mod rateless;
 mod ring;
 mod scalable;
 mod sketch;
 mod spectral;
 mod stable;
+mod static_map;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod vectors;
 
+pub use approximator::{Approximator, Flags, Lattice, Max};
 pub use bloom::Bloom;
+pub use cell::Difference;
 pub use counting::{Counting, overflow_probability};
 pub use cuckoo::Cuckoo;
 pub use describe::describe;
@@ -85,9 +100,14 @@ pub use dleft::DLeft;
 pub use envelope::{DecodeError, DecodeErrorKind, FORMAT_VERSION, FileId, Kind, MAGIC};
 pub use error::Error;
 pub use expiring::Expiring;
+pub use golomb::GolombSet;
+pub use hash_compaction::HashCompaction;
+pub use iblt::Iblt;
 pub use probes::Hashing;
+pub use rateless::{Decoder, Rateless};
 pub use ring::Ring;
 pub use scalable::Scalable;
 pub use sketch::{Sketch, Summary};
 pub use spectral::{Method, Spectral};
 pub use stable::Stable;
+pub use static_map::StaticMap;

@@ -8,18 +8,24 @@ use std::path::PathBuf;
 
 use sievedb_filter::testing::Vector;
 
+use crate::approximator::{Approximator, Max};
 use crate::bloom::Bloom;
 use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
 use crate::dleft::DLeft;
 use crate::envelope::reseal;
 use crate::expiring::Expiring;
+use crate::golomb::GolombSet;
+use crate::hash_compaction::HashCompaction;
+use crate::iblt::Iblt;
 use crate::probes::Hashing;
+use crate::rateless::{Decoder, Rateless};
 use crate::ring::Ring;
 use crate::scalable::Scalable;
 use crate::sketch::Sketch;
 use crate::spectral::{Method, Spectral};
 use crate::stable::Stable;
+use crate::static_map::StaticMap;
 
 const DOCUMENT: &str = include_str!("../format.md");
 
@@ -38,6 +44,12 @@ const CHECKS: &[(&str, Make)] = &[
     ("ring", ring),
     ("expiring", expiring),
     ("cuckoo", cuckoo),
+    ("hash_compaction", hash_compaction),
+    ("golomb", golomb),
+    ("static_map", static_map),
+    ("approximator", approximator),
+    ("iblt", iblt),
+    ("rateless", rateless),
 ];
 
 fn bloom(vector: &Vector) -> Vec<u8> {
@@ -106,6 +118,66 @@ fn cuckoo(vector: &Vector) -> Vec<u8> {
     let mut filter = Cuckoo::with_shape(buckets, width, seed(vector)).unwrap();
     keys(vector, "keys").iter().for_each(|key| filter.insert(key).unwrap());
     checked(filter, vector, Cuckoo::contains)
+}
+
+fn hash_compaction(vector: &Vector) -> Vec<u8> {
+    let bits = vector.number("signature_bits") as u32;
+    let mut table = HashCompaction::with_shape(vector.number("cells"), bits, seed(vector)).unwrap();
+    keys(vector, "keys").iter().for_each(|key| assert!(table.insert(key).unwrap()));
+    checked(table, vector, HashCompaction::contains)
+}
+
+fn golomb(vector: &Vector) -> Vec<u8> {
+    let rate = 1.0 / vector.number("inverse_rate") as f64;
+    let set = GolombSet::build(keys(vector, "keys"), rate, seed(vector)).unwrap();
+    assert_eq!(set.range(), vector.number("range"));
+    let numbers: Vec<_> = set.numbers().map(|number| number.to_string()).collect();
+    assert_eq!(numbers.join(" "), vector.fact("numbers"));
+    checked(set, vector, GolombSet::contains)
+}
+
+fn static_map(vector: &Vector) -> Vec<u8> {
+    let [value_bits, fingerprint_bits] =
+        ["value_bits", "fingerprint_bits"].map(|bits| vector.number(bits) as u32);
+    let values = || vector.fact("values").split(' ').map(|value| value.parse().unwrap());
+    let pairs = keys(vector, "keys").into_iter().zip(values());
+    let map = StaticMap::build(pairs, value_bits, fingerprint_bits, seed(vector)).unwrap();
+    assert!(keys(vector, "keys").iter().zip(values()).all(|(key, value)| map.get(key) == Some(value)));
+    checked(map, vector, |map, key| map.get(key).is_some())
+}
+
+fn approximator(vector: &Vector) -> Vec<u8> {
+    let (cells, probes) = (vector.number("cells"), vector.number("probes"));
+    let approximator = Approximator::<Max>::with_shape(cells, probes, seed(vector)).unwrap();
+    let values = vector.fact("values").split(' ').map(|value| value.parse().unwrap());
+    keys(vector, "keys").iter().zip(values).for_each(|(key, value)| approximator.insert(key, value));
+    checked(approximator, vector, |approximator, key| approximator.get(key) != 0)
+}
+
+/// The numbers of a fact.
+fn items(vector: &Vector, fact: &str) -> Vec<u128> {
+    vector.fact(fact).split(' ').map(|item| u128::from_str_radix(item, 16).unwrap()).collect()
+}
+
+fn iblt(vector: &Vector) -> Vec<u8> {
+    let mut table = Iblt::with_shape(vector.number("cells"), vector.number("probes"), seed(vector)).unwrap();
+    let empty = table.clone();
+    items(vector, "items").iter().for_each(|&item| table.insert(item));
+    let bytes = table.encode();
+    let difference = Iblt::decode(&bytes).unwrap().difference(&empty).unwrap().unwrap();
+    assert_eq!(difference.mine, items(vector, "items"));
+    bytes
+}
+
+fn rateless(vector: &Vector) -> Vec<u8> {
+    let range = vector.number("first")..vector.number("first") + vector.number("cells");
+    let mut table = Rateless::new(range.clone(), seed(vector)).unwrap();
+    items(vector, "items").iter().for_each(|&item| table.insert(item));
+    let bytes = table.encode();
+    let mut decoder = Decoder::new(seed(vector));
+    decoder.extend(&Rateless::decode(&bytes).unwrap(), &Rateless::new(range, seed(vector)).unwrap()).unwrap();
+    assert_eq!(decoder.finish().unwrap().mine, items(vector, "items"));
+    bytes
 }
 
 /// The encoding of a structure, after it was decoded and asked for the keys of the vector.

@@ -9,21 +9,33 @@
 //! The promises: bytes decode to something that encodes to the same bytes, or are refused; no panic; memory in proportion
 //! to the bytes. Operations never give an answer that the structure's documentation forbids.
 
+mod approximator;
 mod bloom;
 mod clocks;
 mod counting;
 mod cuckoo;
 mod dleft;
+mod golomb;
+mod hash_compaction;
+mod iblt;
 mod input;
+mod rateless;
 #[cfg(test)]
 mod replay;
+mod static_map;
 mod streams;
 
+pub use approximator::run as approximator;
 pub use bloom::run as bloom;
 pub use clocks::{expiring, ring};
 pub use counting::{counting, spectral};
 pub use cuckoo::run as cuckoo;
 pub use dleft::run as dleft;
+pub use golomb::run as golomb;
+pub use hash_compaction::run as hash_compaction;
+pub use iblt::run as iblt;
+pub use rateless::run as rateless;
+pub use static_map::run as static_map;
 pub use streams::{scalable, stable};
 
 use crate::envelope::reseal;

@@ -34,6 +34,22 @@ const TARGETS: &[(&str, Target, &[&str], &[u8])] = &[
         &[9, 1, 9, 20, 2, 1, 20, 2, 3, 99, 1, 5, 3, 0, 0, 245, 200, 0, 3, 1],
     ),
     ("cuckoo", super::cuckoo, &["cuckoo"], &[2, 6, 9, 0, 7, 0, 7, 0, 8, 2, 7, 2, 9, 3, 0, 2, 7]),
+    (
+        "hash_compaction",
+        super::hash_compaction,
+        &["hash_compaction"],
+        &[7, 9, 1, 1, 5, 0, 1, 6, 1, 0, 0, 0, 1, 5, 0, 2, 9, 3],
+    ),
+    ("golomb", super::golomb, &["golomb"], &[98, 0, 3, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+    ("static_map", super::static_map, &["static_map"], &[7, 8, 1, 1, 0, 9, 0, 2, 0, 7, 0, 3, 0, 5, 0]),
+    (
+        "approximator",
+        super::approximator,
+        &["approximator"],
+        &[99, 2, 1, 0, 7, 9, 0, 1, 1, 8, 3, 0, 0, 1, 7, 5, 0, 3],
+    ),
+    ("iblt", super::iblt, &["iblt"], &[30, 1, 9, 0, 1, 0, 2, 1, 2, 1, 3, 0, 2]),
+    ("rateless", super::rateless, &["rateless"], &[7, 3, 0, 1, 0, 0, 2, 0, 1, 2, 0, 1, 3, 0]),
 ];
 
 fn path(parts: &[&str]) -> PathBuf {

@@ -1,0 +1,131 @@
+//! What the tables that list a difference are made of: a sum of items that can be undone.
+//!
+//! A cell holds how many items were added to it (less those that were removed), their exclusive or, and the exclusive or of their
+//! checks. Cells of two sets, subtracted from each other, hold the items of the difference: those of the first set as added, those of
+//! the second as removed. A cell with exactly one item is *pure*, and shows it; the check tells it from cells whose counts only
+//! cancel.
+
+use crate::envelope::{DecodeError, Reader, put_u64, put_varint};
+use crate::hash::key_hash;
+
+/// Bytes of a cell in memory.
+pub(crate) const CELL_MEMORY: u64 = size_of::<Cell>() as u64;
+
+/// Fewest bytes of an encoded cell.
+pub(crate) const CELL_BYTES_MIN: u64 = 25;
+
+/// A sum of items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Cell {
+    pub(crate) count: i64,
+    pub(crate) items: u128,
+    pub(crate) checks: u64,
+}
+
+/// The check of an item: its hash, on which its cells depend too.
+#[inline]
+pub(crate) fn check_of(seed: u64, item: u128) -> u64 {
+    key_hash(seed, &item.to_le_bytes())
+}
+
+impl Cell {
+    /// Adds an item `sign` times: 1, or -1 to remove it.
+    #[inline]
+    pub(crate) fn add(&mut self, item: u128, check: u64, sign: i64) {
+        self.count = self.count.wrapping_add(sign);
+        self.items ^= item;
+        self.checks ^= check;
+    }
+
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        self.count = self.count.wrapping_sub(other.count);
+        self.items ^= other.items;
+        self.checks ^= other.checks;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The one item of the cell, if there is exactly one.
+    #[inline]
+    pub(crate) fn pure(&self, seed: u64) -> bool {
+        matches!(self.count, 1 | -1) && check_of(seed, self.items) == self.checks
+    }
+
+    /// Appends items and checks, and the count as a zigzag varint of its distance from what was expected.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, expected: i64) {
+        put_u64(out, self.items as u64);
+        put_u64(out, (self.items >> 64) as u64);
+        put_u64(out, self.checks);
+        let distance = self.count.wrapping_sub(expected);
+        put_varint(out, (distance << 1 ^ distance >> 63) as u64);
+    }
+
+    pub(crate) fn get(reader: &mut Reader<'_>, expected: i64) -> Result<Self, DecodeError> {
+        let (low, high) = (reader.u64("cell items")?, reader.u64("cell items")?);
+        let items = u128::from(high) << 64 | u128::from(low);
+        let checks = reader.u64("cell checks")?;
+        let zigzag = reader.varint("cell count")?;
+        let distance = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        Ok(Self { count: expected.wrapping_add(distance), items, checks })
+    }
+}
+
+/// What two sets do not share.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Difference {
+    /// Items that only the set has that was asked.
+    pub mine: Vec<u128>,
+    /// Items that only the other has.
+    pub theirs: Vec<u128>,
+}
+
+impl Difference {
+    /// Number of items in both lists.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.mine.len() + self.theirs.len()
+    }
+
+    /// Whether the sets are equal.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.mine.is_empty() && self.theirs.is_empty()
+    }
+}
+
+/// Takes items out of pure cells until there is none left. `cells_of` names the cells of an item with this check.
+///
+/// Every item that is taken empties a cell, so that there are at most as many as cells; if more come, the cells are not those of two
+/// sets, and `false` is returned. What is left in the cells is what could not be listed.
+pub(crate) fn peel<I: Iterator<Item = usize>>(
+    cells: &mut [Cell],
+    seed: u64,
+    mut pure: Vec<usize>,
+    cells_of: impl Fn(u64) -> I,
+    found: &mut Vec<(u128, i64)>,
+) -> bool {
+    while let Some(index) = pure.pop() {
+        let Cell { count: sign, items: item, checks: check } = cells[index];
+        if !cells[index].pure(seed) {
+            continue;
+        }
+        if found.len() >= cells.len() {
+            return false;
+        }
+        found.push((item, sign));
+        let mut met = false;
+        for other in cells_of(check) {
+            met |= other == index;
+            cells[other].add(item, check, sign.wrapping_neg());
+            if cells[other].pure(seed) {
+                pure.push(other);
+            }
+        }
+        if !met {
+            return false;
+        }
+    }
+    true
+}
