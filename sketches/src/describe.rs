@@ -4,6 +4,8 @@ use crate::approximator::{Approximator, Flags, Max};
 use crate::bloom::Bloom;
 use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
+use crate::difference_size::DifferenceSize;
+use crate::digest::Digest;
 use crate::dleft::DLeft;
 use crate::envelope::{DecodeError, Envelope, Kind};
 use crate::expiring::Expiring;
@@ -43,6 +45,8 @@ pub fn describe(bytes: &[u8]) -> Result<Summary, DecodeError> {
         }
         Kind::Iblt => summary::<Iblt>(parts),
         Kind::Rateless => summary::<Rateless>(parts),
+        Kind::DifferenceSize => summary::<DifferenceSize>(parts),
+        Kind::Digest => summary::<Digest>(parts),
     }
 }
 

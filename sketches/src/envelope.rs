@@ -79,11 +79,15 @@ pub enum Kind {
     Iblt = 14,
     /// [`Rateless`](crate::Rateless).
     Rateless = 15,
+    /// [`DifferenceSize`](crate::DifferenceSize).
+    DifferenceSize = 16,
+    /// [`Digest`](crate::Digest).
+    Digest = 17,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Bloom,
         Self::Counting,
         Self::Spectral,
@@ -99,6 +103,8 @@ impl Kind {
         Self::Approximator,
         Self::Iblt,
         Self::Rateless,
+        Self::DifferenceSize,
+        Self::Digest,
     ];
 }
 
@@ -121,6 +127,8 @@ impl fmt::Display for Kind {
             Self::Approximator => "compact approximator",
             Self::Iblt => "invertible table",
             Self::Rateless => "rateless invertible table",
+            Self::DifferenceSize => "difference size",
+            Self::Digest => "digest",
         })
     }
 }

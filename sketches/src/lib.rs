@@ -20,6 +20,19 @@
 //! | the greatest value that came with a key | [`Approximator`] | all keys, upwards |
 //! | what two sets do not share, up to a known number | [`Iblt`] | never: a list or none |
 //! | what two sets do not share, however much | [`Rateless`] | never: a list or none |
+//! | how much that is | [`DifferenceSize`] | by some per cent |
+//! | most of what another set lacks, from a Bloom filter of it | [`certainly_missing()`] | lacking keys |
+//! | what another process has | [`Digest`] | absent keys |
+//!
+//! # Which were not built
+//!
+//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to have fewer wrong "there", at the price of wrong
+//!   "absent". Clearing bits at random loses at least as large a share of the keys as it removes of the wrong answers, and
+//!   choosing the bits well needs the keys at hand. Whoever can bear wrong "absent" is served better by a filter that forgets
+//!   the old ([`Stable`], [`Ring`]), whoever knows the keys that go wrong by a small exact list of them beside the filter.
+//! - **Hierarchical Bloom filters** (Shanmugasundaram, Brönnimann, Memon 2004) hold the blocks of a text with their places, at doubling
+//!   sizes, to find excerpts. That is some Bloom filters and a rule of what is inserted: `insert` of (block, place) does it. As a
+//!   filter of ranges they are superseded by such as take no more for keys that are near each other (Rosetta, Grafite).
 //!
 //! # How a structure is laid out
 //!
@@ -66,9 +79,12 @@ mod cells;
 mod counting;
 mod cuckoo;
 mod describe;
+mod difference_size;
+mod digest;
 mod dleft;
 mod envelope;
 mod error;
+mod exchange;
 mod expiring;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -96,9 +112,12 @@ pub use cell::Difference;
 pub use counting::{Counting, overflow_probability};
 pub use cuckoo::Cuckoo;
 pub use describe::describe;
+pub use difference_size::DifferenceSize;
+pub use digest::Digest;
 pub use dleft::DLeft;
 pub use envelope::{DecodeError, DecodeErrorKind, FORMAT_VERSION, FileId, Kind, MAGIC};
 pub use error::Error;
+pub use exchange::certainly_missing;
 pub use expiring::Expiring;
 pub use golomb::GolombSet;
 pub use hash_compaction::HashCompaction;

@@ -12,6 +12,8 @@ use crate::approximator::{Approximator, Max};
 use crate::bloom::Bloom;
 use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
+use crate::difference_size::DifferenceSize;
+use crate::digest::Digest;
 use crate::dleft::DLeft;
 use crate::envelope::reseal;
 use crate::expiring::Expiring;
@@ -50,6 +52,8 @@ const CHECKS: &[(&str, Make)] = &[
     ("approximator", approximator),
     ("iblt", iblt),
     ("rateless", rateless),
+    ("difference_size", difference_size),
+    ("digest", digest),
 ];
 
 fn bloom(vector: &Vector) -> Vec<u8> {
@@ -178,6 +182,20 @@ fn rateless(vector: &Vector) -> Vec<u8> {
     decoder.extend(&Rateless::decode(&bytes).unwrap(), &Rateless::new(range, seed(vector)).unwrap()).unwrap();
     assert_eq!(decoder.finish().unwrap().mine, items(vector, "items"));
     bytes
+}
+
+fn difference_size(vector: &Vector) -> Vec<u8> {
+    let mut sketch = DifferenceSize::with_shape(vector.number("cells"), seed(vector)).unwrap();
+    keys(vector, "keys").iter().for_each(|key| sketch.insert(key));
+    let bytes = sketch.encode();
+    assert_eq!(DifferenceSize::decode(&bytes).unwrap().estimate(&sketch), Ok(0.0));
+    bytes
+}
+
+fn digest(vector: &Vector) -> Vec<u8> {
+    let rate = 1.0 / vector.number("inverse_rate") as f64;
+    let digest = Digest::build(keys(vector, "keys"), rate, vector.number("time"), seed(vector)).unwrap();
+    checked(digest, vector, Digest::contains)
 }
 
 /// The encoding of a structure, after it was decoded and asked for the keys of the vector.

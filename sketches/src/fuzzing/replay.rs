@@ -49,6 +49,8 @@ const TARGETS: &[(&str, Target, &[&str], &[u8])] = &[
         &[99, 2, 1, 0, 7, 9, 0, 1, 1, 8, 3, 0, 0, 1, 7, 5, 0, 3],
     ),
     ("iblt", super::iblt, &["iblt"], &[30, 1, 9, 0, 1, 0, 2, 1, 2, 1, 3, 0, 2]),
+    ("difference_size", super::difference_size, &["difference_size"], &[9, 1, 0, 5, 1, 5, 0, 6, 1, 7, 0, 6]),
+    ("digest", super::digest, &["digest"], &[50, 0, 7, 0, 1, 1, 2, 3, 4, 5, 6, 1, 2]),
     ("rateless", super::rateless, &["rateless"], &[7, 3, 0, 1, 0, 0, 2, 0, 1, 2, 0, 1, 3, 0]),
 ];
 

@@ -1,0 +1,48 @@
+//! Exchange by Bloom filters: what the other side lacks, without asking for every key.
+//!
+//! One side sends a Bloom filter of its set; the other sends all of its keys that the filter does not know. These are
+//! certainly missing there. A share of the filter's rate of what is missing is not sent: another round, with another seed, finds
+//! those but for the same share of them.
+//!
+//! Byers, Considine, Mitzenmacher, Rost, *Informed content delivery across adaptive overlay networks*, ToN 2004, section 4.
+
+use crate::bloom::Bloom;
+
+/// Those of `mine` that the set of the filter `theirs` certainly lacks. Of all that it lacks, `1 - rate` on average.
+///
+/// For large differences that need not be listed to the last; a [`Rateless`](crate::Rateless) table lists all of a small one, in bytes in
+/// proportion to the difference and not to the set.
+///
+/// ```
+/// use sievedb_sketches::{Bloom, certainly_missing};
+///
+/// let mut theirs = Bloom::with_rate(2, 0.01, 7)?;
+/// theirs.insert("apple");
+/// let send: Vec<_> = certainly_missing(&theirs, ["apple", "banana"]).collect();
+/// assert_eq!(send, ["banana"]);
+/// # Ok::<(), sievedb_sketches::Error>(())
+/// ```
+pub fn certainly_missing<K: AsRef<[u8]>>(
+    theirs: &Bloom,
+    mine: impl IntoIterator<Item = K>,
+) -> impl Iterator<Item = K> {
+    mine.into_iter().filter(|key| !theirs.contains(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_rate;
+
+    #[test]
+    fn what_is_sent_is_missing_and_the_rate_of_what_is_missing_is_not_sent() {
+        let mut theirs = Bloom::with_rate(20_000, 0.05, 1).unwrap();
+        (0..20_000u32).for_each(|key| {
+            theirs.insert(&key.to_be_bytes());
+        });
+        let mine = (10_000..60_000u32).map(u32::to_be_bytes);
+        let sent: Vec<u32> = certainly_missing(&theirs, mine).map(u32::from_be_bytes).collect();
+        assert!(sent.iter().all(|&key| key >= 20_000));
+        assert_rate("not sent", 40_000 - sent.len() as u64, 40_000, 0.05, 0.1);
+    }
+}
