@@ -6,6 +6,7 @@
 //! | `store` | small stores in memory, and reading them in every way |
 //! | `history` | what a store may contain after a crash |
 //! | `workload` | a mix of operations that follows from a seed and keeps a history |
+//! | `sample` | which of very many cases are run |
 //! | `audit` | the order of file operations that is never broken |
 //! | `parallel` | many cases on all processors |
 
@@ -13,5 +14,6 @@ pub(crate) mod audit;
 pub(crate) mod history;
 pub(crate) mod parallel;
 pub(crate) mod rng;
+pub(crate) mod sample;
 pub(crate) mod store;
 pub(crate) mod workload;

@@ -1,0 +1,35 @@
+//! Which of very many cases are run: all of them if `SIEVEDB_THOROUGH` is set, as in `.ci/run`, or else a sample, the
+//! same one every time.
+
+use std::ops::Range;
+
+/// Bytes at the beginning and at the end of a file of which no case is left out.
+const ENDS_BYTES: usize = 128;
+
+/// Of the lengths between, one in so many is tried. Not a divisor of anything in the format, so that all offsets within
+/// pages, words and fragments have their turn.
+const LENGTHS_STEP: usize = 5;
+
+/// Whether all cases are run.
+pub(crate) fn thorough() -> bool {
+    std::env::var_os("SIEVEDB_THOROUGH").is_some()
+}
+
+fn is_near_an_end(at: usize, file_len: usize) -> bool {
+    at < ENDS_BYTES || at + ENDS_BYTES >= file_len
+}
+
+/// The bits of byte `at` of a file that are flipped: all, or one of those far from the ends.
+pub(crate) fn bits(at: usize, file_len: usize) -> Range<usize> {
+    if thorough() || is_near_an_end(at, file_len) { 0..8 } else { one_bit(at) }
+}
+
+/// One bit of byte `at`, another one for the next byte.
+pub(crate) fn one_bit(at: usize) -> Range<usize> {
+    at * 5 % 8..at * 5 % 8 + 1
+}
+
+/// Whether a file is cut to `len` bytes.
+pub(crate) fn cuts_at(len: usize, file_len: usize) -> bool {
+    thorough() || is_near_an_end(len, file_len) || len.is_multiple_of(LENGTHS_STEP)
+}
