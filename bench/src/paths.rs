@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     report.table(&table);
     report.text(&format!(
-        "The scan is of {} directories, up to {} paths of each. Filters, asked by all the lookups:",
+        "The scan is of {} directories, up to {} paths of each. Filters, probed by all the lookups:",
         count(SCANS),
         count(SCAN_KEYS as u64)
     ));

@@ -201,7 +201,7 @@ impl Run<'_> {
         table.row(["filters in memory".into(), mib(settled.filter_memory_bytes)]);
         table.row(["writes that were slowed down".into(), count(settled.write_delays)]);
         report.table(&table);
-        report.text("Filters, asked for all present and all absent keys:");
+        report.text("Filters, probed for all present and all absent keys:");
         report.table(&store::level_table(&store::levels(settled, asked, "default")));
         report.write(self.args.write.as_deref())
     }

@@ -119,7 +119,7 @@ pub(crate) fn levels(before: &Stats, after: &Stats, keyspace: &str) -> Vec<Level
 /// The levels as rows.
 pub(crate) fn level_table(levels: &[Level]) -> Table {
     let mut table =
-        Table::new(["level", "runs", "tables", "keys", "bits/key", "predicted %", "observed %", "asked"]);
+        Table::new(["level", "runs", "tables", "keys", "bits/key", "predicted %", "observed %", "probed"]);
     let percent = |rate: Option<f64>| rate.map_or("–".into(), |rate| format!("{:.4}", rate * 100.0));
     for level in levels {
         table.row([

@@ -17,7 +17,7 @@ pub(super) struct Built {
     pub(super) time: Spread,
     /// Most bytes allocated at one time, per key; all hashes included where the builder needs them at hand.
     pub(super) peak_bytes: f64,
-    /// The lane, and for filters of ours the one that is asked without vector instructions.
+    /// The lane, and for filters of ours the one that is probed without vector instructions.
     pub(super) lanes: Vec<(String, Box<dyn Lane>)>,
 }
 

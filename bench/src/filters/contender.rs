@@ -30,7 +30,7 @@ pub(super) enum Contender {
 /// One of our filters.
 pub(super) type Ours = Filter<AlignedBytes>;
 
-/// What building ends with: bytes to be opened, or a filter to be asked.
+/// What building ends with: bytes to be opened, or a filter to be probed.
 pub(super) enum Product {
     Block(Vec<u8>),
     Lane(Box<dyn Lane>),

@@ -225,7 +225,7 @@ fn truth(findings: &Findings, goals: &mut Vec<Goal>) {
     });
     let [bloom, auto, optimal] = findings.wasted;
     goals.push(Goal {
-        what: "Data blocks fetched in vain per absent lookup, five levels, 10 bits per key, Ribbon with optimal \
+        what: "Wasted data block reads per absent lookup, five levels, 10 bits per key, Ribbon with optimal \
                allocation"
             .into(),
         goal: "≤ 0.002".into(),

@@ -4,7 +4,7 @@ use sievedb::filter::Filter;
 
 use crate::random::number;
 
-/// How filters are asked. The numbers are places in [`Mode::ALL`].
+/// How filters are probed. The numbers are places in [`Mode::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Absent keys in a plain loop: the processor works ahead.

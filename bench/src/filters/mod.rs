@@ -1,13 +1,13 @@
 //! The filters beside those of other crates, and everything that was aimed at.
 //!
-//! All are given the same 64-bit numbers as hashes of keys and asked for such numbers, so that hashing a key is
+//! All are built from and probed with the same 64-bit numbers as hashes of keys, so that hashing a key is
 //! part of nobody's time. What a filter does to a hash is: ours multiply it with the salt of the table, xorf and
-//! pleat mix it again. All are built and asked in one process, in turns.
+//! pleat mix it again. All are built and probed in one process, in turns.
 //!
 //! | file | what |
 //! |---|---|
 //! | `contender` | who takes part, and how it is built |
-//! | `lane` | the loops in which a filter is asked |
+//! | `lane` | the loops that probe a filter |
 //! | `peers` | the filters of other crates |
 //! | `build`, `speed` | what building and asking cost |
 //! | `rate`, `negatives` | how good, how large and how true ours are |
@@ -91,11 +91,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.table(&goals::table(&findings));
     report.heading("Beside other crates");
     report.text(&format!(
-        "Times are nanoseconds of {}: the median of the rounds and, in brackets, least and greatest, which say how \
+        "Times are nanoseconds of {}: the median of the rounds and, in brackets, least and greatest, which show how \
          noisy the run was. In every round each filter has its turn; ratios are taken within a round. Keys are \
-         hashed beforehand: given and asked are 64-bit hashes. \"Dependent\" probes wait for the answer before. \
-         Only SieveDB and pleat have a call for a batch; the others are asked in a loop of 32. Building goes from \
-         hashes in memory to, for SieveDB, the finished block with its checksums and every key looked for in it. \
+         hashed beforehand: filters are given and probed with 64-bit hashes. \"Dependent\" probes wait for the answer before. \
+         Only SieveDB and pleat have a call for a batch; the others are probed in a loop of 32. Building goes from \
+         hashes in memory to, for SieveDB, the finished block, with its checksums written and every key probed. \
          Peak bytes are those allocated, and 8 more where the builder needs all hashes at hand. The reader of \
          lsm-tree, which its engine makes for each lookup, is made once.",
         clock::WHAT
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report.table(&speed.table());
     }
     if args.full {
-        report.text("The standard ribbon of pleat is not among the last: of so many keys its builder gives up (NoSolvingSeed).");
+        report.text("The standard ribbon of pleat is not among the last: its builder gives up at that number of keys (NoSolvingSeed).");
     }
     report.heading("Space of Ribbon");
     report.text("Above n·log2(1/measured rate), the least that any filter of that rate can have.");

@@ -1,4 +1,4 @@
-//! The filters of other crates, at what serves them best: given hashes, asked through whatever takes a hash, with
+//! The filters of other crates, at what serves them best: given hashes, probed through whatever takes a hash, with
 //! no work repeated that can be done once.
 
 use std::fmt::Debug;

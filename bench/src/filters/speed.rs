@@ -60,7 +60,7 @@ pub(super) fn run(keys: usize, built: Vec<Built>, rounds: usize) -> Speed {
     });
     lanes.push(floor);
     for built in built {
-        // Who is asked without vector instructions is the same filter: what is known of it need not be found out twice.
+        // The one probed without vector instructions is the same filter: its other figures are not measured twice.
         let mut known: Option<(f64, f64)> = None;
         for (name, lane) in built.lanes {
             let first = known.is_none();
