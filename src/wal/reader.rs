@@ -154,7 +154,8 @@ impl<'f> FramedReader<'f> {
         Ok(Self { window, header, position, assembled: Vec::new(), sequence, outcome: None })
     }
 
-    /// Takes the file to end after `len` bytes, whatever follows. To be called before the first record is read.
+    /// Takes the file to end after `len` bytes, whatever follows. To be called before the first record is
+    /// read.
     pub(crate) fn end_at(&mut self, len: u64) {
         self.window.len = self.window.len.min(len);
     }
@@ -304,8 +305,8 @@ impl<'f> Window<'f> {
         Ok(self.slice(offset..end))
     }
 
-    /// The first page from `offset` on, itself the start of one, that may hold anything but zeros; or the end. A file
-    /// that a crash or a mistake made huge holds little.
+    /// The first page from `offset` on, itself the start of one, that may hold anything but zeros; or the
+    /// end. A file that a crash or a mistake made huge holds little.
     fn next_data(&self, offset: u64) -> Result<u64> {
         let data = self.file.next_data(offset).map_err(|error| Error::io("read", &self.path, error))?;
         let page = data.map_or(self.len, |data| data - data % PAGE_BYTES as u64);
