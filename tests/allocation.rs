@@ -127,7 +127,10 @@ fn a_tree_loaded_fast_uses_its_whole_filter_total_once_it_is_settled() {
         let asked = level.filter.negatives + level.filter.false_positives;
         Share::new(kind, level.keys, asked as f64 / LOOKUPS as f64)
     };
-    let best = allocate(&levels.iter().enumerate().map(share).collect::<Vec<_>>(), Total::BitsPerKey(10.0));
+    let best = allocate(
+        &levels.iter().enumerate().map(share).collect::<Vec<_>>(),
+        Total::bits_per_key(10.0).unwrap(),
+    );
     let total = db.stats().keyspaces[0].total();
     let taken = total.filter_memory_bytes as f64 * 8.0 / total.keys as f64;
     // The headers of such small filters are an eighth of a bit per key.

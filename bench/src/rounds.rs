@@ -29,6 +29,13 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// The distance of the extremes, as a share of the median.
+    pub(crate) fn relative(self) -> f64 {
+        (self.max - self.min) / self.median
+    }
+}
+
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}–{})", digits(self.median), digits(self.min), digits(self.max))

@@ -26,12 +26,14 @@
 //!
 //! // Five levels, each ten times the one above it; every absent lookup asks all of them.
 //! let shares: Vec<Share> = (0..5).map(|level| Share::new(Kind::Ribbon, 1000 * 10u64.pow(level), 1.0)).collect();
-//! let optimal = allocate(&shares, Total::BitsPerKey(10.0));
+//! let total = Total::bits_per_key(10.0).unwrap();
+//! let optimal = allocate(&shares, total);
 //! assert!(optimal.bits_per_key[0] > 22.0 && optimal.bits_per_key[4] < 10.0);
 //! assert!(optimal.wasted_reads < 0.0016);
-//! assert!(uniform(&shares, Total::BitsPerKey(10.0)).wasted_reads > 0.004);
+//! assert!(uniform(&shares, total).wasted_reads > 0.004);
 //! ```
 
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 #[cfg(feature = "std")]
@@ -40,6 +42,7 @@ use std::sync::OnceLock;
 use super::header::Kind;
 use super::policy::{BITS_PER_KEY_MAX, millibits, rate};
 use super::ribbon;
+use crate::error::FilterError;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
@@ -104,19 +107,37 @@ impl Share {
 
 /// What there is to be shared out.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub enum Total {
-    /// So many bits for each key of all shares.
+pub struct Total(Unit);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Unit {
     BitsPerKey(f64),
-    /// So many bytes for all together.
     Bytes(u64),
 }
 
 impl Total {
+    /// So many bits for each key of all shares.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::InvalidArgument`] for a number that is negative, infinite or none.
+    pub fn bits_per_key(bits: f64) -> Result<Self, FilterError> {
+        if bits.is_finite() && bits >= 0.0 {
+            return Ok(Self(Unit::BitsPerKey(bits)));
+        }
+        Err(FilterError::invalid(format!("a total of {bits} bits per key is not a number from 0 on")))
+    }
+
+    /// So many bytes for all together.
+    #[must_use]
+    pub fn bytes(bytes: u64) -> Self {
+        Self(Unit::Bytes(bytes))
+    }
+
     fn bits(self, shares: &[Share]) -> f64 {
-        match self {
-            Self::BitsPerKey(bits) => bits * shares.iter().map(|share| share.keys as f64).sum::<f64>(),
-            Self::Bytes(bytes) => bytes as f64 * 8.0,
+        match self.0 {
+            Unit::BitsPerKey(bits) => bits * shares.iter().map(|share| share.keys as f64).sum::<f64>(),
+            Unit::Bytes(bytes) => bytes as f64 * 8.0,
         }
     }
 }
@@ -152,7 +173,7 @@ impl Allocation {
 pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     let mut left = total.bits(shares);
     let mut bits_per_key = Vec::with_capacity(shares.len());
-    let mut pieces = Vec::new();
+    let mut purchases = Vec::new();
     for (index, share) in shares.iter().enumerate() {
         let keys = share.keys.max(1) as f64;
         bits_per_key.push(share.bits_min);
@@ -165,14 +186,14 @@ pub fn allocate(shares: &[Share], total: Total) -> Allocation {
             }
             let gain = share.probe_rate * (from.rate - step.rate) / (step.bits - from.bits) / keys;
             if gain > 0.0 {
-                pieces.push(Piece { gain, index, to });
+                purchases.push(Purchase { gain, index, to });
             }
             from = step;
         }
     }
     // Stable, so that steps of equal gain stay in the order of the shares, and those of one share in theirs.
-    pieces.sort_by(|a, b| b.gain.total_cmp(&a.gain));
-    for Piece { index, to, .. } in pieces {
+    purchases.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    for Purchase { index, to, .. } in purchases {
         let keys = shares[index].keys.max(1) as f64;
         let bits = to - bits_per_key[index];
         if bits * keys > left {
@@ -193,8 +214,8 @@ pub fn uniform(shares: &[Share], total: Total) -> Allocation {
     Allocation::of(shares, vec![bits; shares.len()])
 }
 
-/// A part of a chain that can be bought.
-struct Piece {
+/// One step of a share's bits that can be bought.
+struct Purchase {
     /// Waste that it saves per bit.
     gain: f64,
     index: usize,
@@ -286,7 +307,7 @@ mod tests {
     fn five_levels_of_ribbon_filters_waste_what_the_formula_says_and_a_thirtieth_of_uniform_bloom() {
         for (ratio, bits) in [(10u64, 10.0), (10, 5.0), (4, 8.0)] {
             let shares = levels(Kind::Ribbon, 5, ratio);
-            let optimal = allocate(&shares, Total::BitsPerKey(bits));
+            let optimal = allocate(&shares, Total::bits_per_key(bits).unwrap());
             let t = ratio as f64;
             let formula = t / (t - 1.0) * (-(bits - t.log2() / (t - 1.0))).exp2();
             // Whole columns and what a ribbon takes above the theory cost a few per cent.
@@ -297,8 +318,9 @@ mod tests {
                 assert!((pair[0] - pair[1] - t.log2()).abs() <= 1.1, "{:?}", optimal.bits_per_key);
             }
         }
-        let ribbon = allocate(&levels(Kind::Ribbon, 5, 10), Total::BitsPerKey(10.0)).wasted_reads;
-        let bloom = uniform(&levels(Kind::BlockedBloom, 5, 10), Total::BitsPerKey(10.0)).wasted_reads;
+        let ribbon = allocate(&levels(Kind::Ribbon, 5, 10), Total::bits_per_key(10.0).unwrap()).wasted_reads;
+        let bloom =
+            uniform(&levels(Kind::BlockedBloom, 5, 10), Total::bits_per_key(10.0).unwrap()).wasted_reads;
         assert!(ribbon < 0.00155 && bloom > 0.045, "{ribbon} {bloom}");
     }
 
@@ -309,7 +331,7 @@ mod tests {
                 let mut shares = levels(kind, 4, 7);
                 shares[1].probe_rate = 0.1;
                 shares[2].kind = Kind::Ribbon;
-                let best = allocate(&shares, Total::BitsPerKey(bits));
+                let best = allocate(&shares, Total::bits_per_key(bits).unwrap());
                 let keys: f64 = shares.iter().map(|share| share.keys as f64).sum();
                 assert!((best.bits / keys - bits).abs() < 1e-6, "{kind:?} {bits}: {}", best.bits / keys);
                 for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))) {
@@ -330,26 +352,38 @@ mod tests {
     fn what_is_asked_less_gets_a_higher_rate_and_what_is_never_asked_gets_nothing() {
         let ask = |probe_rate| Share::new(Kind::Ribbon, 1_000_000, probe_rate);
         let shares = [ask(1.0), ask(1.0 / 16.0), ask(0.0), ask(0.0).between(3.0, 5.0)];
-        let plan = allocate(&shares, Total::BitsPerKey(5.0));
+        let plan = allocate(&shares, Total::bits_per_key(5.0).unwrap());
         assert!((plan.bits_per_key[0] - plan.bits_per_key[1] - 4.0).abs() < 1.1, "{plan:?}");
         assert_eq!(plan.bits_per_key[2..], [0.0, 3.0]);
         assert_eq!(plan.rates[2], 1.0);
         // With a total that nobody can use up, what is asked has all that it can hold.
-        let plan = allocate(&shares, Total::BitsPerKey(1000.0));
+        let plan = allocate(&shares, Total::bits_per_key(1000.0).unwrap());
         assert!(plan.bits_per_key[0] > 32.0 && plan.rates[0] == 2f64.powi(-32));
         assert_eq!(plan.bits_per_key[2], 0.0);
+    }
+
+    #[test]
+    fn totals_that_are_no_size_are_refused() {
+        for bits in [f64::NAN, -1.0, -f64::MIN_POSITIVE, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(matches!(Total::bits_per_key(bits), Err(FilterError::InvalidArgument { .. })), "{bits}");
+        }
+        let nothing = allocate(&levels(Kind::Ribbon, 3, 10), Total::bits_per_key(0.0).unwrap());
+        assert_eq!(nothing.bits_per_key, [0.0; 3]);
     }
 
     #[test]
     fn limits_are_kept_and_a_total_in_bytes_is_one_in_bits() {
         let mut shares = levels(Kind::Ribbon, 3, 10);
         let keys: u64 = shares.iter().map(|share| share.keys).sum();
-        assert_eq!(allocate(&shares, Total::Bytes(keys)), allocate(&shares, Total::BitsPerKey(8.0)));
+        assert_eq!(
+            allocate(&shares, Total::bytes(keys)),
+            allocate(&shares, Total::bits_per_key(8.0).unwrap())
+        );
         shares[0] = shares[0].between(4.0, 4.0);
         shares[2] = shares[2].between(9.0, 64.0);
-        let plan = allocate(&shares, Total::BitsPerKey(8.0));
+        let plan = allocate(&shares, Total::bits_per_key(8.0).unwrap());
         assert_eq!(plan.bits_per_key, [4.0, 0.0, 9.0], "the least is given even if it is more than there is");
-        assert_eq!(allocate(&[], Total::BitsPerKey(8.0)).wasted_reads, 0.0);
+        assert_eq!(allocate(&[], Total::bits_per_key(8.0).unwrap()).wasted_reads, 0.0);
     }
 
     #[test]

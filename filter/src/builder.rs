@@ -21,6 +21,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::blocked::{self, Blocked, LINE_BITS};
 use super::bloom::{self, Bloom, GRANULE_BITS, PROBES_MAX};
@@ -61,7 +62,7 @@ impl FilterPlan {
 }
 
 /// Collects the hashes of the distinct user keys of a table and makes its filter block.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FilterBuilder {
     kind: Kind,
     bits_per_key: f64,
@@ -75,11 +76,23 @@ pub struct FilterBuilder {
     chunks: Vec<Vec<u64>>,
 }
 
+/// Without seed, salt and hashes.
+impl fmt::Debug for FilterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilterBuilder")
+            .field("kind", &self.kind)
+            .field("bits_per_key", &self.bits_per_key)
+            .field("owner", &self.owner)
+            .field("key_count", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl FilterBuilder {
     /// A builder of a filter of this kind and size for the table whose file id is `owner`.
     ///
-    /// `seed` is that of [`key_hash`] and must be the one that lookups use; `salt` is of the caller's
-    /// choosing, different for every table. A small ribbon filter may get another one, made from it.
+    /// `seed` is that of [`key_hash`] and must be the one that lookups use; Whoever can read the block can read it. `salt` is of the
+    /// caller's choosing, different for every table. A small ribbon filter may get another one, made from it.
     ///
     /// # Errors
     ///

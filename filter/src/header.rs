@@ -106,7 +106,7 @@ impl fmt::Display for Kind {
 }
 
 /// The decoded header of a filter block.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
     /// What it is.
@@ -119,7 +119,9 @@ pub struct Header {
     pub owner: FileId,
     /// Length of the whole block in bytes.
     pub block_len: u64,
-    /// Seed of [`key_hash`](crate::hash::key_hash).
+    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret against those who choose keys: whoever knows it can choose
+    /// many that collide. It stands in the block as it is, so whoever reads the file knows it; no error and no `Debug` prints
+    /// it, nor the salt.
     pub seed: u64,
     /// Salt of [`table_hash`](crate::hash::table_hash).
     pub salt: u64,
@@ -144,6 +146,29 @@ pub struct Header {
     pub sections: Vec<Section>,
     /// The checksum of the header as it stands in it.
     pub checksum: u32,
+}
+
+/// Without seed and salt.
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Header")
+            .field("kind", &self.kind)
+            .field("domain", &self.domain)
+            .field("optional_flags", &self.optional_flags)
+            .field("owner", &self.owner)
+            .field("block_len", &self.block_len)
+            .field("key_count", &self.key_count)
+            .field("rate", &self.rate)
+            .field("size", &self.size)
+            .field("probes", &self.probes)
+            .field("column_groups", &self.column_groups)
+            .field("attempt", &self.attempt)
+            .field("buckets", &self.buckets)
+            .field("plain_blocks", &self.plain_blocks)
+            .field("sections", &self.sections)
+            .field("checksum", &self.checksum)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Header {
@@ -448,6 +473,32 @@ mod tests {
         assert_eq!(checksum(&bytes), Ok(back.checksum));
         assert_eq!(Header { checksum: 0, ..back }, header());
         assert_eq!(block_len(&bytes), Ok(320 + 8192));
+    }
+
+    #[test]
+    fn seed_and_salt_are_not_printed() {
+        let header = Header { seed: 0x5eed_5eed, salt: 0x5a17_5a17, ..header() };
+        let mut builder =
+            crate::FilterBuilder::new(Kind::Bloom, 10.0, header.seed, header.salt, [4; 16]).unwrap();
+        builder.add_key(b"apple");
+        let block = builder.clone().finish().unwrap();
+        let filter = crate::Filter::open(&block[..], crate::Expect::anything()).unwrap();
+        let (paged, probe) = (
+            crate::PagedFilter::open(vec![block.clone()], block.len() as u64, crate::Expect::anything()),
+            filter.probe(),
+        );
+        for text in [
+            format!("{header:?}"),
+            format!("{builder:?}"),
+            format!("{filter:?}"),
+            format!("{paged:?}"),
+            format!("{probe:?}"),
+        ] {
+            assert!(
+                !text.contains(&header.seed.to_string()) && !text.contains(&header.salt.to_string()),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
             shares.push(Share::new(kind.kind, table.keys, probe_rate));
         }
     }
-    let optimal = allocate(&shares, Total::Bytes((bits / 8.0) as u64));
+    let optimal = allocate(&shares, Total::bytes((bits / 8.0) as u64));
     Some(TreePlan { shares, optimal })
 }
 
@@ -264,7 +264,7 @@ mod tests {
         let plan = plan(&optimal(FilterKind::Ribbon), &runs).unwrap();
         let whole =
             [10_000, 10_000, 100_000, 1_000_000].map(|keys| Share::new(plan.shares[0].kind, keys, 1.0));
-        let expected = allocate(&whole, Total::BitsPerKey(10.0));
+        let expected = allocate(&whole, Total::bits_per_key(10.0).unwrap());
         let found = [0, 1, 2, 6].map(|table| plan.optimal.bits_per_key[table]);
         for (found, expected) in found.iter().zip(&expected.bits_per_key) {
             assert!((found - expected).abs() < 1.0, "{found} {expected}");

@@ -67,6 +67,14 @@ pub(super) struct Rate {
     block_bits: u64,
 }
 
+/// A figure, and two standard errors to each side.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Interval {
+    pub(super) least: f64,
+    pub(super) middle: f64,
+    pub(super) most: f64,
+}
+
 impl Rate {
     /// Measured over predicted.
     pub(super) fn ratio(&self) -> f64 {
@@ -78,18 +86,35 @@ impl Rate {
         is_for_space(self.contender, self.shape)
     }
 
+    /// Two standard errors of it.
+    pub(super) fn ratio_error(&self) -> f64 {
+        2.0 * self.standard_error * self.ratio()
+    }
+
+    pub(super) fn measured(&self) -> f64 {
+        self.measured
+    }
+
+    /// Two standard errors to each side.
+    pub(super) fn measured_interval(&self) -> (f64, f64) {
+        let error = 2.0 * self.standard_error;
+        (self.measured * (1.0 - error), self.measured * (1.0 + error))
+    }
+
     /// The sections alone over `n·log2(1/rate)`, as a share of that.
-    pub(super) fn sections_over(&self) -> f64 {
+    pub(super) fn sections_over(&self) -> Interval {
         self.over(self.section_bits)
     }
 
     /// The same of the whole block with header, page checksums and padding.
-    pub(super) fn block_over(&self) -> f64 {
+    pub(super) fn block_over(&self) -> Interval {
         self.over(self.block_bits)
     }
 
-    fn over(&self, bits: u64) -> f64 {
-        bits as f64 / (self.keys as f64 * -self.measured.log2()) - 1.0
+    fn over(&self, bits: u64) -> Interval {
+        let over = |rate: f64| bits as f64 / (self.keys as f64 * -rate.log2()) - 1.0;
+        let (low, high) = self.measured_interval();
+        Interval { least: over(low), middle: over(self.measured), most: over(high) }
     }
 }
 
@@ -158,8 +183,8 @@ pub(super) fn space_table(rows: &[Rate]) -> Table {
             row.contender.name().into(),
             keys_text(row.keys),
             format!("{:.4}", row.measured * 100.0),
-            format!("{:.2}", row.sections_over() * 100.0),
-            format!("{:.2}", row.block_over() * 100.0),
+            format!("{:.2}", row.sections_over().middle * 100.0),
+            format!("{:.2}", row.block_over().middle * 100.0),
         ]);
     }
     table

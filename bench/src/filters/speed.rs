@@ -19,6 +19,18 @@ const QUESTIONS: u64 = 1 << 17;
 /// Questions by which a rate is measured: one of 1/256 to 0.4 %, its standard error.
 const RATE_QUESTIONS: u64 = 16 << 20;
 
+/// From this spread on, as a share of the median, a run is said to be noisy.
+const NOISE_MAX: f64 = 0.2;
+
+/// What the head of a table says of figures with this spread.
+pub(super) fn noise(spread: f64) -> String {
+    if spread <= NOISE_MAX {
+        String::new()
+    } else {
+        format!(" noisy run: spread up to {:.0} %", spread * 100.0)
+    }
+}
+
 /// All that is known of one lane.
 pub(super) struct Row {
     pub(super) name: String,
@@ -122,9 +134,17 @@ impl Speed {
             .min_by(|&a, &b| measure(self, a).total_cmp(&measure(self, b)))
     }
 
+    /// The greatest spread of a figure, as a share of its median.
+    pub(super) fn spread(&self) -> f64 {
+        let rows = || 0..self.rows.len();
+        let times = Mode::ALL.into_iter().flat_map(|mode| rows().map(move |row| self.time(row, mode)));
+        let builds = self.rows.iter().filter_map(|row| row.build.map(|(time, _)| time));
+        times.chain(builds).map(Spread::relative).fold(0.0, f64::max)
+    }
+
     pub(super) fn table(&self) -> Table {
         let mut table = Table::new([
-            &*format!("{} keys", keys_text(self.keys as u64)),
+            &*format!("{} keys{}", keys_text(self.keys as u64), noise(self.spread())),
             "bits/key",
             "rate %",
             "over n·log2(1/rate) %",
@@ -154,5 +174,19 @@ impl Speed {
             ]);
         }
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_a_spread_of_over_a_fifth_is_said_to_be_noisy() {
+        assert_eq!(noise(Spread { min: 0.9, median: 1.0, max: 1.05 }.relative()), "");
+        assert_eq!(
+            noise(Spread { min: 0.9, median: 1.0, max: 1.2 }.relative()),
+            " noisy run: spread up to 30 %"
+        );
     }
 }

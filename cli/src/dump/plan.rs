@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let tree = Tree::read(&StdFs, &args.db)?;
     let mut out = Output::new();
     let printed = tree.keyspaces.iter().enumerate().try_for_each(|(index, keyspace)| {
-        let plan = Plan::of(keyspace, args.bits_per_key);
+        let plan = Plan::of(keyspace, args.bits_per_key)?;
         if args.format.json {
             return out.text(&plan.object().to_string());
         }
@@ -69,31 +69,34 @@ struct Plan<'k> {
     wasted: f64,
     /// Bits per key to plan for.
     budget: f64,
+    total: Total,
     shares: Vec<Share>,
 }
 
 impl<'k> Plan<'k> {
-    fn of(keyspace: &'k KeyspaceShape, wanted: Option<f64>) -> Self {
+    fn of(keyspace: &'k KeyspaceShape, wanted: Option<f64>) -> Result<Self> {
         let runs = &keyspace.runs;
         let keys = runs.iter().map(RunShape::keys).fold(0, u64::saturating_add);
         let filter_bytes = runs.iter().map(RunShape::filter_bytes).fold(0, u64::saturating_add);
         let now = 8.0 * filter_bytes as f64 / keys.max(1) as f64;
-        Self {
+        let budget = wanted.unwrap_or(now);
+        Ok(Self {
             keyspace,
             keys,
             filter_bytes,
             now,
             wasted: runs.iter().map(RunShape::rate).sum(),
-            budget: wanted.unwrap_or(now),
+            budget,
+            total: Total::bits_per_key(budget).map_err(sievedb::Error::from)?,
             shares: runs.iter().map(|run| Share::new(Kind::Ribbon, run.keys(), 1.0)).collect(),
-        }
+        })
     }
 
     fn object(&self) -> Json {
         if self.keys == 0 {
             return json!({ "keyspace": self.keyspace.name, "keys": 0, "runs": [] });
         }
-        let best = allocate(&self.shares, Total::BitsPerKey(self.budget));
+        let best = allocate(&self.shares, self.total);
         let runs = self.keyspace.runs.iter().zip(&best.bits_per_key).zip(&best.rates);
         let runs = runs.map(|((run, bits), rate)| {
             json!({
@@ -131,8 +134,8 @@ impl<'k> Plan<'k> {
     /// Size in bytes of filters with this many bits per key, and the wasted reads per absent lookup of the
     /// best allocation and of an even one.
     fn with_bits(&self, bits: f64) -> (u64, f64, f64) {
-        let total = Total::BitsPerKey(bits);
         let memory = (bits * self.keys as f64 / 8.0) as u64;
+        let total = Total::bytes(memory);
         (memory, allocate(&self.shares, total).wasted_reads, uniform(&self.shares, total).wasted_reads)
     }
 
@@ -153,7 +156,7 @@ impl<'k> Plan<'k> {
             bytes(self.filter_bytes)
         ))?;
         out.text("")?;
-        let best = allocate(&self.shares, Total::BitsPerKey(budget));
+        let best = allocate(&self.shares, self.total);
         out.text(&format!("{:>43}  best with {budget:.2} bits per key", "now"))?;
         out.text("level    run          keys   bits      rate    bits      rate")?;
         for ((run, bits), rate) in runs.iter().zip(&best.bits_per_key).zip(&best.rates) {
