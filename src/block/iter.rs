@@ -16,12 +16,12 @@ use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 use crate::codec::DecodeError;
-use crate::key::{EntryKind, InternalKey, Tag};
-use crate::limits::VALUE_INLINE_MAX;
+use crate::key::{InternalKey, Tag};
 
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
 use super::entry::{RawEntry, decode};
+use super::walk::{follow_value, restarts, walk_entries};
 
 /// What the values of a block are, and hence what is checked about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,21 +64,10 @@ struct Interval {
 impl BlockIter {
     /// Opens a payload; the cursor is not positioned yet.
     pub(crate) fn new(payload: Bytes, values: BlockValues) -> Result<Self, DecodeError> {
-        let len = payload.len() as u64;
-        let restarts = match payload.last_chunk::<4>() {
-            Some(count) => u64::from(LittleEndian::read_u32(count)),
-            None => {
-                return Err(DecodeError::corrupt(0, "restart count", format!("{len} bytes are no block")));
-            }
-        };
-        let trailer = restarts * 4 + 4;
-        if restarts == 0 || trailer >= len {
-            let detail = format!("{restarts} restarts in a block of {len} bytes");
-            return Err(DecodeError::corrupt(len - 4, "restart count", detail));
-        }
+        let bytes = restarts(&payload)?.len();
         Ok(Self {
-            entries_end: (len - trailer) as usize,
-            restarts: restarts as usize,
+            entries_end: payload.len() - 4 - bytes,
+            restarts: bytes / 4,
             payload,
             values,
             user_key: Vec::new(),
@@ -181,30 +170,11 @@ impl BlockIter {
             let detail = format!("{} of a key of {} bytes", entry.shared, self.user_key.len());
             return Err(DecodeError::corrupt(at as u64, "shared key length", detail));
         }
-        let current = self.checked(at, &entry)?;
+        let chunks = follow_value(self.values, &entry, &self.payload)?;
         self.user_key.truncate(entry.shared);
         self.user_key.extend_from_slice(&self.payload[entry.suffix]);
-        self.current = Some(current);
+        self.current = Some(Current { start: at, tag: entry.tag, value: entry.value, chunks });
         Ok(())
-    }
-
-    #[inline]
-    fn checked(&self, at: usize, entry: &RawEntry) -> Result<Current, DecodeError> {
-        let tombstone = self.values == BlockValues::Data && entry.tag.kind() == EntryKind::Delete;
-        if tombstone && !entry.value.is_empty() {
-            return Err(DecodeError::corrupt(at as u64, "tombstone", "has a value"));
-        }
-        let chunks = match entry.chunked {
-            false => None,
-            true if self.values == BlockValues::Index => {
-                return Err(DecodeError::corrupt(at as u64, "value code", "an index entry in chunks"));
-            }
-            true => {
-                let value = &self.payload[entry.value.clone()];
-                Some(ChunkRef::decode(value).map_err(|error| error.at(entry.value.start as u64))?)
-            }
-        };
-        Ok(Current { start: at, tag: entry.tag, value: entry.value.clone(), chunks })
     }
 
     /// Offset of a restart, somewhere among the entries.
@@ -272,41 +242,9 @@ impl BlockIter {
         self.current = Some(entry.clone());
     }
 
-    /// Checks what reading takes for granted: restarts that ascend from 0 and stand where entries share
-    /// nothing, no interval over the limit, entries that end where the restarts begin, keys that ascend, no
-    /// value here that is so long that it should stand in chunks.
-    pub(crate) fn verify(&mut self) -> Result<(), DecodeError> {
-        let mut since_restart = 0;
-        let mut next_restart = 0;
-        let mut previous: Option<(Vec<u8>, Tag)> = None;
-        self.seek_first()?;
-        while let Some(current) = self.current.clone() {
-            let at = current.start as u64;
-            if next_restart < self.restarts && self.restart(next_restart)? == current.start {
-                self.restart_entry(next_restart)?;
-                next_restart += 1;
-                since_restart = 0;
-            }
-            since_restart += 1;
-            if next_restart == 0 || since_restart > RESTART_INTERVAL_MAX {
-                return Err(DecodeError::corrupt(at, "restart interval", "too long, or not from 0"));
-            }
-            if self.values == BlockValues::Data && current.value.len() > VALUE_INLINE_MAX {
-                let detail = format!("{} bytes do not stand in chunks", current.value.len());
-                return Err(DecodeError::corrupt(at, "value length", detail));
-            }
-            let key = InternalKey::new(&self.user_key, current.tag);
-            if previous.as_ref().is_some_and(|(user, tag)| InternalKey::new(user, *tag) >= key) {
-                return Err(DecodeError::corrupt(at, "key order", "not after the key before it"));
-            }
-            previous = Some((self.user_key.clone(), current.tag));
-            self.next()?;
-        }
-        if next_restart != self.restarts {
-            let detail = format!("{next_restart} of {} stand where an entry starts", self.restarts);
-            return Err(DecodeError::corrupt(self.entries_end as u64, "restart offset", detail));
-        }
-        Ok(())
+    /// Checks what reading takes for granted, see [`walk_entries`].
+    pub(crate) fn verify(&self) -> Result<(), DecodeError> {
+        walk_entries(self.values, &self.payload, &mut |_| Ok(()))
     }
 }
 
@@ -314,6 +252,7 @@ impl BlockIter {
 mod tests {
     use super::*;
     use crate::block::BlockBuilder;
+    use crate::key::EntryKind;
 
     fn put(seqno: u64) -> Tag {
         Tag::new(seqno, EntryKind::Put)

@@ -25,12 +25,13 @@ mod envelope;
 mod handle;
 mod iter;
 mod separator;
+mod walk;
 
 pub(crate) use builder::{BlockBuilder, DATA_RESTART_INTERVAL, INDEX_RESTART_INTERVAL};
 pub(crate) use chunk_ref::ChunkRef;
-pub(crate) use entry::{RawEntry, decode as decode_entry};
 pub use envelope::Compression;
 pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Sealer, open, unseal};
 pub(crate) use handle::BlockHandle;
 pub(crate) use iter::{BlockIter, BlockValues};
 pub(crate) use separator::{separator, separator_of_last};
+pub(crate) use walk::{WalkedEntry, restarts, walk_entries};

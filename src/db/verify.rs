@@ -3,7 +3,7 @@
 //! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or gone, the newest manifest there is
 //!    stands in for it; a manifest is followed as far as it can be read.
 //! 2. Logs: every record, their order, their end, what they promise.
-//! 3. Tables, each as [`table::verify`] does it, with the filters inside and beside them; tables of one run
+//! 3. Tables, each as [`inspect`](crate::inspect) walks it, with the filters inside and beside them; tables of one run
 //!    must not overlap.
 //! 4. Names in the directory: what is missing, what belongs to nothing.
 //!
@@ -18,8 +18,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::engine::Engine;
 use super::open::{lock_for_reading, shared};
 use super::recover::{
@@ -32,11 +30,12 @@ use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::{FileName, names_in};
 use crate::filter::{self, Header};
 use crate::fs::{Fs, ReadFile};
+use crate::inspect::{Keys, verify_table};
 use crate::manifest::current::Current;
 use crate::manifest::log::{ReadManifest, read_prefix};
 use crate::manifest::state::ManifestState;
 use crate::options::Options;
-use crate::table::{self, Table, TableContext};
+use crate::table::{Table, TableContext};
 use crate::table_meta::TableMeta;
 use crate::wal::{Ending, damage_behind};
 
@@ -499,7 +498,7 @@ impl<'a> Verifier<'a> {
 
     fn known_tables(&mut self, context: &Arc<TableContext>, state: &ManifestState) {
         for keyspace in state.keyspaces.values() {
-            let mut runs = BTreeMap::<_, Vec<(Bytes, Bytes, u64)>>::new();
+            let mut runs = BTreeMap::<_, Vec<(Vec<u8>, Vec<u8>, u64)>>::new();
             for place in keyspace.tables.values() {
                 let bounds = self.table(context, &place.meta, Some(&keyspace.name));
                 let run = runs.entry((place.level, place.run)).or_default();
@@ -513,13 +512,13 @@ impl<'a> Verifier<'a> {
     }
 
     /// Tables of one run, in order.
-    fn check_run(&mut self, keyspace: &str, tables: &[(Bytes, Bytes, u64)]) {
+    fn check_run(&mut self, keyspace: &str, tables: &[(Vec<u8>, Vec<u8>, u64)]) {
         for pair in tables.windows(2) {
             let [(_, end, a), (start, largest, b)] = pair else { continue };
             if start <= end {
                 let path = FileName::Table(*b).path(self.dir);
                 let detail = format!("its keys overlap those of table {a} in one run");
-                let (first, last) = (start.to_vec(), end.min(largest).to_vec());
+                let (first, last) = (start.clone(), end.min(largest).clone());
                 let keys = DamagedKeys { keyspace: Some(keyspace.to_owned()), first, last };
                 let error = Error::corruption(&path, 0, "table", detail);
                 self.list(Damage { error, keys: Some(keys) });
@@ -533,11 +532,9 @@ impl<'a> Verifier<'a> {
         context: &Arc<TableContext>,
         meta: &Arc<TableMeta>,
         keyspace: Option<&String>,
-    ) -> Option<(Bytes, Bytes)> {
+    ) -> Option<Keys> {
         let path = FileName::Table(meta.number).path(self.dir);
-        let keys = |(first, last): (Bytes, Bytes)| {
-            Some(DamagedKeys { keyspace: keyspace.cloned(), first: first.to_vec(), last: last.to_vec() })
-        };
+        let keys = |(first, last): Keys| Some(DamagedKeys { keyspace: keyspace.cloned(), first, last });
         self.report.tables += 1;
         self.report.bytes = self.report.bytes.saturating_add(meta.len);
         self.report.entries = self.report.entries.saturating_add(meta.entries);
@@ -545,15 +542,16 @@ impl<'a> Verifier<'a> {
             && error.kind() == std::io::ErrorKind::NotFound
         {
             let error = Error::corruption(&path, 0, "table", "the manifest names it, but it is missing");
-            let keys = keys(meta.wide_bounds());
+            let (first, last) = meta.wide_bounds();
+            let keys = keys((first.to_vec(), last.to_vec()));
             self.list(Damage { error, keys });
             return None;
         }
-        let found = table::verify(context, meta);
+        let found = verify_table(context, meta);
         self.report.filters += found.filters;
         self.report.omitted += found.omitted;
-        for damage in found.damage {
-            self.list(Damage { error: damage.error, keys: keys(damage.keys) });
+        for (error, concerned) in found.damage {
+            self.list(Damage { error, keys: concerned.and_then(keys) });
         }
         self.done(self.len(&FileName::Table(meta.number)));
         found.bounds

@@ -1,7 +1,4 @@
 //! Tells one block of a table: its envelope and what it holds.
-//!
-//! Entries are walked here by themselves, not by the cursor that lookups use: the inspector shows the numbers in
-//! front of a key, and compares the restarts with the entries that they point to.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -9,17 +6,14 @@ use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
 use super::fields;
 use super::items::say_property;
-use super::out::{Out, Result};
+use super::out::{Out, Result, Stop};
 use super::view::Entries;
 use super::words::{bytes, counted};
-use crate::block::{BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Envelope, RawEntry, decode_entry};
+use crate::block::{
+    BlockHandle, BlockKind, BlockValues, ENVELOPE_BYTES, Envelope, WalkedEntry, restarts, walk_entries,
+};
 use crate::checksum::{FileId, checksum};
 use crate::codec::DecodeError;
-use crate::key::{EntryKind, InternalKey, Tag};
-use crate::limits::VALUE_INLINE_MAX;
-
-/// Most entries from one restart to the next.
-const INTERVAL_MAX: usize = 16;
 
 /// A block as it stands in the file, and its payload.
 pub(super) struct Opened {
@@ -69,129 +63,27 @@ impl Opened {
     }
 }
 
-/// An entry of a data or index block, decoded.
-pub(super) struct Found<'a> {
-    /// Where it starts in the payload.
-    pub(super) at: usize,
-    pub(super) raw: &'a RawEntry,
-    pub(super) key: InternalKey<'a>,
-    pub(super) value: &'a [u8],
-    pub(super) chunks: Option<ChunkRef>,
-    pub(super) is_restart: bool,
-}
-
-impl Found<'_> {
-    pub(super) fn is_delete(&self) -> bool {
-        self.key.tag.kind() == EntryKind::Delete
-    }
-
-    /// Length of the value, wherever it stands.
-    pub(super) fn value_len(&self) -> u64 {
-        self.chunks.map_or(self.value.len() as u64, |chunks| chunks.total)
-    }
-}
-
-/// Why the walk through a block ended early.
-pub(super) enum Broken {
-    Decode(DecodeError),
-    Stop(super::out::Stop),
-}
-
-impl From<DecodeError> for Broken {
-    fn from(error: DecodeError) -> Self {
-        Self::Decode(error)
-    }
-}
-
-/// Walks the entries of a data or index block, and checks everything that the format says of them.
-pub(super) fn walk_entries(
+/// Walks the entries of an intact data or index block; gives what is wrong with them.
+pub(super) fn walk(
     kind: BlockKind,
     payload: &[u8],
-    visit: &mut dyn FnMut(&Found<'_>) -> Result,
-) -> Result<(), Broken> {
-    let restarts = restarts(payload)?;
-    let entries = &payload[..payload.len() - 4 - restarts.len()];
-    let mut restarts =
-        restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at) as usize).peekable();
-    let (mut key, mut before): (Vec<u8>, Option<(Vec<u8>, Tag)>) = (Vec::new(), None);
-    let (mut at, mut since) = (0, 0);
-    while at < entries.len() {
-        let raw = decode_entry(entries, at)?;
-        let wrong = |what, detail: String| Err(DecodeError::corrupt(at as u64, what, detail).into());
-        if raw.shared > key.len() {
-            return wrong("shared key length", format!("{} of a key of {} bytes", raw.shared, key.len()));
-        }
-        let is_restart = restarts.next_if_eq(&at).is_some();
-        since = if is_restart { 1 } else { since + 1 };
-        if is_restart && raw.shared != 0 {
-            return wrong("shared key length", "not zero at a restart".into());
-        }
-        if (at == 0 && !is_restart) || since > INTERVAL_MAX {
-            return wrong("restart interval", "too long, or not from 0".into());
-        }
-        key.truncate(raw.shared);
-        key.extend_from_slice(&payload[raw.suffix.clone()]);
-        let found = Found {
-            at,
-            raw: &raw,
-            key: InternalKey::new(&key, raw.tag),
-            value: &payload[raw.value.clone()],
-            chunks: chunks(kind, &raw, payload)?,
-            is_restart,
-        };
-        if before.as_ref().is_some_and(|(user, tag)| InternalKey::new(user, *tag) >= found.key) {
-            return wrong("key order", "not after the key before it".into());
-        }
-        visit(&found).map_err(Broken::Stop)?;
-        let (user, tag) = before.get_or_insert_with(|| (Vec::new(), raw.tag));
-        user.clone_from(&key);
-        *tag = raw.tag;
-        at = raw.value.end;
+    visit: &mut dyn FnMut(&WalkedEntry<'_>) -> Result,
+) -> Result<Result<(), DecodeError>> {
+    /// Why the walk ended early.
+    enum Ended {
+        Decode(DecodeError),
+        Stop(Stop),
     }
-    match restarts.next() {
-        None => Ok(()),
-        Some(lost) => {
-            let detail = format!("{lost} is not where an entry starts, or not after the restart before it");
-            Err(DecodeError::corrupt(entries.len() as u64, "restart offset", detail).into())
+    impl From<DecodeError> for Ended {
+        fn from(error: DecodeError) -> Self {
+            Self::Decode(error)
         }
     }
-}
-
-/// The bytes of the restart offsets.
-fn restarts(payload: &[u8]) -> Result<&[u8], DecodeError> {
-    let wrong = |detail: String| {
-        Err(DecodeError::corrupt(payload.len().saturating_sub(4) as u64, "restart count", detail))
-    };
-    let Some((rest, count)) = payload.split_last_chunk::<4>() else {
-        return wrong(format!("{} bytes are no block", payload.len()));
-    };
-    let count = u64::from(LittleEndian::read_u32(count));
-    if count == 0 || count * 4 >= rest.len() as u64 {
-        return wrong(format!("{count} restarts in a block of {} bytes", payload.len()));
-    }
-    Ok(&rest[rest.len() - 4 * count as usize..])
-}
-
-fn chunks(kind: BlockKind, raw: &RawEntry, payload: &[u8]) -> Result<Option<ChunkRef>, DecodeError> {
-    let start = raw.value.start as u64;
-    let value = &payload[raw.value.clone()];
-    if kind == BlockKind::Index {
-        if raw.chunked {
-            return Err(DecodeError::corrupt(start, "value code", "an index entry in chunks"));
-        }
-        BlockHandle::decode(value).map_err(|error| error.at(start))?;
-        return Ok(None);
-    }
-    if raw.tag.kind() == EntryKind::Delete && !value.is_empty() {
-        return Err(DecodeError::corrupt(start, "tombstone", "has a value"));
-    }
-    match raw.chunked {
-        true => ChunkRef::decode(value).map(Some).map_err(|error| error.at(start)),
-        false if value.len() > VALUE_INLINE_MAX => {
-            let detail = format!("{} is over the limit of {VALUE_INLINE_MAX}", value.len());
-            Err(DecodeError::corrupt(start, "value length", detail))
-        }
-        false => Ok(None),
+    let entries = if kind == BlockKind::Index { BlockValues::Index } else { BlockValues::Data };
+    match walk_entries(entries, payload, &mut |entry| visit(entry).map_err(Ended::Stop)) {
+        Ok(()) => Ok(Ok(())),
+        Err(Ended::Decode(error)) => Ok(Err(error)),
+        Err(Ended::Stop(stop)) => Err(stop),
     }
 }
 
@@ -236,12 +128,10 @@ pub(super) fn tell_payload(out: &mut Out<'_>, block: &Opened) -> Result {
 }
 
 fn tell_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload: &[u8]) -> Result {
-    let walked = walk_entries(kind, payload, &mut |found| tell_entry(out, kind, place, payload, found));
-    match walked {
-        Err(Broken::Stop(stop)) => return Err(stop),
+    let walked = walk(kind, payload, &mut |found| tell_entry(out, kind, place, payload, found))?;
+    if walked.is_err() {
         // It was told when the block was scanned.
-        Err(Broken::Decode(_)) => return Ok(()),
-        Ok(()) => {}
+        return Ok(());
     }
     let Ok(restarts) = restarts(payload) else { return Ok(()) };
     let start = payload.len() - 4 - restarts.len();
@@ -269,7 +159,7 @@ fn tell_entry(
     kind: BlockKind,
     place: Payload,
     payload: &[u8],
-    found: &Found<'_>,
+    found: &WalkedEntry<'_>,
 ) -> Result {
     let raw = found.raw;
     let verb = match kind {
@@ -308,7 +198,7 @@ fn tell_entry(
 }
 
 /// An entry of a data block as such.
-pub(super) fn entry<'a>(block: u64, found: &Found<'a>, wanted: Entries) -> Entry<'a> {
+pub(super) fn entry<'a>(block: u64, found: &WalkedEntry<'a>, wanted: Entries) -> Entry<'a> {
     let inline = found.chunks.is_none() && !found.is_delete();
     Entry {
         offset: block,

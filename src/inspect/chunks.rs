@@ -1,74 +1,100 @@
 //! Values in chunks, followed beside the walk over the blocks of a table.
 //!
-//! The values of a table that stand in chunks, in the order of their keys, have all its chunk blocks, in the order of
-//! the file: none is left out and none shared. So one position is all there is to remember, behind the chunks of the
-//! value before; other blocks between the chunks of two values are passed over. Chunks are known by their
-//! envelopes here. The walk has verified them, for it is ahead.
+//! Chunks stand before the data block that refers to them, each value's in a row, in the order of the keys.
+//! So the walk notes the chunk blocks that it meets, and each reference takes its own from the front. A
+//! damaged block that the index does not lead to may be a chunk: it is noted too, and reported for the key
+//! whose value it is a part of.
 
-use super::out::Result;
-use super::window::Window;
-use crate::block::{BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Envelope};
+use std::collections::VecDeque;
+
+use super::event::Keys;
+use super::out::Fault;
+use crate::block::{BlockHandle, ChunkRef};
 use crate::codec::DecodeError;
-use crate::file_header::HEADER_BYTES;
 
-/// How far the chunks of a table have been referred to.
+/// The chunk blocks that were met and not referred to yet.
+#[derive(Default)]
 pub(super) struct Chunks {
-    position: u64,
+    met: VecDeque<Met>,
+    /// The chunks of the next value do not stand before this.
+    next: u64,
+    /// Blocks that no reference took, and can take no more.
+    passed: Vec<Met>,
+}
+
+/// A block that the walk has met: where it starts and ends, the length of its payload or what is wrong with
+/// it.
+struct Met {
+    offset: u64,
+    end: u64,
+    found: Result<u64, Fault>,
 }
 
 impl Chunks {
-    pub(super) fn new() -> Self {
-        Self { position: HEADER_BYTES as u64 }
+    /// Notes an intact chunk block.
+    pub(super) fn meet(&mut self, block: BlockHandle, payload_len: u64) {
+        let end = block.offset + block.len;
+        self.met.push_back(Met { offset: block.offset, end, found: Ok(payload_len) });
     }
 
-    /// The walk has met this block, which is no chunk. If no chunks are left before it, none are looked for in it.
-    pub(super) fn pass(&mut self, block: BlockHandle) {
-        if self.position == block.offset {
-            self.position += block.len;
-        }
+    /// Notes a damaged block, behind which the walk goes on at `end`.
+    pub(super) fn meet_damaged(&mut self, offset: u64, end: u64, fault: Fault) {
+        self.met.push_back(Met { offset, end, found: Err(fault) });
     }
 
-    /// Goes over the chunks of a value whose reference stands in the data block at `end`; gives what is wrong.
+    /// Takes the chunks of the value of `user`, to which the data block at `block` refers; adds what is wrong
+    /// to `wrong`.
     pub(super) fn follow(
         &mut self,
-        window: &mut Window<'_>,
         value: ChunkRef,
-        end: u64,
-    ) -> Result<Option<DecodeError>> {
-        let wrong = |what, detail| Ok(Some(DecodeError::corrupt(0, what, detail)));
-        let mut next = self.at_position(window, end)?;
-        while let Some((BlockKind::Data, len, _)) = next {
-            self.position += len;
-            next = self.at_position(window, end)?;
+        (user, block): (&[u8], u64),
+        wrong: &mut Vec<(Fault, Keys)>,
+    ) {
+        let keys = || (user.to_vec(), user.to_vec());
+        let corrupt =
+            |at, what, detail: String| (Fault::from(DecodeError::corrupt(at, what, detail)), keys());
+        if let Err(error) = value.check(block) {
+            return wrong.push((DecodeError { offset: block, ..error }.into(), keys()));
         }
-        if self.position != value.offset {
-            let detail = format!("refers to {}, and the next chunk is at {}", value.offset, self.position);
-            return wrong("chunked value", detail);
+        if value.offset < self.next {
+            return wrong.push(corrupt(block, "chunked value", "refers to chunks of another value".into()));
         }
+        while let Some(met) = self.take_if(|met| met.offset < value.offset) {
+            self.passed.push(met);
+        }
+        let mut at = value.offset;
         for index in 0..value.count {
-            let at = self.position;
-            let Some((BlockKind::ValueChunk, len, raw)) = self.at_position(window, end)? else {
-                return wrong("chunked value", format!("there is no chunk {index} at {at}"));
+            let Some(met) = self.take_if(|met| met.offset == at) else {
+                wrong.push(corrupt(block, "chunked value", format!("no chunk block was found at {at}")));
+                break;
             };
-            if raw != value.chunk_len(index) {
-                let detail =
-                    format!("chunk {index}, at {at}, has {raw} bytes, expected {}", value.chunk_len(index));
-                return wrong("value chunk length", detail);
+            match met.found {
+                Ok(found) if found == value.chunk_len(index) => {}
+                Ok(found) => {
+                    let expected = value.chunk_len(index);
+                    let detail = format!("chunk {index} has {found} bytes, expected {expected}");
+                    wrong.push(corrupt(at, "value chunk length", detail));
+                }
+                Err(fault) => wrong.push((fault, keys())),
             }
-            self.position += len;
+            at = met.end;
         }
-        Ok(None)
+        self.next = at;
     }
 
-    /// Kind, length and raw length of the block at the position, if that is before `end`.
-    fn at_position(&self, window: &mut Window<'_>, end: u64) -> Result<Option<(BlockKind, u64, u64)>> {
-        if self.position >= end {
-            return Ok(None);
+    fn take_if(&mut self, is_next: impl FnOnce(&Met) -> bool) -> Option<Met> {
+        if self.met.front().is_some_and(is_next) { self.met.pop_front() } else { None }
+    }
+
+    /// What no reference took: damaged blocks, and offsets of intact ones.
+    pub(super) fn take_rest(&mut self) -> (Vec<Fault>, Vec<u64>) {
+        let (mut damaged, mut intact) = (Vec::new(), Vec::new());
+        for met in self.passed.drain(..).chain(self.met.drain(..)) {
+            match met.found {
+                Ok(_) => intact.push(met.offset),
+                Err(fault) => damaged.push(fault),
+            }
         }
-        let head = window.apart(self.position, ENVELOPE_BYTES as u64)?;
-        Ok(Envelope::decode(&head).ok().and_then(|envelope| {
-            let kind = BlockKind::from_u8(envelope.kind)?;
-            Some((kind, envelope.sealed_len(), envelope.raw_len.into()))
-        }))
+        (damaged, intact)
     }
 }

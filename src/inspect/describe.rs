@@ -16,19 +16,25 @@ use crate::fs::ReadFile;
 ///
 /// # Errors
 ///
-/// [`Stop::Read`] if the file cannot be read, [`Stop::Sink`] if the sink failed. Nothing that the file contains is an
-/// error: it is told as [`Event::Damage`](super::Event::Damage), and counted in the [`Report`].
+/// [`Stop::Read`] if the file cannot be read, [`Stop::Sink`] if the sink failed. Nothing that the file
+/// contains is an error: it is told as [`Event::Damage`](super::Event::Damage), and counted in the
+/// [`Report`].
 pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result<Report, Stop> {
     let mut window = Window::new(file)?;
-    let mut out = Out::new(sink, view, window.len());
-    match identify(&mut window, view)? {
+    let out = Out::new(sink, view, window.len());
+    describe_to(out, &mut window, view)
+}
+
+/// [`describe`] to what may have other limits.
+pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View) -> Result<Report> {
+    match identify(window, view)? {
         Found::Headed(head) => {
             out.begin(head.kind())?;
-            describe_headed(&mut out, &mut window, &head)?;
+            describe_headed(&mut out, window, &head)?;
         }
         Found::FilterBlock => {
             out.begin(Kind::FilterBlock)?;
-            filter::describe_block(&mut out, &mut window)?;
+            filter::describe_block(&mut out, window)?;
         }
         Found::Lock => {
             out.begin(Kind::Lock)?;
@@ -36,7 +42,7 @@ pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result
         }
         Found::Unknown => {
             out.begin(Kind::Unknown)?;
-            unknown(&mut out, &mut window)?;
+            unknown(&mut out, window)?;
         }
     }
     out.end()
@@ -62,8 +68,8 @@ pub fn describe_bytes(bytes: &[u8], view: &View, sink: &mut dyn Sink) -> Result<
 
 /// Describes the filters that a file holds and nothing else of it: those of a table, or the one that it is.
 ///
-/// Where a table does not say any more where its filters are, they are looked for. Of a file of another kind it says
-/// that it has none.
+/// Where a table does not say any more where its filters are, they are looked for. Of a file of another kind
+/// it says that it has none.
 ///
 /// # Errors
 ///

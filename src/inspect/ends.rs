@@ -2,7 +2,7 @@
 
 use super::annotate::{Fields, Halt, Payload};
 use super::block::Opened;
-use super::event::{Place, Value};
+use super::event::{Keys, Place, Value};
 use super::head::Head;
 use super::known::Known;
 use super::out::{Out, Result};
@@ -15,6 +15,16 @@ use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES;
 use crate::table::{FOOTER_BYTES, Footer, Properties};
 use crate::table_meta::FilterRef;
+
+/// What the store knows of a table, whatever the file says.
+pub(super) struct Stated {
+    pub(super) file_id: FileId,
+    pub(super) len: u64,
+    /// No key of it is outside of these.
+    pub(super) bounds: Keys,
+    /// What its filters hash keys with.
+    pub(super) seed: u64,
+}
 
 /// What the ends of a table say.
 pub(super) struct Ends {
@@ -30,7 +40,8 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub(super) fn read(window: &mut Window<'_>, head: &Head) -> Result<Self> {
+    /// Reads both ends; `stated` is what the store knows of the table.
+    pub(super) fn read(window: &mut Window<'_>, head: &Head, stated: Option<&Stated>) -> Result<Self> {
         let len = window.len();
         let offset = len.saturating_sub(FOOTER_BYTES as u64).max(HEADER_BYTES as u64);
         let footer_bytes = window.get(offset, FOOTER_BYTES as u64)?.to_vec();
@@ -45,8 +56,12 @@ impl Ends {
             footer = Ok(found);
             other_id = head.decoded.is_ok();
         }
+        if let (Err(_), Err(_), Some(stated)) = (&footer, &head.decoded, stated) {
+            file_id = stated.file_id;
+        }
         let has_magic = footer_bytes.len() == FOOTER_BYTES && footer_bytes.ends_with(b"\x89SVTBL\r\n");
-        let blocks_end = if has_magic || footer.is_ok() { offset } else { len };
+        let is_whole = stated.is_some_and(|stated| stated.len == len);
+        let blocks_end = if has_magic || is_whole || footer.is_ok() { offset } else { len };
         let properties = match &footer {
             Ok((footer, _)) => read_properties(window, &file_id, footer.properties)?,
             Err(error) => Err(error.clone()),
@@ -93,14 +108,19 @@ impl Ends {
     }
 
     /// What must be true of a filter of this table that the properties name so.
-    pub(super) fn known<'a>(&self, name: Option<&'a FilterRef>) -> Known<'a> {
+    pub(super) fn known<'a>(&self, name: Option<&'a FilterRef>, seed: Option<u64>) -> Known<'a> {
         match (&self.properties, name) {
             (Ok(properties), Some(filter)) => {
-                Known::Named { filter, owner: self.file_id, keys: properties.keys }
+                Known::Named { filter, owner: self.file_id, keys: properties.keys, seed }
             }
             (Ok(_), None) => Known::Unnamed,
             (Err(_), _) => Known::Nothing,
         }
+    }
+
+    /// The first and the last key, if the properties can be read.
+    pub(super) fn bounds(&self) -> Option<Keys> {
+        self.properties.as_ref().ok().map(|own| (own.smallest.to_vec(), own.largest.to_vec()))
     }
 
     /// Tells of a file header and a footer that are both intact, and of two files.

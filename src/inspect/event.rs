@@ -1,13 +1,17 @@
 //! What a description is made of: events, in the order of the file, and the report that ends it.
 //!
-//! A walker knows the format and nothing of paper; a [`Sink`] knows paper and nothing of the format. Every event
-//! stands by itself (place, bytes, meaning), so that a sink can print it and forget it.
+//! A walker knows the format and nothing of paper; a [`Sink`] knows paper and nothing of the format. Every
+//! event stands by itself (place, bytes, meaning), so that a sink can print it and forget it.
 
 use std::borrow::Cow;
 use std::io;
+use std::path::Path;
 
+use super::out::Stop;
+use super::text::escape;
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, DecodeErrorKind};
+use crate::error::Error;
 
 /// Takes the events of a description, one after the other.
 pub trait Sink {
@@ -17,7 +21,21 @@ pub trait Sink {
     ///
     /// Whatever the sink could not do.
     fn event(&mut self, event: &Event<'_>) -> io::Result<()>;
+
+    /// Takes note of bytes that the system could not read; `keys` are the first and the last key that they
+    /// can concern, if they stand in a table. Unless a sink says otherwise, this ends the description.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop::Read`], or whatever the sink could not do.
+    fn unreadable(&mut self, offset: u64, source: io::Error, keys: Option<&Keys>) -> Result<(), Stop> {
+        let _ = keys;
+        Err(Stop::Read { offset, source })
+    }
 }
+
+/// The first and the last of some keys.
+pub type Keys = (Vec<u8>, Vec<u8>);
 
 impl<F: FnMut(&Event<'_>) -> io::Result<()>> Sink for F {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
@@ -109,8 +127,8 @@ pub struct Span<'a> {
 pub enum Place {
     /// So many bytes from the start of the file.
     File(u64),
-    /// So many bytes into what a compressed block, or a record in several fragments, holds. Such bytes have no place
-    /// in the file.
+    /// So many bytes into what a compressed block, or a record in several fragments, holds. Such bytes have
+    /// no place in the file.
     #[non_exhaustive]
     Payload {
         /// Where the block or the record starts in the file.
@@ -169,24 +187,55 @@ pub struct Damage {
     /// Where, in bytes from the start of the file.
     pub offset: u64,
     /// What was read there.
-    pub what: Cow<'static, str>,
+    pub what: &'static str,
     /// What was expected and found.
     pub detail: String,
     /// Whether it is intact and only newer than this program.
     pub newer: bool,
+    /// Then: what was found, and the largest value that is known here.
+    pub(super) unsupported: Option<(u64, u64)>,
+    /// The first and the last key that it can concern, if it is in a table and they are known.
+    pub keys: Option<Keys>,
 }
 
 impl Damage {
     /// What a decoder that began at `base` found wrong.
     pub(super) fn of(base: u64, error: &DecodeError) -> Self {
-        let (detail, newer) = match &error.kind {
-            DecodeErrorKind::Corrupt(detail) => (detail.clone(), false),
+        let (detail, unsupported) = match &error.kind {
+            DecodeErrorKind::Corrupt(detail) => (detail.clone(), None),
             DecodeErrorKind::Unsupported { found, supported } => {
-                (format!("is {found:#x}, and this program knows it up to {supported:#x}"), true)
+                let detail = format!("is {found:#x}, and this program knows it up to {supported:#x}");
+                (detail, Some((*found, *supported)))
             }
-            _ => ("cannot be decoded".into(), false),
+            _ => ("cannot be decoded".into(), None),
         };
-        Self { offset: base.saturating_add(error.offset), what: error.what.into(), detail, newer }
+        let offset = base.saturating_add(error.offset);
+        Self { unsupported, newer: unsupported.is_some(), ..Self::new(offset, error.what, detail) }
+    }
+
+    /// Damage that concerns no keys that are known.
+    pub(super) fn new(offset: u64, what: &'static str, detail: impl Into<String>) -> Self {
+        Self { offset, what, detail: detail.into(), newer: false, unsupported: None, keys: None }
+    }
+
+    /// The same as an error of the file at `path`.
+    pub(super) fn error(&self, path: &Path) -> Error {
+        match self.unsupported {
+            Some((found, supported)) => {
+                Error::Unsupported { file: path.to_path_buf(), what: self.what, found, supported }
+            }
+            None => Error::corruption(path, self.offset, self.what, &*self.detail),
+        }
+    }
+
+    /// The keys that it can concern, in words that follow what it is; nothing if they are not known.
+    #[must_use]
+    pub fn concerns(&self) -> String {
+        match &self.keys {
+            None => String::new(),
+            Some((first, last)) if first == last => format!("; concerns key {}", escape(first)),
+            Some((first, last)) => format!("; concerns keys {} to {}", escape(first), escape(last)),
+        }
     }
 }
 

@@ -33,8 +33,8 @@ pub(super) fn count(record: &[u8]) -> u64 {
     std::iter::from_fn(|| reader.field().ok().flatten()).count() as u64
 }
 
-/// Tells each field of the record that is `body` from `from` on. A field that cannot be read ends it: whoever decodes
-/// the record tells why.
+/// Tells each field of the record that is `body` from `from` on. A field that cannot be read ends it: whoever
+/// decodes the record tells why.
 pub(super) fn tell(out: &mut Out<'_>, payload: Payload, body: &[u8], from: usize, say: Say) -> Result {
     let mut reader = Reader::new(body.get(from..).unwrap_or_default());
     loop {

@@ -22,9 +22,14 @@ use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, block_len};
 /// Filters in a file start at multiples of this.
 const ALIGN: u64 = 4096;
 
+/// Whether a filter block may start at this offset.
+pub(super) fn is_aligned(at: u64) -> bool {
+    at.is_multiple_of(ALIGN)
+}
+
 /// Whether a filter block begins at `at`, by its magic.
 pub(super) fn is_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
-    Ok(at.is_multiple_of(ALIGN) && window.get(at, MAGIC.len() as u64)? == MAGIC)
+    Ok(is_aligned(at) && window.get(at, MAGIC.len() as u64)? == MAGIC)
 }
 
 /// Whether a filter block with an intact header begins at `at`.
@@ -78,7 +83,7 @@ pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &H
 
 /// Tells of the filters of a table.
 pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
-    let ends = Ends::read(window, head)?;
+    let ends = Ends::read(window, head, None)?;
     let end = ends.blocks_end;
     ends.tell_other_id(out)?;
     let mut named = ends.filters();
@@ -117,7 +122,7 @@ pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head
             window,
             (at.min(end), end),
             &format!("filter {number}"),
-            (true, ends.known(name.as_ref())),
+            (true, ends.known(name.as_ref(), None)),
         )?;
         behind = at.saturating_add(told.unwrap_or(1));
     }
@@ -134,7 +139,8 @@ fn rest(out: &mut Out<'_>, window: &Window<'_>, end: u64) -> Result {
     }
 }
 
-/// Tells the filter at `at` of a file; the blocks end at `end`. Gives its length, `None` if that is not known.
+/// Tells the filter at `at` of a file; the blocks end at `end`. Gives its length, `None` if that is not
+/// known.
 pub(super) fn tell(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -173,7 +179,7 @@ pub(super) fn tell(
             return known.judge(out, at, (&first, len)).map(|()| Some(len));
         }
     };
-    let survey = Survey::of(window, at, header)?;
+    let survey = Survey::of(window, at, header, out.filter_bytes_max)?;
     let note = kind_words(&survey.header);
     out.group(Place::File(at), len, label.to_owned(), note, |out| {
         out.showing(all, |out| tell_fields(out, at, &first))?;

@@ -1,13 +1,14 @@
 //! Walks the records of a framed file (a log, a manifest) from front to back, past every damage.
 //!
 //! 1. Each page is divided into spans: intact fragments and what is none ([`crate::wal::record::areas`]).
-//! 2. Fragments that follow each other as a record's should are put together; whatever does not fit is damage.
-//! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed when
-//!    the damaged bytes were known to be durable, they were promised, and the file is corrupt; else its tail is torn,
-//!    and opening the store drops it.
+//! 2. Fragments that follow each other as a record's should are put together; whatever does not fit is
+//!    damage.
+//! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed
+//!    when the damaged bytes were known to be durable, they were promised, and the file is corrupt; else its
+//!    tail is torn, and opening the store drops it.
 //!
-//! Memory: a page, and a record of up to [`RECORD_SHOWN_MAX`] bytes. Of a longer one the fragments are checked, and
-//! what it holds is not decoded: then the description is a partial one.
+//! Memory: a page, and a record of up to [`RECORD_SHOWN_MAX`] bytes. Of a longer one the fragments are
+//! checked, and what it holds is not decoded: then the description is a partial one.
 
 use super::out::{Out, Result};
 use super::record::{Piece, Record};
@@ -106,8 +107,8 @@ pub(super) fn walk<'s>(
     Ok(ending)
 }
 
-/// What an intact fragment knew to be durable beyond the damage, wherever behind it the fragment stands: a reader tries
-/// each multiple of 8, also within what the walk took for the payload of another.
+/// What an intact fragment knew to be durable beyond the damage, wherever behind it the fragment stands: a
+/// reader tries each multiple of 8, also within what the walk took for the payload of another.
 fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Result<Option<u64>> {
     let mut at = damage;
     while at < window.len() {
@@ -209,7 +210,8 @@ impl<'s> Walker<'_, 's> {
         (self.visit)(out, Found::Record(record))
     }
 
-    /// The record that was begun does not go on. A reader meets that damage where the next fragment should be.
+    /// The record that was begun does not go on. A reader meets that damage where the next fragment should
+    /// be.
     fn give_up_begun(&mut self, out: &mut Out<'s>, why: &str) -> Result {
         if !self.sequence.is_within_record() {
             return Ok(());

@@ -24,16 +24,19 @@ pub(super) struct Head {
 impl Head {
     /// Reads a header. `None` if the file does not begin like one.
     pub(super) fn read(window: &mut Window<'_>) -> Result<Option<Self>> {
+        let head = Self::read_any(window)?;
+        Ok(head.bytes.starts_with(&crate::file_header::MAGIC).then_some(head))
+    }
+
+    /// Reads a header of a file that must have one.
+    pub(super) fn read_any(window: &mut Window<'_>) -> Result<Self> {
         let bytes = window.get(0, HEADER_BYTES as u64)?.to_vec();
-        if !bytes.starts_with(&crate::file_header::MAGIC) {
-            return Ok(None);
-        }
         let mut file_id = [0; 16];
         if let Some(id) = bytes.get(32..48) {
             file_id.copy_from_slice(id);
         }
         let decoded = FileHeader::decode(&bytes);
-        Ok(Some(Self { bytes, decoded, file_id }))
+        Ok(Self { bytes, decoded, file_id })
     }
 
     /// The kind that the bytes state.

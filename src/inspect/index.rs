@@ -1,23 +1,22 @@
 //! The index of a table, followed beside the walk over its blocks.
 //!
-//! For each level of the index a [`Cursor`] gives what its blocks refer to, in the order of the index. The walk meets
-//! blocks in the order of the file, and the format says that on each level the two orders are one. So:
+//! [`Index::peek`] gives the references to data blocks, one after the other, with the keys that each is for.
+//! The format says that this order is that of the file, on each level. So:
 //!
-//! 1. A data block that the walk meets is what the lowest level refers to next. Its first key lies behind the separator
-//!    before it, its last key not behind its own.
-//! 2. An index block is what one of the levels above refers to next, or the root, which is the last of them.
-//! 3. At the end nothing is referred to any more, and the last separator is the last user key with tag 0.
+//! 1. A data block that the walk meets is what the index refers to next. Damage in it concerns the keys
+//!    between the separators around it, and no others.
+//! 2. An index block that the walk meets was entered on the way to the data.
+//! 3. At the end there is no reference left, and the last separator is the last user key with tag 0.
 //!
-//! A separator on an upper level is the last one of the block it refers to: between the two a lookup would find
-//! nothing and take that for damage.
+//! An index block that cannot be used is passed over with all that it refers to, and kept until the walk
+//! meets it: so the damage is reported where it lies, with the keys that it concerns.
 //!
-//! The first thing that is wrong is kept, and told at the end: if a block was damaged the walk has told of it, and
-//! what follows from that is not worth a word.
-//!
-//! Memory: an index block for each level above the blocks that are met; at most ten.
+//! Memory: an index block for each level, and a few words for each index block.
 
-use super::block::Broken;
-use super::out::{Out, Result};
+use std::collections::BTreeMap;
+
+use super::event::Keys;
+use super::out::Fault;
 use super::window::Window;
 use crate::block::{self, BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::checksum::FileId;
@@ -25,177 +24,34 @@ use crate::codec::DecodeError;
 use crate::key::{InternalKey, Tag};
 use crate::table::Footer;
 
+/// Index blocks that are kept until the walk meets them, at most; beyond that they are reported at once.
+const LOST_MAX: usize = 1000;
+
 /// A user key and a tag.
 pub(super) type Key = (Vec<u8>, Tag);
 
 /// The index, as far as the walk has come.
 pub(super) struct Index {
-    root: BlockHandle,
-    /// From the root down; what the last one gives are data blocks.
-    levels: Vec<Cursor>,
-    /// The separator of the data block before.
-    before: Option<Key>,
-    /// Blocks that were met and referred to: data, index without the root.
-    data: u64,
-    index: u64,
-    met_root: bool,
-    wrong: Option<DecodeError>,
-}
-
-impl Index {
-    pub(super) fn new(footer: &Footer, blocks_end: u64) -> Self {
-        let cursor = |levels| Cursor {
-            file_id: footer.file_id,
-            blocks_end,
-            root: Some(footer.root),
-            levels,
-            ends: vec![0; levels],
-            way: Vec::new(),
-        };
-        Self {
-            root: footer.root,
-            levels: (1..=usize::from(footer.index_depth)).map(cursor).collect(),
-            before: None,
-            data: 0,
-            index: 0,
-            met_root: false,
-            wrong: None,
-        }
-    }
-
-    /// Compares a data block with what the index refers to next.
-    pub(super) fn data(
-        &mut self,
-        window: &mut Window<'_>,
-        block: BlockHandle,
-        (first, last): (InternalKey<'_>, InternalKey<'_>),
-    ) -> Result {
-        self.keep(|index| index.meet_data(window, block, first, last))
-    }
-
-    /// Compares an index block with what the levels above it refer to next.
-    pub(super) fn index(&mut self, window: &mut Window<'_>, block: BlockHandle) -> Result {
-        self.keep(|index| index.meet_index(window, block))
-    }
-
-    /// Tells what is wrong with it, now that the walk is over; `last` is the last key of the table.
-    pub(super) fn finish(
-        &mut self,
-        out: &mut Out<'_>,
-        window: &mut Window<'_>,
-        last: Option<&Key>,
-    ) -> Result {
-        self.keep(|index| index.check_end(window, last))?;
-        match &self.wrong {
-            Some(error) => out.refused(0, error),
-            None => Ok(()),
-        }
-    }
-
-    /// Data blocks that it refers to, and index blocks.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.data, self.index)
-    }
-
-    /// Keeps the first thing that is wrong; nothing is compared behind it.
-    fn keep(&mut self, compare: impl FnOnce(&mut Self) -> Result<(), Broken>) -> Result {
-        if self.wrong.is_some() {
-            return Ok(());
-        }
-        match compare(self) {
-            Ok(()) => Ok(()),
-            Err(Broken::Stop(stop)) => Err(stop),
-            Err(Broken::Decode(error)) => {
-                self.wrong = Some(error);
-                Ok(())
-            }
-        }
-    }
-
-    fn meet_data(
-        &mut self,
-        window: &mut Window<'_>,
-        block: BlockHandle,
-        first: InternalKey<'_>,
-        last: InternalKey<'_>,
-    ) -> Result<(), Broken> {
-        let Some(cursor) = self.levels.last_mut() else { return Ok(()) };
-        let Some((separator, handle)) = cursor.next(window)? else {
-            return wrong(block.offset, "data block", "the index refers to no more data blocks");
-        };
-        if handle != block {
-            let detail = format!("the index refers to {} bytes at {} here", handle.len, handle.offset);
-            return wrong(block.offset, "data block", detail);
-        }
-        if self.before.as_ref().is_some_and(|(user, tag)| first <= InternalKey::new(user, *tag)) {
-            return wrong(block.offset, "key order", "the first key is not after the separator before it");
-        }
-        if last > separator {
-            return wrong(block.offset, "key order", "the last key is after the separator of its block");
-        }
-        self.before = Some((separator.user.to_vec(), separator.tag));
-        self.data += 1;
-        cursor.pass()
-    }
-
-    fn meet_index(&mut self, window: &mut Window<'_>, block: BlockHandle) -> Result<(), Broken> {
-        if self.met_root {
-            return wrong(block.offset, "index block", "stands behind the root, and nothing refers to it");
-        }
-        self.met_root = block == self.root;
-        if self.met_root {
-            return Ok(());
-        }
-        let Some((_, above)) = self.levels.split_last_mut() else { return Ok(()) };
-        for cursor in above {
-            if cursor.next(window)?.is_some_and(|(_, handle)| handle == block) {
-                self.index += 1;
-                return cursor.pass();
-            }
-        }
-        wrong(block.offset, "index block", "nothing refers to it next")
-    }
-
-    fn check_end(&mut self, window: &mut Window<'_>, last: Option<&Key>) -> Result<(), Broken> {
-        for cursor in &mut self.levels {
-            if let Some((_, handle)) = cursor.next(window)? {
-                let detail =
-                    format!("the index refers to {} bytes here, which are no block of its", handle.len);
-                return wrong(handle.offset, "block handle", detail);
-            }
-        }
-        if !self.met_root {
-            return wrong(
-                self.root.offset,
-                "root index",
-                "the footer refers to another place than it stands at",
-            );
-        }
-        let ends = |(user, tag): &Key| last.is_some_and(|(last, _)| last == user) && tag.to_u64() == 0;
-        if !self.before.as_ref().is_some_and(ends) {
-            let detail = "the last one is not the last user key with tag 0";
-            return wrong(self.root.offset, "separator", detail);
-        }
-        Ok(())
-    }
-}
-
-fn wrong<T>(offset: u64, what: &'static str, detail: impl Into<String>) -> Result<T, Broken> {
-    Err(DecodeError::corrupt(offset, what, detail).into())
-}
-
-/// What the blocks of one level of the index refer to, one after the other.
-struct Cursor {
     file_id: FileId,
     blocks_end: u64,
-    /// The root, until it has been read.
-    root: Option<BlockHandle>,
-    /// Levels of index blocks down to the references.
-    levels: usize,
-    /// Where the block ends that was read last, on each level: none is read twice, nor a part of one.
+    root: BlockHandle,
+    is_entered: bool,
+    /// Levels of index blocks.
+    depth: usize,
+    /// Where the block ends that was entered last, on each level: none is read twice, nor a part of one.
     ends: Vec<u64>,
     /// From the root to where the next reference stands; empty behind the last.
     way: Vec<Open>,
+    /// The keys of the table, if they are known.
+    bounds: Option<Keys>,
+    /// The separator of the reference before.
+    before: Option<Key>,
+    /// Index blocks that were entered and that the walk has not met: offsets and lengths.
+    entered: BTreeMap<u64, u64>,
+    /// Those that cannot be used, and the keys that are concerned.
+    lost: BTreeMap<u64, (Fault, Option<Keys>)>,
+    /// What is wrong besides, and was not reported yet.
+    faults: Vec<(Fault, Option<Keys>)>,
 }
 
 /// An index block of which an entry is next.
@@ -204,66 +60,166 @@ struct Open {
     entries: BlockIter,
 }
 
-impl Open {
-    fn handle(&self) -> Result<BlockHandle, Broken> {
-        BlockHandle::decode(self.entries.value()).map_err(|error| self.broken(error))
-    }
-
-    fn broken(&self, error: DecodeError) -> Broken {
-        DecodeError { offset: self.offset, ..error }.into()
-    }
+/// A reference to a data block.
+pub(super) struct Reference {
+    pub(super) handle: BlockHandle,
+    pub(super) separator: Key,
+    /// The keys that it is for: from the separator before it to its own.
+    pub(super) keys: Keys,
+    /// The separator before it; none before the first.
+    pub(super) before: Option<Key>,
+    /// The index block that it stands in.
+    pub(super) from: u64,
 }
 
-impl Cursor {
-    /// The next reference and its separator.
-    fn next(&mut self, window: &mut Window<'_>) -> Result<Option<(InternalKey<'_>, BlockHandle)>, Broken> {
-        if let Some(root) = self.root.take() {
-            self.enter(window, root)?;
+impl Index {
+    pub(super) fn new(footer: &Footer, file_id: FileId, blocks_end: u64, bounds: Option<Keys>) -> Self {
+        Self {
+            file_id,
+            blocks_end,
+            root: footer.root,
+            is_entered: false,
+            depth: footer.index_depth.into(),
+            ends: vec![0; footer.index_depth.into()],
+            way: Vec::new(),
+            bounds,
+            before: None,
+            entered: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            faults: Vec::new(),
         }
-        while (1..self.levels).contains(&self.way.len()) {
-            let handle = self.way[self.way.len() - 1].handle()?;
-            self.enter(window, handle)?;
-        }
-        let Some(open) = self.way.last() else { return Ok(None) };
-        let handle = open.handle()?;
-        Ok(open.entries.key().map(|separator| (separator, handle)))
     }
 
-    /// Goes on behind the next reference.
-    fn pass(&mut self) -> Result<(), Broken> {
+    /// The next reference. Index blocks that cannot be used are passed over.
+    pub(super) fn peek(&mut self, window: &Window<'_>) -> Option<Reference> {
+        if !self.is_entered {
+            self.is_entered = true;
+            let bounds = self.bounds.clone();
+            self.enter(window, self.root, bounds);
+        }
+        loop {
+            let open = self.way.last()?;
+            let separator = open.entries.key()?;
+            let separator = (separator.user.to_vec(), separator.tag);
+            // It was decoded when the block was entered.
+            let handle = BlockHandle::decode(open.entries.value()).ok()?;
+            let (from, keys) = (open.offset, self.keys_to(&separator.0));
+            if self.way.len() == self.depth {
+                return Some(Reference { handle, separator, keys, before: self.before.clone(), from });
+            }
+            if !self.enter(window, handle, Some(keys)) {
+                self.before = Some(separator);
+                self.advance();
+            }
+        }
+    }
+
+    /// Goes on behind the reference with this separator.
+    pub(super) fn pass(&mut self, separator: Key) {
+        self.before = Some(separator);
+        self.advance();
+    }
+
+    /// What was found wrong since this was asked last.
+    pub(super) fn take_faults(&mut self) -> Vec<(Fault, Option<Keys>)> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// The walk has met an intact index block: whether something refers to it.
+    pub(super) fn meet(&mut self, block: BlockHandle) -> bool {
+        self.entered.remove(&block.offset).is_some()
+    }
+
+    /// Why the index block at `offset` cannot be used, if that was noticed.
+    pub(super) fn take_lost(&mut self, offset: u64) -> Option<(Fault, Option<Keys>)> {
+        self.lost.remove(&offset)
+    }
+
+    /// All that the walk has not met: those that cannot be used, and offsets of those that can.
+    pub(super) fn take_rest(&mut self) -> (Vec<(Fault, Option<Keys>)>, Vec<u64>) {
+        let lost = std::mem::take(&mut self.lost).into_values().collect();
+        (lost, std::mem::take(&mut self.entered).into_keys().collect())
+    }
+
+    /// The first index block behind `offset` that the walk has not met.
+    pub(super) fn next_block(&self, offset: u64) -> Option<u64> {
+        let entered = self.entered.range(offset + 1..).next().map(|(&at, _)| at);
+        let lost = self.lost.range(offset + 1..).next().map(|(&at, _)| at);
+        entered.into_iter().chain(lost).min()
+    }
+
+    /// Whether the last separator is the last user key with tag 0, now that all references were passed.
+    pub(super) fn ends_with(&self, last: Option<&Key>) -> bool {
+        let ends = |(user, tag): &Key| last.is_some_and(|(last, _)| last == user) && tag.to_u64() == 0;
+        self.before.as_ref().is_some_and(ends)
+    }
+
+    /// The keys from the separator before to `separator`.
+    fn keys_to(&self, separator: &[u8]) -> Keys {
+        let first = self.before.as_ref().map(|(user, _)| user);
+        let (smallest, largest) = self.bounds.as_ref().map_or((None, None), |(a, b)| (Some(a), Some(b)));
+        let first = first.or(smallest).cloned().unwrap_or_default();
+        let last = largest.filter(|largest| largest[..] < *separator).map_or(separator, |largest| largest);
+        // Where separators are out of order the first key may be behind the last.
+        if &first[..] <= last { (first, last.to_vec()) } else { (last.to_vec(), first) }
+    }
+
+    /// Moves to the next entry, up where a block has no more.
+    fn advance(&mut self) {
         while let Some(mut open) = self.way.pop() {
-            let separator = open.entries.key().map(|key| (key.user.to_vec(), key.tag));
-            if let Err(error) = open.entries.next() {
-                return Err(open.broken(error));
-            }
-            if open.entries.is_valid() {
+            let last = open.entries.key().map(|key| (key.user.to_vec(), key.tag));
+            if open.entries.next().is_ok() && open.entries.is_valid() {
                 self.way.push(open);
-                return Ok(());
+                return;
             }
-            let above = self.way.last().and_then(|above| above.entries.key());
-            let last = separator.as_ref().map(|(user, tag)| InternalKey::new(user, *tag));
-            if above.is_some_and(|above| Some(above) != last) {
-                let detail = "the one above it is not the last one of this block";
-                return wrong(open.offset, "separator", detail);
-            }
+            let (Some(above), Some((user, tag))) = (self.way.last(), last) else { continue };
+            let Some(above) = above.entries.key() else { continue };
+            // Between the two a lookup would be led there for nothing.
+            let detail = match InternalKey::new(&user, tag).cmp(&above) {
+                std::cmp::Ordering::Equal => continue,
+                std::cmp::Ordering::Less => "its last separator is before the one that leads to it",
+                std::cmp::Ordering::Greater => "its last separator is after the one that leads to it",
+            };
+            let keys = self.keys_to(above.user);
+            self.faults.push((DecodeError::corrupt(open.offset, "index block", detail).into(), Some(keys)));
         }
-        Ok(())
     }
 
-    fn enter(&mut self, window: &mut Window<'_>, handle: BlockHandle) -> Result<(), Broken> {
-        let end = &mut self.ends[self.way.len()];
+    /// Enters the block at `handle`; `false` if it cannot be used.
+    fn enter(&mut self, window: &Window<'_>, handle: BlockHandle, keys: Option<Keys>) -> bool {
+        match self.open(window, handle) {
+            Ok(entries) => {
+                self.entered.insert(handle.offset, handle.len);
+                self.way.push(Open { offset: handle.offset, entries });
+                true
+            }
+            Err(fault) if self.lost.len() < LOST_MAX => {
+                self.lost.entry(handle.offset).or_insert((fault, keys));
+                false
+            }
+            Err(fault) => {
+                self.faults.push((fault, keys));
+                false
+            }
+        }
+    }
+
+    fn open(&mut self, window: &Window<'_>, handle: BlockHandle) -> Result<BlockIter, Fault> {
         let offset = handle.offset;
-        let in_block = |error: DecodeError| DecodeError { offset, ..error };
-        handle.check(self.blocks_end).map_err(in_block)?;
+        handle.check(self.blocks_end).map_err(|error| DecodeError { offset, ..error })?;
+        let end = &mut self.ends[self.way.len()];
         if offset < *end {
-            return wrong(offset, "index block", "does not stand behind the one before it on its level");
+            let detail = format!("does not stand in order, after one of its level that ends at {end}");
+            return Err(DecodeError::corrupt(offset, "index block", detail).into());
         }
         *end = offset + handle.len;
-        let sealed = window.apart(offset, handle.len).map_err(Broken::Stop)?;
-        let payload = block::open(&self.file_id, offset, sealed, BlockKind::Index).map_err(in_block)?;
+        let sealed = window.apart(offset, handle.len)?;
+        let payload =
+            block::open(&self.file_id, offset, sealed, BlockKind::Index).map_err(|error| error.at(offset))?;
+        let in_block = |error: DecodeError| DecodeError { offset, ..error };
         let mut entries = BlockIter::new(payload, BlockValues::Index).map_err(in_block)?;
+        entries.verify().map_err(in_block)?;
         entries.seek_first().map_err(in_block)?;
-        self.way.push(Open { offset, entries });
-        Ok(())
+        Ok(entries)
     }
 }

@@ -14,7 +14,7 @@ pub(super) enum Known<'a> {
     /// It stands in a table that does not name it.
     Unnamed,
     /// It is one of these keys, and named so.
-    Named { filter: &'a FilterRef, owner: FileId, keys: u64 },
+    Named { filter: &'a FilterRef, owner: FileId, keys: u64, seed: Option<u64> },
 }
 
 impl Known<'_> {
@@ -25,12 +25,12 @@ impl Known<'_> {
 
     /// Compares it with the intact header that was found.
     pub(super) fn judge(&self, out: &mut Out<'_>, at: u64, (first, len): (&[u8], u64)) -> Result {
-        let (filter, owner, keys) = match self {
+        let (filter, owner, keys, seed) = match self {
             Self::Nothing => return Ok(()),
             Self::Unnamed => {
                 return out.damage(at, "filter block", "the properties of the table do not name it");
             }
-            Self::Named { filter, owner, keys } => (filter, owner, keys),
+            Self::Named { filter, owner, keys, seed } => (filter, owner, keys, seed),
         };
         if len != filter.len {
             let detail = format!("{len}, the properties name one of {} bytes", filter.len);
@@ -51,6 +51,9 @@ impl Known<'_> {
             Ok(header) if header.key_count != *keys => {
                 let detail = format!("{}, the table has {keys} keys", header.key_count);
                 out.damage(at + 64, "filter key count", detail)
+            }
+            Ok(header) if seed.is_some_and(|seed| seed != header.seed) => {
+                out.damage(at + 48, "filter seed", "is not that of the other filters of the store")
             }
             _ => Ok(()),
         }

@@ -46,7 +46,8 @@ pub(super) struct Edits {
 }
 
 impl Edits {
-    /// Takes the next edit, up to the first item that does not fit, which is an error. Behind a gap all that fits is taken.
+    /// Takes the next edit, up to the first item that does not fit, which is an error. Behind a gap all that
+    /// fits is taken.
     pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
         let (items, mark) = match self.gap && self.last.is_none() {
             // Which one it is, it says itself.
@@ -172,8 +173,8 @@ fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
     Ok(())
 }
 
-/// Whether the keys of `b`, which begins behind `a`, certainly overlap those of `a`: of a key that was cut there may be
-/// more.
+/// Whether the keys of `b`, which begins behind `a`, certainly overlap those of `a`: of a key that was cut
+/// there may be more.
 fn overlap(a: &TableMeta, b: &TableMeta) -> bool {
     let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
     a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest))

@@ -13,9 +13,10 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! A walker for each kind of file goes through it once, front to back, and hands [`Event`]s to a [`Sink`]: [`Text`]
-//! prints them, another may count them or make JSON of them. First come facts about the whole, then the bytes, then
-//! the sums that must agree; the [`Report`] says whether everything did.
+//! A walker for each kind of file goes through it once, front to back, and hands [`Event`]s to a [`Sink`]:
+//! [`Text`] prints them, another may count them or make JSON of them, and `Db::verify` collects the damage of
+//! tables. First come facts about the whole, then the bytes, then the sums that must agree; the [`Report`]
+//! says whether everything did.
 //!
 //! | file | noun |
 //! |---|---|
@@ -26,28 +27,35 @@
 //! | `framed`, `record`, `log`, `manifest`, `items` | the walk over records, one of them, and what they hold |
 //! | `table`, `ends`, `block` | tables, their two ends, their blocks |
 //! | `scan`, `index`, `chunks`, `sums` | what a block holds, what leads to it, what all of them add up to |
+//! | `held` | the filters of a table, held against its keys |
+//! | `collect` | the damage of a table of a store, for `Db::verify` |
 //! | `search` | the way on behind damage |
 //! | `filter`, `filter_facts` | filter blocks; what a summary says of them |
 //! | `known`, `survey` | what must be found in one, what is found |
 //! | `fields` | extensible records |
 //! | `tree`, `shapes` | the shape of a whole store, and of its tables |
 //! | `probe` | filters asked for keys: proved, measured |
-//! | `out`, `annotate`, `window`, `lines` | the pen, fields told as they are read, the eye, where the pen is lifted |
+//! | `out`, `annotate` | the writer of events; fields, each an event as it is read |
+//! | `window`, `lines` | a file through one buffer; how many of many lines are shown |
 //! | `text`, `words` | events as text |
 //!
 //! # What holds for every file
 //!
-//! - It is only read: nothing is locked, created or changed. A file that is being written is described as long as it was
-//!   when it was opened.
-//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB and ten of an index, a record of up to 64 MiB, or a
-//!   filter of up to 256 MiB, whatever the length of the file; time linear in it, and a bounded search behind damage.
-//! - Damage is told where it lies, and the walk goes on behind it with the next block or record that is intact.
+//! - It is only read: nothing is locked, created or changed. A file that is being written is described as
+//!   long as it was when it was opened.
+//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB and ten of an index, a record of up
+//!   to 64 MiB, or a filter of up to 256 MiB, and a few words for each index block and each chunk of one
+//!   value; time linear in the length of the file, and a bounded search behind damage.
+//! - Damage is reported where it lies, with the keys that it can concern, and the walk goes on behind it. A
+//!   damaged block that may be a part of a long value is reported with the key of that value, which stands
+//!   behind it.
 //! - The hash seed of a store is a secret, and is not shown unless [`View::secrets`] asks for it. Keys and
 //!   values are shown.
 
 mod annotate;
 mod block;
 mod chunks;
+mod collect;
 mod describe;
 mod ends;
 mod event;
@@ -56,6 +64,7 @@ mod filter;
 mod filter_facts;
 mod framed;
 mod head;
+mod held;
 mod index;
 mod items;
 mod known;
@@ -80,8 +89,9 @@ mod words;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use collect::verify_table;
 pub use describe::{describe, describe_bytes, describe_filter, kind_of};
-pub use event::{Damage, Entry, Event, Kind, Place, Report, Sink, Span, Value};
+pub use event::{Damage, Entry, Event, Keys, Kind, Place, Report, Sink, Span, Value};
 pub use out::Stop;
 pub use probe::{Measured, Sample, Trouble, Verified, measure_filter, verify_filter};
 pub use text::{Text, escape, verdict};

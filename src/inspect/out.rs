@@ -1,16 +1,21 @@
-//! The pen of the walkers: keeps depth, counts what held and what did not, and leaves out what the view does not
-//! want. Damage is never left out.
+//! The pen of the walkers: keeps depth, counts what held and what did not, and leaves out what the view does
+//! not want. Damage is never left out.
 
 use std::borrow::Cow;
 use std::io;
+use std::path::Path;
 
 use super::annotate::Payload;
-use super::event::{Damage, Entry, Event, Kind, Place, Report, Sink, Span, Value};
+use super::event::{Damage, Entry, Event, Keys, Kind, Place, Report, Sink, Span, Value};
 use super::view::{Detail, View};
 use crate::codec::{DecodeError, DecodeErrorKind};
+use crate::error::Error;
 
-/// Most damages that are told one by one; the others are counted.
-const DAMAGE_TOLD_MAX: u64 = 1000;
+/// Most damages that are printed one by one; the others are counted.
+const DAMAGE_PRINTED_MAX: u64 = 1000;
+
+/// Largest filter that is read as a whole.
+const FILTER_BYTES_MAX: u64 = 256 << 20;
 
 /// Why a description ended early.
 #[derive(Debug)]
@@ -37,10 +42,43 @@ impl std::fmt::Display for Stop {
     }
 }
 
+impl Stop {
+    /// The same as an error of the file at `path`.
+    pub(super) fn error(self, path: &Path) -> Error {
+        let (Self::Read { source, .. } | Self::Sink(source)) = self;
+        Error::io("read", path, source)
+    }
+}
+
 impl std::error::Error for Stop {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read { source, .. } | Self::Sink(source) => Some(source),
+        }
+    }
+}
+
+/// What is wrong somewhere in a file.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// What is there; the offset counts from the start of the file.
+    Decode(DecodeError),
+    /// It could not be read.
+    Read { offset: u64, source: io::Error },
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl From<Stop> for Fault {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Read { offset, source } => Self::Read { offset, source },
+            // Reading does not print.
+            Stop::Sink(source) => Self::Read { offset: 0, source },
         }
     }
 }
@@ -58,6 +96,14 @@ pub(super) struct Out<'s> {
     muted: u32,
     /// Where the file states what sums are compared with.
     pub(super) sums_at: u64,
+    /// The keys that damage concerns which is met now.
+    pub(super) keys: Option<Keys>,
+    /// Whether keys are held against the filters of their table.
+    pub(super) probes_filters: bool,
+    /// How many damages are printed; the others are counted.
+    damage_max: u64,
+    /// Largest filter that is read as a whole, in bytes.
+    pub(super) filter_bytes_max: u64,
     pub(super) report: Report,
 }
 
@@ -81,8 +127,18 @@ impl<'s> Out<'s> {
             depth: 0,
             muted: 0,
             sums_at: 0,
+            keys: None,
+            probes_filters: true,
+            damage_max: DAMAGE_PRINTED_MAX,
+            filter_bytes_max: FILTER_BYTES_MAX,
             report,
         }
+    }
+
+    /// For a sink that takes everything, however much it is.
+    pub(super) fn without_limits(mut self) -> Self {
+        (self.damage_max, self.filter_bytes_max) = (u64::MAX, u64::MAX);
+        self
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result {
@@ -217,38 +273,57 @@ impl<'s> Out<'s> {
     }
 
     /// Compares two counts of the same thing. Told where spans are; a difference is told anywhere.
-    pub(super) fn check<'a>(
+    pub(super) fn check(
         &mut self,
-        what: impl Into<Cow<'a, str>>,
+        what: &'static str,
         against: &'static str,
         found: u64,
         expected: u64,
     ) -> Result {
-        let what = what.into();
         if found == expected {
             self.report.sums += 1;
             if !self.is_shown() {
                 return Ok(());
             }
-            return self.event(&Event::Check { what, against, found, expected });
+            return self.event(&Event::Check { what: what.into(), against, found, expected });
         }
         let at = self.sums_at;
-        self.damage(at, what.into_owned(), format!("the {against} say {expected}, there are {found}"))
+        self.damage(at, what, format!("the {against} say {expected}, there are {found}"))
     }
 
     /// Tells of damage.
-    pub(super) fn damage(
+    pub(super) fn damage(&mut self, offset: u64, what: &'static str, detail: impl Into<String>) -> Result {
+        let keys = self.keys.clone();
+        self.tell(Damage { keys, ..Damage::new(offset, what, detail) })
+    }
+
+    /// Tells what is wrong, and that it concerns `keys`.
+    pub(super) fn fault(&mut self, fault: Fault, keys: Option<Keys>) -> Result {
+        match fault {
+            Fault::Decode(error) => self.concerning(keys, |out| out.refused(0, &error)),
+            Fault::Read { offset, source } => {
+                self.report.damage_count += 1;
+                self.sink.unreadable(offset, source, keys.as_ref())
+            }
+        }
+    }
+
+    /// Runs `body`; damage that it meets concerns `keys`.
+    pub(super) fn concerning<T>(
         &mut self,
-        offset: u64,
-        what: impl Into<Cow<'static, str>>,
-        detail: impl Into<String>,
-    ) -> Result {
-        self.tell(Damage { offset, what: what.into(), detail: detail.into(), newer: false })
+        keys: Option<Keys>,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let around = std::mem::replace(&mut self.keys, keys);
+        let result = body(self);
+        self.keys = around;
+        result
     }
 
     /// Tells what a decoder that began at `base` found wrong.
     pub(super) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
-        self.tell(Damage::of(base, error))
+        let keys = self.keys.clone();
+        self.tell(Damage { keys, ..Damage::of(base, error) })
     }
 
     /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.
@@ -270,7 +345,7 @@ impl<'s> Out<'s> {
     fn tell(&mut self, damage: Damage) -> Result {
         self.report.damage_count += 1;
         self.report.first_damage.get_or_insert_with(|| damage.clone());
-        if self.report.damage_count > DAMAGE_TOLD_MAX {
+        if self.report.damage_count > self.damage_max {
             return Ok(());
         }
         self.event(&Event::Damage(damage))

@@ -1,19 +1,20 @@
-//! Asks the filter of a table: for every key that is there, which it must recognise, and for keys that are not, to
-//! measure how many of these it recognises all the same.
+//! Asks the filter of a table: for every key that is there, which it must recognise, and for keys that are
+//! not, to measure how many of these it recognises all the same.
 //!
-//! The filter is in memory for that, the table is read from front to back. Keys that are not there are of two sorts:
-//! *random* ones, 16 bytes each, and *near misses*, keys of the table with a byte changed, one added or one taken away.
-//! A near miss may be a key too, so that all of them are sorted and the table is read once more beside them.
+//! The filter is in memory for that, the table is read from front to back. Keys that are not there are of two
+//! sorts: *random* ones, 16 bytes each, and *near misses*, keys of the table with a byte changed, one added
+//! or one taken away. A near miss may be a key too, so that all of them are sorted and the table is read once
+//! more beside them.
 
 use std::io;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::describe::{describe, kind_of};
+use super::describe::{describe_to, kind_of};
 use super::ends::Ends;
 use super::event::{Damage, Event, Kind, Sink};
 use super::head::Head;
-use super::out::{Result as Walked, Stop};
+use super::out::{Out, Stop};
 use super::view::{Entries, View};
 use super::window::Window;
 use crate::codec::DecodeError;
@@ -97,8 +98,8 @@ impl Sample {
         self.positive as f64 / self.asked.max(1) as f64
     }
 
-    /// Wilson's score interval: the rates with which such a result is not more unusual than one in twenty (E. B.
-    /// Wilson, Probable Inference, 1927; z = 1.96).
+    /// Wilson's score interval: the rates with which such a result is not more unusual than one in twenty (E.
+    /// B. Wilson, Probable Inference, 1927; z = 1.96).
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
         const Z: f64 = 1.959_964;
@@ -115,7 +116,8 @@ impl Sample {
     }
 }
 
-/// Asks the filter of a table for every key of it. `beside` is the file that holds the filter, if that is not the table.
+/// Asks the filter of a table for every key of it. `beside` is the file that holds the filter, if that is not
+/// the table.
 ///
 /// # Errors
 ///
@@ -190,7 +192,7 @@ fn open_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Fi
     if head.kind() != Kind::Table {
         return Err(Trouble::NoTable);
     }
-    let ends = Ends::read(&mut window, &head)?;
+    let ends = Ends::read(&mut window, &head, None)?;
     let properties = ends.properties.map_err(|error| damaged(0, &error))?;
     let open = |window: &Window<'_>, at| {
         let (block, seed) = read_filter(window, at)?;
@@ -214,8 +216,8 @@ fn place_beside(file: &dyn ReadFile) -> Result<u64, Trouble> {
     }
 }
 
-/// The filter block at `at`, whose header is decoded before anything of the length that it states is taken; and its
-/// seed.
+/// The filter block at `at`, whose header is decoded before anything of the length that it states is taken;
+/// and its seed.
 fn read_filter(window: &Window<'_>, at: u64) -> Result<(AlignedBytes, u64), Trouble> {
     let first = window.apart(at, HEADER_BYTES as u64)?;
     let header = Header::decode(&first).map_err(|error| damaged(at, &error))?;
@@ -231,7 +233,8 @@ fn damaged(base: u64, error: &DecodeError) -> Trouble {
     Trouble::Damaged(Box::new(Damage::of(base, error)))
 }
 
-/// Hands each distinct user key of a table to `visit`, in order; gives their number. Fails if the table is damaged.
+/// Hands each distinct user key of a table to `visit`, in order; gives their number. Fails if the table is
+/// damaged.
 fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Trouble> {
     struct Keys<'v> {
         visit: &'v mut dyn FnMut(&[u8]),
@@ -252,8 +255,11 @@ fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, T
         }
     }
     let mut keys = Keys { visit, last: None, count: 0 };
-    let report: Walked<_> = describe(table, &View::new().entries(Entries::Keys), &mut keys);
-    match report?.first_damage {
+    let (view, mut window) = (View::new().entries(Entries::Keys), Window::new(table)?);
+    let mut out = Out::new(&mut keys, &view, window.len());
+    // That is what the caller does.
+    out.probes_filters = false;
+    match describe_to(out, &mut window, &view)?.first_damage {
         Some(damage) => Err(Trouble::Damaged(Box::new(damage))),
         None => Ok(keys.count),
     }

@@ -1,46 +1,90 @@
 //! Behind damage the walk through a table looks for the next block that is intact.
 //!
-//! A block whose length can be believed is passed over if something begins behind it. Otherwise every byte is tried as
-//! the start of a block: where an envelope is plausible its checksum is computed, and that of a filter's header. What
-//! that can cost is bounded: all bytes that are summed in vain, of damaged blocks and of what only looked like one, come
-//! out of one budget.
+//! It looks no further than the next place where the index, the footer or the properties say that something
+//! starts. A block whose length can be believed is passed over if something begins behind it. Otherwise every
+//! byte is tried as the start of a block: where an envelope is plausible its checksum is computed, and that
+//! of a filter's header. What that can cost is bounded: all bytes that are summed to no avail, of damaged
+//! blocks and of what only looked like one, come out of one budget. Once it is used up, no block is read that
+//! would reach over such a place.
 
 use super::block::{self, Opened};
 use super::event::Place;
 use super::filter;
-use super::out::{Out, Result};
+use super::out::{Fault, Out, Result};
 use super::table::{Walk, name};
 use super::words::counted;
 use crate::block::{BlockKind, ENVELOPE_BYTES, Envelope};
-use crate::codec::DecodeError;
-
-/// Bytes whose checksums are computed, at most, to find intact blocks behind damage: what a hostile file can cost.
-pub(super) const SEARCH_BUDGET_BYTES: u64 = 256 << 20;
 
 impl Walk<'_, '_> {
-    /// Tells of a block that is not intact, and goes on behind it.
-    pub(super) fn damaged(
-        &mut self,
-        out: &mut Out<'_>,
-        at: u64,
-        sealed: &[u8],
-        error: &DecodeError,
-    ) -> Result {
+    /// Reports a block that is damaged, `len` bytes long if that is known, and goes on behind it.
+    pub(super) fn damaged(&mut self, out: &mut Out<'_>, at: u64, len: Option<u64>, fault: Fault) -> Result {
         self.finish_lines(out)?;
-        let kind = BlockKind::from_u8(sealed[0]).map_or("unknown", name);
-        let label = format!("block {}, {kind}", self.number);
-        out.group(Place::File(at), sealed.len() as u64, label, "", |out| {
-            block::tell_envelope(out, &self.ends.file_id, at, sealed)
-        })?;
-        out.refused(at, error)?;
-        let next = at + sealed.len() as u64;
-        if self.can_begin(next)? {
+        let can_be_read = !matches!(fault, Fault::Read { .. });
+        if let (Some(len), true) = (len, can_be_read) {
+            let sealed = self.window.get(at, len)?.to_vec();
+            let kind = BlockKind::from_u8(sealed[0]).map_or("unknown", name);
+            let label = format!("block {}, {kind}", self.number);
+            out.group(Place::File(at), len, label, "", |out| {
+                block::tell_envelope(out, &self.ends.file_id, at, &sealed)
+            })?;
+        }
+        let reference = self.meet_data(out, at)?;
+        let lost = self.index.as_mut().and_then(|index| index.take_lost(at));
+        let mut waiting = None;
+        if let Some(reference) = reference {
+            out.fault(fault, Some(reference.keys))?;
+            self.index.as_mut().into_iter().for_each(|index| index.pass(reference.separator.clone()));
+        } else if let Some((_, keys)) = lost {
+            out.fault(fault, keys)?;
+        } else if self.may_be_chunk(at) {
+            waiting = Some(fault);
+        } else {
+            let keys = out.keys.clone();
+            out.fault(fault, keys)?;
+        }
+        match can_be_read {
+            true => self.resume(out, at, len)?,
+            false => self.position = self.next_start(at),
+        }
+        if let (Some(fault), Some(chunks)) = (waiting, &mut self.chunks) {
+            chunks.meet_damaged(at, self.position, fault);
+        }
+        Ok(())
+    }
+
+    /// Whether a block at `at` that the index does not lead to can be part of a value.
+    fn may_be_chunk(&self, at: u64) -> bool {
+        let data_end = self.ends.properties.as_ref().map_or(self.ends.blocks_end, |own| own.data_end);
+        self.index.is_some() && self.chunks.is_some() && at < data_end
+    }
+
+    /// Goes on behind the damaged block at `at`.
+    fn resume(&mut self, out: &mut Out<'_>, at: u64, len: Option<u64>) -> Result {
+        let limit = self.next_start(at);
+        if let Some(next) = len.map(|len| at + len).filter(|&next| next <= limit)
+            && self.can_begin(next)?
+        {
             self.position = next;
             return Ok(());
         }
         // Most of it will be read again.
-        self.budget = self.budget.saturating_sub(sealed.len() as u64);
-        self.search(out, at + 1)
+        self.budget = self.budget.saturating_sub(len.unwrap_or(0));
+        self.search(out, at + 1, limit)
+    }
+
+    /// The first place behind `at` where something starts, as far as that is known: there is none behind the
+    /// last block.
+    pub(super) fn next_start(&mut self, at: u64) -> u64 {
+        let mut starts: Vec<u64> = self.ends.filters().iter().map(|filter| filter.offset).collect();
+        if let Ok((footer, _)) = &self.ends.footer {
+            starts.extend([footer.root.offset, footer.properties.offset]);
+        }
+        if let Some(index) = &mut self.index {
+            starts.extend(index.peek(self.window).map(|next| next.handle.offset));
+            starts.extend(index.next_block(at));
+        }
+        let end = self.ends.blocks_end;
+        starts.into_iter().filter(|&start| start > at).min().map_or(end, |start| start.min(end))
     }
 
     /// Whether something begins at `at` that looks like a block, or the blocks end there.
@@ -51,17 +95,20 @@ impl Walk<'_, '_> {
             || plausible(self.window.get(at, ENVELOPE_BYTES as u64)?, end - at).is_some())
     }
 
-    /// Goes to the next place from `from` on where an intact block or a filter begins, or to the end.
-    pub(super) fn search(&mut self, out: &mut Out<'_>, from: u64) -> Result {
+    /// Goes to the next place from `from` on where an intact block or a filter begins, or to `limit`.
+    pub(super) fn search(&mut self, out: &mut Out<'_>, from: u64, limit: u64) -> Result {
         let end = self.ends.blocks_end;
         let mut at = from;
         // What the buffer holds is looked through in one go.
-        while at < end {
+        while at < limit {
             let piece = self.window.get(at, (end - at).min(1 << 16))?.to_vec();
             let last = piece.len() < ENVELOPE_BYTES || at + piece.len() as u64 == end;
             let places = if last { piece.len() } else { piece.len() - ENVELOPE_BYTES + 1 };
             for place in 0..places {
                 let here = at + place as u64;
+                if here >= limit {
+                    break;
+                }
                 let is_filter =
                     here.is_multiple_of(4096) && piece[place..].starts_with(&crate::filter::header::MAGIC);
                 let len = plausible(&piece[place..piece.len().min(place + ENVELOPE_BYTES)], end - here);
@@ -69,25 +116,24 @@ impl Walk<'_, '_> {
                     continue;
                 }
                 if is_filter && filter::is_intact_at(self.window, here)? {
-                    return self.resume(out, from, here);
+                    return self.found(out, from, here);
                 }
                 let Some(len) = len.filter(|&len| len <= self.budget) else { continue };
                 self.budget -= len;
                 let sealed = self.window.get(here, len)?;
                 if Opened::open(&self.ends.file_id, here, sealed).is_ok() {
-                    return self.resume(out, from, here);
+                    return self.found(out, from, here);
                 }
             }
             at += places as u64;
         }
-        self.resume(out, from, end)
+        self.found(out, from, limit)
     }
 
-    fn resume(&mut self, out: &mut Out<'_>, from: u64, at: u64) -> Result {
+    fn found(&mut self, out: &mut Out<'_>, from: u64, at: u64) -> Result {
         self.position = at;
         let lost = counted(at - (from - 1), "byte", "bytes");
-        let label =
-            if at == self.ends.blocks_end { "no intact block follows" } else { "the next intact block" };
+        let label = if at == self.ends.blocks_end { "no intact block follows" } else { "the walk goes on" };
         out.group(Place::File(at), 0, label, format!("{lost} were passed over"), |_| Ok(()))
     }
 }

@@ -1,4 +1,5 @@
-//! Reads what tables and their filters look like: by what the manifest says of them, or by what they say themselves.
+//! Reads what tables and their filters look like: by what the manifest says of them, or by what they say
+//! themselves.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,7 @@ impl Shapes<'_> {
         let file = self.fs.open(path).map_err(|error| format!("cannot be opened: {error}"))?;
         let mut window = Window::new(&*file).map_err(said)?;
         let head = Head::read(&mut window).map_err(said)?.ok_or("it is none")?;
-        let ends = Ends::read(&mut window, &head).map_err(said)?;
+        let ends = Ends::read(&mut window, &head, None).map_err(said)?;
         let properties = ends.properties.map_err(|error| error.to_string())?;
         let footer_checksum = ends.footer.map_or(0, |footer| footer.1);
         Ok(properties.to_meta(number, ends.file_id, window.len(), footer_checksum))
@@ -115,7 +116,7 @@ impl Shapes<'_> {
     }
 
     fn lose(&mut self, path: &Path, offset: u64, what: &'static str, detail: String) {
-        self.damage.push((path.to_path_buf(), Damage { offset, what: what.into(), detail, newer: false }));
+        self.damage.push((path.to_path_buf(), Damage::new(offset, what, detail)));
     }
 }
 

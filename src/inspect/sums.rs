@@ -2,10 +2,10 @@
 //!
 //! All of it in a few words of memory, for a table of any size.
 
-use super::block::{Found, Opened};
-use super::index::{Index, Key};
+use super::block::Opened;
+use super::index::Key;
 use super::out::{Out, Result};
-use crate::block::BlockKind;
+use crate::block::{BlockKind, WalkedEntry};
 use crate::codec::DecodeError;
 use crate::key::InternalKey;
 use crate::table::{Footer, Properties};
@@ -23,8 +23,6 @@ pub(super) struct Sums {
     keys: u64,
     key_bytes: u64,
     value_bytes: u64,
-    chunked_bytes: u64,
-    to_chunks: u64,
     seqnos: Option<(u64, u64)>,
     first_key: Vec<u8>,
     pub(super) last: Option<Key>,
@@ -55,26 +53,23 @@ impl Sums {
         }
     }
 
-    /// Adds an entry of a data block.
-    pub(super) fn entry(&mut self, found: &Found<'_>) {
+    /// Adds an entry of a data block; gives whether its user key is another than that of the entry before.
+    pub(super) fn entry(&mut self, found: &WalkedEntry<'_>) -> bool {
         let (user, tag) = (found.key.user, found.key.tag);
         let ordered = self.last.as_ref().is_none_or(|(last, of)| InternalKey::new(last, *of) < found.key);
         if !ordered {
             let detail = "not after the last key of the block before";
             self.disorder.get_or_insert_with(|| DecodeError::corrupt(found.at as u64, "key order", detail));
         }
+        let is_new = self.last.as_ref().is_none_or(|(last, _)| last != user);
         if self.entries == 0 {
             self.first_key = user.to_vec();
         }
-        self.keys += u64::from(self.last.as_ref().is_none_or(|(last, _)| last != user));
+        self.keys += u64::from(is_new);
         self.entries += 1;
         self.tombstones += u64::from(found.is_delete());
         self.key_bytes = self.key_bytes.saturating_add(user.len() as u64);
         self.value_bytes = self.value_bytes.saturating_add(found.value_len());
-        if let Some(chunks) = found.chunks {
-            self.to_chunks = self.to_chunks.saturating_add(chunks.count);
-            self.chunked_bytes = self.chunked_bytes.saturating_add(chunks.total);
-        }
         let seqno = tag.seqno();
         let (first, last) = self.seqnos.unwrap_or((seqno, seqno));
         self.seqnos = Some((first.min(seqno), last.max(seqno)));
@@ -82,6 +77,7 @@ impl Sums {
         last.clear();
         last.extend_from_slice(user);
         *of = tag;
+        is_new
     }
 
     /// A key that does not come after the one before, across blocks, if one was met.
@@ -89,14 +85,13 @@ impl Sums {
         self.disorder.take()
     }
 
-    /// Compares the sums with what the table says of itself: the properties, the footer, which stands at `end`, and the
-    /// index.
+    /// Compares the sums with what the table says of itself: the properties, the footer, which stands at
+    /// `end`.
     pub(super) fn compare(
         &self,
         out: &mut Out<'_>,
         properties: &Properties,
         (footer, end): (&Footer, u64),
-        index: &Index,
     ) -> Result {
         let p = properties;
         for (what, found, stated) in [
@@ -117,20 +112,6 @@ impl Sums {
         let bounds = u64::from(self.first_key == p.smallest)
             + u64::from(self.last.as_ref().is_some_and(|(last, _)| *last == p.largest));
         out.check("bounds that are a key", "properties", bounds, 2)?;
-        if self.chunks.count + self.to_chunks > 0 {
-            out.check("value chunks", "references to them", self.chunks.count, self.to_chunks)?;
-            out.check("bytes in value chunks", "references to them", self.chunks.bytes, self.chunked_bytes)?;
-        }
-        let (to_data, to_index) = index.counts();
-        // Nothing in the index refers to its root; the footer does.
-        for (what, found, referred) in [
-            ("data blocks, each at its place", self.data.count, to_data),
-            ("index blocks, each at its place", self.index.count.saturating_sub(1), to_index),
-        ] {
-            if found + referred > 0 {
-                out.check(what, "references in the index", found, referred)?;
-            }
-        }
         // These two say the same of the table: only a difference is worth a line.
         let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
         for (what, stated, same) in [

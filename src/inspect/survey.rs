@@ -1,8 +1,8 @@
 //! Reads a whole filter block and says what was found.
 //!
-//! The pages are read one after the other and compared with their checksums, and these with the sections', so that a
-//! filter of any size is verified in little memory. A filter of up to [`OPENED_MAX`] bytes is opened besides, as a
-//! lookup would, and its predicted rate computed anew from its bits.
+//! The pages are read one after the other and compared with their checksums, and these with the sections', so
+//! that a filter of any size is verified in little memory. A filter that is not too large is opened besides,
+//! as a lookup would, and its predicted rate computed anew from its bits.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -14,9 +14,6 @@ use crate::checksum::checksum32;
 use crate::codec::{DecodeError, u64_bytes};
 use crate::filter::header::{HEADER_BYTES, Section};
 use crate::filter::{Expect, Filter, Header};
-
-/// Largest block that is opened as a whole.
-const OPENED_MAX: u64 = 256 << 20;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -53,7 +50,7 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Reads all of the block at `at`, whose header is intact and whose bytes are all there.
-    pub(super) fn of(window: &mut Window<'_>, at: u64, header: Header) -> Result<Self> {
+    pub(super) fn of(window: &mut Window<'_>, at: u64, header: Header, opened_max: u64) -> Result<Self> {
         let mut sections = Vec::new();
         let mut checksums_at = HEADER_BYTES as u64;
         for &section in &header.sections {
@@ -71,7 +68,7 @@ impl Survey {
             stray = stray.or(place.map(|place| from + place as u64));
             from = next;
         }
-        let opened = match header.block_len <= OPENED_MAX {
+        let opened = match header.block_len <= opened_max {
             true => {
                 let block = window.get(at, header.block_len)?;
                 Some(Filter::open(block, Expect::anything()).and_then(|filter| filter.verify()))

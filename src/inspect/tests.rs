@@ -315,7 +315,7 @@ fn a_batch_that_goes_over_pages_is_told_whole_and_a_lost_page_costs_that_batch_o
     let (left, report) = keys(&bad);
     assert_eq!((&left[..], report.is_intact()), (&lens[1..], false));
     let first = report.first_damage.unwrap();
-    assert_eq!((first.offset, first.what.as_ref()), (64, "log fragment"));
+    assert_eq!((first.offset, first.what), (64, "log fragment"));
     assert!(text(&bad, &View::new()).contains("corrupt at 32768"), "{}", text(&bad, &View::new()));
 }
 
@@ -336,7 +336,8 @@ fn the_hash_seed_is_shown_only_when_it_is_asked_for() {
     ] {
         let seeds = |view: &View| {
             let text = text(&file(name), view);
-            // In the vectors of filters the salt, and in that of the manifest an edit's hash, look like a seed.
+            // In the vectors of filters the salt, and in that of the manifest an edit's hash, look like a
+            // seed.
             let lines = text.lines().filter(|line| line.contains(" seed "));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };

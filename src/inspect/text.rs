@@ -11,8 +11,8 @@
 //!      8  01 00                      file kind         1, table
 //! ```
 //!
-//! Parts stand further in than what they are part of. An offset with a plus counts from the start of what a block or
-//! record holds. A checksum that is right ends with `ok`; what is not right begins with `!`.
+//! Parts stand further in than what they are part of. An offset with a plus counts from the start of what a
+//! block or record holds. A checksum that is right ends with `ok`; what is not right begins with `!`.
 
 use std::io::{self, Write};
 
@@ -104,10 +104,10 @@ impl<W: Write> Text<W> {
     }
 
     fn damage(&mut self, damage: &Damage) -> io::Result<()> {
-        let Damage { offset, what, detail, newer } = damage;
+        let Damage { offset, what, detail, newer, .. } = damage;
         self.set_off()?;
         let verdict = if *newer { "newer" } else { "damaged" };
-        writeln!(self.to, "! {verdict} at {offset}: {what}: {detail}")
+        writeln!(self.to, "! {verdict} at {offset}: {what}: {detail}{}", damage.concerns())
     }
 
     fn end(&mut self, report: &Report) -> io::Result<()> {
@@ -121,8 +121,11 @@ pub fn verdict(report: &Report) -> String {
     if let Some(first) = &report.first_damage {
         let places = counted(report.damage_count, "place", "places");
         return format!(
-            "not intact: {places}; the first is at {}: {}: {}",
-            first.offset, first.what, first.detail
+            "not intact: {places}; the first is at {}: {}: {}{}",
+            first.offset,
+            first.what,
+            first.detail,
+            first.concerns()
         );
     }
     let mut held = counted(report.checksums, "checksum", "checksums");
@@ -223,9 +226,9 @@ fn text(value: &Value<'_>) -> String {
     }
 }
 
-/// Bytes as text on one line. Valid UTF-8 stands for itself, but for tab, newline and backslash (`\t`, `\n`, `\\`) and
-/// for characters that move the cursor or hide: these, and bytes that are not UTF-8, are `\xHH` byte for byte. Two
-/// different byte strings never look alike. O(n).
+/// Bytes as text on one line. Valid UTF-8 stands for itself, but for tab, newline and backslash (`\t`, `\n`,
+/// `\\`) and for characters that move the cursor or hide: these, and bytes that are not UTF-8, are `\xHH`
+/// byte for byte. Two different byte strings never look alike. O(n).
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());

@@ -1,8 +1,9 @@
-//! The shape of a store: keyspaces, levels, runs, tables and their filters, as the manifest in force has them.
+//! The shape of a store: keyspaces, levels, runs, tables and their filters, as the manifest in force has
+//! them.
 //!
-//! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed, nothing locked.
-//! Where the manifest is damaged the shape is that of the edits that can be read, and the damage is told; if they make no
-//! keyspace, the tables that are there tell of themselves.
+//! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed,
+//! nothing locked. Where the manifest is damaged the shape is that of the edits that can be read, and the
+//! damage is told; if they make no keyspace, the tables that are there tell of themselves.
 
 use std::path::{Path, PathBuf};
 
@@ -112,8 +113,7 @@ impl Tree {
         let current = match Current::read(fs, dir) {
             Ok(current) => current,
             Err(Error::Corruption { offset, what, detail, .. }) => {
-                let detail = detail.into_string();
-                let damaged = Damage { offset, what: what.into(), detail, newer: false };
+                let damaged = Damage::new(offset, what, detail);
                 damage.push((FileName::Current.path(dir), damaged));
                 None
             }
@@ -127,7 +127,7 @@ impl Tree {
         let manifest = FileName::Manifest(number).path(dir);
         if damage.is_empty() && current.is_none() {
             let detail = format!("is missing; {} is the newest manifest", FileName::Manifest(number));
-            let lost = Damage { offset: 0, what: "CURRENT".into(), detail, newer: false };
+            let lost = Damage::new(0, "CURRENT", detail);
             damage.push((FileName::Current.path(dir), lost));
         }
         let state = read_state(fs, &manifest, current.as_ref(), &mut damage)?;
@@ -222,8 +222,8 @@ impl RunShape {
         filters.fold(0, |sum, filter| sum.saturating_add(filter.bytes))
     }
 
-    /// The share of absent keys in its range that its filters do not recognise: the mean of its tables by their
-    /// keys. A table without a usable filter counts 1.
+    /// The share of absent keys in its range that its filters do not recognise: the mean of its tables by
+    /// their keys. A table without a usable filter counts 1.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let rate = |table: &TableShape| table.rate() * table.keys as f64;

@@ -3,20 +3,20 @@
 /// A file of at most this many bytes is told to the byte unless something else is asked for.
 const SMALL_FILE_BYTES: u64 = 8 << 10;
 
-/// How much of a file is told, and which part of it. The default suits a person: all of a small file, the shape of
-/// a large one.
+/// How much of a file is told, and which part of it. The default suits a person: all of a small file, the
+/// shape of a large one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct View {
     /// How far it goes.
     pub detail: Detail,
-    /// Only this block of a table (in the order of the file, from 0; filters count) or record of a log or manifest, to
-    /// the byte.
+    /// Only this block of a table (in the order of the file, from 0; filters count) or record of a log or
+    /// manifest, to the byte.
     pub block: Option<u64>,
     /// The entries and nothing else.
     pub entries: Option<Entries>,
-    /// Show the hash seed, which otherwise nobody but the store knows: who has it can choose keys that every filter
-    /// takes for present.
+    /// Show the hash seed, which otherwise nobody but the store knows: who has it can choose keys that every
+    /// filter takes for present.
     pub secrets: bool,
     /// The name of the file, if it has one: an empty file is a `LOCK` by its name only.
     pub name: Option<String>,

@@ -8,7 +8,8 @@ use crate::fs::ReadFile;
 /// Bytes that are read at a time.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// A file of a known length. It holds in memory what was last read: 1 MiB, or as much as was asked for at once.
+/// A file of a known length. It holds in memory what was last read: 1 MiB, or as much as was asked for at
+/// once.
 pub(super) struct Window<'f> {
     file: &'f dyn ReadFile,
     len: u64,
@@ -36,12 +37,22 @@ impl<'f> Window<'f> {
             self.bytes.clear();
             self.bytes.resize(ahead as usize, 0);
             self.start = offset;
-            if let Err(source) = self.file.read_at(&mut self.bytes, offset) {
-                self.bytes.clear();
-                return Err(Stop::Read { offset, source });
+            if self.file.read_at(&mut self.bytes, offset).is_err() {
+                // What cannot be read may be further ahead than anyone asked.
+                self.bytes.truncate((end - offset) as usize);
+                if let Err(source) = self.file.read_at(&mut self.bytes, offset) {
+                    self.bytes.clear();
+                    return Err(Stop::Read { offset, source });
+                }
             }
         }
         Ok(&self.bytes[(offset - self.start) as usize..(end - self.start) as usize])
+    }
+
+    /// [`Window::get`], and from the file in any case.
+    pub(super) fn read_again(&mut self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        self.bytes.clear();
+        self.get(offset, len).map(<[u8]>::to_vec)
     }
 
     /// The same for what stands aside: the buffer stays where it is.

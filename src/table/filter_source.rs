@@ -4,12 +4,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::context::TableContext;
 use super::file::{TableFile, read_into};
 use super::filter_file::check_filter_file;
 use super::filter_location::FilterLocation;
 use super::filter_pages::FilterPages;
+use super::footer::FOOTER_BYTES;
 use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
+use crate::filename::FileName;
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{AlignedBytes, Expect, Filter, Header, PagedFilter};
 use crate::fs::ReadFile;
@@ -22,6 +25,22 @@ pub(super) fn read_filter(
     filter: &FilterRef,
 ) -> Result<Filter<AlignedBytes>> {
     FilterSource::open(table, meta, filter)?.read()
+}
+
+/// The same of a table that is not open.
+pub(crate) fn read_filter_of(
+    ctx: &Arc<TableContext>,
+    meta: &TableMeta,
+    filter: &FilterRef,
+) -> Result<Filter<AlignedBytes>> {
+    let table = TableFile {
+        ctx: Arc::clone(ctx),
+        number: meta.number,
+        path: FileName::Table(meta.number).path(&ctx.dir),
+        file_id: meta.file_id,
+        blocks_end: meta.len.saturating_sub(FOOTER_BYTES as u64),
+    };
+    read_filter(&table, meta, filter)
 }
 
 /// Whether a filter block may stand at this offset of a table.

@@ -7,8 +7,7 @@
 //!
 //! - [`TableWriter`] is fed internal keys in ascending order and makes a file and its [`TableMeta`].
 //! - [`Table`] opens such a file and answers [`Table::get`] and [`Table::iter`]. It holds in memory the root
-//!   of the index and the properties. [`FilterSource`] reads its filter, as much as it is told. [`verify`]
-//!   reads a table whole.
+//!   of the index and the properties. [`FilterSource`] reads its filter, as much as it is told.
 //! - [`Table::build_filter`] and [`write_filter_file`] make it a new filter, in a file beside it.
 //! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
 //!
@@ -32,7 +31,6 @@ mod open;
 mod properties;
 mod reader;
 mod value;
-mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -45,10 +43,9 @@ pub(crate) use context::{FilterTrust, TableContext, TableIo};
 pub(crate) use filter_block::Verdict;
 pub(crate) use filter_file::{FILTER_OFFSET, write_filter_file};
 pub(crate) use filter_pages::FilterPages;
-pub(crate) use filter_source::FilterSource;
+pub(crate) use filter_source::{FilterSource, read_filter_of};
 pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;
 pub(crate) use properties::Properties;
 pub(crate) use reader::Table;
-pub(crate) use verify::verify;
 pub(crate) use writer::{APPEND_BYTES, TableConfig, TableWriter};

@@ -202,7 +202,7 @@ impl Properties {
 
     /// Checks that this is the table that the manifest describes. The filters are not compared: the manifest
     /// may know better ones.
-    pub(super) fn agree_with(&self, meta: &TableMeta) -> Result<(), DecodeError> {
+    pub(crate) fn agree_with(&self, meta: &TableMeta) -> Result<(), DecodeError> {
         let counts = |meta: &TableMeta| [meta.entries, meta.tombstones, meta.keys, meta.data_bytes];
         let own = self.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);
         let wrong = |what, detail: String| Err(DecodeError::corrupt(0, what, detail));

@@ -107,8 +107,8 @@ impl Fixture {
         writer.finish().unwrap()
     }
 
-    fn damage(&self, meta: &TableMeta) -> Vec<super::verify::TableDamage> {
-        super::verify(&self.ctx, &Arc::new(meta.clone())).damage
+    fn damage(&self, meta: &TableMeta) -> Vec<(Error, Option<crate::inspect::Keys>)> {
+        crate::inspect::verify_table(&self.ctx, meta).damage
     }
 
     fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
@@ -177,7 +177,7 @@ fn near(model: &Model, dice: &mut Dice) -> Vec<u8> {
 fn check_against_model(table: &Arc<Table>, model: &Model, dice: &mut Dice, rounds: usize) {
     let file = &table.file;
     let meta = Table::read_meta(&file.ctx, file.number, &file.path).unwrap();
-    let found = super::verify(&file.ctx, &Arc::new(meta)).damage;
+    let found = crate::inspect::verify_table(&file.ctx, &meta).damage;
     assert!(found.is_empty(), "{found:?}");
     let all: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     assert!(scan(table).unwrap() == all, "a scan differs");

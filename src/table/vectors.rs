@@ -107,7 +107,7 @@ pub(crate) fn table(document: &Vector) {
     document.assert_is(&facts, &bytes);
 
     fs.overwrite(&path, document.bytes.clone());
-    assert!(super::verify(&Arc::new(context(fs)), &Arc::new(meta)).damage.is_empty());
+    assert!(crate::inspect::verify_table(&Arc::new(context(fs)), &meta).damage.is_empty());
 }
 
 /// For the files of a store in `/v`.

@@ -77,9 +77,13 @@ impl<W: Write> Sink for Events<'_, W> {
             Event::Damage(damage) => {
                 put("event", "damage".into());
                 put("offset", damage.offset.into());
-                put("what", damage.what.as_ref().into());
+                put("what", damage.what.into());
                 put("detail", damage.detail.clone().into());
                 put("newer", damage.newer.into());
+                if let Some((first, last)) = &damage.keys {
+                    put_bytes(&mut object, "first_key", first);
+                    put_bytes(&mut object, "last_key", last);
+                }
             }
             Event::End(report) => {
                 put("event", "end".into());

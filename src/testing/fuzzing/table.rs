@@ -27,10 +27,11 @@ use crate::filter::fuzzing::Input;
 use crate::filter::{FilterPlan, Kind};
 use crate::fs::{Fs, MemFs};
 use crate::hash::key_hash;
+use crate::inspect::verify_table;
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::SEQNO_MAX;
-use crate::table::{self, Table, TableConfig, TableContext, TableWriter, Verdict};
+use crate::table::{Table, TableConfig, TableContext, TableWriter, Verdict};
 use crate::table_meta::TableMeta;
 use crate::version::{FilterState, read_filter};
 
@@ -84,12 +85,12 @@ fn open(file: Vec<u8>, hash_seed: u64) -> Result<(Arc<Table>, FilterState, Vec<E
 }
 
 fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
-    let report = table::verify(ctx, meta);
-    for found in &report.damage {
-        let (first, last) = &found.keys;
-        assert!(first <= last || meta.smallest > meta.largest, "{} concerns keys in no order", found.error);
+    let report = verify_table(ctx, meta);
+    for (error, keys) in &report.damage {
+        let ordered = keys.as_ref().is_none_or(|(first, last)| first <= last);
+        assert!(ordered || meta.smallest > meta.largest, "{error} concerns keys in no order");
     }
-    report.damage.into_iter().map(|found| found.error).collect()
+    report.damage.into_iter().map(|(error, _)| error).collect()
 }
 
 /// What is wrong with a table of a store that hashes keys with this seed: opening it, verifying it, walking

@@ -1,0 +1,153 @@
+//! Walks all entries of a data or index block, and checks everything that the format says of them: the rules
+//! that the cursor of lookups ([`iter`](super::iter)) takes for granted.
+//!
+//! 1. Restarts ascend from 0, and stand where entries start that share nothing.
+//! 2. From one restart to the next there are at most [`RESTART_INTERVAL_MAX`] entries.
+//! 3. BlockValues end where the restarts begin, and their keys ascend.
+//! 4. A tombstone has no value; a value is no longer here than may stand outside of chunks; what leads to
+//!    chunks or blocks can be decoded.
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::builder::RESTART_INTERVAL_MAX;
+use super::chunk_ref::ChunkRef;
+use super::entry::{RawEntry, decode};
+use super::handle::BlockHandle;
+use super::iter::BlockValues;
+use crate::codec::DecodeError;
+use crate::key::{EntryKind, InternalKey, Tag};
+use crate::limits::VALUE_INLINE_MAX;
+
+/// An entry of a data or index block, decoded.
+pub(crate) struct WalkedEntry<'a> {
+    /// Where it starts in the payload.
+    pub(crate) at: usize,
+    pub(crate) raw: &'a RawEntry,
+    pub(crate) key: InternalKey<'a>,
+    pub(crate) value: &'a [u8],
+    pub(crate) chunks: Option<ChunkRef>,
+    pub(crate) is_restart: bool,
+}
+
+impl WalkedEntry<'_> {
+    pub(crate) fn is_delete(&self) -> bool {
+        self.key.tag.kind() == EntryKind::Delete
+    }
+
+    /// Length of the value, wherever it stands.
+    pub(crate) fn value_len(&self) -> u64 {
+        self.chunks.map_or(self.value.len() as u64, |chunks| chunks.total)
+    }
+}
+
+/// Walks the entries of a block: `visit` is given each that is in order. Errors count from the start of the
+/// payload.
+pub(crate) fn walk_entries<E: From<DecodeError>>(
+    values: BlockValues,
+    payload: &[u8],
+    visit: &mut dyn FnMut(&WalkedEntry<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let restarts = restarts(payload)?;
+    let region = &payload[..payload.len() - 4 - restarts.len()];
+    let mut restarts =
+        restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at) as usize).peekable();
+    let (mut key, mut before): (Vec<u8>, Option<(Vec<u8>, Tag)>) = (Vec::new(), None);
+    let (mut at, mut since) = (0, 0);
+    while at < region.len() {
+        let raw = decode(region, at)?;
+        let wrong = |what, detail: String| Err(DecodeError::corrupt(at as u64, what, detail).into());
+        if raw.shared > key.len() {
+            return wrong("shared key length", format!("{} of a key of {} bytes", raw.shared, key.len()));
+        }
+        let is_restart = restarts.next_if_eq(&at).is_some();
+        since = if is_restart { 1 } else { since + 1 };
+        if is_restart && raw.shared != 0 {
+            return wrong("shared key length", "not zero at a restart".into());
+        }
+        if (at == 0 && !is_restart) || since > RESTART_INTERVAL_MAX {
+            return wrong("restart interval", "too long, or not from 0".into());
+        }
+        key.truncate(raw.shared);
+        key.extend_from_slice(&payload[raw.suffix.clone()]);
+        let entry = WalkedEntry {
+            at,
+            raw: &raw,
+            key: InternalKey::new(&key, raw.tag),
+            value: &payload[raw.value.clone()],
+            chunks: check_value(values, &raw, payload)?,
+            is_restart,
+        };
+        if before.as_ref().is_some_and(|(user, tag)| InternalKey::new(user, *tag) >= entry.key) {
+            return wrong("key order", "not after the key before it".into());
+        }
+        visit(&entry)?;
+        let (user, tag) = before.get_or_insert_with(|| (Vec::new(), raw.tag));
+        user.clone_from(&key);
+        *tag = raw.tag;
+        at = raw.value.end;
+    }
+    match restarts.next() {
+        None => Ok(()),
+        Some(lost) => {
+            let detail = format!("{lost} is not where an entry starts, or not after the restart before it");
+            Err(DecodeError::corrupt(region.len() as u64, "restart offset", detail).into())
+        }
+    }
+}
+
+/// The bytes of the restart offsets: some, and less than the block.
+pub(crate) fn restarts(payload: &[u8]) -> Result<&[u8], DecodeError> {
+    let wrong = |detail: String| {
+        Err(DecodeError::corrupt(payload.len().saturating_sub(4) as u64, "restart count", detail))
+    };
+    let Some((rest, count)) = payload.split_last_chunk::<4>() else {
+        return wrong(format!("{} bytes are no block", payload.len()));
+    };
+    let count = u64::from(LittleEndian::read_u32(count));
+    if count == 0 || count * 4 >= rest.len() as u64 {
+        return wrong(format!("{count} restarts in a block of {} bytes", payload.len()));
+    }
+    Ok(&rest[rest.len() - 4 * count as usize..])
+}
+
+/// What a cursor checks of the value of an entry: that it can be followed.
+#[inline]
+pub(super) fn follow_value(
+    values: BlockValues,
+    entry: &RawEntry,
+    payload: &[u8],
+) -> Result<Option<ChunkRef>, DecodeError> {
+    let start = entry.value.start as u64;
+    let tombstone = values == BlockValues::Data && entry.tag.kind() == EntryKind::Delete;
+    if tombstone && !entry.value.is_empty() {
+        return Err(DecodeError::corrupt(start, "tombstone", "has a value"));
+    }
+    match (entry.chunked, values) {
+        (false, _) => Ok(None),
+        (true, BlockValues::Index) => {
+            Err(DecodeError::corrupt(start, "value code", "an index entry in chunks"))
+        }
+        (true, BlockValues::Data) => {
+            let value = &payload[entry.value.clone()];
+            ChunkRef::decode(value).map(Some).map_err(|error| error.at(start))
+        }
+    }
+}
+
+fn check_value(
+    values: BlockValues,
+    entry: &RawEntry,
+    payload: &[u8],
+) -> Result<Option<ChunkRef>, DecodeError> {
+    let chunks = follow_value(values, entry, payload)?;
+    let (start, value) = (entry.value.start as u64, &payload[entry.value.clone()]);
+    match values {
+        BlockValues::Index => _ = BlockHandle::decode(value).map_err(|error| error.at(start))?,
+        BlockValues::Data if chunks.is_none() && value.len() > VALUE_INLINE_MAX => {
+            let detail = format!("{} is over the limit of {VALUE_INLINE_MAX}", value.len());
+            return Err(DecodeError::corrupt(start, "value length", detail));
+        }
+        BlockValues::Data => {}
+    }
+    Ok(chunks)
+}

@@ -1,0 +1,83 @@
+//! The filters of a table, held against each of its keys.
+//!
+//! They stand behind the keys in the file, and so are read before the walk. One that cannot be used is left
+//! out: the walk reports why when it meets it.
+
+use super::ends::Ends;
+use super::event::Keys;
+use super::filter::is_aligned;
+use super::out::{Out, Result};
+use super::window::Window;
+use crate::codec::DecodeError;
+use crate::filter::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES};
+use crate::filter::{AlignedBytes, Expect, Filter, Header};
+use crate::hash::key_hash;
+
+/// A filter in memory, and what it denied.
+pub(crate) struct Held {
+    filter: Filter<AlignedBytes>,
+    /// Where it starts in its file.
+    offset: u64,
+    denied: u64,
+    /// The first and the last key that it denied.
+    keys: Option<Keys>,
+    /// The data block with the first one.
+    block: u64,
+}
+
+impl Held {
+    /// Of the filter at `offset` of its file.
+    pub(crate) fn new(filter: Filter<AlignedBytes>, offset: u64) -> Self {
+        Self { filter, offset, denied: 0, keys: None, block: 0 }
+    }
+
+    /// Probes it for a key of the data block at `block`.
+    pub(super) fn probe(&mut self, user: &[u8], block: u64) {
+        if self.filter.may_contain(key_hash(self.filter.header().seed, user)) {
+            return;
+        }
+        if self.denied == 0 {
+            self.block = block;
+        }
+        self.denied += 1;
+        let keys = self.keys.get_or_insert_with(|| (user.to_vec(), Vec::new()));
+        keys.1.clear();
+        keys.1.extend_from_slice(user);
+    }
+
+    /// What is wrong if it denied keys: that breaks the one promise that filters make. And which keys these
+    /// are between.
+    pub(crate) fn denial(&self) -> Option<(DecodeError, &Keys)> {
+        let keys = self.keys.as_ref()?;
+        let detail =
+            format!("denies {} of the table's keys, the first in the block at {}", self.denied, self.block);
+        Some((DecodeError::corrupt(self.offset, "filter", detail), keys))
+    }
+}
+
+/// The filters that a table names and that can be used: in the table itself.
+pub(super) fn open_own(
+    out: &Out<'_>,
+    window: &Window<'_>,
+    ends: &Ends,
+    seed: Option<u64>,
+) -> Result<Vec<Held>> {
+    let Ok(properties) = &ends.properties else { return Ok(Vec::new()) };
+    let mut filters = ends.filters();
+    filters.dedup_by_key(|filter| filter.offset);
+    let mut held = Vec::new();
+    for named in filters {
+        let end = named.offset.checked_add(named.len);
+        let fits = end.is_some_and(|end| end <= ends.blocks_end) && named.len <= out.filter_bytes_max;
+        if named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
+            continue;
+        }
+        let first = window.apart(named.offset, (HEADER_BYTES as u64).min(named.len))?;
+        let Ok(header) = Header::decode(&first) else { continue };
+        let expected = Expect::table(ends.file_id, seed.unwrap_or(header.seed), properties.keys)
+            .header_checksum(named.header_checksum);
+        let bytes = AlignedBytes::copy_of(&window.apart(named.offset, named.len)?);
+        held.extend(Filter::open(bytes, expected).ok().map(|filter| Held::new(filter, named.offset)));
+    }
+    Ok(held)
+}
