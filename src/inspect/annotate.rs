@@ -1,4 +1,4 @@
-//! Reads fields one after the other and tells each: its place, its bytes, what they say.
+//! Reads fields one after the other and describes each: its place, its bytes, what they say.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ impl Payload {
     }
 }
 
-/// Reads fields and tells each.
+/// Reads fields and describes each.
 pub(super) struct Fields<'o, 's, 'b> {
     out: &'o mut Out<'s>,
     payload: Payload,
@@ -34,7 +34,7 @@ pub(super) struct Fields<'o, 's, 'b> {
 
 /// Why fields end before they should.
 pub(super) enum Halt {
-    /// One could not be read: whoever decodes the whole tells why.
+    /// One could not be read: whoever decodes the whole reports why.
     Unread,
     Stop(Stop),
 }
@@ -56,51 +56,51 @@ impl<'o, 's, 'b> Fields<'o, 's, 'b> {
         Self { out, payload, bytes, reader: Reader::new(bytes) }
     }
 
-    /// Moves on by what `read` reads, and tells it.
-    fn tell<T>(
+    /// Moves on by what `read` reads, and describes it.
+    fn describe<T>(
         &mut self,
         label: &'static str,
         read: impl FnOnce(&mut Reader<'b>) -> Result<T, DecodeError>,
-        say: impl FnOnce(&T) -> (Value<'b>, Cow<'b, str>),
+        meaning: impl FnOnce(&T) -> (Value<'b>, Cow<'b, str>),
     ) -> Result<T, Halt> {
         let start = self.reader.position();
         let value = read(&mut self.reader)?;
-        let (said, note) = say(&value);
+        let (described, note) = meaning(&value);
         let bytes = &self.bytes[start..self.reader.position()];
         let place = self.payload.place(start as u64);
-        let shown = if said == Value::Secret { &[] } else { bytes };
-        self.out.span(place, bytes.len() as u64, shown, label, said, note, None)?;
+        let shown = if described == Value::Secret { &[] } else { bytes };
+        self.out.span(place, bytes.len() as u64, shown, label, described, note, None)?;
         Ok(value)
     }
 
     pub(super) fn u8(&mut self, label: &'static str, note: impl FnOnce(u8) -> String) -> Result<u8, Halt> {
-        self.tell(label, |r| r.u8(label), |&v| (Value::Number(v.into()), note(v).into()))
+        self.describe(label, |r| r.u8(label), |&v| (Value::Number(v.into()), note(v).into()))
     }
 
     pub(super) fn u16(&mut self, label: &'static str, note: impl FnOnce(u16) -> String) -> Result<u16, Halt> {
-        self.tell(label, |r| r.u16(label), |&v| (Value::Number(v.into()), note(v).into()))
+        self.describe(label, |r| r.u16(label), |&v| (Value::Number(v.into()), note(v).into()))
     }
 
     pub(super) fn u32(&mut self, label: &'static str) -> Result<u32, Halt> {
-        self.tell(label, |r| r.u32(label), |&v| (Value::Number(v.into()), "".into()))
+        self.describe(label, |r| r.u32(label), |&v| (Value::Number(v.into()), "".into()))
     }
 
     pub(super) fn u64(&mut self, label: &'static str) -> Result<u64, Halt> {
-        self.tell(label, |r| r.u64(label), |&v| (Value::Number(v), "".into()))
+        self.describe(label, |r| r.u64(label), |&v| (Value::Number(v), "".into()))
     }
 
     pub(super) fn hex32(&mut self, label: &'static str) -> Result<u32, Halt> {
-        self.tell(label, |r| r.u32(label), |&v| (Value::Hex(v.into(), 4), "".into()))
+        self.describe(label, |r| r.u32(label), |&v| (Value::Hex(v.into(), 4), "".into()))
     }
 
     pub(super) fn hex64(&mut self, label: &'static str) -> Result<u64, Halt> {
-        self.tell(label, |r| r.u64(label), |&v| (Value::Hex(v, 8), "".into()))
+        self.describe(label, |r| r.u64(label), |&v| (Value::Hex(v, 8), "".into()))
     }
 
     /// A number that only the store should know.
     pub(super) fn secret(&mut self, label: &'static str) -> Result<u64, Halt> {
         let open = self.out.view.secrets;
-        self.tell(
+        self.describe(
             label,
             |r| r.u64(label),
             |&v| match open {
@@ -111,7 +111,7 @@ impl<'o, 's, 'b> Fields<'o, 's, 'b> {
     }
 
     pub(super) fn id(&mut self, label: &'static str) -> Result<[u8; 16], Halt> {
-        self.tell(label, |r| r.array(label), |&v| (Value::Id(v), "".into()))
+        self.describe(label, |r| r.array(label), |&v| (Value::Id(v), "".into()))
     }
 
     /// Bytes that mean what they are.
@@ -121,7 +121,7 @@ impl<'o, 's, 'b> Fields<'o, 's, 'b> {
         label: &'static str,
         note: &'static str,
     ) -> Result<&'b [u8], Halt> {
-        self.tell(label, |r| r.bytes(len, label), |_| (Value::None, note.into()))
+        self.describe(label, |r| r.bytes(len, label), |_| (Value::None, note.into()))
     }
 
     /// A checksum of 4 bytes; what it must be is computed from all bytes.

@@ -1,11 +1,11 @@
-//! Tells one block of a table: its envelope and what it holds.
+//! Describes one block of a table: its envelope and what it holds.
 
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
 use super::fields;
-use super::items::say_property;
+use super::items::describe_property;
 use super::out::{Out, Result, Stop};
 use super::view::Entries;
 use super::words::{bytes, counted};
@@ -87,11 +87,11 @@ pub(super) fn walk(
     }
 }
 
-/// Tells the envelope of a block whose bytes are `sealed`; it need not be whole or right.
-pub(super) fn tell_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64, sealed: &[u8]) -> Result {
+/// Describes the envelope of a block whose bytes are `sealed`; it need not be whole or right.
+pub(super) fn describe_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64, sealed: &[u8]) -> Result {
     let Some(head) = sealed.get(..ENVELOPE_BYTES) else { return Ok(()) };
     let mut fields = Fields::new(out, Payload::Plain(offset), head);
-    let told = (|| {
+    let described = (|| {
         fields.u8("kind", |kind| BlockKind::from_u8(kind).map_or("unknown", BlockKind::name).to_owned())?;
         fields.u8("compression", |kind| {
             ["none", "LZ4"].get(usize::from(kind)).copied().unwrap_or("unknown").to_owned()
@@ -100,7 +100,7 @@ pub(super) fn tell_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64, se
         fields.u32("stored length")?;
         fields.u32("raw length")
     })();
-    if let Err(Halt::Stop(stop)) = told {
+    if let Err(Halt::Stop(stop)) = described {
         return Err(stop);
     }
     let Ok(envelope) = Envelope::decode(head) else { return Ok(()) };
@@ -108,8 +108,8 @@ pub(super) fn tell_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64, se
     out.checksum(Place::File(offset + 12), &head[12..], "checksum", envelope.checksum, computed)
 }
 
-/// Tells what an intact block holds, to the byte.
-pub(super) fn tell_payload(out: &mut Out<'_>, block: &Opened) -> Result {
+/// Describes what an intact block holds, to the byte.
+pub(super) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
     let place = block.place();
     if block.is_compressed() {
         let start = block.offset + ENVELOPE_BYTES as u64;
@@ -118,8 +118,8 @@ pub(super) fn tell_payload(out: &mut Out<'_>, block: &Opened) -> Result {
         out.leaf(Place::File(start), &block.sealed[ENVELOPE_BYTES..], "stored", "", note)?;
     }
     match block.kind {
-        BlockKind::Data | BlockKind::Index => tell_entries(out, block.kind, place, &block.payload),
-        BlockKind::Properties => fields::tell(out, place, &block.payload, 0, say_property),
+        BlockKind::Data | BlockKind::Index => describe_entries(out, block.kind, place, &block.payload),
+        BlockKind::Properties => fields::describe(out, place, &block.payload, 0, describe_property),
         BlockKind::ValueChunk => {
             out.leaf(place.place(0), &block.payload, "part of a value", Value::from(&block.payload[..]), "")
         }
@@ -127,10 +127,10 @@ pub(super) fn tell_payload(out: &mut Out<'_>, block: &Opened) -> Result {
     }
 }
 
-fn tell_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload: &[u8]) -> Result {
-    let walked = walk(kind, payload, &mut |found| tell_entry(out, kind, place, payload, found))?;
+fn describe_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload: &[u8]) -> Result {
+    let walked = walk(kind, payload, &mut |found| describe_entry(out, kind, place, payload, found))?;
     if walked.is_err() {
-        // It was told when the block was scanned.
+        // It was reported when the block was scanned.
         return Ok(());
     }
     let Ok(restarts) = restarts(payload) else { return Ok(()) };
@@ -154,7 +154,7 @@ fn tell_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload: &[u
     )
 }
 
-fn tell_entry(
+fn describe_entry(
     out: &mut Out<'_>,
     kind: BlockKind,
     place: Payload,

@@ -17,7 +17,7 @@ use crate::fs::ReadFile;
 /// # Errors
 ///
 /// [`Stop::Read`] if the file cannot be read, [`Stop::Sink`] if the sink failed. Nothing that the file
-/// contains is an error: it is told as [`Event::Damage`](super::Event::Damage), and counted in the
+/// contains is an error: it is reported as [`Event::Damage`](super::Event::Damage), and counted in the
 /// [`Report`].
 pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result<Report, Stop> {
     let mut window = Window::new(file)?;
@@ -125,7 +125,7 @@ fn identify(window: &mut Window<'_>, view: &View) -> Result<Found> {
 fn describe_headed(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     if head.is_newer() {
         head.facts(out)?;
-        head.tell(out)?;
+        head.describe(out)?;
         return Ok(());
     }
     match head.kind() {
@@ -136,7 +136,7 @@ fn describe_headed(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> R
         Kind::FilterFile => filter::describe_file(out, window, head),
         _ => {
             head.facts(out)?;
-            head.tell(out)
+            head.describe(out)
         }
     }
 }

@@ -123,27 +123,27 @@ impl Ends {
         self.properties.as_ref().ok().map(|own| (own.smallest.to_vec(), own.largest.to_vec()))
     }
 
-    /// Tells of a file header and a footer that are both intact, and of two files.
-    pub(super) fn tell_other_id(&self, out: &mut Out<'_>) -> Result {
+    /// Describes a file header and a footer that are both intact, and of two files.
+    pub(super) fn describe_other_id(&self, out: &mut Out<'_>) -> Result {
         match self.other_id {
             true => out.damage(32, "file id", "is not that of the footer and of the blocks"),
             false => Ok(()),
         }
     }
 
-    /// Tells the footer.
-    pub(super) fn tell_footer(&self, out: &mut Out<'_>) -> Result {
+    /// Describes the footer.
+    pub(super) fn describe_footer(&self, out: &mut Out<'_>) -> Result {
         let offset = self.blocks_end;
         if self.footer_bytes.len() == FOOTER_BYTES && offset + FOOTER_BYTES as u64 == out.report.len {
             out.report.accounted += FOOTER_BYTES as u64;
             let shown = out.detail == Detail::Bytes || self.footer.is_err();
-            let told = out.group(Place::File(offset), FOOTER_BYTES as u64, "footer", "", |out| {
+            let described = out.group(Place::File(offset), FOOTER_BYTES as u64, "footer", "", |out| {
                 out.showing(shown, |out| {
                     let mut fields = Fields::new(out, Payload::Plain(offset), &self.footer_bytes);
-                    Ok(tell_footer_fields(&mut fields, self))
+                    Ok(describe_footer_fields(&mut fields, self))
                 })
             })?;
-            if let Err(Halt::Stop(stop)) = told {
+            if let Err(Halt::Stop(stop)) = described {
                 return Err(stop);
             }
         }
@@ -155,7 +155,7 @@ impl Ends {
     }
 }
 
-fn tell_footer_fields(fields: &mut Fields<'_, '_, '_>, ends: &Ends) -> Result<(), Halt> {
+fn describe_footer_fields(fields: &mut Fields<'_, '_, '_>, ends: &Ends) -> Result<(), Halt> {
     for label in ["root index offset", "root index length", "properties offset", "properties length"] {
         fields.u64(label)?;
     }

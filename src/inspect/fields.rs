@@ -1,29 +1,29 @@
-//! Tells extensible records: fields with a tag and a length, whose payloads are known by their numbers.
+//! Describes extensible records: fields with a tag and a length, whose payloads are known by their numbers.
 
 use super::annotate::Payload;
 use super::event::{Place, Value};
 use super::out::{Out, Result};
 use crate::codec::{Field, Reader, varint_len};
 
-/// What is said of a field.
-pub(super) struct Said {
+/// What is described of a field.
+pub(super) struct Described {
     name: &'static str,
     value: Value<'static>,
-    /// Where in the field's payload a record of its own begins, and what is said of its fields.
-    record: Option<(usize, Say)>,
+    /// Where in the field's payload a record of its own begins, and what is described of its fields.
+    record: Option<(usize, Describe)>,
 }
 
-/// Says what a field is.
-pub(super) type Say = fn(&Field<'_>, secrets: bool) -> Said;
+/// Describes what a field is.
+pub(super) type Describe = fn(&Field<'_>, secrets: bool) -> Described;
 
-impl Said {
+impl Described {
     pub(super) fn new(name: &'static str, value: impl Into<Value<'static>>) -> Self {
         Self { name, value: value.into(), record: None }
     }
 
     /// A field whose payload ends with a record, from `start` on.
-    pub(super) fn with_record(self, start: usize, say: Say) -> Self {
-        Self { record: Some((start, say)), ..self }
+    pub(super) fn with_record(self, start: usize, describe_field: Describe) -> Self {
+        Self { record: Some((start, describe_field)), ..self }
     }
 }
 
@@ -33,27 +33,33 @@ pub(super) fn count(record: &[u8]) -> u64 {
     std::iter::from_fn(|| reader.field().ok().flatten()).count() as u64
 }
 
-/// Tells each field of the record that is `body` from `from` on. A field that cannot be read ends it: whoever
-/// decodes the record tells why.
-pub(super) fn tell(out: &mut Out<'_>, payload: Payload, body: &[u8], from: usize, say: Say) -> Result {
+/// Describes each field of the record that is `body` from `from` on. A field that cannot be read ends it:
+/// whoever decodes the record reports why.
+pub(super) fn describe(
+    out: &mut Out<'_>,
+    payload: Payload,
+    body: &[u8],
+    from: usize,
+    describe_field: Describe,
+) -> Result {
     let mut reader = Reader::new(body.get(from..).unwrap_or_default());
     loop {
         let start = from + reader.position();
         let Ok(Some(field)) = reader.field() else { return Ok(()) };
         let end = from + reader.position();
-        let said = say(&field, out.view.secrets);
+        let described = describe_field(&field, out.view.secrets);
         let bytes = &body[start..end];
         let head = varint_len(field.tag) + varint_len(field.reader.remaining() as u64);
-        let shown = if said.value == Value::Secret { &bytes[..head.min(bytes.len())] } else { bytes };
+        let shown = if described.value == Value::Secret { &bytes[..head.min(bytes.len())] } else { bytes };
         let note = format!("field {}", field.tag >> 1);
         let place: Place = payload.place(start as u64);
-        let Some((inner, say)) = said.record else {
-            out.span(place, bytes.len() as u64, shown, said.name, said.value, note, None)?;
+        let Some((inner, describe_field)) = described.record else {
+            out.span(place, bytes.len() as u64, shown, described.name, described.value, note, None)?;
             continue;
         };
         let inner = start + head + inner;
-        out.deeper((place, &body[start..inner.min(end)]), said.name, said.value, note, |out| {
-            tell(out, payload, &body[..end], inner, say)
+        out.deeper((place, &body[start..inner.min(end)]), described.name, described.value, note, |out| {
+            describe(out, payload, &body[..end], inner, describe_field)
         })?;
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn is_intact_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
     Ok(is_at(window, at)? && block_len(window.get(at, HEADER_BYTES_MAX as u64)?).is_ok())
 }
 
-/// Tells of a file that is a filter block and nothing else.
+/// Describes a file that is a filter block and nothing else.
 pub(super) fn describe_block(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {
     let len = window.len();
     if let Ok(header) = Header::decode(window.get(0, HEADER_BYTES as u64)?) {
@@ -46,12 +46,12 @@ pub(super) fn describe_block(out: &mut Out<'_>, window: &mut Window<'_>) -> Resu
     out.report.units = 1;
     let picked = out.view.block == Some(0);
     let shown = out.view.entries.is_none() && out.view.block.is_none_or(|block| block == 0);
-    let told =
-        out.showing(shown, |out| tell(out, window, (0, len), "filter block", (picked, Known::Nothing)))?;
-    rest(out, window, told.unwrap_or(len))
+    let described =
+        out.showing(shown, |out| describe(out, window, (0, len), "filter block", (picked, Known::Nothing)))?;
+    rest(out, window, described.unwrap_or(len))
 }
 
-/// Tells of a file that holds a filter beside its table.
+/// Describes a file that holds a filter beside its table.
 pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     head.facts(out)?;
     let len = window.len();
@@ -64,7 +64,7 @@ pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &H
     let start = FILE_HEADER_BYTES as u64;
     let gap = window.get(start, at - start)?.to_vec();
     out.showing(whole, |out| {
-        head.tell(out)?;
+        head.describe(out)?;
         out.leaf(Place::File(start), &gap, "padding", "", "")
     })?;
     out.report.accounted += gap.len() as u64;
@@ -75,17 +75,17 @@ pub(super) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &H
         return out.damage(len, "filter block", "the file ends before it");
     }
     let picked = out.view.block == Some(0);
-    let told = out.showing(whole || picked, |out| {
-        tell(out, window, (at, len), "filter block", (picked, Known::Nothing))
+    let described = out.showing(whole || picked, |out| {
+        describe(out, window, (at, len), "filter block", (picked, Known::Nothing))
     })?;
-    rest(out, window, told.map_or(len, |told| at + told))
+    rest(out, window, described.map_or(len, |described| at + described))
 }
 
-/// Tells of the filters of a table.
+/// Describes the filters of a table.
 pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let ends = Ends::read(window, head, None)?;
     let end = ends.blocks_end;
-    ends.tell_other_id(out)?;
+    ends.describe_other_id(out)?;
     let mut named = ends.filters();
     let mut places: Vec<u64> = named.iter().map(|filter| filter.offset).collect();
     if let Err(error) = &ends.properties {
@@ -99,9 +99,9 @@ pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head
     if places.is_empty() {
         out.fact("filter", "none", "")?;
     }
-    let mut told = None;
+    let mut described = None;
     for &at in &places {
-        if told.replace(at) == Some(at) {
+        if described.replace(at) == Some(at) {
             continue;
         }
         if let Ok(header) = Header::decode(&window.apart(at, HEADER_BYTES as u64)?) {
@@ -117,19 +117,19 @@ pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head
             out.damage(at, "filter handle", "the filter before it does not end there yet")?;
             continue;
         }
-        let told = tell(
+        let described = describe(
             out,
             window,
             (at.min(end), end),
             &format!("filter {number}"),
             (true, ends.known(name.as_ref(), None)),
         )?;
-        behind = at.saturating_add(told.unwrap_or(1));
+        behind = at.saturating_add(described.unwrap_or(1));
     }
     Ok(())
 }
 
-/// Tells what stands behind the last thing that a file should hold.
+/// Describes what stands behind the last thing that a file should hold.
 fn rest(out: &mut Out<'_>, window: &Window<'_>, end: u64) -> Result {
     match window.len().saturating_sub(end) {
         0 => Ok(()),
@@ -139,9 +139,9 @@ fn rest(out: &mut Out<'_>, window: &Window<'_>, end: u64) -> Result {
     }
 }
 
-/// Tells the filter at `at` of a file; the blocks end at `end`. Gives its length, `None` if that is not
+/// Describes the filter at `at` of a file; the blocks end at `end`. Gives its length, `None` if that is not
 /// known.
-pub(super) fn tell(
+pub(super) fn describe(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
     (at, end): (u64, u64),
@@ -154,12 +154,12 @@ pub(super) fn tell(
         (Ok(len), header) if len <= end - at => (len, header),
         (Ok(len), _) => {
             let detail = format!("{len} bytes, but only {} are left", end - at);
-            tell_header(out, at, &first, all, label)?;
+            describe_header(out, at, &first, all, label)?;
             out.damage(at + 32, "filter block length", detail)?;
             return Ok(None);
         }
         (Err(error), _) => {
-            tell_header(out, at, &first, all, label)?;
+            describe_header(out, at, &first, all, label)?;
             out.refused(at, &error)?;
             return Ok(None);
         }
@@ -182,8 +182,8 @@ pub(super) fn tell(
     let survey = Survey::of(window, at, header, out.filter_bytes_max)?;
     let note = kind_words(&survey.header);
     out.group(Place::File(at), len, label.to_owned(), note, |out| {
-        out.showing(all, |out| tell_fields(out, at, &first))?;
-        survey.tell(out, window, at, all)
+        out.showing(all, |out| describe_fields(out, at, &first))?;
+        survey.describe(out, window, at, all)
     })?;
     survey.judge(out, at)?;
     out.report.partial |= !survey.is_whole();
@@ -191,23 +191,23 @@ pub(super) fn tell(
     Ok(Some(len))
 }
 
-fn tell_header(out: &mut Out<'_>, at: u64, first: &[u8], all: bool, label: &str) -> Result {
+fn describe_header(out: &mut Out<'_>, at: u64, first: &[u8], all: bool, label: &str) -> Result {
     let len = first.len().min(HEADER_BYTES);
     out.group(Place::File(at), len as u64, label.to_owned(), "damaged", |out| {
-        out.showing(all, |out| tell_fields(out, at, first))
+        out.showing(all, |out| describe_fields(out, at, first))
     })
 }
 
-/// Tells the fields of a header, which need not be right.
-fn tell_fields(out: &mut Out<'_>, at: u64, first: &[u8]) -> Result {
+/// Describes the fields of a header, which need not be right.
+fn describe_fields(out: &mut Out<'_>, at: u64, first: &[u8]) -> Result {
     let header = &first[..first.len().min(HEADER_BYTES)];
-    match tell_fields_of(out, at, header) {
+    match describe_fields_of(out, at, header) {
         Ok(()) | Err(Halt::Unread) => Ok(()),
         Err(Halt::Stop(stop)) => Err(stop),
     }
 }
 
-fn tell_fields_of(out: &mut Out<'_>, at: u64, header: &[u8]) -> Result<(), Halt> {
+fn describe_fields_of(out: &mut Out<'_>, at: u64, header: &[u8]) -> Result<(), Halt> {
     let owner = header.get(16..32).and_then(|owner| owner.first_chunk::<16>()).copied().unwrap_or_default();
     let covered = [header.get(..12).unwrap_or_default(), header.get(16..).unwrap_or_default()];
     let mut fields = Fields::new(out, Payload::Plain(at), header);

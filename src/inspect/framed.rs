@@ -125,7 +125,7 @@ struct Walker<'v, 's> {
     sequence: Sequence,
     begun: Begun,
     ending: Ending,
-    /// Damage that was met and not yet told: what follows without a gap is part of it.
+    /// Damage that was met and not yet reported: what follows without a gap is part of it.
     damaged: Option<Damaged>,
     visit: Visit<'v, 's>,
 }
@@ -236,7 +236,7 @@ impl<'s> Walker<'_, 's> {
         Ok(())
     }
 
-    /// Tells of the damage that was met.
+    /// Describes the damage that was met.
     fn flush(&mut self, out: &mut Out<'s>) -> Result {
         match self.damaged.take() {
             Some(damaged) => (self.visit)(out, Found::Damaged(damaged)),

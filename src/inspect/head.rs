@@ -64,14 +64,14 @@ impl Head {
         }
     }
 
-    pub(super) fn tell(&self, out: &mut Out<'_>) -> Result {
+    pub(super) fn describe(&self, out: &mut Out<'_>) -> Result {
         let len = self.bytes.len() as u64;
         out.report.accounted += len;
         let shown = out.detail == Detail::Bytes || self.decoded.is_err();
-        let told = out.group(Place::File(0), len, "file header", "", |out| {
-            out.showing(shown, |out| Ok(self.tell_fields(out)))
+        let described = out.group(Place::File(0), len, "file header", "", |out| {
+            out.showing(shown, |out| Ok(self.describe_fields(out)))
         })?;
-        if let Err(Halt::Stop(stop)) = told {
+        if let Err(Halt::Stop(stop)) = described {
             return Err(stop);
         }
         match &self.decoded {
@@ -80,7 +80,7 @@ impl Head {
         }
     }
 
-    fn tell_fields(&self, out: &mut Out<'_>) -> Result<(), Halt> {
+    fn describe_fields(&self, out: &mut Out<'_>) -> Result<(), Halt> {
         let mut fields = Fields::new(out, Payload::Plain(0), &self.bytes);
         fields.bytes(8, "magic", "")?;
         fields.u16("file kind", |kind| {
@@ -111,7 +111,7 @@ fn kind_of(kind: FileKind) -> Kind {
     }
 }
 
-/// Tells of a `CURRENT`.
+/// Describes a `CURRENT`.
 pub(super) fn describe_current(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let len = window.len();
     // Longer than any CURRENT is as wrong as shorter, and is not read whole.
@@ -122,14 +122,14 @@ pub(super) fn describe_current(out: &mut Out<'_>, window: &mut Window<'_>, head:
         out.fact("names", format!("MANIFEST-{:06}", current.manifest), "")?;
     }
     let whole = out.view.block.is_none() && out.view.entries.is_none();
-    out.showing(whole, |out| head.tell(out))?;
+    out.showing(whole, |out| head.describe(out))?;
     let body = &bytes[bytes.len().min(HEADER_BYTES)..];
     let base = HEADER_BYTES as u64;
-    let told = out.showing(whole, |out| Ok(tell_current(out, body, &head.file_id)))?;
-    match (told, decoded) {
+    let described = out.showing(whole, |out| Ok(describe_current_fields(out, body, &head.file_id)))?;
+    match (described, decoded) {
         (Err(Halt::Stop(stop)), _) => return Err(stop),
         (_, Ok(_)) => out.report.accounted += body.len() as u64,
-        // A damaged header has been told already.
+        // A damaged header has been reported already.
         (_, Err(error)) if error.offset >= base || error.what == "CURRENT length" => {
             let at = if error.what == "CURRENT length" { len.min(current::BYTES as u64) } else { 0 };
             out.refused(at, &error)?;
@@ -139,7 +139,7 @@ pub(super) fn describe_current(out: &mut Out<'_>, window: &mut Window<'_>, head:
     Ok(())
 }
 
-fn tell_current(out: &mut Out<'_>, body: &[u8], file_id: &FileId) -> Result<(), Halt> {
+fn describe_current_fields(out: &mut Out<'_>, body: &[u8], file_id: &FileId) -> Result<(), Halt> {
     let mut fields = Fields::new(out, Payload::Plain(HEADER_BYTES as u64), body);
     fields.u64("manifest number")?;
     fields.id("manifest file id")?;

@@ -1,26 +1,26 @@
 //! The items of an edit, and the records that stand in them, in words.
 
 use super::event::Value;
-use super::fields::Said;
+use super::fields::Described;
 use super::out::Result;
 use super::text::{escape, short};
 use crate::block::Compression;
 use crate::codec::{CRITICAL, DecodeError, Field, Reader, varint_len};
 use crate::manifest::edit::EditItem;
 
-/// Says what an item of an edit is.
-pub(super) fn say_item(field: &Field<'_>, secrets: bool) -> Said {
+/// Describes what an item of an edit is.
+pub(super) fn describe_item(field: &Field<'_>, secrets: bool) -> Described {
     let item = match EditItem::decode(&mut field.clone()) {
         Ok(Some(item)) => item,
-        Ok(None) => return Said::new("unknown item", ""),
-        Err(error) => return Said::new("item", error.to_string()),
+        Ok(None) => return Described::new("unknown item", ""),
+        Err(error) => return Described::new("item", error.to_string()),
     };
     let (name, value) = match &item {
         EditItem::Base(mark) => {
             ("base", format!("goes on after edit {}, hash {:016x}", mark.count, mark.hash))
         }
         EditItem::HashSeed(seed) if secrets => ("hash seed", format!("{seed:016x}")),
-        EditItem::HashSeed(_) => return Said::new("hash seed", Value::Secret),
+        EditItem::HashSeed(_) => return Described::new("hash seed", Value::Secret),
         EditItem::NextFile(number) => ("next file", number.to_string()),
         EditItem::NextKeyspace(id) => ("next keyspace", id.to_string()),
         EditItem::LastSeqno(seqno) => ("last sequence number", seqno.to_string()),
@@ -35,19 +35,20 @@ pub(super) fn say_item(field: &Field<'_>, secrets: bool) -> Said {
         }
         EditItem::LogFloor(number) => ("log floor", format!("logs below {number} are forgotten")),
         EditItem::KeyspaceCreated { id, name, options } => {
-            let said = Said::new("keyspace created", format!("{id}, \"{}\"", escape(name.as_bytes())));
-            return said.with_record(field.reader.remaining() - options.len(), say_option);
+            let described =
+                Described::new("keyspace created", format!("{id}, \"{}\"", escape(name.as_bytes())));
+            return described.with_record(field.reader.remaining() - options.len(), describe_option);
         }
         EditItem::KeyspaceDropped(id) => ("keyspace dropped", id.to_string()),
         EditItem::KeyspaceOptions { id, options } => {
-            let said = Said::new("keyspace options", format!("of {id}"));
-            return said.with_record(field.reader.remaining() - options.len(), say_option);
+            let described = Described::new("keyspace options", format!("of {id}"));
+            return described.with_record(field.reader.remaining() - options.len(), describe_option);
         }
         EditItem::Flushed { keyspace, seqno } => ("flushed", format!("keyspace {keyspace} up to {seqno}")),
         EditItem::TableAdded { keyspace, level, run, meta } => {
             let place = format!("{:06}.sst to keyspace {keyspace}, level {level}, run {run}", meta.number);
             let start = varint_len((*keyspace).into()) + 1 + varint_len(*run);
-            return Said::new("table added", place).with_record(start, say_table);
+            return Described::new("table added", place).with_record(start, describe_table);
         }
         EditItem::TableRemoved { keyspace, number } => {
             ("table removed", format!("{number:06}.sst from keyspace {keyspace}"))
@@ -55,53 +56,53 @@ pub(super) fn say_item(field: &Field<'_>, secrets: bool) -> Said {
         EditItem::FiltersReplaced { keyspace, number, .. } => {
             let place = format!("those of {number:06}.sst in keyspace {keyspace}");
             let start = varint_len((*keyspace).into()) + varint_len(*number);
-            return Said::new("filters replaced", place).with_record(start, say_table);
+            return Described::new("filters replaced", place).with_record(start, describe_table);
         }
     };
-    Said::new(name, value)
+    Described::new(name, value)
 }
 
 /// A field of a table record.
-fn say_table(field: &Field<'_>, _: bool) -> Said {
+fn describe_table(field: &Field<'_>, _: bool) -> Described {
     let mut reader = field.reader.clone();
-    let said = match (field.tag >> 1, field.tag & CRITICAL) {
-        (1, CRITICAL) => file(&mut reader).map(|words| Said::new("file", words)),
+    let described = match (field.tag >> 1, field.tag & CRITICAL) {
+        (1, CRITICAL) => file(&mut reader).map(|words| Described::new("file", words)),
         (2, CRITICAL) => numbers(&mut reader).map(|[entries, deletes, keys, bytes]| {
             let words = format!("{entries} entries, {deletes} deletes, {keys} keys, {bytes} bytes of data");
-            Said::new("counts", words)
+            Described::new("counts", words)
         }),
         (3, CRITICAL) => numbers(&mut reader)
-            .map(|[first, last]| Said::new("sequence numbers", format!("{first}..={last}"))),
+            .map(|[first, last]| Described::new("sequence numbers", format!("{first}..={last}"))),
         (4, CRITICAL) => reader.u8("cut").and_then(|cut| {
             let cut = if cut == 1 { ", cut" } else { "" };
-            Ok(Said::new("bounds", bounds(&mut reader)? + cut))
+            Ok(Described::new("bounds", bounds(&mut reader)? + cut))
         }),
         (5, 0) => reader.varint("file").and_then(|number| {
             let file = if number == 0 { "in the table".to_owned() } else { format!("in {number:06}.filter") };
-            Ok(Said::new("filter", format!("{file}, {}", filter(&mut reader)?)))
+            Ok(Described::new("filter", format!("{file}, {}", filter(&mut reader)?)))
         }),
-        _ => Ok(Said::new("unknown field", "")),
+        _ => Ok(Described::new("unknown field", "")),
     };
-    said.unwrap_or_else(|error| Said::new("field", error.to_string()))
+    described.unwrap_or_else(|error| Described::new("field", error.to_string()))
 }
 
-/// Says what a field of a properties block is.
-pub(super) fn say_property(field: &Field<'_>, _: bool) -> Said {
+/// Describes what a field of a properties block is.
+pub(super) fn describe_property(field: &Field<'_>, _: bool) -> Described {
     let mut reader = field.reader.clone();
-    let said = match (field.tag >> 1, field.tag & CRITICAL) {
+    let described = match (field.tag >> 1, field.tag & CRITICAL) {
         (1, CRITICAL) => numbers(&mut reader).map(|[entries, deletes, keys, of_keys, of_values]| {
             let words = format!(
                 "{entries} entries, {deletes} tombstones, {keys} keys, {of_keys} + {of_values} bytes of data"
             );
-            Said::new("counts", words)
+            Described::new("counts", words)
         }),
         (2, CRITICAL) => numbers(&mut reader)
-            .map(|[first, last]| Said::new("sequence numbers", format!("{first}..={last}"))),
-        (3, CRITICAL) => bounds(&mut reader).map(|words| Said::new("bounds", words)),
+            .map(|[first, last]| Described::new("sequence numbers", format!("{first}..={last}"))),
+        (3, CRITICAL) => bounds(&mut reader).map(|words| Described::new("bounds", words)),
         (4, CRITICAL) => reader.u8("index depth").and_then(|depth| {
             let [end, data, chunks, index] = numbers(&mut reader)?;
             let blocks = format!("{data} data, {chunks} chunk, {index} index blocks");
-            Ok(Said::new("layout", format!("index depth {depth}, data ends at {end}, {blocks}")))
+            Ok(Described::new("layout", format!("index depth {depth}, data ends at {end}, {blocks}")))
         }),
         (5, 0) => reader.u8("compression").and_then(|compression| {
             let compression = match Compression::from_u8(compression) {
@@ -109,15 +110,15 @@ pub(super) fn say_property(field: &Field<'_>, _: bool) -> Said {
                 Some(Compression::Lz4) => "LZ4",
                 None => "unknown compression",
             };
-            Ok(Said::new(
+            Ok(Described::new(
                 "shape",
                 format!("{compression}, data blocks of {} bytes", reader.varint("block bytes")?),
             ))
         }),
-        (6, 0) => filter(&mut reader).map(|words| Said::new("filter", words)),
-        _ => Ok(Said::new("unknown field", "")),
+        (6, 0) => filter(&mut reader).map(|words| Described::new("filter", words)),
+        _ => Ok(Described::new("unknown field", "")),
     };
-    said.unwrap_or_else(|error| Said::new("field", error.to_string()))
+    described.unwrap_or_else(|error| Described::new("field", error.to_string()))
 }
 
 fn numbers<const N: usize>(reader: &mut Reader<'_>) -> Result<[u64; N], DecodeError> {
@@ -148,17 +149,19 @@ fn filter(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
 }
 
 /// A field of a keyspace's options.
-fn say_option(field: &Field<'_>, _: bool) -> Said {
+fn describe_option(field: &Field<'_>, _: bool) -> Described {
     let mut reader = field.reader.clone();
     match (field.tag >> 1, field.tag & CRITICAL) {
-        (1, CRITICAL) => Said::new("comparator", all_numbers(&mut reader)),
-        (2, CRITICAL) => Said::new("hash domain", all_numbers(&mut reader)),
-        (3, 0) => Said::new("filter", filter_option(&mut reader).unwrap_or_default()),
-        (4, 0) => Said::new("block bytes", all_numbers(&mut reader)),
-        (5, 0) => Said::new("compression", all_numbers(&mut reader)),
-        (6, 0) => Said::new("shape", all_numbers(&mut reader)),
-        (7, 0) => Said::new("hints", reader.varint("hints").map_or_else(|error| error.to_string(), hints)),
-        _ => Said::new("unknown field", ""),
+        (1, CRITICAL) => Described::new("comparator", all_numbers(&mut reader)),
+        (2, CRITICAL) => Described::new("hash domain", all_numbers(&mut reader)),
+        (3, 0) => Described::new("filter", filter_option(&mut reader).unwrap_or_default()),
+        (4, 0) => Described::new("block bytes", all_numbers(&mut reader)),
+        (5, 0) => Described::new("compression", all_numbers(&mut reader)),
+        (6, 0) => Described::new("shape", all_numbers(&mut reader)),
+        (7, 0) => {
+            Described::new("hints", reader.varint("hints").map_or_else(|error| error.to_string(), hints))
+        }
+        _ => Described::new("unknown field", ""),
     }
 }
 

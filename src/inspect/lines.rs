@@ -37,7 +37,7 @@ impl Lines {
         Ok(false)
     }
 
-    /// Tells what was left out so far.
+    /// Describes what was left out so far.
     pub(super) fn flush(&mut self, out: &mut Out<'_>) -> Result {
         match self.left_out.take() {
             Some((start, end, count)) => out.skipped(start, end - start, count, self.what),

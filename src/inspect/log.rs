@@ -91,7 +91,7 @@ pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> R
     out.fact("ends", text, "")
 }
 
-/// Tells of a log.
+/// Describes a log.
 pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let file = (&head.file_id, FileKind::Log);
     let mut totals = Totals::default();
@@ -104,12 +104,12 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     head.facts(out)?;
     totals.facts(out, &ending)?;
     let whole = out.view.block.is_none() && out.view.entries.is_none();
-    out.showing(whole, |out| head.tell(out))?;
+    out.showing(whole, |out| head.describe(out))?;
     let mut lines = Lines::new(out.detail, "records");
     let mut contents = ContentReader::default();
     let ending = framed::walk(out, window, file, &mut |out, found| match found {
         Found::Record(record) => {
-            tell_record(out, &record, &mut lines)?;
+            describe_record(out, &record, &mut lines)?;
             match record.bytes.map(|bytes| contents.check(record.kind, bytes)) {
                 Some(Err(error)) => out.refused_in(record.payload(), &error),
                 _ => Ok(()),
@@ -125,21 +125,21 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     Ok(())
 }
 
-/// Tells of bytes that are no record.
+/// Describes bytes that are no record.
 pub(super) fn damaged(out: &mut Out<'_>, bytes: &Damaged) -> Result {
     let what = if bytes.newer { "log fragment of a newer version" } else { "log fragment" };
     let len = counted(bytes.len, "byte", "bytes");
     out.damage(bytes.offset, what, format!("{len} are no record: {}", bytes.detail))
 }
 
-fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {
+fn describe_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {
     if let Some(wanted) = out.view.entries {
         if out.view.block.is_some_and(|block| block != record.number) {
             return Ok(());
         }
         return record
             .bytes
-            .map_or(Ok(()), |body| tell_body(out, record, record.payload(), body, Some(wanted)));
+            .map_or(Ok(()), |body| describe_body(out, record, record.payload(), body, Some(wanted)));
     }
     let len = record.end - record.offset;
     let (bytes_wanted, number) = (out.detail == Detail::Bytes, record.number);
@@ -150,7 +150,9 @@ fn tell_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Res
         let label = format!("record {number}");
         out.group(Place::File(record.offset), len, label, note, |out| {
             out.showing(bytes_wanted || picked, |out| {
-                record::tell(out, record, |out, payload, body| tell_body(out, record, payload, body, None))
+                record::describe(out, record, |out, payload, body| {
+                    describe_body(out, record, payload, body, None)
+                })
             })
         })
     })
@@ -170,38 +172,38 @@ fn note(record: &Record<'_>) -> String {
     }
 }
 
-fn tell_body(
+fn describe_body(
     out: &mut Out<'_>,
     record: &Record<'_>,
     payload: Payload,
     body: &[u8],
     wanted: Option<Entries>,
 ) -> Result {
-    let told = match record.kind {
-        RecordKind::Batch => tell_batch(out, record, payload, body, wanted),
+    let described = match record.kind {
+        RecordKind::Batch => describe_batch(out, record, payload, body, wanted),
         RecordKind::Promise | RecordKind::Close | RecordKind::Edit if wanted.is_some() => Ok(()),
-        RecordKind::Promise => tell_mark(&mut Fields::new(out, payload, body)),
+        RecordKind::Promise => describe_mark(&mut Fields::new(out, payload, body)),
         RecordKind::Close => {
             let mut fields = Fields::new(out, payload, body);
-            fields.u64("last sequence number").and_then(|_| tell_mark(&mut fields))
+            fields.u64("last sequence number").and_then(|_| describe_mark(&mut fields))
         }
         RecordKind::Edit => Ok(()),
     };
-    match told {
+    match described {
         Ok(()) => Ok(()),
         Err(Halt::Stop(stop)) => Err(stop),
-        // It is told when the record is checked.
+        // It is reported when the record is checked.
         Err(Halt::Unread) => Ok(()),
     }
 }
 
-fn tell_mark(fields: &mut Fields<'_, '_, '_>) -> Result<(), Halt> {
+fn describe_mark(fields: &mut Fields<'_, '_, '_>) -> Result<(), Halt> {
     fields.u64("edit count")?;
     fields.hex64("edit hash")?;
     Ok(())
 }
 
-fn tell_batch(
+fn describe_batch(
     out: &mut Out<'_>,
     record: &Record<'_>,
     payload: Payload,

@@ -7,7 +7,7 @@ use super::event::{Damage, Place, Value};
 use super::fields;
 use super::framed::{self, Ending, Found};
 use super::head::Head;
-use super::items::say_item;
+use super::items::describe_item;
 use super::lines::Lines;
 use super::log::{damaged, ending_fact};
 use super::out::{Out, Result};
@@ -98,7 +98,7 @@ impl Edits {
     }
 }
 
-/// Reads all edits, as far as they can be read, and tells nothing.
+/// Reads all edits, as far as they can be read, and reports nothing.
 pub(super) fn survey(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result<(Edits, Ending)> {
     let mut edits = Edits::default();
     let ending = framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |_, found| {
@@ -116,7 +116,7 @@ pub(super) fn survey(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) ->
     Ok((edits, ending))
 }
 
-/// Tells of a manifest.
+/// Describes a manifest.
 pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let (edits, ending) = survey(out, window, head)?;
     head.facts(out)?;
@@ -124,12 +124,12 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     state_facts(out, &edits.state)?;
     ending_fact(out, &ending, false)?;
 
-    out.showing(out.view.block.is_none(), |out| head.tell(out))?;
+    out.showing(out.view.block.is_none(), |out| head.describe(out))?;
     let mut lines = Lines::new(out.detail, "edits");
     let mut edits = Edits::default();
     let ending =
         framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| match found {
-            Found::Record(record) => tell_edit(out, &record, &mut edits, &mut lines),
+            Found::Record(record) => describe_edit(out, &record, &mut edits, &mut lines),
             Found::Damaged(bytes) => {
                 edits.lose();
                 lines.flush(out)?;
@@ -145,7 +145,7 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     }
 }
 
-/// Tells what opening the store would find wrong with the state that all edits amount to.
+/// Describes what opening the store would find wrong with the state that all edits amount to.
 fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
     for fault in state.faults() {
         out.refused(0, &fault)?;
@@ -215,7 +215,7 @@ fn keyspace_words(id: u32, keyspace: &KeyspaceState) -> String {
     )
 }
 
-fn tell_edit(out: &mut Out<'_>, record: &Record<'_>, edits: &mut Edits, lines: &mut Lines) -> Result {
+fn describe_edit(out: &mut Out<'_>, record: &Record<'_>, edits: &mut Edits, lines: &mut Lines) -> Result {
     let wrong = match record.bytes {
         Some(bytes) => edits.add(bytes).err(),
         None => {
@@ -230,7 +230,7 @@ fn tell_edit(out: &mut Out<'_>, record: &Record<'_>, edits: &mut Edits, lines: &
     out.showing(shown, |out| {
         let label = format!("edit {number}");
         out.group(Place::File(record.offset), len, label, note(record), |out| {
-            out.showing(all, |out| record::tell(out, record, tell_items))
+            out.showing(all, |out| record::describe(out, record, describe_items))
         })
     })?;
     if let Some(error) = wrong {
@@ -258,13 +258,13 @@ fn ordinal(number: u64) -> String {
     format!("{}{ending}", super::words::count(number))
 }
 
-fn tell_items(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
+fn describe_items(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
     let mut head = Fields::new(out, payload, &body[..body.len().min(16)]);
     match head.u64("edit count").and_then(|_| head.hex64("edit hash")) {
         Ok(_) => {}
         Err(Halt::Stop(stop)) => return Err(stop),
-        // It is told by who decoded the edit.
+        // It is reported by who decoded the edit.
         Err(Halt::Unread) => return Ok(()),
     }
-    fields::tell(out, payload, body, 16, say_item)
+    fields::describe(out, payload, body, 16, describe_item)
 }

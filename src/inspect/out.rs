@@ -1,4 +1,4 @@
-//! The pen of the walkers: keeps depth, counts what held and what did not, and leaves out what the view does
+//! The writer of events: keeps depth, counts what held and what did not, and leaves out what the view does
 //! not want. Damage is never left out.
 
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub enum Stop {
     Read {
         /// Where.
         offset: u64,
-        /// What the system said.
+        /// What the system described.
         source: io::Error,
     },
     /// The sink did not want to go on.
@@ -183,7 +183,7 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// A group of `len` bytes, whose parts `body` tells.
+    /// A group of `len` bytes, whose parts `body` describes.
     pub(super) fn group<'a, T>(
         &mut self,
         place: Place,
@@ -199,7 +199,7 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// Bytes that say something, and that what `body` tells belongs to.
+    /// Bytes that say something, and that what `body` describes belongs to.
     pub(super) fn deeper<'a, T>(
         &mut self,
         (place, bytes): (Place, &'a [u8]),
@@ -272,7 +272,8 @@ impl<'s> Out<'s> {
         self.event(&Event::Entry(entry))
     }
 
-    /// Compares two counts of the same thing. Told where spans are; a difference is told anywhere.
+    /// Compares two counts of the same thing. A match is printed where spans are; a difference is reported
+    /// anywhere.
     pub(super) fn check(
         &mut self,
         what: &'static str,
@@ -291,13 +292,13 @@ impl<'s> Out<'s> {
         self.damage(at, what, format!("the {against} say {expected}, there are {found}"))
     }
 
-    /// Tells of damage.
+    /// Describes damage.
     pub(super) fn damage(&mut self, offset: u64, what: &'static str, detail: impl Into<String>) -> Result {
         let keys = self.keys.clone();
-        self.tell(Damage { keys, ..Damage::new(offset, what, detail) })
+        self.describe(Damage { keys, ..Damage::new(offset, what, detail) })
     }
 
-    /// Tells what is wrong, and that it concerns `keys`.
+    /// Describes what is wrong, and that it concerns `keys`.
     pub(super) fn fault(&mut self, fault: Fault, keys: Option<Keys>) -> Result {
         match fault {
             Fault::Decode(error) => self.concerning(keys, |out| out.refused(0, &error)),
@@ -320,10 +321,10 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// Tells what a decoder that began at `base` found wrong.
+    /// Describes what a decoder that began at `base` found wrong.
     pub(super) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
         let keys = self.keys.clone();
-        self.tell(Damage { keys, ..Damage::of(base, error) })
+        self.describe(Damage { keys, ..Damage::of(base, error) })
     }
 
     /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.
@@ -342,7 +343,7 @@ impl<'s> Out<'s> {
         }
     }
 
-    fn tell(&mut self, damage: Damage) -> Result {
+    fn describe(&mut self, damage: Damage) -> Result {
         self.report.damage_count += 1;
         self.report.first_damage.get_or_insert_with(|| damage.clone());
         if self.report.damage_count > self.damage_max {

@@ -27,8 +27,8 @@ use crate::table::FILTER_OFFSET;
 /// Bytes of near misses that are held, at most.
 const NEAR_BYTES_MAX: usize = 256 << 20;
 
-/// Keys that a filter denies which are told.
-const DENIED_TOLD_MAX: usize = 10;
+/// Keys that a filter denies which are described.
+const DENIED_LISTED_MAX: usize = 10;
 
 /// Length of a random key.
 const RANDOM_KEY_BYTES: usize = 16;
@@ -129,7 +129,7 @@ pub fn verify_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Res
         found.keys += 1;
         if !filter.may_contain(key_hash(filter.header().seed, key)) {
             found.denied += 1;
-            if found.first_denied.len() < DENIED_TOLD_MAX {
+            if found.first_denied.len() < DENIED_LISTED_MAX {
                 found.first_denied.push(key.to_vec());
             }
         }

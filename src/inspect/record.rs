@@ -45,35 +45,35 @@ pub(super) struct Piece {
     pub(super) padding: usize,
 }
 
-/// Tells a record to the byte; `body` tells what it holds.
-pub(super) fn tell<'s>(
+/// Describes a record to the byte; `body` describes what it holds.
+pub(super) fn describe<'s>(
     out: &mut Out<'s>,
     record: &Record<'_>,
     body: impl FnOnce(&mut Out<'s>, Payload, &[u8]) -> Result,
 ) -> Result {
     for piece in record.fragments {
         let fragment = &piece.fragment;
-        tell_header(out, piece, record)?;
+        describe_header(out, piece, record)?;
         let start = fragment.offset + FRAGMENT_HEADER_BYTES as u64;
         let payload = fragment.payload_bytes as u64;
         if let ([_], Some(bytes)) = (record.fragments, record.bytes) {
-            return tell_padding(out, piece, start + payload, |out| body(out, record.payload(), bytes));
+            return describe_padding(out, piece, start + payload, |out| body(out, record.payload(), bytes));
         }
         let parts = format!("of the {} of the record", record.len);
-        tell_padding(out, piece, start + payload, |out| {
+        describe_padding(out, piece, start + payload, |out| {
             out.group(Place::File(start), payload, "payload", parts, |_| Ok(()))
         })?;
     }
     if let Some(bytes) = record.bytes {
         return body(out, record.payload(), bytes);
     }
-    let told = record.fragments.last().map_or(record.offset, |piece| piece.fragment.end());
+    let described = record.fragments.last().map_or(record.offset, |piece| piece.fragment.end());
     let more = counted(record.fragment_count - record.fragments.len() as u64, "fragment", "fragments");
-    let note = format!("{more}; what the record holds is too long to be told here");
-    out.group(Place::File(told), record.end - told, "the rest", note, |_| Ok(()))
+    let note = format!("{more}; what the record holds is too long to be printed here");
+    out.group(Place::File(described), record.end - described, "the rest", note, |_| Ok(()))
 }
 
-fn tell_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result {
+fn describe_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result {
     let Fragment { offset, first, last, .. } = piece.fragment;
     let part = match (first, last) {
         (true, true) => "whole",
@@ -88,20 +88,20 @@ fn tell_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result 
         let value = super::event::Value::Hex(stored.into(), 4);
         out.span(Place::File(offset), 4, &piece.header[..4], "checksum", value, "", Some(true))?;
         let mut fields = Fields::new(out, Payload::Plain(offset + 4), &piece.header[4..]);
-        let told = (|| {
+        let described = (|| {
             fields.u16("length", |_| String::new())?;
             fields.u8("type", |_| format!("{}, {part}", name(record.kind)))?;
             fields.u8("reserved", |_| String::new())?;
             fields.u64("synced")
         })();
-        match told {
+        match described {
             Ok(_) | Err(Halt::Unread) => Ok(()),
             Err(Halt::Stop(stop)) => Err(stop),
         }
     })
 }
 
-fn tell_padding<'s>(
+fn describe_padding<'s>(
     out: &mut Out<'s>,
     piece: &Piece,
     at: u64,

@@ -25,7 +25,7 @@ impl Walk<'_, '_> {
             let kind = BlockKind::from_u8(sealed[0]).map_or("unknown", name);
             let label = format!("block {}, {kind}", self.number);
             out.group(Place::File(at), len, label, "", |out| {
-                block::tell_envelope(out, &self.ends.file_id, at, &sealed)
+                block::describe_envelope(out, &self.ends.file_id, at, &sealed)
             })?;
         }
         let reference = self.meet_data(out, at)?;

@@ -84,11 +84,11 @@ impl Shapes<'_> {
     }
 
     fn read_meta(&self, number: u64, path: &Path) -> Result<TableMeta, String> {
-        let said = |stop: Stop| stop.to_string();
+        let described = |stop: Stop| stop.to_string();
         let file = self.fs.open(path).map_err(|error| format!("cannot be opened: {error}"))?;
-        let mut window = Window::new(&*file).map_err(said)?;
-        let head = Head::read(&mut window).map_err(said)?.ok_or("it is none")?;
-        let ends = Ends::read(&mut window, &head, None).map_err(said)?;
+        let mut window = Window::new(&*file).map_err(described)?;
+        let head = Head::read(&mut window).map_err(described)?.ok_or("it is none")?;
+        let ends = Ends::read(&mut window, &head, None).map_err(described)?;
         let properties = ends.properties.map_err(|error| error.to_string())?;
         let footer_checksum = ends.footer.map_or(0, |footer| footer.1);
         Ok(properties.to_meta(number, ends.file_id, window.len(), footer_checksum))
@@ -109,7 +109,7 @@ impl Shapes<'_> {
                 self.lose(&path, filter.offset.saturating_add(error.offset), "filter", error.to_string());
                 None
             }
-            // That the file cannot be opened was said of the table.
+            // That the file cannot be opened was described of the table.
             Err(_) => None,
         };
         FilterShape { file: filter.file, bytes: filter.len, found }

@@ -83,8 +83,9 @@ impl Survey {
         self.opened.is_some()
     }
 
-    /// Tells what follows the header: page checksums, sections, the zeros between them. `all`: with bytes.
-    pub(super) fn tell(&self, out: &mut Out<'_>, window: &mut Window<'_>, at: u64, all: bool) -> Result {
+    /// Describes what follows the header: page checksums, sections, the zeros between them. `all`: with
+    /// bytes.
+    pub(super) fn describe(&self, out: &mut Out<'_>, window: &mut Window<'_>, at: u64, all: bool) -> Result {
         out.showing(all, |out| {
             for (index, found) in self.sections.iter().enumerate() {
                 let label = format!("page checksums {index}");
@@ -126,7 +127,7 @@ impl Survey {
         out.showing(all, |out| stretch(out, window, place, "zeros".into(), String::new()))
     }
 
-    /// Tells what is wrong.
+    /// Describes what is wrong.
     pub(super) fn judge(&self, out: &mut Out<'_>, at: u64) -> Result {
         let before = out.report.damage_count;
         for (index, found) in self.sections.iter().enumerate() {
@@ -154,7 +155,7 @@ impl Survey {
     }
 }
 
-/// Tells bytes that are not taken apart.
+/// Describes bytes that are not taken apart.
 fn stretch(
     out: &mut Out<'_>,
     window: &mut Window<'_>,

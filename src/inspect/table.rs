@@ -9,9 +9,9 @@
 //!    the filters.
 //! 3. Damage is reported with the keys that it can concern: those between the separators around a block, the
 //!    one whose value a chunk is part of, else all. The walk goes on behind it ([`Walk::resume`]).
-//! 4. The sums: what was counted must be what the properties say. What cannot be told from earlier damage (a
-//!    count when a block is damaged, a block that nothing refers to when a part of the index is) is not
-//!    reported again.
+//! 4. The sums: what was counted must be what the properties say. What cannot be described from earlier
+//!    damage (a count when a block is damaged, a block that nothing refers to when a part of the index is) is
+//!    not reported again.
 //!
 //! Memory: two blocks of up to 4 MiB, those of the index that lead to where the walk is, the filters, the
 //! buffer of the file, a key, and a few words for each chunk that was not referred to yet and each index
@@ -48,7 +48,7 @@ const WASTED_TIMES_MAX: u64 = 8;
 /// Blocks of which it is remembered that nothing has referred to them, at most.
 const UNREFERENCED_MAX: usize = 100_000;
 
-/// Tells of a table.
+/// Describes a table.
 pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let ends = Ends::read(window, head, None)?;
     head.facts(out)?;
@@ -69,15 +69,15 @@ pub(super) fn walk(
     let whole = out.view.block.is_none() && out.view.entries.is_none();
     let bounds = ends.bounds().or_else(|| stated.map(|stated| stated.bounds.clone()));
     out.concerning(bounds, |out| {
-        out.showing(whole, |out| head.tell(out))?;
-        ends.tell_other_id(out)?;
+        out.showing(whole, |out| head.describe(out))?;
+        ends.describe_other_id(out)?;
         if let Ok((footer, _)) = &ends.footer {
             out.sums_at = footer.properties.offset;
         }
         let mut walk = Walk::new(out, window, (ends, stated), held);
         let before = out.report.damage_count;
         walk.run(out, whole)?;
-        out.showing(whole, |out| ends.tell_footer(out))?;
+        out.showing(whole, |out| ends.describe_footer(out))?;
         out.showing(whole, |out| walk.finish(out, before))?;
         Ok(walk.held)
     })
@@ -178,7 +178,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         self.held.clear();
     }
 
-    /// Whether the one block that is wanted was told.
+    /// Whether the one block that is wanted was reported.
     fn is_past(&self, out: &Out<'_>) -> bool {
         out.view.block.is_some_and(|block| block < self.number)
     }
@@ -196,10 +196,10 @@ impl<'w, 'f> Walk<'w, 'f> {
         if !filter::is_aligned(at) {
             out.damage(at, "filter handle", "the offset is no multiple of 4096")?;
         }
-        let told = out.showing(!skipped, |out| {
-            filter::tell(out, self.window, (at, end), &format!("block {number}, filter"), (picked, known))
+        let described = out.showing(!skipped, |out| {
+            filter::describe(out, self.window, (at, end), &format!("block {number}, filter"), (picked, known))
         })?;
-        let Some(len) = told else {
+        let Some(len) = described else {
             let limit = self.next_start(at);
             return self.search(out, at + 1, limit);
         };
@@ -278,8 +278,8 @@ impl<'w, 'f> Walk<'w, 'f> {
                 let label = format!("block {number}, {}", name(block.kind));
                 out.group(Place::File(at), block.len(), label, scanned.note, |out| {
                     out.showing(all, |out| {
-                        block::tell_envelope(out, &self.ends.file_id, at, &block.sealed)?;
-                        block::tell_payload(out, block)
+                        block::describe_envelope(out, &self.ends.file_id, at, &block.sealed)?;
+                        block::describe_payload(out, block)
                     })
                 })
             })?;

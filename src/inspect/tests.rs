@@ -46,7 +46,7 @@ fn log_of(batches: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Something that was told, without what it borrowed.
+/// Something that was reported, without what it borrowed.
 #[derive(Debug, PartialEq)]
 enum Told {
     Span { place: Place, len: u64, label: String, is_bytes: bool },
@@ -115,7 +115,7 @@ fn whichever_bit_is_flipped_the_damage_is_told() {
                 // Padding, one bit like the other.
                 continue;
             }
-            // A view changes what is told of the damage, and not whether.
+            // A view changes what is reported of the damage, and not whether.
             let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
             let (_, report) = told(&bad, &views[bit % 3]);
             assert!(!report.is_intact(), "{name}, bit {bit}, {:?}", views[bit % 3]);

@@ -3,7 +3,7 @@
 //!
 //! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed,
 //! nothing locked. Where the manifest is damaged the shape is that of the edits that can be read, and the
-//! damage is told; if they make no keyspace, the tables that are there tell of themselves.
+//! damage is reported; if they make no keyspace, the tables in the directory describe themselves.
 
 use std::path::{Path, PathBuf};
 

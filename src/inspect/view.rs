@@ -1,9 +1,9 @@
-//! How much of a file is told.
+//! How much of a file is reported.
 
-/// A file of at most this many bytes is told to the byte unless something else is asked for.
+/// A file of at most this many bytes is reported to the byte unless something else is asked for.
 const SMALL_FILE_BYTES: u64 = 8 << 10;
 
-/// How much of a file is told, and which part of it. The default suits a person: all of a small file, the
+/// How much of a file is reported, and which part of it. The default suits a person: all of a small file, the
 /// shape of a large one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub enum Detail {
     Auto,
     /// What the file says of itself. A table's blocks are not read.
     Summary,
-    /// Everything is read and checked; the first few of many blocks or records are told in a line each.
+    /// Everything is read and checked; the first few of many blocks or records are described in a line each.
     Shape,
     /// A line for every block or record.
     Blocks,
@@ -39,7 +39,7 @@ pub enum Detail {
     Bytes,
 }
 
-/// What of the entries is told.
+/// What of the entries is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Entries {
@@ -70,7 +70,7 @@ impl View {
         self
     }
 
-    /// Sets that only entries are told.
+    /// Sets that only entries are described.
     #[must_use]
     pub fn entries(mut self, entries: Entries) -> Self {
         self.entries = Some(entries);
