@@ -1,14 +1,14 @@
 //! How many bits each filter of a tree gets, so that a lookup of an absent key wastes the fewest reads.
 //!
-//! A lookup asks every filter whose table can hold the key, and each that errs costs a read. With `n` keys under a
-//! filter, `q` the share of absent lookups that ask it and `ε` its rate, `Σ q·ε` reads are wasted per lookup, for
+//! A lookup probes every filter whose table can hold the key, and each that errs costs a read. With `n` keys under a
+//! filter, `q` the share of absent lookups that probe it and `ε` its rate, `Σ q·ε` reads are wasted per lookup, for
 //! `Σ n·bits(ε)` bits. Where the rate falls by half for every bit, the least waste for the memory has
 //!
 //! ```text
 //! ε = c · n / q, at most 1                          c such that the bits come to the total
 //! ```
 //!
-//! which is Monkey (Dayan, Athanassoulis, Idreos 2017) for tables that are not all asked equally often: a level
+//! which is Monkey (Dayan, Athanassoulis, Idreos 2017) for tables that are not all probed equally often: a level
 //! that is ten times smaller gets a rate ten times lower, for 3.3 bits more of its few keys. Over levels of ratio
 //! `T` the waste then is `T/(T-1) · 2^-(b - log2(T)/(T-1))` at `b` bits per key, whatever their number, where
 //! equal bits waste `2^-b` on every level.
@@ -24,7 +24,7 @@
 //! use sievedb_filter::Kind;
 //! use sievedb_filter::allocation::{Share, Total, allocate, uniform};
 //!
-//! // Five levels, each ten times the one above it; every absent lookup asks all of them.
+//! // Five levels, each ten times the one above it; every absent lookup probes all of them.
 //! let shares: Vec<Share> = (0..5).map(|level| Share::new(Kind::Ribbon, 1000 * 10u64.pow(level), 1.0)).collect();
 //! let total = Total::bits_per_key(10.0).unwrap();
 //! let optimal = allocate(&shares, total);
@@ -53,7 +53,7 @@ pub struct Share {
     pub kind: Kind,
     /// Distinct user keys.
     pub keys: u64,
-    /// Which share of the absent lookups ask it: 1 for a run over all keys, less for one of its tables. 0 gets it nothing.
+    /// Which share of the absent lookups probe it: 1 for a run over all keys, less for one of its tables. 0 gets it nothing.
     pub probe_rate: f64,
     /// Bits per key that it has at least, whatever the total.
     pub bits_min: f64,
@@ -152,7 +152,7 @@ pub struct Allocation {
     pub rates: Vec<f64>,
     /// Bits of all filters together, without their headers and checksums.
     pub bits: f64,
-    /// Reads that an absent lookup wastes in the mean: the sum of the rates by how often each filter is asked.
+    /// Reads that an absent lookup wastes in the mean: the sum of the rates by how often each filter is probed.
     pub wasted_reads: f64,
 }
 
@@ -168,7 +168,7 @@ impl Allocation {
 
 /// The allocation of `total` that wastes the fewest reads.
 ///
-/// What no filter has a use for is not spent: a share that is never asked gets its least.
+/// What no filter has a use for is not spent: a share that is never probed gets its least.
 #[must_use]
 pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     let mut left = total.bits(shares);
@@ -349,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_less_gets_a_higher_rate_and_what_is_never_asked_gets_nothing() {
+    fn filters_probed_less_get_a_higher_rate_and_those_never_probed_get_nothing() {
         let ask = |probe_rate| Share::new(Kind::Ribbon, 1_000_000, probe_rate);
         let shares = [ask(1.0), ask(1.0 / 16.0), ask(0.0), ask(0.0).between(3.0, 5.0)];
         let plan = allocate(&shares, Total::bits_per_key(5.0).unwrap());
         assert!((plan.bits_per_key[0] - plan.bits_per_key[1] - 4.0).abs() < 1.1, "{plan:?}");
         assert_eq!(plan.bits_per_key[2..], [0.0, 3.0]);
         assert_eq!(plan.rates[2], 1.0);
-        // With a total that nobody can use up, what is asked has all that it can hold.
+        // With a total that nobody can use up, what is probed has all that it can hold.
         let plan = allocate(&shares, Total::bits_per_key(1000.0).unwrap());
         assert!(plan.bits_per_key[0] > 32.0 && plan.rates[0] == 2f64.powi(-32));
         assert_eq!(plan.bits_per_key[2], 0.0);

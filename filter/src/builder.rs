@@ -162,7 +162,7 @@ impl FilterBuilder {
     }
 
     /// At least so many columns in the first of several groups: of the absent keys it lets one in `2^columns` pass, which
-    /// then ask the next.
+    /// then probe the next.
     #[must_use]
     pub fn first_group(mut self, columns: u8) -> Self {
         self.groups.first = columns;
@@ -213,7 +213,7 @@ impl FilterBuilder {
         finish_bytes(self.kind, self.len(), self.body_bits())
     }
 
-    /// Bits of the filter that `finish` would make now; about, since it is asked for with every key.
+    /// Bits of the filter that `finish` would make now; about, since it is computed with every key.
     fn body_bits(&self) -> f64 {
         let keys = self.len() as f64;
         match (self.kind, self.bits_and_probes, self.columns) {

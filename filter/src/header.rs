@@ -205,7 +205,7 @@ impl Header {
         if self.kind.has_columns() { self.sections.len().saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// Length of the beginning of the block that must be in memory for a filter that is asked by pages: header, page
+    /// Length of the beginning of the block that must be in memory for a filter that is probed by pages: header, page
     /// checksums, and of a ribbon filter the thresholds.
     #[doc(hidden)]
     #[must_use]
@@ -279,7 +279,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if it is intact but asks for something unknown here, `Corrupt` for all else. Offsets
+    /// `Unsupported` if it is intact but requires something unknown here, `Corrupt` for all else. Offsets
     /// count from the start of the block.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let frozen = Frozen::verified(bytes)?;

@@ -53,8 +53,8 @@ fn patched(kind: Kind, (offset, patch): Patch) -> Vec<u8> {
     forged(kind, KEYS, |bytes| bytes[offset..offset + patch.len()].copy_from_slice(patch))
 }
 
-/// Asks in every way that there is: ends, and says the same each time.
-fn ask_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
+/// Probes in every way that there is: ends, and says the same each time.
+fn probe_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
     let hashes: Vec<u64> = (0..300u64)
         .map(|key| key_hash(SEED, &key.to_le_bytes()))
         .chain([0, 1, u64::MAX, 1 << 63, u64::from(u32::MAX)])
@@ -187,7 +187,7 @@ const CORRUPT: &[(Kind, Patch, &str)] = &[
     (Kind::Ribbon, (120, ONES), "ribbon parameters"),
 ];
 
-/// The same, of blocks that are intact and ask for something unknown.
+/// The same, of blocks that are intact and require something unknown.
 const UNSUPPORTED: &[(Patch, &str)] = &[
     ((8, &[0, 0]), "filter format version"),
     ((8, &[2, 0]), "filter format version"),
@@ -251,7 +251,7 @@ fn what_a_block_cannot_know_is_believed_alone_and_refused_by_its_table() {
         assert!(Filter::open(&good[..], table).is_ok());
         for &(patch, name) in BELIEVED {
             let bytes = patched(kind, patch);
-            let answers = ask_all(&open(&bytes).unwrap());
+            let answers = probe_all(&open(&bytes).unwrap());
             if ![48, 56].contains(&patch.0) {
                 assert!(answers[..KEYS as usize].iter().all(|&maybe| maybe), "{kind:?} {name}");
             }
@@ -356,7 +356,7 @@ fn any_bytes_under_right_checksums_are_an_error_or_answer_in_bounded_time() {
             reseal_all(&mut bytes);
             if let Ok(filter) = Filter::open(AlignedBytes::copy_of(&bytes), Expect::anything()) {
                 opened += 1;
-                ask_all(&filter);
+                probe_all(&filter);
                 let _ = (filter.verify(), filter.predicted_rate());
             }
             let _ = (Filter::open_groups(&bytes[..], Expect::anything(), 1), kind);
@@ -375,7 +375,7 @@ fn bits_that_are_all_set_or_thresholds_of_every_sort_say_maybe_or_answer() {
                 reseal_all(&mut bytes);
                 // A tail with bits behind its last slot is refused.
                 let Ok(filter) = open(&bytes) else { continue };
-                let answers = ask_all(&filter);
+                let answers = probe_all(&filter);
                 assert!(
                     kind == Kind::Ribbon || fill != 0xff || answers.iter().all(|&maybe| maybe),
                     "{index}"

@@ -1,7 +1,7 @@
 //! Filters: a few bits per key, kept in memory, that prove most absent keys absent.
 //!
 //! A filter is built once from the 64-bit hashes of a table's user keys, written as one self-describing
-//! block, and asked ever after. It answers "absent" (then it is certain) or "maybe". The module stands on
+//! block, and probed from then on. It answers "absent" (then it is certain) or "maybe". The module stands on
 //! its own: it turns hashes into bytes and bytes into answers, and knows nothing of files and tables.
 //!
 //! ```
@@ -67,11 +67,11 @@
 //!
 //! # Invariants
 //!
-//! - Bytes are queried only after every one of them has been verified, padding included; of a filter that is asked by
+//! - Bytes are probed only after every one of them has been verified, padding included; of a filter that is probed by
 //!   pages ([`PagedFilter`]), every one of those pages.
 //! - "Absent" is never concluded from a length: emptiness is a key count of 0 that the caller confirms.
 //! - Equal hashes in any order give equal bytes, on every machine.
-//! - A query cannot fail, panic, allocate or parse; it reads a bounded number of bits.
+//! - A probe cannot fail, panic, allocate or parse; it reads a bounded number of bits.
 
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(

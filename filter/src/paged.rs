@@ -4,13 +4,13 @@
 //!    a ribbon filter the thresholds) and the ends of the column groups. That is 0.1 % of a Bloom filter, and 0.3 % of a ribbon
 //!    filter of eight columns.
 //! 2. [`PagedFilter::open`] verifies them and keeps the head.
-//! 3. [`PagedFilter::may_contain`] computes where the bits of a key are and asks the caller for those pages, one
+//! 3. [`PagedFilter::may_contain`] computes where the bits of a key are and has the caller read those pages, one
 //!    after the other until the answer is certain. Whoever reads a page has it verified ([`Page::verify`]) and may keep it.
 //!
 //! | kind | pages that a query for an absent key reads |
 //! |---|---|
 //! | blocked Bloom | one |
-//! | ribbon | one; two if the window straddles them, and one for each later column group that is asked: a group of `c` columns lets `2^-c` pass |
+//! | ribbon | one; two if the window straddles them, and one for each later column group that is probed: a group of `c` columns lets `2^-c` pass |
 //! | standard Bloom | one for each bit until the first that is 0: two in the mean at the best number of bits |
 //!
 //! Ribbon filters of 500 000 keys: 1.016, 1.021 and 1.033 pages in the mean with 8, 10 and 16 columns in one group; 1.042,
@@ -22,7 +22,7 @@
 //! - The answers are those of a [`Filter`](super::Filter) over the same bytes.
 //! - "Absent" is concluded only from pages whose checksums stand in the verified head. What damage there is in other pages
 //!   is not seen, for no answer depends on it.
-//! - A query asks for a bounded number of pages: three for each column group, or one for each probe.
+//! - A probe reads a bounded number of pages: three for each column group, or one for each probe.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -43,7 +43,7 @@ use crate::hash::{key_hash, table_hash};
 /// The unpacked tails of a ribbon filter and the list of sections, at most.
 const TAILS_BYTES: usize = 512;
 
-/// A filter of which pages are read when they are asked for.
+/// A filter of which pages are read when a probe leads to them.
 ///
 /// ```
 /// use sievedb_filter::{Expect, FilterBuilder, Kind, Page, PagedFilter};
@@ -139,7 +139,7 @@ impl PagedFilter {
 
     /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
     ///
-    /// `read` is asked for the pages that it takes, and must give bytes that have passed [`Page::verify`], now or
+    /// `read` is called for the pages that it takes, and must give bytes that have passed [`Page::verify`], now or
     /// earlier. Bytes that are not there count as bits that are set.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ fn open_ribbon(
     Paged::new(ribbon, &tails, &header.sections[1..])
 }
 
-/// Reads bytes of sections by their pages, and keeps the last one for what is asked next.
+/// Reads bytes of sections by their pages, and keeps the last one for the next read.
 struct LastPage<'a, P, R> {
     filter: &'a PagedFilter,
     read: R,
@@ -327,8 +327,8 @@ mod tests {
         needs.iter().map(|part| block[part.start as usize..part.end as usize].to_vec()).collect()
     }
 
-    /// Asks with pages of this block, and says how many were read.
-    fn ask(filter: &PagedFilter, block: &[u8], hash: u64) -> (Result<bool, DecodeError>, u32) {
+    /// Probes with pages of this block, and says how many were read.
+    fn probe(filter: &PagedFilter, block: &[u8], hash: u64) -> (Result<bool, DecodeError>, u32) {
         let mut pages = 0;
         let answer = filter.may_contain(hash, |page| {
             pages += 1;
@@ -351,11 +351,11 @@ mod tests {
         let filter = Filter::open(block, expect).unwrap();
         let paged = open(block, expect).unwrap();
         for hash in present(keys, 1 + keys as usize / 20_000) {
-            assert!(ask(&paged, block, hash).0.unwrap(), "{paged:?}");
+            assert!(probe(&paged, block, hash).0.unwrap(), "{paged:?}");
         }
         let mut pages = 0;
         for hash in absent(50_000) {
-            let (answer, read) = ask(&paged, block, hash);
+            let (answer, read) = probe(&paged, block, hash);
             assert_eq!(answer.unwrap(), filter.may_contain(hash), "{paged:?}");
             pages += read;
         }
@@ -392,7 +392,7 @@ mod tests {
                 assert!((1.0..=most).contains(&pages), "{keys} keys, {columns} columns: {pages}");
             }
         }
-        // Each further group is asked by what the one before lets pass.
+        // Each further group is probed for what the one before lets pass.
         for (columns, groups, first, most) in [
             (8.0, 2, 0, 1.09),
             (6.0, 2, 5, 1.05),
@@ -432,9 +432,10 @@ mod tests {
         ] {
             let keys = Header::decode(&block).unwrap().key_count;
             let expect = Expect::table(OWNER, SEED, keys);
-            let asked: Vec<u64> = present(keys, 300).chain(absent(hashes)).collect();
+            let hashes: Vec<u64> = present(keys, 300).chain(absent(hashes)).collect();
             let right = open(&block, expect).unwrap();
-            let answers: Vec<bool> = asked.iter().map(|&hash| ask(&right, &block, hash).0.unwrap()).collect();
+            let answers: Vec<bool> =
+                hashes.iter().map(|&hash| probe(&right, &block, hash).0.unwrap()).collect();
             let mut damaged = block.clone();
             let mut found = 0;
             for byte in 0..block.len() {
@@ -443,8 +444,8 @@ mod tests {
                     Err(_) => found += 1,
                     Ok(filter) => {
                         let mut is_met = false;
-                        for (&hash, &answer) in asked.iter().zip(&answers) {
-                            match ask(&filter, &damaged, hash).0 {
+                        for (&hash, &answer) in hashes.iter().zip(&answers) {
+                            match probe(&filter, &damaged, hash).0 {
                                 Ok(found) => assert_eq!(found, answer, "byte {byte}"),
                                 Err(error) => {
                                     assert_eq!(error.what, "filter page");
@@ -525,6 +526,6 @@ mod tests {
         let block = header.encode();
         let filter = open(&block, Expect::table(OWNER, SEED, 100)).unwrap();
         assert!(filter.header().answers_only_maybe());
-        assert!(absent(100).all(|hash| ask(&filter, &block, hash) == (Ok(true), 0)));
+        assert!(absent(100).all(|hash| probe(&filter, &block, hash) == (Ok(true), 0)));
     }
 }

@@ -12,10 +12,10 @@ use super::header::Kind;
 use super::{blocked, bloom, ribbon};
 use crate::error::FilterError;
 
-/// Most bits per key that can be asked for: no filter here becomes better by more.
+/// The most bits per key of a policy: no filter here becomes better by more.
 pub const BITS_PER_KEY_MAX: f64 = 64.0;
 
-/// Levels above this one are short-lived: their filters are rebuilt often and asked first.
+/// Levels above this one are short-lived: their filters are rebuilt often and probed first.
 const FIRST_DEEP_LEVEL: usize = 2;
 
 /// Which filter to build.
@@ -119,7 +119,7 @@ impl FilterSize {
 pub enum FilterAllocation {
     /// The same on every level.
     Uniform,
-    /// More for small levels and for what is asked often, so that the expected number of wasted reads is least
+    /// More for small levels and for what is probed often, so that the expected number of wasted reads is least
     /// for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key;
     /// a false-positive rate stands for the memory that it would take if it were the same on every level.
     /// Computed anew for every table that is written, for the tree as compaction will leave it: what waits to be merged counts
@@ -219,7 +219,7 @@ impl FilterPolicy {
 
     /// Says that nearly all lookups are for keys that are there, or that there are none but scans. Tables with
     /// nothing older below them, which hold some nine keys in ten, then get no filter: whoever comes so far
-    /// down finds what was asked for. The tables above them keep theirs, which spare a hit the reads on its way.
+    /// down finds its key. The tables above them keep theirs, which spare a hit the reads on its way.
     #[must_use]
     pub fn expect_hits(mut self, expect: bool) -> Self {
         self.expect_hits = expect;

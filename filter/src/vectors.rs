@@ -22,7 +22,7 @@ fn kind(vector: &Vector) -> Kind {
     kind.unwrap_or_else(|| panic!("{} has kind {number}", vector.name))
 }
 
-/// A filter, from the bytes of the whole block: opened, verified and asked.
+/// A filter, from the bytes of the whole block: opened, verified and probed.
 fn check(vector: &Vector, block: &[u8], present: &[Vec<u8>]) {
     let (seed, salt, owner) = (number(vector, "seed"), number(vector, "salt"), vector.id("owner"));
     let filter = Filter::open(block, Expect::table(owner, seed, present.len() as u64)).unwrap();
@@ -45,7 +45,7 @@ fn check(vector: &Vector, block: &[u8], present: &[Vec<u8>]) {
     }
 }
 
-/// A filter: built from its keys, opened, verified and asked.
+/// A filter: built from its keys, opened, verified and probed.
 pub fn filter(vector: &Vector) {
     let numbered = vector.facts("numbered_keys").next().map(|_| vector.number("numbered_keys"));
     let present: Vec<_> = match numbered {

@@ -305,10 +305,7 @@ fn truth(findings: &Findings, goals: &mut Vec<Goal>) {
                allocation"
             .into(),
         goal: "≤ 0.002".into(),
-        ours: Some((
-            format!("{optimal:.4} (`Auto`: {auto:.4})"),
-            Verdict::exact(optimal.max(auto) <= 0.002),
-        )),
+        ours: Some((format!("{optimal:.4} (`Auto`: {auto:.4})"), Verdict::exact(optimal.max(auto) <= 0.002))),
         best: format!("Bloom, uniform (ours) {bloom:.4}"),
     });
 }

@@ -7,7 +7,7 @@
 //! 0. *raw*: the rest is a block.
 //! 1. *resealed*: the rest is a block whose pages, sections and header are sealed here.
 //! 2. *forged*: the rest gives the parameters of a header and then the bits; lengths follow from the parameters. So
-//!    any geometry that a header can state is asked, with any bits.
+//!    any geometry that a header can state is probed, with any bits.
 //! 3. *built*: the rest describes keys; a filter of them is built, and then damaged in one place.
 //!
 //! # Invariants
@@ -15,7 +15,7 @@
 //! - A header that decodes, encodes to the same bytes.
 //! - Every way of probing gives the same answer: one hash, many at a time, without vector
 //!   instructions; and with fewer column groups a "maybe" stays one.
-//! - Asked by pages it gives these answers too, and reads a bounded number of them; where a page is damaged, or only what
+//! - Probed by pages it gives these answers too, and reads a bounded number of them; where a page is damaged, or only what
 //!   no answer depends on, none is "absent" that was "maybe".
 //! - A filter combined with itself answers as before.
 //! - A filter is refused where it is not what is expected: another table's, seed, key count, or header.
@@ -104,7 +104,7 @@ fn forged(input: &mut Input<'_>) -> Option<Vec<u8>> {
     forge(header, input.rest(), FORGED_BYTES_MAX)
 }
 
-/// Hashes to ask: spread, at the ends, and close to each other.
+/// Hashes to probe: spread, at the ends, and close to each other.
 fn hashes(salt: u64) -> impl Iterator<Item = u64> {
     let ends = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32, u64::from(u32::MAX)];
     let spread = (1..40u64).map(move |n| n.wrapping_add(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -128,14 +128,14 @@ fn check(block: &[u8]) {
         if let Some(prefix) = block.get(..len)
             && let Ok(filter) = Filter::open_groups(prefix, Expect::anything(), groups)
         {
-            ask(&filter);
+            probe(&filter);
         }
     }
     let filter = Filter::open(block, Expect::anything());
-    ask_by_pages(block, found.salt, filter.as_ref().ok());
+    probe_by_pages(block, found.salt, filter.as_ref().ok());
     let Ok(filter) = filter else { return };
     let _ = (filter.verify(), filter.predicted_rate());
-    ask(&filter);
+    probe(&filter);
     combine(&filter);
     expect_only_what_is_known(block, &found);
     for groups in 1..=filter.column_groups() {
@@ -153,13 +153,13 @@ fn check(block: &[u8]) {
     }
 }
 
-/// Asks in every way there is.
-fn ask(filter: &Filter<&[u8]>) {
-    let asked: Vec<u64> = hashes(filter.header().salt).collect();
+/// Probes in every way there is.
+fn probe(filter: &Filter<&[u8]>) {
+    let hashes: Vec<u64> = hashes(filter.header().salt).collect();
     let portable = filter.clone().portable();
-    let mut many = vec![false; asked.len()];
-    filter.may_contain_many(&asked, &mut many);
-    for (&hash, many) in asked.iter().zip(many) {
+    let mut many = vec![false; hashes.len()];
+    filter.may_contain_many(&hashes, &mut many);
+    for (&hash, many) in hashes.iter().zip(many) {
         filter.prefetch(hash);
         let answer = filter.may_contain(hash);
         assert_eq!((answer, answer), (portable.may_contain(hash), many));
@@ -175,7 +175,7 @@ fn open_paged(block: &[u8], expect: Expect) -> Result<PagedFilter, DecodeError> 
     PagedFilter::open(needs.iter().map(part).collect(), block.len() as u64, expect)
 }
 
-fn ask_page(filter: &PagedFilter, block: &[u8], hash: u64) -> Result<bool, DecodeError> {
+fn probe_page(filter: &PagedFilter, block: &[u8], hash: u64) -> Result<bool, DecodeError> {
     let mut pages = 0;
     let read = |page: &Page| {
         pages += 1;
@@ -188,13 +188,13 @@ fn ask_page(filter: &PagedFilter, block: &[u8], hash: u64) -> Result<bool, Decod
 }
 
 /// The same answers as those of the whole filter, if that can be opened.
-fn ask_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
+fn probe_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
     let Ok(paged) = open_paged(block, Expect::anything()) else {
         assert!(whole.is_none(), "what opens whole, opens by pages");
         return;
     };
     for hash in hashes(salt) {
-        let answer = ask_page(&paged, block, hash);
+        let answer = probe_page(&paged, block, hash);
         if let Some(whole) = whole {
             assert_eq!(answer, Ok(whole.may_contain(hash)));
         }
@@ -266,7 +266,7 @@ fn built(input: &mut Input<'_>) {
     let opened = Filter::open(&damaged[..], expect);
     assert!(changed == opened.is_err(), "a filter that was changed is refused");
     if let Ok(paged) = open_paged(&damaged, expect) {
-        let denied = |key: &Vec<u8>| ask_page(&paged, &damaged, key_hash(seed, key)) == Ok(false);
+        let denied = |key: &Vec<u8>| probe_page(&paged, &damaged, key_hash(seed, key)) == Ok(false);
         assert!(!keys.iter().any(denied), "damage makes no key absent");
     }
     let cut = &block[..start];

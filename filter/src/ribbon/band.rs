@@ -29,7 +29,7 @@ const NOTHING_BUMPED: u8 = 3;
 
 /// The starts of one shard: `starts` of them from `first` on, in a layer of `layer` starts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct ShardStarts {
     pub(super) layer: u64,
     pub(super) first: u64,
     pub(super) starts: u64,
@@ -37,7 +37,7 @@ pub(super) struct Span {
     pub(super) columns: u32,
 }
 
-impl Span {
+impl ShardStarts {
     pub(super) fn slots(self) -> usize {
         (self.starts + BLOCK_SLOTS) as usize
     }
@@ -69,7 +69,7 @@ struct Shard {
 impl Band {
     /// Makes it the band of up to [`LANES`] shards, without a row, and brings their hashes into the order in which they
     /// are eliminated.
-    pub(super) fn arrange(&mut self, shards: &mut [(Span, &mut [u64])]) {
+    pub(super) fn arrange(&mut self, shards: &mut [(ShardStarts, &mut [u64])]) {
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(&mut *shards) {
             shard.arrange(*span, hashes, &mut self.copy);
         }
@@ -88,7 +88,7 @@ impl Band {
 }
 
 impl Shard {
-    fn arrange(&mut self, span: Span, hashes: &mut [u64], copy: &mut Vec<u64>) {
+    fn arrange(&mut self, span: ShardStarts, hashes: &mut [u64], copy: &mut Vec<u64>) {
         let range = |hash| ((reduce(hash, span.layer) - span.first) >> RANGE_BITS) as usize ^ (RANGES - 1);
         self.ends.clear();
         self.ends.resize((span.starts >> RANGE_BITS) as usize, 0);
@@ -112,7 +112,7 @@ impl Shard {
 impl Band {
     /// Eliminates the arranged hashes of the shards in turns.
     #[inline(always)]
-    fn eliminate(&mut self, shards: &[(Span, &mut [u64])]) {
+    fn eliminate(&mut self, shards: &[(ShardStarts, &mut [u64])]) {
         let mut lanes = Vec::with_capacity(LANES);
         let mut first = 0;
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(shards) {
@@ -179,11 +179,11 @@ impl Band {
 /// [`Band::eliminate`].
 pub(super) struct Eliminate;
 
-impl<'a> Work<&mut Band, &[(Span, &'a mut [u64])], ()> for Eliminate {
+impl<'a> Work<&mut Band, &[(ShardStarts, &'a mut [u64])], ()> for Eliminate {
     type Output = ();
 
     #[inline(always)]
-    fn work(_: Simd, band: &mut Band, shards: &[(Span, &'a mut [u64])], (): ()) {
+    fn work(_: Simd, band: &mut Band, shards: &[(ShardStarts, &'a mut [u64])], (): ()) {
         band.eliminate(shards);
     }
 }
@@ -202,7 +202,7 @@ impl<F: FnMut(u64, &[u64])> Work<&Band, (Range<usize>, usize), F> for Solve {
 
 /// The rows of one shard, part by part.
 struct Lane<'a> {
-    span: Span,
+    span: ShardStarts,
     /// The first slot of the shard.
     first: usize,
     hashes: &'a [u64],
@@ -218,7 +218,7 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    fn new(shard: &'a mut Shard, span: Span, hashes: &'a [u64], first: usize) -> Self {
+    fn new(shard: &'a mut Shard, span: ShardStarts, hashes: &'a [u64], first: usize) -> Self {
         shard.rows.clear();
         // In front of the first part.
         let mut lane = Self { span, first, hashes, shard, bucket: 0, part: 0, start: 0, end: 0, taken: 0 };

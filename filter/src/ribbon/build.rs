@@ -8,7 +8,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::band::{Band, Eliminate, Solve, Span};
+use super::band::{Band, Eliminate, ShardStarts, Solve};
 use super::geometry::{GROUPS_MAX, LAYERS_MAX, Ribbon};
 use super::matrix::LANES;
 use super::plan::{
@@ -154,7 +154,7 @@ impl Builder {
             (hashes, dealt) = (rest, end);
             let first = shard << SHARD_BITS;
             let starts_here = (starts - first).min(1 << SHARD_BITS);
-            (Span { layer: starts, first, starts: starts_here, columns: self.mask() }, part)
+            (ShardStarts { layer: starts, first, starts: starts_here, columns: self.mask() }, part)
         });
         let mut shards: Vec<_> = shards.collect();
         for shards in shards.chunks_mut(LANES) {
@@ -164,7 +164,7 @@ impl Builder {
     }
 
     /// Eliminates and solves some shards.
-    fn in_turns(&mut self, shards: &mut [(Span, &mut [u64])], bumped: &mut Vec<u64>) {
+    fn in_turns(&mut self, shards: &mut [(ShardStarts, &mut [u64])], bumped: &mut Vec<u64>) {
         self.band.arrange(shards);
         self.simd.run(Eliminate, &mut self.band, &*shards, ());
         let most = self.columns.most().into();

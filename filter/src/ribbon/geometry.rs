@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(ribbon.rate(&[]), 1 << 56);
         ribbon.plain = 0;
         assert_eq!(ribbon.rate(&[]), 1 << 55);
-        // One start only, in the first block; the additional column of the second is never asked for.
+        // One start only, in the first block; the additional column of the second is never read.
         ribbon.plain = 1;
         assert_eq!(ribbon.rate(&[]), 1 << 56);
         // One bucket, half of a block bumped to a last layer of half the rate.
