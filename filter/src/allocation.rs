@@ -1,24 +1,26 @@
 //! How many bits each filter of a tree gets, so that a lookup of an absent key wastes the fewest reads.
 //!
-//! A lookup probes every filter whose table can hold the key, and each that errs costs a read. With `n` keys under a
-//! filter, `q` the share of absent lookups that probe it and `ε` its rate, `Σ q·ε` reads are wasted per lookup, for
-//! `Σ n·bits(ε)` bits. Where the rate falls by half for every bit, the least waste for the memory has
+//! A lookup probes every filter whose table can hold the key, and each that errs costs a read. With `n` keys
+//! under a filter, `q` the share of absent lookups that probe it and `ε` its rate, `Σ q·ε` reads are wasted
+//! per lookup, for `Σ n·bits(ε)` bits. Where the rate falls by half for every bit, the least waste for the
+//! memory has
 //!
 //! ```text
 //! ε = c · n / q, at most 1                          c such that the bits come to the total
 //! ```
 //!
-//! which is Monkey (Dayan, Athanassoulis, Idreos 2017) for tables that are not all probed equally often: a level
-//! that is ten times smaller gets a rate ten times lower, for 3.3 bits more of its few keys. Over levels of ratio
-//! `T` the waste then is `T/(T-1) · 2^-(b - log2(T)/(T-1))` at `b` bits per key, whatever their number, where
-//! equal bits waste `2^-b` on every level.
+//! which is Monkey (Dayan, Athanassoulis, Idreos 2017) for tables that are not all probed equally often: a
+//! level that is ten times smaller gets a rate ten times lower, for 3.3 bits more of its few keys. Over
+//! levels of ratio `T` the waste then is `T/(T-1) · 2^-(b - log2(T)/(T-1))` at `b` bits per key, whatever
+//! their number, where equal bits waste `2^-b` on every level.
 //!
 //! # Algorithm
 //!
-//! No kind has that smooth a rate. A ribbon filter has whole columns, and fractions are mixtures; Bloom filters
-//! change their number of probes. So each kind is a convex chain of (bits per key, rate), its *steps*; the steps of
-//! all filters are sorted by the waste that they save per bit, and taken until the total is spent, the last one in part.
-//! For convex chains that is the exact optimum. O(s log s) for s steps; some thirty steps a filter.
+//! No kind has that smooth a rate. A ribbon filter has whole columns, and fractions are mixtures; Bloom
+//! filters change their number of probes. So each kind is a convex chain of (bits per key, rate), its
+//! *steps*; the steps of all filters are sorted by the waste that they save per bit, and taken until the
+//! total is spent, the last one in part. For convex chains that is the exact optimum. O(s log s) for s steps;
+//! some thirty steps a filter.
 //!
 //! ```
 //! use sievedb_filter::Kind;
@@ -53,7 +55,8 @@ pub struct Share {
     pub kind: Kind,
     /// Distinct user keys.
     pub keys: u64,
-    /// Which share of the absent lookups probe it: 1 for a run over all keys, less for one of its tables. 0 gets it nothing.
+    /// Which share of the absent lookups probe it: 1 for a run over all keys, less for one of its tables. 0
+    /// gets it nothing.
     pub probe_rate: f64,
     /// Bits per key that it has at least, whatever the total.
     pub bits_min: f64,
@@ -152,7 +155,8 @@ pub struct Allocation {
     pub rates: Vec<f64>,
     /// Bits of all filters together, without their headers and checksums.
     pub bits: f64,
-    /// Reads that an absent lookup wastes in the mean: the sum of the rates by how often each filter is probed.
+    /// Reads that an absent lookup wastes in the mean: the sum of the rates by how often each filter is
+    /// probed.
     pub wasted_reads: f64,
 }
 
@@ -252,8 +256,9 @@ fn bloom_steps(kind: Kind) -> Vec<Step> {
     hull(kind)
 }
 
-/// A step for each quarter of a bit, without those that a mixture of their neighbours would beat. Below the first corner,
-/// near two bits, a real filter is worse than the mixture; an optimum has at most one filter there.
+/// A step for each quarter of a bit, without those that a mixture of their neighbours would beat. Below the
+/// first corner, near two bits, a real filter is worse than the mixture; an optimum has at most one filter
+/// there.
 fn hull(kind: Kind) -> Vec<Step> {
     let mut hull = vec![Step { bits: 0.0, rate: 1.0 }];
     for quarters in 1..=4 * BITS_PER_KEY_MAX as u32 {
@@ -290,7 +295,7 @@ mod tests {
                 // The last attempts at a solution take a slot or two more.
                 let off = filter.predicted_rate() / planned - 1.0;
                 assert!(off.abs() < 0.005, "{keys} {bits}: {planned} and {}", filter.predicted_rate());
-                // What whole columns and mixtures of two of them would give, were the number of slots that of the keys.
+                // It takes the bits that were wanted, to half a block of 64.
                 let taken = filter.header().bits() as f64 / keys as f64;
                 assert!(keys < 128 || (taken / bits - 1.0).abs() < 0.13, "{keys} {bits}: {taken}");
             }

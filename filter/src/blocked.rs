@@ -7,14 +7,15 @@
 //! bit of j:  the top nine bits of w · G^(j + 1) modulo 2^32, w the low 32 bits of h, G = 0x9e3779b9
 //! ```
 //!
-//! Multiplications that do not wait for each other: eight probes are one vector instruction. The bits of a key are
-//! those of one 32-bit word, which is enough: a line holds some fifty keys, not millions.
+//! Multiplications that do not wait for each other: eight probes are one vector instruction. The bits of a
+//! key are those of one 32-bit word, which is enough: a line holds some fifty keys, not millions.
 //!
-//! A query touches one cache line whatever its answer. The price is the rate: lines differ in how many keys they
-//! drew, and the full ones dominate. With `b` bits per key and `k` probes it is the sum over i of
-//! `Poisson(512/b, i) · E((ones/512)^k)` after `ik` throws into 512 bits: 0.967 % at 10 bits per key where a standard
-//! Bloom filter has 0.819 %. (The mean of the power, not the power of the mean that is often printed: that is 1 % too
-//! low there and 3 % at 20 bits.) For the same reason fewer probes are best than `b · ln 2`.
+//! A query touches one cache line whatever its answer. The price is the rate: lines differ in how many keys
+//! they drew, and the full ones dominate. With `b` bits per key and `k` probes it is the sum over i of
+//! `Poisson(512/b, i) · E((ones/512)^k)` after `ik` throws into 512 bits: 0.967 % at 10 bits per key where a
+//! standard Bloom filter has 0.819 %. (The mean of the power, not the power of the mean that is often
+//! printed: that is 1 % too low there and 3 % at 20 bits.) For the same reason fewer probes are best than `b
+//! · ln 2`.
 
 use super::bloom::{PROBES_MAX, fraction, ones, power};
 use crate::hash::reduce;
@@ -97,8 +98,8 @@ fn line_rate(keys: f64, probes: f64) -> f64 {
     set.powf(probes) * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (set * set))
 }
 
-/// [`MULTIPLIERS`] for each number of probes, eight at a time. Behind the last probe they are the first one's again: to test
-/// a bit twice is to test it once, and no lane of a vector has to be told to keep quiet.
+/// [`MULTIPLIERS`] for each number of probes, eight at a time. Behind the last probe they are the first one's
+/// again: to test a bit twice is to test it once, and no lane of a vector has to be told to keep quiet.
 static STEPS_OF: [[[u32; LANES]; STEPS]; PROBES_MAX as usize + 1] = {
     let mut steps = [[[MULTIPLIERS[0]; LANES]; STEPS]; PROBES_MAX as usize + 1];
     let mut probes = 0;

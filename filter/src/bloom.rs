@@ -14,8 +14,8 @@
 //! `y` near a fraction of small denominator (0, 1/2, 1/3 ..) probes a few places over and over, which is
 //! what sets the floor of plain double hashing when the rate is low and the filter small.
 //!
-//! Bit `i` is bit `i % 8` of byte `i / 8`: the bytes are the same whatever the machine's word. Bits of the last byte
-//! from `bits` on are 0.
+//! Bit `i` is bit `i % 8` of byte `i / 8`: the bytes are the same whatever the machine's word. Bits of the
+//! last byte from `bits` on are 0.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -38,8 +38,8 @@ pub(super) const GRANULE_BITS: u64 = 64;
 /// Most probes of any kind: the bound on the time of a query.
 pub(super) const PROBES_MAX: u8 = 30;
 
-/// Entry `k - 1` is the largest number of thousandths of a bit per key for which `k` probes are best;
-/// beyond the last, one more is. From `(1 - e^(-k/b))^k = (1 - e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
+/// Entry `k - 1` is the largest number of thousandths of a bit per key for which `k` probes are best; beyond
+/// the last, one more is. From `(1 - e^(-k/b))^k = (1 - e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
 const MILLIBITS: [u32; 29] = [
     2078, 3556, 5013, 6464, 7912, 9358, 10803, 12248, 13692, 15136, 16580, 18023, 19467, 20910, 22353, 23796,
     25240, 26683, 28126, 29569, 31012, 32455, 33898, 35340, 36783, 38226, 39669, 41112, 42555,

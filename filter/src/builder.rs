@@ -7,14 +7,14 @@
 //! 4. The predicted rate is computed from the bits, in integers; pages, sections and header are sealed.
 //! 5. The bytes are opened as a reader would open them, and every hash is looked for: bits that memory lost
 //!    are found before a table with a lying filter is published.
-//! 6. If one is not found, the filter is built once more. Other bytes, or bytes that pass, show that memory cannot be
-//!    trusted: an error. The same bytes show that the builder is wrong about these keys: then the block says "maybe"
-//!    of every key, and whoever writes a table with it goes on.
+//! 6. If one is not found, the filter is built once more. Other bytes, or bytes that pass, show that memory
+//!    cannot be trusted: an error. The same bytes show that the builder is wrong about these keys: then the
+//!    block says "maybe" of every key, and whoever writes a table with it goes on.
 //!
 //! Bits are set, never cleared, so that the order of the keys leaves no trace.
 //!
-//! A ribbon filter is built otherwise, see `ribbon`: its sections come first, and the block is put together from
-//! them; how long they are is known only then. If no attempt at it succeeds, the block has no sections
+//! A ribbon filter is built otherwise, see `ribbon`: its sections come first, and the block is put together
+//! from them; how long they are is known only then. If no attempt at it succeeds, the block has no sections
 //! and says "maybe" of every key ([`Header::answers_only_maybe`]).
 
 use alloc::format;
@@ -91,8 +91,9 @@ impl fmt::Debug for FilterBuilder {
 impl FilterBuilder {
     /// A builder of a filter of this kind and size for the table whose file id is `owner`.
     ///
-    /// `seed` is that of [`key_hash`] and must be the one that lookups use; Whoever can read the block can read it. `salt` is of the
-    /// caller's choosing, different for every table. A small ribbon filter may get another one, made from it.
+    /// `seed` is that of [`key_hash`] and must be the one that lookups use; Whoever can read the block can
+    /// read it. `salt` is of the caller's choosing, different for every table. A small ribbon filter may get
+    /// another one, made from it.
     ///
     /// # Errors
     ///
@@ -120,9 +121,9 @@ impl FilterBuilder {
         })
     }
 
-    /// Gives a Bloom filter exactly this many bits and probes, whatever number of keys is added: filters that are to be
-    /// united or intersected ([`Filter::union`]) must have the same. A blocked one gets as many lines of
-    /// 512 bits as these bits take. A ribbon filter, which is sized by its keys, ignores it.
+    /// Gives a Bloom filter exactly this many bits and probes, whatever number of keys is added: filters that
+    /// are to be united or intersected ([`Filter::union`]) must have the same. A blocked one gets as many
+    /// lines of 512 bits as these bits take. A ribbon filter, which is sized by its keys, ignores it.
     ///
     /// # Errors
     ///
@@ -137,8 +138,8 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Gives a ribbon filter this many columns, whatever bits per key that takes: `2^-columns` is its rate if it is
-    /// a whole number. Other kinds ignore it.
+    /// Gives a ribbon filter this many columns, whatever bits per key that takes: `2^-columns` is its rate if
+    /// it is a whole number. Other kinds ignore it.
     ///
     /// # Errors
     ///
@@ -153,16 +154,16 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Stores the columns of a ribbon filter in this many sections (1 to 3), of which the later ones can be left
-    /// out of memory: see [`Filter::keep_groups`]. Other kinds ignore it.
+    /// Stores the columns of a ribbon filter in this many sections (1 to 3), of which the later ones can be
+    /// left out of memory: see [`Filter::keep_groups`]. Other kinds ignore it.
     #[must_use]
     pub fn column_groups(mut self, groups: usize) -> Self {
         self.groups.count = groups.clamp(1, GROUPS_MAX);
         self
     }
 
-    /// At least so many columns in the first of several groups: of the absent keys it lets one in `2^columns` pass, which
-    /// then probe the next.
+    /// At least so many columns in the first of several groups: of the absent keys it lets one in `2^columns`
+    /// pass, which then probe the next.
     #[must_use]
     pub fn first_group(mut self, columns: u8) -> Self {
         self.groups.first = columns;
@@ -250,13 +251,15 @@ impl FilterBuilder {
         self.columns.map_or(Size::Bits(self.bits_per_key), Size::Columns)
     }
 
-    /// Makes the block. One of a shape that cannot be built says "maybe" of every key ([`Header::answers_only_maybe`]),
-    /// whatever its kind was to be; if that is a mistake of the builder, it is reported through `tracing`.
+    /// Makes the block. One of a shape that cannot be built says "maybe" of every key
+    /// ([`Header::answers_only_maybe`]), whatever its kind was to be; if that is a mistake of the builder, it
+    /// is reported through `tracing`.
     ///
     /// # Errors
     ///
-    /// [`FilterError::TooLarge`] if there is no memory for it; [`FilterError::FaultyMemory`] if a key that was added is
-    /// not found in the finished bytes, and another attempt with the same keys makes other bytes.
+    /// [`FilterError::TooLarge`] if there is no memory for it; [`FilterError::FaultyMemory`] if a key that
+    /// was added is not found in the finished bytes, and another attempt with the same keys makes other
+    /// bytes.
     pub fn finish(self) -> Result<Vec<u8>, FilterError> {
         let keys = self.len() as u64;
         if self.kind.has_columns() && keys > 0 {
@@ -335,8 +338,8 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// The block of bits that somebody else has set, for so many keys, in the places that [`Kind::Bloom`] has for them: of
-    /// as many bits and probes as [`FilterBuilder::bits_and_probes`] was told.
+    /// The block of bits that somebody else has set, for so many keys, in the places that [`Kind::Bloom`] has
+    /// for them: of as many bits and probes as [`FilterBuilder::bits_and_probes`] was told.
     #[doc(hidden)]
     pub fn finish_with_bits(self, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let Some((size, probes)) = self.bits_and_probes else {
@@ -654,7 +657,8 @@ mod tests {
             ] {
                 let filter = build(kind, bits, 9, (0..keys).map(hash));
                 let (found, predicted) = (measure(&filter), filter.predicted_rate() * 1e6);
-                // Four standard deviations of the count, and 2 % of the model: under 5 % from 18 000 counts on.
+                // Four standard deviations of the count, and 2 % of the model: under 5 % from 18 000 counts
+                // on.
                 let allowed = 4.0 * predicted.sqrt() + 0.02 * predicted + 3.0;
                 assert!(
                     (found - predicted).abs() < allowed,

@@ -248,8 +248,8 @@ impl Field<'_> {
     }
 }
 
-/// Which of the fields of a record that stand at most once have been met. Of those that are passed over nothing is kept,
-/// however many there are.
+/// Which of the fields of a record that stand at most once have been met. Of those that are passed over
+/// nothing is kept, however many there are.
 pub struct Seen<const N: usize> {
     record: &'static str,
     tags: [u64; N],

@@ -1,13 +1,13 @@
 //! Sets of keys as one standard Bloom filter each: union, intersection, and how many keys there are.
 //!
-//! Two filters of the same number of bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set the same bits for
-//! the same key. So the bits that either has are exactly the filter of the union. The bits that both have include
-//! those of every common key, and some more: never a wrong "absent", at a rate between that of the smaller
-//! one and that of a filter built from the common keys.
+//! Two filters of the same number of bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set the
+//! same bits for the same key. So the bits that either has are exactly the filter of the union. The bits that
+//! both have include those of every common key, and some more: never a wrong "absent", at a rate between that
+//! of the smaller one and that of a filter built from the common keys.
 //!
-//! What was added can be estimated from the bits alone: of `m` bits `n` keys with `k` probes leave `m · e^(-kn/m)` clear,
-//! hence `n = -m/k · ln(clear / m)` (Swamidass and Baldi 2007). The header of a union or intersection has that
-//! estimate as its key count.
+//! What was added can be estimated from the bits alone: of `m` bits `n` keys with `k` probes leave `m ·
+//! e^(-kn/m)` clear, hence `n = -m/k · ln(clear / m)` (Swamidass and Baldi 2007). The header of a union or
+//! intersection has that estimate as its key count.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -55,13 +55,14 @@ impl core::error::Error for CombineError {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// The block of the filter of all keys that either of two standard Bloom filters has, byte for byte as if built from
-    /// them but for its key count, which is [estimated](Filter::estimate_key_count). Linear in their size.
+    /// The block of the filter of all keys that either of two standard Bloom filters has, byte for byte as if
+    /// built from them but for its key count, which is [estimated](Filter::estimate_key_count). Linear in
+    /// their size.
     ///
     /// # Errors
     ///
-    /// [`CombineError`] if one of them is of another kind or without keys, or they differ in number of bits, probes, seed
-    /// or salt.
+    /// [`CombineError`] if one of them is of another kind or without keys, or they differ in number of bits,
+    /// probes, seed or salt.
     pub fn union<C: AsRef<[u8]>>(&self, other: &Filter<C>, owner: FileId) -> Result<Vec<u8>, CombineError> {
         let (bloom, one, two) = alike(self, other)?;
         let bits = merged(one, two, |one, two| one | two);
@@ -70,11 +71,11 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// The block of a filter of all keys that both of two standard Bloom filters have: it may say "maybe" more often than
-    /// one built from these, and never "absent" to one of them. Linear in their size.
+    /// The block of a filter of all keys that both of two standard Bloom filters have: it may say "maybe"
+    /// more often than one built from these, and never "absent" to one of them. Linear in their size.
     ///
-    /// Its key count is estimated as that of both together less that of their union (inclusion and exclusion), and
-    /// is at least 1.
+    /// Its key count is estimated as that of both together less that of their union (inclusion and
+    /// exclusion), and is at least 1.
     ///
     /// # Errors
     ///
@@ -93,8 +94,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// How many distinct keys a standard Bloom filter was built from, as its bits let one guess. `None` if all bits are
-    /// set, and for other kinds, whose key count is exact. Linear in its size.
+    /// How many distinct keys a standard Bloom filter was built from, as its bits let one guess. `None` if
+    /// all bits are set, and for other kinds, whose key count is exact. Linear in its size.
     #[must_use]
     pub fn estimate_key_count(&self) -> Option<f64> {
         let (Shape::Bloom(bloom), bits) = self.shape_and_section() else { return None };

@@ -21,8 +21,8 @@ pub enum FilterError {
         /// The size of the block, in bytes.
         asked: u64,
     },
-    /// A key that was added is not found in the finished bits, or a computation came out different the second time:
-    /// the memory or the processor of this machine cannot be trusted. No block was returned.
+    /// A key that was added is not found in the finished bits, or a computation came out different the second
+    /// time: the memory or the processor of this machine cannot be trusted. No block was returned.
     #[non_exhaustive]
     FaultyMemory {
         /// How it was noticed.

@@ -1,7 +1,8 @@
 //! The functions of `f64` that need a standard library, from `libm` where there is none.
 //!
-//! Only planning uses them: how many bits, probes and columns a filter gets. What is built, verified and probed is
-//! integer arithmetic. So the two libraries may differ in the last digit of a plan, never in how bytes are read.
+//! Only planning uses them: how many bits, probes and columns a filter gets. What is built, verified and
+//! probed is integer arithmetic. So the two libraries may differ in the last digit of a plan, never in how
+//! bytes are read.
 
 /// Methods of the same names as those of `f64` in the standard library.
 pub(crate) trait Float {

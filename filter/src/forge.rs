@@ -34,8 +34,8 @@ pub fn header(kind: Kind, owner: FileId) -> Header {
     }
 }
 
-/// The block with this header, but for lengths, sections and checksums, which follow, and with `body` over and over
-/// as its bits. `None` if no filter has such parameters, or if it would be longer than `bytes_max`.
+/// The block with this header, but for lengths, sections and checksums, which follow, and with `body` over
+/// and over as its bits. `None` if no filter has such parameters, or if it would be longer than `bytes_max`.
 pub fn forge(mut header: Header, body: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let layout = Layout::of(&header.shape().ok()?.section_lens()?)?;
     let len = usize::try_from(layout.block_len).ok().filter(|&len| len <= bytes_max)?;

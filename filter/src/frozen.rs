@@ -22,9 +22,10 @@ pub(super) const FROZEN_BYTES: usize = 40;
 
 const CHECKSUM_OFFSET: usize = 12;
 
-/// Length of the whole block of which `first_bytes` are the first: [`HEADER_BYTES`](super::header::HEADER_BYTES) of
-/// them suffice for this version, [`HEADER_BYTES_MAX`] for all. It is known for blocks of newer versions and unknown
-/// kinds too, so that whoever walks a file can step over them.
+/// Length of the whole block of which `first_bytes` are the first:
+/// [`HEADER_BYTES`](super::header::HEADER_BYTES) of them suffice for this version, [`HEADER_BYTES_MAX`] for
+/// all. It is known for blocks of newer versions and unknown kinds too, so that whoever walks a file can step
+/// over them.
 ///
 /// # Errors
 ///
@@ -33,8 +34,8 @@ pub fn block_len(first_bytes: &[u8]) -> Result<u64, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.block_len)
 }
 
-/// The checksum of the header at the start of `first_bytes`, verified, of any version. A reference to a filter
-/// holds it, and so pins the filter's contents.
+/// The checksum of the header at the start of `first_bytes`, verified, of any version. A reference to a
+/// filter holds it, and so pins the filter's contents.
 ///
 /// # Errors
 ///

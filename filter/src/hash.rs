@@ -21,11 +21,12 @@ pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
 
 /// The hash that one table's filter uses: the 128-bit product of (hash ^ salt) and a constant, folded.
 ///
-/// Why a product and a fold, and not the salt added alone: a filter places a key by the high bits of its hash, and under
-/// anything affine (a sum, an exclusive or, a multiplication, a rotation) two hashes that are near each other under one
-/// salt are near under every salt; a key that shares its bits with another in one table would do so in
-/// the next. The low half of the product depends on the low bits, the high half on all; their exclusive or is linear neither
-/// in sums nor in single bits, so equal differences of two hashes do not stay equal under two salts.
+/// Why a product and a fold, and not the salt added alone: a filter places a key by the high bits of its
+/// hash, and under anything affine (a sum, an exclusive or, a multiplication, a rotation) two hashes that are
+/// near each other under one salt are near under every salt; a key that shares its bits with another in one
+/// table would do so in the next. The low half of the product depends on the low bits, the high half on all;
+/// their exclusive or is linear neither in sums nor in single bits, so equal differences of two hashes do not
+/// stay equal under two salts.
 #[inline]
 pub fn table_hash(hash: u64, salt: u64) -> u64 {
     let product = u128::from(hash ^ salt) * u128::from(MIX);

@@ -119,9 +119,9 @@ pub struct Header {
     pub owner: FileId,
     /// Length of the whole block in bytes.
     pub block_len: u64,
-    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret against those who choose keys: whoever knows it can choose
-    /// many that collide. It stands in the block as it is, so whoever reads the file knows it; no error and no `Debug` prints
-    /// it, nor the salt.
+    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret against those who choose keys: whoever
+    /// knows it can choose many that collide. It stands in the block as it is, so whoever reads the file
+    /// knows it; no error and no `Debug` prints it, nor the salt.
     pub seed: u64,
     /// Salt of [`table_hash`](crate::hash::table_hash).
     pub salt: u64,
@@ -182,14 +182,15 @@ impl Header {
         }
     }
 
-    /// Whether this is a ribbon filter of which no attempt to build it succeeded: it says "maybe" of every key.
+    /// Whether this is a ribbon filter of which no attempt to build it succeeded: it says "maybe" of every
+    /// key.
     #[must_use]
     pub fn answers_only_maybe(&self) -> bool {
         self.kind.has_columns() && self.key_count > 0 && self.size == 0
     }
 
-    /// Length of the beginning of the block that holds its first `sections` sections whole: what has to be in memory
-    /// for a query that does without the others.
+    /// Length of the beginning of the block that holds its first `sections` sections whole: what has to be in
+    /// memory for a query that does without the others.
     #[must_use]
     pub fn prefix_len(&self, sections: usize) -> u64 {
         match self.sections.get(..sections).and_then(<[Section]>::last) {
@@ -198,15 +199,15 @@ impl Header {
         }
     }
 
-    /// In how many column groups it can be loaded, each after those before it. A filter without columns is one group. The
-    /// first group of a ribbon filter comes with the thresholds.
+    /// In how many column groups it can be loaded, each after those before it. A filter without columns is
+    /// one group. The first group of a ribbon filter comes with the thresholds.
     #[must_use]
     pub fn column_group_count(&self) -> usize {
         if self.kind.has_columns() { self.sections.len().saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// Length of the beginning of the block that must be in memory for a filter that is probed by pages: header, page
-    /// checksums, and of a ribbon filter the thresholds.
+    /// Length of the beginning of the block that must be in memory for a filter that is probed by pages:
+    /// header, page checksums, and of a ribbon filter the thresholds.
     #[doc(hidden)]
     #[must_use]
     pub fn head_len(&self) -> u64 {
@@ -275,7 +276,8 @@ impl Header {
 
     /// Decodes and verifies the header at the start of `bytes`, which need not hold the whole block.
     ///
-    /// Checked in this order: magic, length, checksum, version, required flags, kind, domain, hash id, the rest.
+    /// Checked in this order: magic, length, checksum, version, required flags, kind, domain, hash id, the
+    /// rest.
     ///
     /// # Errors
     ///

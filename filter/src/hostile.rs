@@ -1,8 +1,9 @@
 //! Blocks as a hostile writer would have them: every checksum right, and something else wrong.
 //!
-//! Each row of the tables is a change of a field and what is to be said of it. Whatever is accepted nevertheless, because
-//! nothing in the block speaks against it, ends every query in bounded time and panics nowhere; and what a table
-//! refers to, by owner, seed, key count and header checksum, is refused if it is anything but the filter that was built.
+//! Each row of the tables is a change of a field and what is to be said of it. Whatever is accepted
+//! nevertheless, because nothing in the block speaks against it, ends every query in bounded time and panics
+//! nowhere; and what a table refers to, by owner, seed, key count and header checksum, is refused if it is
+//! anything but the filter that was built.
 
 use super::frozen::tests::reseal;
 use super::header::{HEADER_BYTES, Header};
@@ -73,7 +74,8 @@ fn probe_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
     many
 }
 
-/// Field changes in the header of an otherwise intact block of 100 keys, and the field that is said to be wrong.
+/// Field changes in the header of an otherwise intact block of 100 keys, and the field that is said to be
+/// wrong.
 const CORRUPT: &[(Kind, Patch, &str)] = &[
     (Kind::Bloom, (0, b"X"), "filter magic"),
     (Kind::Bloom, (10, &[0, 0]), "filter header length"),
@@ -204,8 +206,8 @@ const UNSUPPORTED: &[(Patch, &str)] = &[
     ((42, &[2]), "filter hash id"),
 ];
 
-/// Fields about which a block by itself can say anything; what a query then says is "maybe" or, if the hashes are
-/// others than those that were added, meaningless.
+/// Fields about which a block by itself can say anything; what a query then says is "maybe" or, if the hashes
+/// are others than those that were added, meaningless.
 const BELIEVED: &[(Patch, &str)] = &[
     ((46, &[0xff, 0xff]), "optional flags"),
     ((48, ONES), "another seed"),

@@ -1,16 +1,17 @@
 //! Where the parts of a block lie.
 //!
-//! After the header come the page checksums of all sections, four bytes each; then each section in order, one of
-//! at least 1 MiB at the next multiple of 4096, another at the next multiple of 64; zeros fill what lies between,
-//! and up to a multiple of 64 at the end. All offsets count from the start of the block, so that it means the
-//! same wherever it stands. A block has no other shape: [`Layout`] computes it from the lengths of the
-//! sections, for the writer and for the reader, who compares.
+//! After the header come the page checksums of all sections, four bytes each; then each section in order, one
+//! of at least 1 MiB at the next multiple of 4096, another at the next multiple of 64; zeros fill what lies
+//! between, and up to a multiple of 64 at the end. All offsets count from the start of the block, so that it
+//! means the same wherever it stands. A block has no other shape: [`Layout`] computes it from the lengths of
+//! the sections, for the writer and for the reader, who compares.
 //!
-//! Pages count from the start of their section. So a query of a filter that is not in memory reads and verifies one
-//! page at an address that it computes, wherever the section starts. A section on a multiple of 4096 saves
-//! that query the second page of the file system that a page of ours would else lie on. That costs up to
-//! 4 KiB of padding: nothing for a section of 1 MiB, but 4 % of the filter of 100 000 keys, which is as much as
-//! the best kind of filter gains over the second best. A page of a short section lies on two of the file system.
+//! Pages count from the start of their section. So a query of a filter that is not in memory reads and
+//! verifies one page at an address that it computes, wherever the section starts. A section on a multiple of
+//! 4096 saves that query the second page of the file system that a page of ours would else lie on. That costs
+//! up to 4 KiB of padding: nothing for a section of 1 MiB, but 4 % of the filter of 100 000 keys, which is as
+//! much as the best kind of filter gains over the second best. A page of a short section lies on two of the
+//! file system.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -29,21 +29,23 @@
 //! | [`Kind::BlockedBloom`] | 0.97 % | 9.90 | 49 % | one line | one line: the fastest | |
 //! | [`Kind::Ribbon`] | 0.10 % | 6.74 | under 1 % | two lines and a byte | a linear system: the slowest | columns can be left out of memory |
 //!
-//! A *line* is one of 64 bytes, as processors fetch them. Rates are formulas that `docs/filter-rates.md` has beside what was
-//! measured, for all sizes; times are in the benchmarks' tables, for they are those of a machine. In short:
+//! A *line* is one of 64 bytes, as processors fetch them. Rates are formulas that `docs/filter-rates.md` has
+//! beside what was measured, for all sizes; times are in the benchmarks' tables, for they are those of a
+//! machine. In short:
 //!
 //! - memory is dear, or absent keys are: ribbon;
 //! - the filter is built often and lives for minutes: blocked Bloom;
 //! - sets are to be united: Bloom;
 //! - in a store: [`FilterKind::Auto`], which decides between the first two by level, and says why.
 //!
-//! Probe a filter for one key with [`Filter::may_contain`], for many with [`Filter::may_contain_many`]. To probe many filters
-//! for one key, keep their [`Probe`]s side by side, and prefetch all before the first is tested. A filter that does not fit
-//! into memory is probed a page at a time: [`PagedFilter`].
+//! Probe a filter for one key with [`Filter::may_contain`], for many with [`Filter::may_contain_many`]. To
+//! probe many filters for one key, keep their [`Probe`]s side by side, and prefetch all before the first is
+//! tested. A filter that does not fit into memory is probed a page at a time: [`PagedFilter`].
 //!
-//! The filters are those of Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004, section 5);
-//! of Putze, Sanders and Singler (2007, section 3); and of Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
-//! Keys are hashed by XXH3 with a secret seed, and once more by a salt of each filter: [`table_hash`] has the reason.
+//! The filters are those of Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004,
+//! section 5); of Putze, Sanders and Singler (2007, section 3); and of Dillinger, Hübschle-Schneider, Sanders
+//! and Walzer (2022). Keys are hashed by XXH3 with a secret seed, and once more by a salt of each filter:
+//! [`table_hash`] has the reason.
 //!
 //! # Who does what
 //!
@@ -67,8 +69,8 @@
 //!
 //! # Invariants
 //!
-//! - Bytes are probed only after every one of them has been verified, padding included; of a filter that is probed by
-//!   pages ([`PagedFilter`]), every one of those pages.
+//! - Bytes are probed only after every one of them has been verified, padding included; of a filter that is
+//!   probed by pages ([`PagedFilter`]), every one of those pages.
 //! - "Absent" is never concluded from a length: emptiness is a key count of 0 that the caller confirms.
 //! - Equal hashes in any order give equal bytes, on every machine.
 //! - A probe cannot fail, panic, allocate or parse; it reads a bounded number of bits.

@@ -1,11 +1,12 @@
 //! A filter that is not in memory: what is small of it is, and the rest is read a page at a time.
 //!
-//! 1. [`PagedFilter::needs`] tells from a header which bytes are to be read: the *head* (header, page checksums, and of
-//!    a ribbon filter the thresholds) and the ends of the column groups. That is 0.1 % of a Bloom filter, and 0.3 % of a ribbon
-//!    filter of eight columns.
+//! 1. [`PagedFilter::needs`] tells from a header which bytes are to be read: the *head* (header, page
+//!    checksums, and of a ribbon filter the thresholds) and the ends of the column groups. That is 0.1 % of a
+//!    Bloom filter, and 0.3 % of a ribbon filter of eight columns.
 //! 2. [`PagedFilter::open`] verifies them and keeps the head.
-//! 3. [`PagedFilter::may_contain`] computes where the bits of a key are and has the caller read those pages, one
-//!    after the other until the answer is certain. Whoever reads a page has it verified ([`Page::verify`]) and may keep it.
+//! 3. [`PagedFilter::may_contain`] computes where the bits of a key are and has the caller read those pages,
+//!    one after the other until the answer is certain. Whoever reads a page has it verified
+//!    ([`Page::verify`]) and may keep it.
 //!
 //! | kind | pages that a query for an absent key reads |
 //! |---|---|
@@ -13,15 +14,15 @@
 //! | ribbon | one; two if the window straddles them, and one for each later column group that is probed: a group of `c` columns lets `2^-c` pass |
 //! | standard Bloom | one for each bit until the first that is 0: two in the mean at the best number of bits |
 //!
-//! Ribbon filters of 500 000 keys: 1.016, 1.021 and 1.033 pages in the mean with 8, 10 and 16 columns in one group; 1.042,
-//! 1.043 and 1.020 in two of which the first has five columns at least (of eight it would have four, and 1.070 pages be read).
-//! Present keys take as many, and one for each further group.
+//! Ribbon filters of 500 000 keys: 1.016, 1.021 and 1.033 pages in the mean with 8, 10 and 16 columns in one
+//! group; 1.042, 1.043 and 1.020 in two of which the first has five columns at least (of eight it would have
+//! four, and 1.070 pages be read). Present keys take as many, and one for each further group.
 //!
 //! # Invariants
 //!
 //! - The answers are those of a [`Filter`](super::Filter) over the same bytes.
-//! - "Absent" is concluded only from pages whose checksums stand in the verified head. What damage there is in other pages
-//!   is not seen, for no answer depends on it.
+//! - "Absent" is concluded only from pages whose checksums stand in the verified head. What damage there is
+//!   in other pages is not seen, for no answer depends on it.
 //! - A probe reads a bounded number of pages: three for each column group, or one for each probe.
 
 use alloc::format;
@@ -84,13 +85,14 @@ pub struct PagedFilter {
 }
 
 impl PagedFilter {
-    /// Which parts of the block must be read to open it: the first one starts with the header. `first` is the beginning
-    /// of the block, at least its 256 bytes of header; `block_len` is how many bytes the block has where it lies.
+    /// Which parts of the block must be read to open it: the first one starts with the header. `first` is the
+    /// beginning of the block, at least its 256 bytes of header; `block_len` is how many bytes the block has
+    /// where it lies.
     ///
     /// # Errors
     ///
-    /// Those of [`Header::decode`]; `Corrupt` if the header states another length. So the parts lie within the block,
-    /// and take about 0.4 % of it and some pages.
+    /// Those of [`Header::decode`]; `Corrupt` if the header states another length. So the parts lie within
+    /// the block, and take about 0.4 % of it and some pages.
     pub fn needs(first: &[u8], block_len: u64) -> Result<Vec<Range<u64>>, DecodeError> {
         let header = Header::decode(first)?;
         if header.block_len != block_len {
@@ -108,8 +110,8 @@ impl PagedFilter {
         Ok(needs)
     }
 
-    /// Verifies the parts that [`PagedFilter::needs`] names, and what is expected of the filter; keeps the first. Linear
-    /// in their length.
+    /// Verifies the parts that [`PagedFilter::needs`] names, and what is expected of the filter; keeps the
+    /// first. Linear in their length.
     ///
     /// # Errors
     ///
@@ -139,8 +141,8 @@ impl PagedFilter {
 
     /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
     ///
-    /// `read` is called for the pages that it takes, and must give bytes that have passed [`Page::verify`], now or
-    /// earlier. Bytes that are not there count as bits that are set.
+    /// `read` is called for the pages that it takes, and must give bytes that have passed [`Page::verify`],
+    /// now or earlier. Bytes that are not there count as bits that are set.
     ///
     /// # Errors
     ///

@@ -30,8 +30,8 @@ pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     }
 }
 
-/// Verifies everything after the header, of a block of which the first `count` sections are there. `block` must
-/// have the length that the header states for these.
+/// Verifies everything after the header, of a block of which the first `count` sections are there. `block`
+/// must have the length that the header states for these.
 pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), DecodeError> {
     if block.len() as u64 != header.prefix_len(count) {
         let detail = format!("expected {}, there are {}", header.prefix_len(count), block.len());
@@ -89,8 +89,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// The page of section number `section` that holds byte `at` of it, by the verified page checksums of its block;
-    /// `None` if there is none.
+    /// The page of section number `section` that holds byte `at` of it, by the verified page checksums of its
+    /// block; `None` if there is none.
     pub(super) fn holding(header: &Header, checksums: &[u8], section: usize, at: u64) -> Option<Self> {
         let before: u64 = header.sections.get(..section)?.iter().map(|s| s.len.div_ceil(PAGE_BYTES)).sum();
         let section = header.sections.get(section).filter(|section| at < section.len)?;

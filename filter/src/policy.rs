@@ -4,7 +4,8 @@
 //! a kind that can be built and its bits per key, or into no filter at all. Floating point ends there: what
 //! is written to disk are whole bits and whole probes.
 //!
-//! Which kind pays where is a question of how long a table lives: the rule and its reasons are at [`FilterKind::Auto`].
+//! Which kind pays where is a question of how long a table lives: the rule and its reasons are at
+//! [`FilterKind::Auto`].
 
 use alloc::format;
 
@@ -24,13 +25,13 @@ const FIRST_DEEP_LEVEL: usize = 2;
 pub enum FilterKind {
     /// No filter: every lookup within a table's key range reads the table.
     None,
-    /// Blocked Bloom on levels 0 and 1, where tables live for minutes; ribbon below, but standard Bloom for tables of fewer
-    /// than 96 keys, of which a ribbon filter saves nothing.
+    /// Blocked Bloom on levels 0 and 1, where tables live for minutes; ribbon below, but standard Bloom for
+    /// tables of fewer than 96 keys, of which a ribbon filter saves nothing.
     ///
-    /// The rule behind it is a price. A ribbon filter costs more time, once to build (some 50 to 100 ns per key) and a
-    /// little with every query (up to 50 ns where it waits for memory); it saves memory (3.3 bits per key at the
-    /// rate that 10 bits have in a blocked filter) for as long as the table lives, or at the same size nine wasted
-    /// reads in ten. So it pays for a table that lives longer than
+    /// The rule behind it is a price. A ribbon filter costs more time, once to build (some 50 to 100 ns per
+    /// key) and a little with every query (up to 50 ns where it waits for memory); it saves memory (3.3 bits
+    /// per key at the rate that 10 bits have in a blocked filter) for as long as the table lives, or at the
+    /// same size nine wasted reads in ten. So it pays for a table that lives longer than
     ///
     /// ```text
     /// (time to build + queries in its life · time per query) · price of a processor's second
@@ -38,24 +39,24 @@ pub enum FilterKind {
     ///                   bits saved · price of a bit of memory per second
     /// ```
     ///
-    /// With the prices that RocksDB assumes for its own ribbon filter, for which it says one hour, and with our costs
-    /// that is some 12 to 25 minutes, by how often a query has to wait for memory.
-    /// Tables of levels 0 and 1 are compacted away sooner than that under any steady load of writes: a table of level 0
-    /// is gone after a few flushes, all of level 1 is written anew with each of its compactions. A table of level 2
-    /// lives ten times as long (the ratio of the levels) as one of level 1, and the levels from there on hold
-    /// nearly all keys of a large tree, and so nearly all memory that can be saved.
+    /// With the prices that RocksDB assumes for its own ribbon filter, for which it says one hour, and with
+    /// our costs that is some 12 to 25 minutes, by how often a query has to wait for memory. Tables of levels
+    /// 0 and 1 are compacted away sooner than that under any steady load of writes: a table of level 0 is
+    /// gone after a few flushes, all of level 1 is written anew with each of its compactions. A table of
+    /// level 2 lives ten times as long (the ratio of the levels) as one of level 1, and the levels from there
+    /// on hold nearly all keys of a large tree, and so nearly all memory that can be saved.
     ///
-    /// The level stands for the lifetime because it is known when the table is written; a lifetime measured is that of
-    /// the load before. Who writes once and then reads only is served better by [`FilterKind::Ribbon`] on all
-    /// levels, and who has processors to spare too.
+    /// The level stands for the lifetime because it is known when the table is written; a lifetime measured
+    /// is that of the load before. Who writes once and then reads only is served better by
+    /// [`FilterKind::Ribbon`] on all levels, and who has processors to spare too.
     #[default]
     Auto,
     /// Standard Bloom: a lower rate for its size than the blocked one, one cache line per bit tested.
     Bloom,
     /// Bloom in lines of 64 bytes: one cache line per query, for about 17 % more false positives at 10 bits.
     BlockedBloom,
-    /// Ribbon: within half a per cent of the fewest bits that any filter can have, two cache lines per query, the
-    /// slowest to build.
+    /// Ribbon: within half a per cent of the fewest bits that any filter can have, two cache lines per query,
+    /// the slowest to build.
     Ribbon,
 }
 
@@ -63,7 +64,8 @@ impl FilterKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::None, Self::Auto, Self::Bloom, Self::BlockedBloom, Self::Ribbon];
 
-    /// Its number in stored options: that of the [`Kind`], 0 for none, 255 for `Auto`. Append only, see format.md.
+    /// Its number in stored options: that of the [`Kind`], 0 for none, 255 for `Auto`. Append only, see
+    /// format.md.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -119,13 +121,14 @@ impl FilterSize {
 pub enum FilterAllocation {
     /// The same on every level.
     Uniform,
-    /// More for small levels and for what is probed often, so that the expected number of wasted reads is least
-    /// for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key;
-    /// a false-positive rate stands for the memory that it would take if it were the same on every level.
-    /// Computed anew for every table that is written, for the tree as compaction will leave it: what waits to be merged counts
-    /// where it is going, so that the deep levels have all that is theirs once the tree is settled. The other tables follow as
-    /// compaction rewrites them. Until then, filters that take more than the total leave later column groups of ribbon
-    /// filters on disk, those that answer least first.
+    /// More for small levels and for what is probed often, so that the expected number of wasted reads is
+    /// least for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a
+    /// mean per key; a false-positive rate stands for the memory that it would take if it were the same on
+    /// every level. Computed anew for every table that is written, for the tree as compaction will leave it:
+    /// what waits to be merged counts where it is going, so that the deep levels have all that is theirs once
+    /// the tree is settled. The other tables follow as compaction rewrites them. Until then, filters that
+    /// take more than the total leave later column groups of ribbon filters on disk, those that answer least
+    /// first.
     #[default]
     Optimal,
 }
@@ -185,7 +188,8 @@ impl Default for FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// This kind with 10 bits per key in the mean, spread over the levels so that the fewest reads are wasted.
+    /// This kind with 10 bits per key in the mean, spread over the levels so that the fewest reads are
+    /// wasted.
     #[must_use]
     pub fn new(kind: FilterKind) -> Self {
         Self {
@@ -217,9 +221,9 @@ impl FilterPolicy {
         self
     }
 
-    /// Says that nearly all lookups are for keys that are there, or that there are none but scans. Tables with
-    /// nothing older below them, which hold some nine keys in ten, then get no filter: whoever comes so far
-    /// down finds its key. The tables above them keep theirs, which spare a hit the reads on its way.
+    /// Says that nearly all lookups are for keys that are there, or that there are none but scans. Tables
+    /// with nothing older below them, which hold some nine keys in ten, then get no filter: whoever comes so
+    /// far down finds its key. The tables above them keep theirs, which spare a hit the reads on its way.
     #[must_use]
     pub fn expect_hits(mut self, expect: bool) -> Self {
         self.expect_hits = expect;
@@ -230,8 +234,8 @@ impl FilterPolicy {
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] for bits per key that are not over 0 and up to [`BITS_PER_KEY_MAX`], a rate
-    /// that is not over 0 and below 1, and a rate that takes more than [`BITS_PER_KEY_MAX`].
+    /// [`FilterError::InvalidArgument`] for bits per key that are not over 0 and up to [`BITS_PER_KEY_MAX`],
+    /// a rate that is not over 0 and below 1, and a rate that takes more than [`BITS_PER_KEY_MAX`].
     pub fn validate(&self) -> Result<(), FilterError> {
         match self.size {
             FilterSize::BitsPerKey(bits) => check_bits_per_key(bits)?,
@@ -251,8 +255,8 @@ impl FilterPolicy {
         Ok(())
     }
 
-    /// The filter for a table of about `keys` keys that is written to `level`. `None` if there is to be none, or the policy is one
-    /// that [`FilterPolicy::validate`] refuses.
+    /// The filter for a table of about `keys` keys that is written to `level`. `None` if there is to be none,
+    /// or the policy is one that [`FilterPolicy::validate`] refuses.
     #[must_use]
     pub fn resolve(&self, level: usize, keys: u64) -> Option<FilterPlan> {
         let kind = match self.kinds() {
@@ -284,10 +288,11 @@ impl FilterPolicy {
 impl FilterPlan {
     /// The false-positive rate that theory expects of a large filter like this.
     ///
-    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: a sum of that over the
-    /// Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3). Ribbon: `2^-r` with as
-    /// many columns `r` as the bits suffice for, mixed of two whole numbers where they do not come out even
-    /// (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022). `docs/filter-rates.md` has it beside what was measured.
+    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: a sum of
+    /// that over the Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3).
+    /// Ribbon: `2^-r` with as many columns `r` as the bits suffice for, mixed of two whole numbers where they
+    /// do not come out even (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022). `docs/filter-rates.md`
+    /// has it beside what was measured.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate(self.kind, millibits(self.bits_per_key))

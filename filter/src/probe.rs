@@ -1,8 +1,9 @@
 //! Probing a filter: the one way for each kind, for one hash and for many.
 //!
-//! A [`Probe`] has all that an answer takes, side by side, in two cache lines, and shares the bits: whoever keeps those of many
-//! filters in an array reads no filter's header. Where many filters are probed for one key, or one for many keys, the memory is
-//! prefetched first; a probe finds its place again from the hash, which costs two multiplications and no memory.
+//! A [`Probe`] has all that an answer takes, side by side, in two cache lines, and shares the bits: whoever
+//! keeps those of many filters in an array reads no filter's header. Where many filters are probed for one
+//! key, or one for many keys, the memory is prefetched first; a probe finds its place again from the hash,
+//! which costs two multiplications and no memory.
 
 use core::fmt;
 
@@ -23,8 +24,8 @@ const NEAR_BYTES: usize = 1 << 20;
 
 /// What it takes to probe one filter: its geometry, and the bits.
 ///
-/// Made by [`Filter::probe`](super::Filter::probe). Over [`AlignedBytes`] a clone shares the bits with the filter, which may be
-/// dropped.
+/// Made by [`Filter::probe`](super::Filter::probe). Over [`AlignedBytes`] a clone shares the bits with the
+/// filter, which may be dropped.
 ///
 /// ```
 /// use sievedb_filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind, Probe, key_hash};
@@ -73,7 +74,8 @@ enum Kernel {
 
 /// What tests the bits of one kind. Both are `inline(always)`: they are compiled for each instruction set.
 pub(super) trait Test {
-    /// Whether a key with this table hash may be in the filter with this block. What is not in the block counts as fitting.
+    /// Whether a key with this table hash may be in the filter with this block. What is not in the block
+    /// counts as fitting.
     fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool;
 
     /// Prefetches what [`Test::test`] reads most likely.
@@ -92,8 +94,8 @@ impl<T: Test> Work<(&T, &[u8]), u64, u64> for One {
     }
 }
 
-/// [`Test::test`] of many key hashes: the answer for each in its place. If the filter is larger than a core's own caches, the
-/// memory of 32 is prefetched before the first is tested.
+/// [`Test::test`] of many key hashes: the answer for each in its place. If the filter is larger than a core's
+/// own caches, the memory of 32 is prefetched before the first is tested.
 struct Many;
 
 impl<T: Test> Work<(&T, &[u8]), u64, (&[u64], &mut [bool])> for Many {
@@ -126,8 +128,8 @@ impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
 }
 
 impl<B: AsRef<[u8]>> Probe<B> {
-    /// Of a verified block that begins with this header and has the first `sections` of its sections; `if_empty` is the
-    /// answer of a filter of no keys.
+    /// Of a verified block that begins with this header and has the first `sections` of its sections;
+    /// `if_empty` is the answer of a filter of no keys.
     pub(super) fn new(
         header: &Header,
         bytes: B,
@@ -174,8 +176,8 @@ impl<B: AsRef<[u8]>> Probe<B> {
         }
     }
 
-    /// Asks the processor to fetch the memory that [`Probe::may_contain`] will most likely read for this hash, and does not
-    /// wait for it.
+    /// Asks the processor to fetch the memory that [`Probe::may_contain`] will most likely read for this
+    /// hash, and does not wait for it.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let (block, hash) = (self.bytes.as_ref(), table_hash(hash, self.salt));
@@ -187,8 +189,9 @@ impl<B: AsRef<[u8]>> Probe<B> {
         }
     }
 
-    /// [`Probe::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as both go. The
-    /// fastest way for many keys and one filter: its memory is prefetched for 32 hashes at a time.
+    /// [`Probe::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as
+    /// both go. The fastest way for many keys and one filter: its memory is prefetched for 32 hashes at a
+    /// time.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
         let (simd, block, salt) = (self.simd, self.bytes.as_ref(), self.salt);
         match &self.kernel {

@@ -1,7 +1,7 @@
 //! From verified bytes to answers.
 //!
-//! [`Filter::open`] verifies all of a block once and keeps what a probe needs ([`Probe`]); after that a probe is
-//! arithmetic and a few reads.
+//! [`Filter::open`] verifies all of a block once and keeps what a probe needs ([`Probe`]); after that a probe
+//! is arithmetic and a few reads.
 //!
 //! # Invariants
 //!
@@ -90,7 +90,8 @@ pub struct Filter<B> {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// Verifies a filter block (all of it, padding included) and what is expected of it. Linear in its length.
+    /// Verifies a filter block (all of it, padding included) and what is expected of it. Linear in its
+    /// length.
     ///
     /// `bytes` must be the block and nothing more; a query is fastest if they start on a multiple of 64, as
     /// [`AlignedBytes`](super::AlignedBytes) do.
@@ -105,8 +106,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Self::open_sections(bytes, header, expect, sections)
     }
 
-    /// [`Filter::open`] for the beginning of the block of a ribbon filter that holds only the first `groups` of its
-    /// column groups, at least 1: the first [`Header::prefix_len`]`(1 + groups)` bytes.
+    /// [`Filter::open`] for the beginning of the block of a ribbon filter that holds only the first `groups`
+    /// of its column groups, at least 1: the first [`Header::prefix_len`]`(1 + groups)` bytes.
     ///
     /// It is a filter with fewer columns, and its rate is exactly `2^-columns`.
     ///
@@ -127,9 +128,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(Self { probe, header, section_count: count })
     }
 
-    /// A copy with the first `groups` column groups only (at least 1, at most those that are there), and the memory
-    /// for these: the rate goes up to exactly `2^-columns`, and nothing is built or read again. Of
-    /// a filter of another kind, a copy.
+    /// A copy with the first `groups` column groups only (at least 1, at most those that are there), and the
+    /// memory for these: the rate goes up to exactly `2^-columns`, and nothing is built or read again. Of a
+    /// filter of another kind, a copy.
     #[must_use]
     pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
         let sections = groups.max(1).saturating_add(1).min(self.section_count);
@@ -162,7 +163,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(())
     }
 
-    /// What it takes to probe it, without its header. Keep a clone beside those of other filters that are probed for one key.
+    /// What it takes to probe it, without its header. Keep a clone beside those of other filters that are
+    /// probed for one key.
     #[inline]
     #[must_use]
     pub fn probe(&self) -> &Probe<B> {
@@ -219,8 +221,8 @@ impl<B> Filter<B> {
         self.header.column_groups_rate(self.column_groups())
     }
 
-    /// Number of its block's column groups ([`Header::column_group_count`]) that it has in memory. A filter without columns
-    /// counts as one group.
+    /// Number of its block's column groups ([`Header::column_group_count`]) that it has in memory. A filter
+    /// without columns counts as one group.
     #[must_use]
     pub fn column_groups(&self) -> usize {
         if self.kind().has_columns() { self.section_count.saturating_sub(1).max(1) } else { 1 }
@@ -239,8 +241,8 @@ impl<B> Filter<B> {
         self.header.key_count
     }
 
-    /// The sizes of the parts of its block, and what they come to beside the least that any filter can have. Of the
-    /// whole block, also of the column groups that are not in memory.
+    /// The sizes of the parts of its block, and what they come to beside the least that any filter can have.
+    /// Of the whole block, also of the column groups that are not in memory.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         Sizes::of(&self.header)
@@ -456,7 +458,8 @@ mod tests {
                 let bytes = ribbon(keys, columns, groups);
                 let whole = Filter::open(&bytes, Expect::table(OWNER, SEED, keys)).unwrap();
                 assert_eq!(whole.column_groups(), groups);
-                // The additional column is of no use to the windows in which it begins: a part of a small filter.
+                // The additional column is of no use to the windows in which it begins: a part of a small
+                // filter.
                 let exact = if keys == 300 { 0.41 } else { 0.15 };
                 assert!((whole.predicted_rate().log2() + columns).abs() < exact, "{keys} {columns}");
                 for (kept, &columns) in (1..).zip(left) {

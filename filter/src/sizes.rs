@@ -7,7 +7,8 @@ use super::layout::PAGE_BYTES;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// The sizes of the parts of a filter block in bytes: they add up to the block. See [`Filter::sizes`](super::Filter::sizes).
+/// The sizes of the parts of a filter block in bytes: they add up to the block. See
+/// [`Filter::sizes`](super::Filter::sizes).
 ///
 /// ```
 /// # use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
@@ -35,8 +36,9 @@ pub struct Sizes {
     pub padding: u64,
     /// The whole block.
     pub block: u64,
-    /// `keys · log2(1 / rate)`: the bits that any structure must have that recognises absent keys at the filter's
-    /// predicted rate (Carter, Floyd, Gill, Markowsky and Wegman 1978). `None` if there are no keys or it recognises none.
+    /// `keys · log2(1 / rate)`: the bits that any structure must have that recognises absent keys at the
+    /// filter's predicted rate (Carter, Floyd, Gill, Markowsky and Wegman 1978). `None` if there are no keys
+    /// or it recognises none.
     pub least_bits: Option<f64>,
 }
 
@@ -58,7 +60,8 @@ impl Sizes {
         }
     }
 
-    /// By what share the sections are larger than [`Sizes::least_bits`]: 0.44 for a good standard Bloom filter.
+    /// By what share the sections are larger than [`Sizes::least_bits`]: 0.44 for a good standard Bloom
+    /// filter.
     #[must_use]
     pub fn overhead_of_sections(&self) -> Option<f64> {
         self.overhead(self.sections.iter().sum())

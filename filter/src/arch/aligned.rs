@@ -1,4 +1,5 @@
-//! Bytes that start on a cache line, so that a line of a blocked filter is one line of the cache, and that are shared.
+//! Bytes that start on a cache line, so that a line of a blocked filter is one line of the cache, and that
+//! are shared.
 
 #![allow(unsafe_code)]
 
@@ -15,8 +16,9 @@ struct Line([u8; LINE_BYTES]);
 
 /// A fixed number of bytes whose first one stands at an address divisible by 64.
 ///
-/// A clone shares the bytes and costs no copy. Fill them in place ([`AlignedBytes::zeroed`] and `&mut bytes[..]`, as by a
-/// read from a file) or copy ([`AlignedBytes::copy_of`]). Writing to bytes that are shared copies them first.
+/// A clone shares the bytes and costs no copy. Fill them in place ([`AlignedBytes::zeroed`] and `&mut
+/// bytes[..]`, as by a read from a file) or copy ([`AlignedBytes::copy_of`]). Writing to bytes that are
+/// shared copies them first.
 #[derive(Clone)]
 pub struct AlignedBytes {
     lines: Arc<[Line]>,

@@ -19,9 +19,9 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
     unsafe { rows_match(rows.map(<[u8]>::as_ptr), len, coefficients, mark) }
 }
 
-/// Four columns settle 15 of 16 queries for absent keys: that those end here saves more than the other one, which
-/// the processor did not foresee, costs. (Eight columns in one vector of 512 bits were slower by a tenth to a
-/// quarter: fewer units work on those.) Nothing is called: a query has no register to save.
+/// Four columns settle 15 of 16 queries for absent keys: that those end here saves more than the other one,
+/// which the processor did not foresee, costs. (Eight columns in one vector of 512 bits were slower by a
+/// tenth to a quarter: fewer units work on those.) Nothing is called: a query has no register to save.
 ///
 /// # Safety
 ///
@@ -94,8 +94,8 @@ fn parities(words: __m256i) -> u32 {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
-    // SAFETY: the first two loads lie within the 64 bytes of the line, the third is of the 32 bytes of the array;
-    // none needs an alignment.
+    // SAFETY: the first two loads lie within the 64 bytes of the line, the third is of the 32 bytes of the
+    // array; none needs an alignment.
     let (low, high, multipliers) = unsafe {
         (
             _mm256_loadu_si256(line.as_ptr().cast()),

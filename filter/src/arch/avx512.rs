@@ -1,5 +1,5 @@
-//! What `avx2` has, compiled with more instructions: of two operations on vectors one becomes of it here and there. The
-//! vectors stay at 256 bits: wider ones make some processors run slower.
+//! What `avx2` has, compiled with more instructions: of two operations on vectors one becomes of it here and
+//! there. The vectors stay at 256 bits: wider ones make some processors run slower.
 
 #![allow(unsafe_code)]
 
@@ -12,8 +12,8 @@ use crate::blocked::{LANES, LINE_BYTES};
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx2")]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
-    // SAFETY: the first two loads lie within the 64 bytes of the line, the third is of the 32 bytes of the array;
-    // none needs an alignment.
+    // SAFETY: the first two loads lie within the 64 bytes of the line, the third is of the 32 bytes of the
+    // array; none needs an alignment.
     let (low, high, multipliers) = unsafe {
         (
             _mm256_loadu_si256(line.as_ptr().cast()),

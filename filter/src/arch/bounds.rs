@@ -1,8 +1,9 @@
-//! Where a probe reads in a filter's block, with the bounds checked once: lines of a blocked filter, and the thresholds and
-//! rows of a ribbon filter's first layer.
+//! Where a probe reads in a filter's block, with the bounds checked once: lines of a blocked filter, and the
+//! thresholds and rows of a ribbon filter's first layer.
 //!
-//! The length that a block must have is computed when the filter is opened. A probe compares one length, and no place:
-//! [`reduce`] gives no number behind the last one, and what has an earlier number stands at an earlier place.
+//! The length that a block must have is computed when the filter is opened. A probe compares one length, and
+//! no place: [`reduce`] gives no number behind the last one, and what has an earlier number stands at an
+//! earlier place.
 
 #![allow(unsafe_code)]
 
@@ -142,8 +143,8 @@ impl<'a> Window<'a> {
         let [one, two] = layer.strips;
         let Strip { base, stride } = if number >= layer.plain { two } else { one };
         let at = base.wrapping_add((number as usize).wrapping_mul(stride));
-        // SAFETY: the block and the next are not behind those of the last start, which `len` covers; a block has not fewer
-        // columns than the one before it.
+        // SAFETY: the block and the next are not behind those of the last start, which `len` covers; a block
+        // has not fewer columns than the one before it.
         unsafe { [block.get_unchecked(at..at + stride), block.get_unchecked(at + stride..at + 2 * stride)] }
     }
 }

@@ -7,8 +7,8 @@
 //! | `bounds` | reads from a filter's block whose bounds were checked when it was opened |
 //! | `aligned` | bytes in memory that start on a cache line |
 //!
-//! Every set gives the same answer for the same bytes; the tests compare them, and one prints the sets that the processor
-//! does not have. Miri runs `portable`, `bounds` and `aligned`.
+//! Every set gives the same answer for the same bytes; the tests compare them, and one prints the sets that
+//! the processor does not have. Miri runs `portable`, `bounds` and `aligned`.
 
 mod aligned;
 #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -26,7 +26,8 @@ use crate::blocked::{LANES, LINE_BYTES};
 /// The instruction set that probes use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Simd {
-    /// Set only by [`Simd::detect`], and by functions that run with the instructions: the invariant of every unsafe block below.
+    /// Set only by [`Simd::detect`], and by functions that run with the instructions: the invariant of every
+    /// unsafe block below.
     avx2: bool,
     /// Likewise; never without `avx2`.
     avx512: bool,
@@ -38,15 +39,16 @@ macro_rules! choose {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if $simd.avx2 {
-            // SAFETY: the processor has all instructions that the functions are compiled with, see `Simd::detect`.
+            // SAFETY: the processor has all instructions that the functions are compiled with, see
+            // `Simd::detect`.
             return unsafe { $avx2 };
         }
         $portable
     }};
 }
 
-/// Code that is compiled once for every instruction set: [`Work::work`] is to be `inline(always)`, and so is what it
-/// calls in its loops. (A closure would be simpler, but the compiler may leave it outside.)
+/// Code that is compiled once for every instruction set: [`Work::work`] is to be `inline(always)`, and so is
+/// what it calls in its loops. (A closure would be simpler, but the compiler may leave it outside.)
 pub(super) trait Work<A, B, C> {
     type Output;
 
@@ -75,8 +77,8 @@ impl Simd {
         Self::PORTABLE
     }
 
-    /// Whether the parities of `coefficients` over the columns of `rows` are the lowest bits of `mark`, column by
-    /// column. A row is one word of 64 bits for each column; all rows are equally long.
+    /// Whether the parities of `coefficients` over the columns of `rows` are the lowest bits of `mark`,
+    /// column by column. A row is one word of 64 bits for each column; all rows are equally long.
     #[inline(always)]
     pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
@@ -88,7 +90,8 @@ impl Simd {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
+            // SAFETY: the processor has all instructions that the function is compiled with, see
+            // `Simd::detect`.
             return unsafe { avx512::line_has(line, word, multipliers) };
         }
         choose!(self, avx2::line_has(line, word, multipliers), portable::line_has(line, word, multipliers))
@@ -100,7 +103,8 @@ impl Simd {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has all instructions that the function is compiled with, see `Simd::detect`.
+            // SAFETY: the processor has all instructions that the function is compiled with, see
+            // `Simd::detect`.
             return unsafe { avx512::run::<W, A, B, C>(a, b, c) };
         }
         self.run(work, a, b, c)

@@ -1,7 +1,7 @@
 //! The bytes of a fuzzer as a source of choices, read front to back.
 //!
-//! At their end every choice is 0 and every slice empty, so that all byte strings mean something. What a target
-//! draws first stands first: a mutation changes one choice and leaves those before it as they were.
+//! At their end every choice is 0 and every slice empty, so that all byte strings mean something. What a
+//! target draws first stands first: a mutation changes one choice and leaves those before it as they were.
 
 use byteorder::{ByteOrder, LittleEndian};
 

@@ -6,8 +6,8 @@
 //!
 //! 0. *raw*: the rest is a block.
 //! 1. *resealed*: the rest is a block whose pages, sections and header are sealed here.
-//! 2. *forged*: the rest gives the parameters of a header and then the bits; lengths follow from the parameters. So
-//!    any geometry that a header can state is probed, with any bits.
+//! 2. *forged*: the rest gives the parameters of a header and then the bits; lengths follow from the
+//!    parameters. So any geometry that a header can state is probed, with any bits.
 //! 3. *built*: the rest describes keys; a filter of them is built, and then damaged in one place.
 //!
 //! # Invariants
@@ -15,8 +15,8 @@
 //! - A header that decodes, encodes to the same bytes.
 //! - Every way of probing gives the same answer: one hash, many at a time, without vector
 //!   instructions; and with fewer column groups a "maybe" stays one.
-//! - Probed by pages it gives these answers too, and reads a bounded number of them; where a page is damaged, or only what
-//!   no answer depends on, none is "absent" that was "maybe".
+//! - Probed by pages it gives these answers too, and reads a bounded number of them; where a page is damaged,
+//!   or only what no answer depends on, none is "absent" that was "maybe".
 //! - A filter combined with itself answers as before.
 //! - A filter is refused where it is not what is expected: another table's, seed, key count, or header.
 //! - A built filter has every key that was added. Damaged, it is refused, or every answer is as it was.

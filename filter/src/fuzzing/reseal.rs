@@ -1,7 +1,8 @@
-//! Makes the checksums of a filter block right again after bytes were changed, so that what they protect is reached.
+//! Makes the checksums of a filter block right again after bytes were changed, so that what they protect is
+//! reached.
 //!
-//! Written from format.md and lenient: it follows whatever lengths it finds as far as they lie in the bytes, and
-//! leaves alone what it cannot follow. Resealing an intact block changes nothing.
+//! Written from format.md and lenient: it follows whatever lengths it finds as far as they lie in the bytes,
+//! and leaves alone what it cannot follow. Resealing an intact block changes nothing.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -10,8 +11,8 @@ use crate::header::HEADER_BYTES;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Reseals pages, sections and header. `put` writes the checksum of the header (the second argument) into its place (the
-/// first): other parts of a store repeat it.
+/// Reseals pages, sections and header. `put` writes the checksum of the header (the second argument) into its
+/// place (the first): other parts of a store repeat it.
 pub fn reseal(block: &mut [u8], put: impl FnOnce(&mut [u8], &[u8])) {
     if block.len() < HEADER_BYTES {
         return;

@@ -1,10 +1,10 @@
 //! Elimination and solution of shards with windows of 64 slots.
 //!
-//! The band matrix has at most one row per slot, the one that starts there: 64 coefficients of which the first
-//! is 1, and a mark. A new row whose start is taken is added to the one that is there (both are bits, so that
-//! adding is exclusive or), which clears its first coefficient at least, and moves right to its next one. It ends
-//! where the slot is free; or with no coefficients left: then it follows from others, and either agrees with
-//! them or can never be true along with them.
+//! The band matrix has at most one row per slot, the one that starts there: 64 coefficients of which the
+//! first is 1, and a mark. A new row whose start is taken is added to the one that is there (both are bits,
+//! so that adding is exclusive or), which clears its first coefficient at least, and moves right to its next
+//! one. It ends where the slot is free; or with no coefficients left: then it follows from others, and either
+//! agrees with them or can never be true along with them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -43,8 +43,8 @@ impl ShardStarts {
     }
 }
 
-/// The shards that are eliminated in turns, one behind the other in one matrix. Their memory is used for one after
-/// another.
+/// The shards that are eliminated in turns, one behind the other in one matrix. Their memory is used for one
+/// after another.
 #[derive(Debug, Default)]
 pub(super) struct Band {
     matrix: Matrix,
@@ -67,8 +67,8 @@ struct Shard {
 }
 
 impl Band {
-    /// Makes it the band of up to [`LANES`] shards, without a row, and brings their hashes into the order in which they
-    /// are eliminated.
+    /// Makes it the band of up to [`LANES`] shards, without a row, and brings their hashes into the order in
+    /// which they are eliminated.
     pub(super) fn arrange(&mut self, shards: &mut [(ShardStarts, &mut [u64])]) {
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(&mut *shards) {
             shard.arrange(*span, hashes, &mut self.copy);
@@ -141,8 +141,8 @@ impl Band {
         }
     }
 
-    /// Solves the system of a shard, whose slots these are: for each block from the last to the first, its number in the
-    /// shard and its words.
+    /// Solves the system of a shard, whose slots these are: for each block from the last to the first, its
+    /// number in the shard and its words.
     #[inline(always)]
     fn solve(&self, slots: Range<usize>, columns: usize, put: impl FnMut(u64, &[u64])) {
         match columns {
@@ -152,8 +152,8 @@ impl Band {
         }
     }
 
-    /// The same with as many columns as the words of a whole number of vectors, of which those over `columns` are
-    /// solved for nothing: so all of them stay in registers.
+    /// The same with as many columns as the words of a whole number of vectors, of which those over `columns`
+    /// are solved for nothing: so all of them stay in registers.
     #[inline(always)]
     fn solve_columns<const N: usize>(
         &self,

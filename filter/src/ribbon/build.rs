@@ -1,9 +1,9 @@
 //! From hashes to sections, layer by layer.
 //!
 //! Memory: the hashes, eight bytes each, exist twice while they are dealt out to shards (chunk by chunk, each
-//! freed when it is dealt); after that there are the hashes, three shards, and the sections as they grow. That is 17
-//! bytes per key with the hashes; up to 3 MB for the shards, of whatever size the filter is; and another eight bytes per
-//! key as long as it may be built again with another salt.
+//! freed when it is dealt); after that there are the hashes, three shards, and the sections as they grow.
+//! That is 17 bytes per key with the hashes; up to 3 MB for the shards, of whatever size the filter is; and
+//! another eight bytes per key as long as it may be built again with another salt.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -45,7 +45,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Columns of each group; but for the least of the first they are equally large, or an earlier one has one more.
+    /// Columns of each group; but for the least of the first they are equally large, or an earlier one has
+    /// one more.
     fn split(self, columns: u8) -> [u8; GROUPS_MAX] {
         let mut out = [0; GROUPS_MAX];
         let (mut left, mut least) = (columns, self.first);
@@ -71,8 +72,8 @@ pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: G
     build_once(chunks, keys, salt, size, groups)
 }
 
-/// Builds a filter once more, of the table hashes that [`build`] gave back and with the salt that it took: the same
-/// bytes.
+/// Builds a filter once more, of the table hashes that [`build`] gave back and with the salt that it took:
+/// the same bytes.
 pub(crate) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: Groups) -> Built {
     Builder::new(hashes.len() as u64, size, groups).build(&mut vec![hashes], salt, |hash| hash)
 }

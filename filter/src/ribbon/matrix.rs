@@ -1,15 +1,15 @@
 //! A band matrix over single bits, and the steps of elimination in it.
 //!
-//! The matrix has at most one row per slot, the one that starts there. A new row whose slot is taken is added to the one
-//! that is there, which clears its first coefficient at least, and moves right to its next one. That step waits for
-//! memory and for itself; so three rows of parts of the matrix that do not meet take turns. What is done with a row that
-//! ends is elsewhere: in the same loop it would take registers from the steps. (The steps were written in assembly once;
-//! that made a build no faster.)
+//! The matrix has at most one row per slot, the one that starts there. A new row whose slot is taken is added
+//! to the one that is there, which clears its first coefficient at least, and moves right to its next one.
+//! That step waits for memory and for itself; so three rows of parts of the matrix that do not meet take
+//! turns. What is done with a row that ends is elsewhere: in the same loop it would take registers from the
+//! steps. (The steps were written in assembly once; that made a build no faster.)
 //!
 //! # Invariant
 //!
-//! No row has a coefficient behind the last slot. The sum of two such rows has none either, and a row that is added to
-//! others only moves to slots at which it has a coefficient: to none that is not there.
+//! No row has a coefficient behind the last slot. The sum of two such rows has none either, and a row that is
+//! added to others only moves to slots at which it has a coefficient: to none that is not there.
 
 use alloc::vec::Vec;
 
@@ -78,8 +78,9 @@ impl Matrix {
         (&self.coefficients, &self.marks)
     }
 
-    /// Takes steps with each of the first `count` rows in turns, until one of them has come to a free slot, or has no
-    /// coefficient left: which, and what has become of it. The rows are in variables of their own, which are not in memory.
+    /// Takes steps with each of the first `count` rows in turns, until one of them has come to a free slot,
+    /// or has no coefficient left: which, and what has become of it. The rows are in variables of their own,
+    /// which are not in memory.
     #[inline(always)]
     pub(super) fn eliminate(&mut self, count: usize) -> (usize, Row) {
         let [mut one, mut two, mut three] = self.turns;

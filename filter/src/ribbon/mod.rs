@@ -12,8 +12,8 @@
 //!                 keys; another attempt, with other hashes, if it has no solution
 //! ```
 //!
-//! Small tables have the last layer only. Those somewhat larger are built again with another salt if a layer was
-//! unlucky: no filter of 256 keys or more takes over 1 % more than its keys, from seven columns on.
+//! Small tables have the last layer only. Those somewhat larger are built again with another salt if a layer
+//! was unlucky: no filter of 256 keys or more takes over 1 % more than its keys, from seven columns on.
 //!
 //! # Algorithm of a bumped layer
 //!
@@ -30,8 +30,9 @@
 //! # Columns
 //!
 //! 64 slots are a block: one word of 64 bits per column. The columns stand in up to three *groups*, each a
-//! section of its own: a filter without the later ones is a filter with fewer columns. From block `plain` on the last
-//! group has a column more, so that any size can be used and not only multiples of the number of slots.
+//! section of its own: a filter without the later ones is a filter with fewer columns. From block `plain` on
+//! the last group has a column more, so that any size can be used and not only multiples of the number of
+//! slots.
 //!
 //! # Invariants
 //!
@@ -86,13 +87,13 @@ const BLOCK_SLOTS: u64 = 64;
 /// Slots in the window of a row of the last layer.
 const WIDE: u64 = 128;
 
-/// The fewest keys of which [`FilterKind::Auto`](crate::FilterKind::Auto) makes a ribbon filter. It has [`WIDE`] slots at
-/// least; of fewer than `WIDE · ln 2` = 89 keys a Bloom filter of as many bits has the lower rate. Somewhat more have to make up
-/// for the time that a ribbon takes.
+/// The fewest keys of which [`FilterKind::Auto`](crate::FilterKind::Auto) makes a ribbon filter. It has
+/// [`WIDE`] slots at least; of fewer than `WIDE · ln 2` = 89 keys a Bloom filter of as many bits has the
+/// lower rate. Somewhat more have to make up for the time that a ribbon takes.
 pub(super) const KEYS_MIN: u64 = 96;
 
-/// Starts that the hash has for the first start and not for others, and as many for the last: without them the
-/// outermost slots of the last layer would have too few rows.
+/// Starts that the hash has for the first start and not for others, and as many for the last: without them
+/// the outermost slots of the last layer would have too few rows.
 const SMASH: u64 = 63;
 
 /// Most columns of any block.

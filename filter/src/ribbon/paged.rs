@@ -1,9 +1,9 @@
 //! From pages to answers: a filter whose thresholds are in memory, and whose columns are not.
 //!
-//! The thresholds, two bits for 128 starts, say in which layer a key is, so that a query for an absent key reads the
-//! rows of one window: two blocks that follow each other, a hundred or two of the 4096 bytes of a page. Where they
-//! straddle two pages, the columns that the first page has of all rows are tested before the second one is read. The tail,
-//! which is packed and so stands nowhere as a block, is in memory too.
+//! The thresholds, two bits for 128 starts, say in which layer a key is, so that a query for an absent key
+//! reads the rows of one window: two blocks that follow each other, a hundred or two of the 4096 bytes of a
+//! page. Where they straddle two pages, the columns that the first page has of all rows are tested before the
+//! second one is read. The tail, which is packed and so stands nowhere as a block, is in memory too.
 //!
 //! The answers are those of `query`, for the same bytes.
 
@@ -43,8 +43,8 @@ pub(crate) fn tail_bytes(ribbon: &Ribbon, group: usize) -> Range<u64> {
 }
 
 impl Paged {
-    /// Of verified bytes: the packed tail of each column group, whose sections are also given for an error to say
-    /// where.
+    /// Of verified bytes: the packed tail of each column group, whose sections are also given for an error to
+    /// say where.
     pub(crate) fn new(ribbon: Ribbon, packed: &[&[u8]], groups: &[Section]) -> Result<Self, DecodeError> {
         let mut tails = Vec::with_capacity(packed.len());
         for (index, (packed, section)) in packed.iter().zip(groups).enumerate() {

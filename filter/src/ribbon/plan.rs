@@ -1,12 +1,12 @@
 //! How many slots and columns a ribbon filter of so many keys gets. A writer's choice: a reader takes the
 //! numbers as they stand in the header.
 //!
-//! A bumped layer has 4.3 % fewer slots than keys: fewer leave more to the next layer, more leave slots empty.
-//! The last layer has the more slots in excess the more keys it has, because the longer a band is the
+//! A bumped layer has 4.3 % fewer slots than keys: fewer leave more to the next layer, more leave slots
+//! empty. The last layer has the more slots in excess the more keys it has, because the longer a band is the
 //! likelier it is to run over somewhere; if the attempts fail, it gets more.
 //!
-//! In a small filter one part that is bumped early leaves a noticeable share of its layer empty: another salt is
-//! tried then ([`is_dense`]), so that no set of keys is unlucky.
+//! In a small filter one part that is bumped early leaves a noticeable share of its layer empty: another salt
+//! is tried then ([`is_dense`]), so that no set of keys is unlucky.
 
 use super::geometry::{Ribbon, layer_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
@@ -65,7 +65,8 @@ pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
     (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
 }
 
-/// Whether so many slots are as few as they should be: with the thresholds 1 % more than keys, from 7 columns on.
+/// Whether so many slots are as few as they should be: with the thresholds 1 % more than keys, from 7 columns
+/// on.
 pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
     slots <= keys + keys / 128
 }
@@ -100,9 +101,10 @@ impl Columns {
         self.columns + u8::from(self.plain != Some(u64::MAX))
     }
 
-    /// Looks ahead from a bumped layer of the blocks from `first` to `end`, after which `rest` keys are expected: the
-    /// additional column starts in this layer if the rest has not blocks enough for it. Never before `first`: those
-    /// blocks are written, without it, and fewer blocks than were expected of this layer do not change that.
+    /// Looks ahead from a bumped layer of the blocks from `first` to `end`, after which `rest` keys are
+    /// expected: the additional column starts in this layer if the rest has not blocks enough for it. Never
+    /// before `first`: those blocks are written, without it, and fewer blocks than were expected of this
+    /// layer do not change that.
     pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
         if self.plain.is_none() {
             let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
@@ -127,9 +129,9 @@ impl Columns {
         if self.columns == 0 { plain.min(end - 1) } else { plain }
     }
 
-    /// The same for a filter of this layer alone: where its bits come nearest to what is wanted. An additional column
-    /// counts only for windows that start in its blocks, and none starts in the last two. So in a small filter it is worth
-    /// its bits in all blocks or in none.
+    /// The same for a filter of this layer alone: where its bits come nearest to what is wanted. An
+    /// additional column counts only for windows that start in its blocks, and none starts in the last two.
+    /// So in a small filter it is worth its bits in all blocks or in none.
     fn nearest(&self, slots: u64) -> u64 {
         let wanted = self.additional_bits(slots, 0);
         let starts = 0..=(slots - WIDE) / BLOCK_SLOTS;
@@ -200,8 +202,8 @@ pub(crate) fn expected_bytes(keys: u64, size: Size) -> u64 {
     (slots as f64 * columns.min(COLUMNS_MAX.into())) as u64 / 8 + buckets / 4 + 1
 }
 
-/// The bits per key that so many columns take. Of less than [`WIDE`] keys they are the columns themselves, as in
-/// [`columns_of`].
+/// The bits per key that so many columns take. Of less than [`WIDE`] keys they are the columns themselves, as
+/// in [`columns_of`].
 pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     if keys < WIDE {
         return columns;
@@ -210,8 +212,9 @@ pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     (slots as f64 * columns + 2.0 * buckets as f64) / keys as f64
 }
 
-/// The rate of a filter of these keys, by the starts that its windows have, if it is so small that it has one layer; to the
-/// digit, unless more slots are needed than usual. `None` for a larger one, whose rate is [`rate`] nearly.
+/// The rate of a filter of these keys, by the starts that its windows have, if it is so small that it has one
+/// layer; to the digit, unless more slots are needed than usual. `None` for a larger one, whose rate is
+/// [`rate`] nearly.
 pub(crate) fn rate_of_one_layer(keys: u64, bits_per_key: f64) -> Option<f64> {
     if keys == 0 || layer_buckets(keys, 0).is_some() {
         return None;

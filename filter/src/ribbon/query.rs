@@ -1,8 +1,8 @@
 //! From sections to answers.
 //!
-//! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns. That
-//! way is straight: three products, the threshold, one read of each of two blocks, in functions that call nothing. All else
-//! is out of its way, and computes again what it needs.
+//! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns.
+//! That way is straight: three products, the threshold, one read of each of two blocks, in functions that
+//! call nothing. All else is out of its way, and computes again what it needs.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -204,8 +204,8 @@ impl RibbonProbe {
         self.test_groups(simd, block, layer.block + Layer::block_of(start), window(hash, start), 0)
     }
 
-    /// Whether a window that starts in this block fits into the column groups from `first` on; the mark is without the
-    /// columns of those in front.
+    /// Whether a window that starts in this block fits into the column groups from `first` on; the mark is
+    /// without the columns of those in front.
     #[inline(always)]
     fn test_groups(
         &self,

@@ -4,7 +4,8 @@ use super::{SMASH, WIDE};
 use crate::bloom::remix;
 use crate::hash::{reduce, table_hash};
 
-/// Multiplier of coefficients and mark: the first 64 binary digits of the fraction of the root of 2, made odd.
+/// Multiplier of coefficients and mark: the first 64 binary digits of the fraction of the root of 2, made
+/// odd.
 const SPREAD: u64 = 0x6a09_e667_f3bc_c909;
 
 /// Between the salts of two attempts.

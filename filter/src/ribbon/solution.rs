@@ -33,7 +33,8 @@ impl Solution {
         self.blocks
     }
 
-    /// The blocks from `plain` on get a column more: blocks that are not there yet, or else those that already have it.
+    /// The blocks from `plain` on get a column more: blocks that are not there yet, or else those that
+    /// already have it.
     pub(super) fn add_column_from(&mut self, plain: u64) {
         debug_assert!(plain >= self.blocks || plain == self.plain, "a written block would change its place");
         self.plain = plain;
