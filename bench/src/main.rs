@@ -6,6 +6,7 @@
 //! cargo run --release -p sievedb-bench -- engine             # lookups per second
 //! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
 //! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
+//! cargo run --release -p sievedb-bench -- sketches           # the sketches beside those of other crates
 //! ```
 //!
 //! | file | what |
@@ -24,6 +25,7 @@ mod random;
 mod report;
 mod rounds;
 mod scale;
+mod sketches;
 mod store;
 mod wasted;
 
@@ -45,6 +47,7 @@ enum Command {
     Engine(engine::Args),
     Scale(scale::Args),
     Paths(paths::Args),
+    Sketches(sketches::Args),
 }
 
 fn main() -> Result<()> {
@@ -54,5 +57,6 @@ fn main() -> Result<()> {
         Command::Engine(args) => engine::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Paths(args) => paths::run(&args),
+        Command::Sketches(args) => sketches::run(&args),
     }
 }

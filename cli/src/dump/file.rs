@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use sievedb::inspect::{self, Detail, Entries, Event, Kind, Report, Sink, Stop, Text, View};
 
-use super::PROGRAM;
 use super::events::Events;
 use super::opening::{damaged, identify, intact, refuse_foreign, stopped, view_of};
 use super::tree;
+use super::{PROGRAM, sketch};
 use crate::escape::printable;
 use crate::failure::{Failure, Result, answered};
 
@@ -109,6 +109,15 @@ fn describe(args: &Args, path: &Path) -> Result<()> {
         return args.show_directory(path);
     }
     let (file, kind) = identify(path)?;
+    if kind == Kind::Unknown && sketch::is_sketch(path, &*file)? {
+        if args.keys || args.values || args.block.is_some() {
+            return Err(Failure::Usage(format!(
+                "{} is a sketch and has no keys and no blocks",
+                path.display()
+            )));
+        }
+        return sketch::describe(path, args.json, args.secrets);
+    }
     args.check_kind(path, kind)?;
     if !args.json {
         refuse_foreign(path, &*file, kind)?;

@@ -9,6 +9,7 @@
 //! | `filter` | a filter: shown, verified, measured |
 //! | `tree`, `draw`, `layout` | a store: its levels, runs and tables, drawn to fit a terminal |
 //! | `plan` | a store: the best sizes of its filters |
+//! | `sketch` | a sketch: what it is and what its parameters are |
 //! | `events` | a description as JSON |
 //! | `opening`, `watched` | opening files, and their errors; a progress bar while one is read |
 
@@ -19,6 +20,7 @@ mod filter;
 mod layout;
 mod opening;
 mod plan;
+mod sketch;
 mod tree;
 mod watched;
 

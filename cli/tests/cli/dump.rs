@@ -491,3 +491,29 @@ fn the_help_has_examples_and_no_output_has_two_blank_lines_in_a_row() {
         assert!(!out.contains("\n\n\n"), "{args:?}: {out}");
     }
 }
+
+/// The golden files of sketches are what programs exchange.
+#[test]
+fn a_sketch_is_named_and_described_and_a_damaged_one_is_refused() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sketches/tests/golden/v1");
+    for (name, kind) in [("bloom", "Bloom filter"), ("cuckoo", "cuckoo filter")] {
+        let path = golden.join(format!("{name}.bin"));
+        let out = dump(&[text(&path)]).ok();
+        assert!(out.contains(kind) && out.contains("predicted rate") && !out.contains("seed"), "{out}");
+        let json = dump(&["--json", text(&path)]).ok();
+        assert!(json.contains(&format!("\"kind\":\"{kind}\"")) && !json.contains("seed"), "{json}");
+        let secret = dump(&["--secrets", text(&path)]).ok();
+        assert!(secret.contains("0123456789abcdef"), "{secret}");
+    }
+    let store = temp_store();
+    let copy = Path::new(&store.db).with_extension("sketch");
+    let mut bytes = std::fs::read(golden.join("bloom.bin")).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&copy, &bytes).unwrap();
+    let outcome = dump(&[text(&copy)]);
+    assert!(
+        outcome.code == Some(3) && outcome.stderr.contains("is corrupt: sketch body checksum"),
+        "{outcome:?}"
+    );
+    assert_eq!(dump(&["--keys", text(&golden.join("bloom.bin"))]).code, Some(2));
+}
