@@ -182,7 +182,7 @@ impl Keyspace {
     }
 
     fn write(&self, batch: WriteBatch) -> Result<()> {
-        self.check_writable()?;
+        self.engine().check_readable(&self.tree)?;
         self.engine().write(batch, Durability::Buffered)
     }
 

@@ -64,9 +64,14 @@ enum Compare {
 }
 
 impl Held {
-    /// Carries out a change under the lock.
+    /// Carries out a change under the lock, in the process that holds it.
     fn change<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.check_process().map_err(refused)?;
+        self.under_lock(compare, act)
+    }
+
+    /// Carries out a change under the lock. The caller knows the process.
+    fn under_lock<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let guard = self.guard.read().unwrap_or_else(PoisonError::into_inner);
         let guard = guard.as_deref().ok_or_else(|| refused(Error::Closed))?;
         if self.is_lost.load(Ordering::Acquire) {
@@ -212,7 +217,8 @@ struct HeldFile {
 
 impl AppendFile for HeldFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        self.held.change(Compare::Never, || self.file.append(bytes))
+        // Whoever writes has asked for the process already: it is a system call, and this the most frequent one.
+        self.held.under_lock(Compare::Never, || self.file.append(bytes))
     }
 
     fn sync(&self) -> io::Result<()> {
