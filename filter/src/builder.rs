@@ -1,21 +1,22 @@
 //! From hashes to a filter block: `(add_hash)* finish`.
 //!
-//! 1. Hashes are collected, eight bytes each, in chunks that are never moved or copied to grow.
-//! 2. `finish` knows the number of keys and so the size: `round(keys · bits per key)` bits, rounded up to 64
-//!    for Bloom and to lines of 512 for blocked Bloom. The smallest blocks have 64 and 512 bits.
-//! 3. The one output is allocated, and each key's bits are set in it, where they will stand.
-//! 4. The predicted rate is computed from the bits, in integers; pages, sections and header are sealed.
-//! 5. The bytes are opened as a reader would open them, and every hash is looked for: bits that memory lost
-//!    are found before a table with a lying filter is published.
-//! 6. If one is not found, the filter is built once more. Other bytes, or bytes that pass, show that memory
-//!    cannot be trusted: an error. The same bytes show that the builder is wrong about these keys: then the
-//!    block says "maybe" of every key, and whoever writes a table with it goes on.
+//! 1. Hashes are collected, eight bytes each, in chunks of fixed length, so that growing copies none.
+//! 2. `finish` computes the size from the number of keys: `round(keys · bits per key)` bits, rounded up to a
+//!    multiple of 64 for Bloom and of 512 (a line) for blocked Bloom.
+//! 3. The block is allocated once, and the bits of each key are set in it.
+//! 4. The predicted rate is computed from the bits, with integers. The checksums of pages, sections and
+//!    header are written.
+//! 5. The block is opened like any other, and probed for every key. So bits that were lost in memory are
+//!    found before the table is published.
+//! 6. If a key is reported absent, the filter is built a second time. If the second block differs or passes
+//!    the check, the memory is faulty: an error. If it is the same, the builder has a bug: the result is a
+//!    block that answers "maybe" for every key, and the table can still be written.
 //!
-//! Bits are set, never cleared, so that the order of the keys leaves no trace.
+//! Bits are set and never cleared, so the order of the keys does not change the block.
 //!
-//! A ribbon filter is built otherwise, see `ribbon`: its sections come first, and the block is put together
-//! from them; how long they are is known only then. If no attempt at it succeeds, the block has no sections
-//! and says "maybe" of every key ([`Header::answers_only_maybe`]).
+//! A ribbon filter is built differently, see `ribbon`: its sections are built first, because their lengths
+//! are not known before, and are then copied into the block. If no attempt succeeds, the block has no
+//! sections and answers "maybe" for every key ([`Header::answers_only_maybe`]).
 
 use alloc::format;
 use alloc::string::ToString;
@@ -41,20 +42,20 @@ use crate::hash::{key_hash, table_hash};
 /// Hashes per chunk: 64 KiB.
 const CHUNK: usize = 8192;
 
-/// What a finished filter is called in errors.
+/// The name of a finished filter in errors.
 const CONSTRUCTION: &str = "filter under construction";
 
-/// What building a ribbon filter takes per key, hashes included.
+/// Memory to build a ribbon filter, in bytes per key, with the hashes.
 const RIBBON_BYTES_PER_KEY: usize = 20;
 
-/// What a filter of so many keys and bits takes while it is finished, the hashes included; about.
+/// Memory that `finish` takes for a filter of this many keys and bits, with the hashes; approximate.
 fn finish_bytes(kind: Kind, keys: usize, body_bits: f64) -> usize {
     let per_key = if kind.has_columns() { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
     keys * per_key + 2 * (HEADER_BYTES + (body_bits / 8.0) as usize)
 }
 
 impl FilterPlan {
-    /// What building such a filter of so many keys takes at its peak, in bytes; about.
+    /// Peak memory to build such a filter of this many keys, in bytes; approximate.
     #[doc(hidden)]
     pub fn build_bytes(&self, keys: u64) -> usize {
         finish_bytes(self.kind, keys as usize, keys as f64 * self.bits_per_key)
@@ -121,9 +122,9 @@ impl FilterBuilder {
         })
     }
 
-    /// Gives a Bloom filter exactly this many bits and probes, whatever number of keys is added: filters that
-    /// are to be united or intersected ([`Filter::union`]) must have the same. A blocked one gets as many
-    /// lines of 512 bits as these bits take. A ribbon filter, which is sized by its keys, ignores it.
+    /// Gives a Bloom filter exactly this many bits and probes, however many keys are added. Filters can be
+    /// united or intersected ([`Filter::union`]) only if both are equal. A blocked filter rounds the bits up
+    /// to lines of 512. A ribbon filter, whose size follows from its keys, ignores the call.
     ///
     /// # Errors
     ///
@@ -138,8 +139,8 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Gives a ribbon filter this many columns, whatever bits per key that takes: `2^-columns` is its rate if
-    /// it is a whole number. Other kinds ignore it.
+    /// Gives a ribbon filter this many columns instead of bits per key. A whole number of columns has the
+    /// false-positive rate `2^-columns`. Other kinds ignore the call.
     ///
     /// # Errors
     ///
@@ -154,8 +155,8 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Stores the columns of a ribbon filter in this many sections (1 to 3), of which the later ones can be
-    /// left out of memory: see [`Filter::keep_groups`]. Other kinds ignore it.
+    /// Stores the columns of a ribbon filter in this many groups (1 to 3). The later groups need not be in
+    /// memory, see [`Filter::keep_groups`]. Other kinds ignore the call.
     #[must_use]
     pub fn column_groups(mut self, groups: usize) -> Self {
         self.groups.count = groups.clamp(1, GROUPS_MAX);
@@ -170,7 +171,8 @@ impl FilterBuilder {
         self
     }
 
-    /// Adds a user key by its [`key_hash`]. Every distinct user key is to be added once: each call counts.
+    /// Adds a user key by its [`key_hash`]. Add every distinct user key once, because each call counts as a
+    /// key.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         match self.chunks.last_mut() {
@@ -180,7 +182,7 @@ impl FilterBuilder {
                 chunk.push(hash);
                 self.chunks.push(chunk);
             }
-            // The first chunk grows as it fills: most of a small table's filter would be this chunk.
+            // The first chunk grows as it fills, because a small table has few keys.
             None => self.chunks.push(vec![hash]),
         }
     }
@@ -202,13 +204,13 @@ impl FilterBuilder {
         self.chunks.is_empty()
     }
 
-    /// What the hashes occupy, in bytes. `finish` needs [`FilterBuilder::block_bytes`] besides.
+    /// Memory of the collected hashes, in bytes. `finish` takes more, see [`FilterBuilder::finish_bytes`].
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<u64>()).sum()
     }
 
-    /// What `finish` takes at its peak, hashes included; about.
+    /// Peak memory of `finish`, with the hashes, in bytes; approximate.
     #[must_use]
     pub fn finish_bytes(&self) -> usize {
         finish_bytes(self.kind, self.len(), self.body_bits())
@@ -219,13 +221,13 @@ impl FilterBuilder {
         let keys = self.len() as f64;
         match (self.kind, self.bits_and_probes, self.columns) {
             (Kind::Bloom | Kind::BlockedBloom, Some((bits, _)), _) if keys > 0.0 => bits as f64,
-            // The columns of a large filter take a few per cent more.
+            // In a large filter, columns take a few per cent more than a bit per key.
             (Kind::Ribbon, _, Some(columns)) => keys * columns * 1.05,
             _ => keys * self.bits_per_key,
         }
     }
 
-    /// Length of the block that `finish` would make now; for a ribbon filter, about.
+    /// Length of the block that `finish` would make now, in bytes; approximate for a ribbon filter.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         let keys = self.len() as u64;
@@ -251,15 +253,13 @@ impl FilterBuilder {
         self.columns.map_or(Size::Bits(self.bits_per_key), Size::Columns)
     }
 
-    /// Makes the block. One of a shape that cannot be built says "maybe" of every key
-    /// ([`Header::answers_only_maybe`]), whatever its kind was to be; if that is a mistake of the builder, it
-    /// is reported through `tracing`.
+    /// Makes the block. If the filter cannot be built, the block answers "maybe" for every key
+    /// ([`Header::answers_only_maybe`]) and is of kind [`Kind::Ribbon`].
     ///
     /// # Errors
     ///
-    /// [`FilterError::TooLarge`] if there is no memory for it; [`FilterError::FaultyMemory`] if a key that
-    /// was added is not found in the finished bytes, and another attempt with the same keys makes other
-    /// bytes.
+    /// [`FilterError::TooLarge`] if the block does not fit in memory; [`FilterError::FaultyMemory`] if a key
+    /// that was added is reported absent, and a second attempt with the same keys gives another result.
     pub fn finish(self) -> Result<Vec<u8>, FilterError> {
         let keys = self.len() as u64;
         if self.kind.has_columns() && keys > 0 {
@@ -297,7 +297,8 @@ impl FilterBuilder {
         self.settle(keys, first, block, fault)
     }
 
-    /// What a second attempt means, after a first one that failed and left this fingerprint.
+    /// The result after a second attempt. The first one failed the check, and its block had the fingerprint
+    /// `first`.
     fn settle(
         mut self,
         keys: u64,
@@ -321,7 +322,7 @@ impl FilterBuilder {
         }
     }
 
-    /// A block of the kinds that are not built by solving anything.
+    /// The block of a Bloom or blocked Bloom filter.
     fn bloom_block(&self) -> Result<Vec<u8>, FilterError> {
         let shape = self.shape();
         let layout = layout(shape).ok_or_else(|| self.too_large())?;
@@ -338,17 +339,17 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// The block of bits that somebody else has set, for so many keys, in the places that [`Kind::Bloom`] has
-    /// for them: of as many bits and probes as [`FilterBuilder::bits_and_probes`] was told.
+    /// The block of a [`Kind::Bloom`] filter of `keys` keys whose bits the caller has set.
+    /// [`FilterBuilder::bits_and_probes`] must have set their number.
     #[doc(hidden)]
     pub fn finish_with_bits(self, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let Some((size, probes)) = self.bits_and_probes else {
-            return Err(FilterError::invalid("the number of bits was not told"));
+            return Err(FilterError::invalid("the number of bits and probes was not set"));
         };
         self.finish_bloom(Bloom { bits: size, probes }, bits, keys)
     }
 
-    /// The block of these bits, which are those of so many keys.
+    /// The block of a Bloom filter with these bits, set for `keys` keys.
     pub(super) fn finish_bloom(self, bloom: Bloom, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let shape = Shape::Bloom(bloom);
         let layout = layout(shape).ok_or_else(|| self.too_large())?;
@@ -363,7 +364,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Whether one of the hashes is not found.
+    /// Whether the filter reports one of the keys absent.
     fn lost(&self, filter: &Filter<&[u8]>) -> bool {
         let mut answers = [false; CHUNK];
         self.chunks.iter().any(|chunk| {
@@ -373,7 +374,7 @@ impl FilterBuilder {
         })
     }
 
-    /// The block of what was built, and the table hashes of the keys.
+    /// The block with these sections, and the table hashes of the keys.
     fn ribbon_block(&self, built: Built, keys: u64) -> Result<(Vec<u8>, Vec<u64>), FilterError> {
         let Built { ribbon, mut sections, hashes, .. } = built;
         #[cfg(any(test, feature = "testing"))]
@@ -402,7 +403,7 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// Writes checksums and header of a block whose body is there.
+    /// Writes the checksums and the header of a block whose body is complete.
     fn seal(&self, block: &mut [u8], shape: Shape, rate: u64, layout: &Layout, keys: u64) {
         let mut sections: Vec<Section> = layout
             .offsets
@@ -456,7 +457,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Opens the finished bytes and looks for every key: what is wrong with them, if anything is.
+    /// Opens the finished block and probes it for every key. Returns what is wrong with it, if anything.
     fn fault(
         &self,
         block: &[u8],
@@ -473,25 +474,25 @@ impl FilterBuilder {
     }
 }
 
-/// What tells one block from another, when both cannot be in memory.
+/// A hash of the block, to compare two blocks without keeping both in memory.
 fn fingerprint(block: Vec<u8>) -> u64 {
     key_hash(0, &block)
 }
 
-/// Faults for tests: what memory that forgets, or a builder that is wrong, does to the bits.
+/// Faults for tests: changes the bits of a filter as faulty memory or a bug in the builder would.
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fault_injection {
     use std::cell::Cell;
 
-    /// Is given a body or a section, and how many were given before.
+    /// Called with each body or section, and the number of earlier calls.
     type Fault = fn(&mut [u8], u32);
 
     std::thread_local! {
         static FAULT: Cell<Option<(Fault, u32)>> = const { Cell::new(None) };
     }
 
-    /// Has all bits of filters that this thread builds changed by `fault`, until another one is set.
+    /// Applies `fault` to all filters that this thread builds, until another fault is set.
     pub fn set(fault: Option<Fault>) {
         FAULT.set(fault.map(|fault| (fault, 0)));
     }
@@ -504,12 +505,12 @@ pub mod fault_injection {
     }
 }
 
-/// The filter for this many keys: part of the format only in that both sides can name it.
+/// The shape of a filter for this many keys.
 fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
     if keys == 0 {
         return Shape::Empty;
     }
-    // The cast saturates, and the rest is checked by the layout.
+    // The cast saturates; `Layout` rejects a size that is too large.
     let bits = ((keys as f64 * bits_per_key).round() as u64).max(1);
     let millibits = millibits(bits_per_key);
     match kind {
@@ -537,7 +538,7 @@ mod tests {
 
     const OWNER: FileId = [8; 16];
 
-    /// The hash of the `index`-th key: the same in all tests, without a pattern.
+    /// The hash of key `index`, pseudorandom and the same in all tests.
     fn hash(index: u64) -> u64 {
         key_hash(1, &index.to_le_bytes())
     }
@@ -559,7 +560,7 @@ mod tests {
         Filter::open(bytes, Expect::table(OWNER, 1, keys)).unwrap()
     }
 
-    /// What a builder of a thousand keys makes of this fault, which it has by itself.
+    /// The result of building a filter of 1000 keys with this fault.
     fn with_fault(kind: Kind, fault: fn(&mut [u8], u32)) -> Result<Vec<u8>, FilterError> {
         let mut builder = FilterBuilder::new(kind, 10.0, 1, 3, OWNER).unwrap();
         (0..1000).map(hash).for_each(|hash| builder.add_hash(hash));
@@ -570,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_loses_keys_however_it_is_built_says_maybe_of_every_key() {
+    fn a_filter_that_reports_keys_absent_in_both_attempts_answers_maybe_for_every_key() {
         for kind in Kind::ALL {
             let block = with_fault(kind, |bits, _| bits.fill(0)).unwrap();
             let filter = Filter::open(block, Expect::table(OWNER, 1, 1000)).unwrap();
@@ -581,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_comes_out_differently_the_second_time_is_an_error_of_the_memory() {
+    fn a_second_attempt_with_other_bytes_is_an_error_of_faulty_memory() {
         type Fault = fn(&mut [u8], u32);
         let first_fails: Fault = |bits, before| {
             if before == 0 {
@@ -617,13 +618,13 @@ mod tests {
         }
     }
 
-    /// How many of a million absent keys are not recognised.
+    /// How many of a million absent keys are false positives.
     fn measure(filter: &Filter<Vec<u8>>) -> f64 {
         (0..1_000_000).filter(|index| filter.may_contain(hash((1 << 40) + index))).count() as f64
     }
 
     #[test]
-    fn no_key_is_ever_absent() {
+    fn no_added_key_is_ever_reported_absent() {
         for kind in Kind::ALL {
             for keys in [0, 1, 2, 7, 100, 10_000] {
                 for bits in 1..=24 {
@@ -657,8 +658,7 @@ mod tests {
             ] {
                 let filter = build(kind, bits, 9, (0..keys).map(hash));
                 let (found, predicted) = (measure(&filter), filter.predicted_rate() * 1e6);
-                // Four standard deviations of the count, and 2 % of the model: under 5 % from 18 000 counts
-                // on.
+                // Four standard deviations of the count, and 2 % for the model.
                 let allowed = 4.0 * predicted.sqrt() + 0.02 * predicted + 3.0;
                 assert!(
                     (found - predicted).abs() < allowed,
@@ -708,7 +708,7 @@ mod tests {
 
     #[test]
     fn false_positives_near_the_keys_of_two_tables_are_independent_too() {
-        // Keys that differ from one that is there in one byte, as those of a range often do.
+        // Absent keys that differ from a present one in one byte, as neighbours in a range often do.
         let hash = |group: u64, last: u8| key_hash(1, format!("user:{group:08}:{last:03}").as_bytes());
         for kind in Kind::ALL {
             let filters =
@@ -722,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_the_keys_leaves_no_trace() {
+    fn the_order_of_the_keys_changes_no_byte() {
         for kind in Kind::ALL {
             let upwards = build(kind, 10.0, 4, (0..20_000).map(hash)).into_inner();
             let downwards = build(kind, 10.0, 4, (0..20_000).rev().map(hash)).into_inner();
@@ -733,7 +733,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_takes_to_finish_is_told_before() {
+    fn finish_bytes_predicts_the_memory_that_finish_takes() {
         let about = |builder: FilterBuilder| {
             let mut builder = builder;
             (0..20_000).for_each(|index| builder.add_hash(hash(index)));
@@ -753,7 +753,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_and_extreme_hashes_are_found() {
+    fn keys_with_equal_or_extreme_hashes_are_never_reported_absent() {
         for kind in Kind::ALL {
             for extreme in [0, 1, 1 << 63, u64::MAX, u64::MAX - 1] {
                 for salt in [0, extreme, u64::MAX] {
@@ -807,14 +807,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_the_finished_bytes_have_lost_is_noticed() {
+    fn a_key_that_the_finished_block_reports_absent_is_noticed() {
         let mut builder = FilterBuilder::new(Kind::Bloom, 10.0, 1, 2, OWNER).unwrap();
         (0..50).for_each(|index| builder.add_hash(hash(index)));
         let bytes = builder.clone().finish().unwrap();
         let check =
             |builder: &FilterBuilder, bytes: &[u8]| builder.fault(bytes, 50, |filter| builder.lost(filter));
         assert_eq!(check(&builder, &bytes), None);
-        // As if a hash had changed in memory after its bits were set.
+        // A hash that changed in memory after its bits were set.
         builder.chunks[0][20] ^= 1 << 40;
         assert_eq!(check(&builder, &bytes).unwrap().what, "filter under construction");
         let mut damaged = bytes;

@@ -1,14 +1,15 @@
-//! The drop rules: which entries of a merge a reader can still see.
+//! The drop rules: which entries of a merge no reader can see any more.
 //!
-//! Snapshots cut the sequence numbers into stripes: stripe `i` holds the numbers that are seen by snapshot
-//! `i` and not by snapshot `i - 1`; the last stripe is seen by readers of the present only. Walking the
-//! entries of a key from new to old:
+//! Snapshots divide the sequence numbers into stripes. Stripe `i` holds the numbers that snapshot `i` sees
+//! and snapshot `i - 1` does not; no snapshot sees the last stripe. The rules for the entries of a key, from
+//! new to old:
 //!
-//! 1. An entry in the same stripe as a newer entry of its key is visible to no reader: dropped.
-//! 2. A tombstone that every snapshot sees, and below which there is nothing older (`base`), hides nothing:
-//!    dropped. Older entries of its key in this merge are in its stripe and fall under rule 1.
-//! 3. A put that every snapshot sees, with nothing older below, is the only entry of its key. It is kept with
-//!    sequence number 0, which is shorter on disk.
+//! 1. An entry in the same stripe as a newer entry of its key is dropped: every reader that could see it sees
+//!    the newer one.
+//! 2. A tombstone that every snapshot sees is dropped if the key has no older entries outside this merge
+//!    (`base`). Its older entries in this merge are in the same stripe, and rule 1 drops them.
+//! 3. A put that every snapshot sees gets the sequence number 0 if the key has no older entries outside this
+//!    merge. It is the oldest entry of its key that remains, and a 0 is shorter on disk.
 
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 
@@ -19,13 +20,13 @@ pub(crate) enum Fate {
     Keep(Tag),
 }
 
-/// Decides entry by entry, in the order of internal keys.
+/// Applies the rules to one entry after the other, in the order of internal keys.
 #[derive(Debug)]
 pub(crate) struct Retain {
     /// Sequence numbers of the live snapshots, ascending.
     snapshots: Vec<SeqNo>,
     user_key: Vec<u8>,
-    /// Stripe of the newest entry of `user_key` so far; `None` before the first entry of all.
+    /// Stripe of the entry before, which has the key `user_key`; `None` before the first entry.
     stripe: Option<usize>,
 }
 
@@ -35,8 +36,8 @@ impl Retain {
         Self { snapshots, user_key: Vec::new(), stripe: None }
     }
 
-    /// The fate of the next entry. `base` returns whether a key has no older entries outside this merge. It
-    /// is called only if the answer matters, with ascending user keys.
+    /// Whether the next entry is kept. `base` returns whether a key has no older entries outside this merge.
+    /// It is called only if a rule needs it, with ascending user keys.
     pub(crate) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
         let stripe = self.snapshots.partition_point(|&snapshot| snapshot < key.tag.seqno());
         let same_key = self.stripe.is_some() && self.user_key == key.user;
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
     use crate::key::EntryKind::{Delete, Put};
 
-    /// Runs entries of one key "k", newest first, through the rules; gives what is kept.
+    /// Applies the rules to entries of one key "k", newest first, and returns those that are kept.
     fn kept(snapshots: &[SeqNo], base: bool, entries: &[(SeqNo, EntryKind)]) -> Vec<(SeqNo, EntryKind)> {
         let mut retain = Retain::new(snapshots.to_vec());
         let fates = entries
@@ -80,21 +81,23 @@ mod tests {
     fn the_drop_rules_as_a_table() {
         type Row<'a> = (&'a [SeqNo], bool, &'a [(SeqNo, EntryKind)], &'a [(SeqNo, EntryKind)]);
         let rows: &[Row] = &[
-            // No snapshot: the newest survives; at the base a tombstone goes and a put loses its number.
+            // Without snapshots only the newest is kept; at the base a tombstone is dropped, and a put gets
+            // the number 0.
             (&[], false, &[(9, Put), (5, Put), (3, Delete)], &[(9, Put)]),
             (&[], false, &[(9, Delete), (5, Put)], &[(9, Delete)]),
             (&[], true, &[(9, Delete), (5, Put)], &[]),
             (&[], true, &[(9, Put), (5, Delete)], &[(0, Put)]),
-            // A snapshot at 6 sees the entry at 5, one at 5 too, one at 4 does not.
+            // Snapshots at 6 and at 5 see the entry at 5, a snapshot at 4 does not.
             (&[6], false, &[(9, Put), (5, Put), (3, Put)], &[(9, Put), (5, Put)]),
             (&[5], false, &[(9, Put), (5, Put), (3, Put)], &[(9, Put), (5, Put)]),
             (&[4], false, &[(9, Put), (5, Put), (3, Put)], &[(9, Put), (3, Put)]),
-            // At the base, a tombstone newer than a snapshot must go on hiding what the snapshot sees.
+            // At the base, a tombstone newer than a snapshot is kept, because it hides an entry that is kept
+            // for the snapshot.
             (&[6], true, &[(9, Delete), (5, Put)], &[(9, Delete), (0, Put)]),
             (&[6], true, &[(9, Put), (5, Delete), (3, Put)], &[(9, Put)]),
             // A put newer than a snapshot keeps its number: the snapshot must not see it.
             (&[6], true, &[(9, Put)], &[(9, Put)]),
-            // A snapshot above everything does not matter.
+            // A snapshot that sees all entries has no effect.
             (&[50], true, &[(9, Delete), (5, Put)], &[]),
             (&[50], true, &[(9, Put), (5, Put)], &[(0, Put)]),
         ];
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_not_shadow_each_other() {
+    fn an_entry_is_never_dropped_for_an_entry_of_another_key() {
         let mut retain = Retain::new(Vec::new());
         for user in [&b""[..], b"a", b"ab", b"b"] {
             let key = InternalKey::new(user, Tag::new(3, Put));

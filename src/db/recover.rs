@@ -1,20 +1,21 @@
-//! Recovery, the reading half: what is on the disk, and whether it fits together. Changes nothing and keeps
-//! nothing.
+//! Recovery, the part that only reads: finds out what is on disk and checks that it is consistent. It changes
+//! no file.
 //!
-//! 1. The names in the directory; those that are not ours are reported and left alone.
-//! 2. `CURRENT`, and the manifest it names, folded into a state. Without a `CURRENT` there is no store,
-//!    unless files are there that only a store in use can have: then it was lost.
-//! 3. Every table and log of the state must exist. Every log but the last must be whole to its close record;
-//!    the last must be so if the manifest says that it was closed. Otherwise it may end torn, above
-//!    everything it promised: what is recovered is the prefix before, and the rest is reported.
-//! 4. The promises in the logs (and in a log that the manifest does not know) must not speak of edits that
-//!    the manifest does not have: then the manifest lost its end.
-//! 5. Every batch of the logs is decoded. Entries that a keyspace has flushed, and those of keyspaces that
-//!    were dropped, are skipped; the bytes of the others are counted.
+//! 1. List the directory. Files with names that the store does not use are reported and left alone.
+//! 2. Read `CURRENT`, and apply all edits of the manifest that it names. Without a `CURRENT` there is no
+//!    store, unless there are tables, filters, or logs with records: then `CURRENT` was lost.
+//! 3. Every table and log that the manifest names must exist. Every log but the last must be intact and end
+//!    with a close record, and so must the last if the manifest says that it was closed. Otherwise the last
+//!    log may have a torn tail after everything that was promised: the records before it are recovered, and
+//!    the tail is reported.
+//! 4. The promises in the logs (also in logs that the manifest does not name) must not name an edit that the
+//!    manifest lacks. If one does, the manifest has lost its tail.
+//! 5. Every batch of the logs is decoded. Entries that were flushed already, and entries of dropped
+//!    keyspaces, are skipped.
 //!
-//! Only when all of that is valid are the logs read once more, from front to back, and their batches handed
-//! to [`replay_to_memtables`](super::replay_to_memtables). So nothing is written or removed before the whole
-//! store was checked, and only one batch at a time is in memory.
+//! When all of that is valid, the logs are read a second time, and their batches go to
+//! [`replay_to_memtables`](super::replay_to_memtables). So the whole store is checked before anything is
+//! written or removed, and only one batch at a time is in memory.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -36,8 +37,7 @@ use crate::wal::reader::Record;
 use crate::wal::{Content, ContentReader, Ending, Expected, FramedReader, RecordKind};
 use crate::wal::{decode_close, decode_promise};
 
-/// Numbers of files between the manifest's next one and one that the store gave out without the manifest
-/// knowing.
+/// How far the number of a file that the manifest does not name can be above the manifest's next number.
 const NUMBER_GAP_MAX: u64 = 1 << 32;
 
 /// What opening a store found and did.
@@ -52,18 +52,18 @@ pub struct OpenReport {
     pub batches: u64,
     /// Entries of those batches that were not in tables yet.
     pub entries: u64,
-    /// How often a memtable was written into tables meanwhile: the logs held more than memory had room for,
-    /// or than is worth writing into the new log.
+    /// How often a memtable was flushed during the replay, because the logs held more than fits in memory or
+    /// more than is worth copying to the new log.
     pub flushes: u64,
-    /// Ends of files that were never promised to be durable and are not whole: dropped.
+    /// Torn tails of files, which were never promised to be durable and were dropped.
     pub dropped: Vec<DroppedTail>,
-    /// Files in the directory that do not belong to the state that was recovered, and why. Those with a name
-    /// of ours are removed by an open for writing.
+    /// Files in the directory that the store does not use, and why. Opening the store for writing removes
+    /// those that are left over from earlier work.
     pub ignored: Vec<IgnoredFile>,
 }
 
 impl OpenReport {
-    /// Traces what a user should know.
+    /// Writes the report to `tracing`.
     pub(crate) fn log(&self, dir: &Path) {
         for dropped in &self.dropped {
             let DroppedTail { file, offset, bytes, reason } = dropped;
@@ -75,7 +75,7 @@ impl OpenReport {
     }
 }
 
-/// The end of a log or manifest that was torn by a crash.
+/// The torn tail of a log or manifest after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DroppedTail {
@@ -89,7 +89,7 @@ pub struct DroppedTail {
     pub reason: String,
 }
 
-/// A file that was found and not used.
+/// A file in the directory that the store does not use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IgnoredFile {
@@ -99,11 +99,11 @@ pub struct IgnoredFile {
     pub why: &'static str,
 }
 
-/// A store as it lies on the disk.
+/// What recovery found in a directory.
 pub(crate) struct Recovered {
     pub(crate) store_id: FileId,
     pub(crate) manifest: ReadManifest,
-    /// Number of the manifest in force, 0 if the store is new.
+    /// Number of the manifest that `CURRENT` names, 0 if the store is new.
     pub(crate) number: u64,
     /// Bytes of the batches in the logs that hold entries which are not in tables.
     pub(crate) log_bytes: u64,
@@ -111,13 +111,14 @@ pub(crate) struct Recovered {
     pub(crate) report: OpenReport,
     /// The largest number of a file of this store.
     pub(crate) largest_number: u64,
-    /// Files of this store that are not part of the state: they can go.
+    /// Files of this store that the manifest does not name. They can be removed.
     pub(crate) strays: Vec<FileName>,
-    /// Numbers of files that are called like ours and are not: they stay, and no new file gets their number.
+    /// Numbers of files that are named like files of the store but belong to others. They are kept, and no
+    /// new file gets such a number.
     pub(crate) taken_numbers: BTreeSet<u64>,
 }
 
-/// The directory's own names of files of a store, and the others.
+/// The names in a directory: those that a store uses, and all others.
 pub(super) struct Listing {
     pub(super) ours: BTreeSet<FileName>,
     pub(super) ignored: Vec<IgnoredFile>,
@@ -149,8 +150,8 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     report
         .ignored
         .extend(others.iter().map(|name| ignored(name, "named like a file of the store, but is none")));
-    // Its number is known from the name alone, which anybody can give to a copy: no opening leaves such a
-    // gap.
+    // A stray's number is taken from its name, and a user can give any name to a copy. No crash of ours
+    // leaves a gap as large as this limit.
     let next = manifest.state.next_file;
     let numbers = strays.iter().filter_map(|name| name.number());
     let largest_number = numbers.filter(|number| number.saturating_sub(next) < NUMBER_GAP_MAX).max();
@@ -167,16 +168,16 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     }))
 }
 
-/// Whether a file that is called like one of ours is one: of this store, if it can tell which store it
-/// belongs to. What a crash may leave of a file that was just created counts too: nothing, zeros, a header
-/// that is not whole.
+/// Whether a file with a name that a store uses was written by a store: by this one, if `store_id` is given.
+/// A file that a crash interrupted right after its creation counts too: empty, zeros, or with part of a
+/// header.
 pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> bool {
     let mut head = [0; HEADER_BYTES];
     let read = fs.open(path).and_then(|file| {
         let len = file.len()?.min(HEADER_BYTES as u64) as usize;
         file.read_at(&mut head[..len], 0).map(|()| len)
     });
-    // What cannot be read is left alone.
+    // A file that cannot be read is left alone.
     let Ok(len) = read else { return false };
     match FileHeader::decode(&head[..len]) {
         Ok(header) => store_id.is_none_or(|id| id == header.store_id),
@@ -186,7 +187,7 @@ pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> boo
     }
 }
 
-/// Reads the logs once more and hands over each batch that holds entries which are not in tables, in order.
+/// Reads the logs a second time and passes each batch that has entries not yet in tables to `take`, in order.
 pub(super) fn replay(fs: &dyn Fs, dir: &Path, recovered: &Recovered, take: &mut Take<'_>) -> Result<()> {
     let mut replay = Replay::new(Purpose::Check, fs, dir, recovered.store_id, &recovered.manifest);
     replay.take = Some(take);
@@ -211,8 +212,8 @@ pub(super) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Without a `CURRENT`: were these files ever part of a store in use? An interrupted creation leaves a
-/// manifest and a log without a record, never a table.
+/// Without a `CURRENT`, checks that these files were never part of a store in use. An interrupted creation
+/// leaves a manifest and an empty log, but never a table or a log with records.
 pub(super) fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
     let lost = |evidence: FileName| {
         let detail = format!("it is missing, but {evidence} is there");
@@ -255,7 +256,7 @@ fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Resul
     Ok(())
 }
 
-/// Files of ours that the state does not use.
+/// Files with names of a store's files that the manifest does not name.
 pub(super) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
     let places = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let tables: BTreeSet<u64> = places().map(|place| place.meta.number).collect();
@@ -277,23 +278,24 @@ pub(super) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) ->
 pub(super) enum Purpose {
     /// To open the store, or to check the logs of one that nobody writes to.
     Check,
-    /// To check those of one that is open, as its manifest was a moment ago: logs may know later edits.
+    /// To check the logs of a store that is open for writing. The manifest was read earlier, so promises may
+    /// name later edits.
     CheckOpen,
-    /// To check logs without a manifest: what they say of keyspaces and edits cannot be judged.
+    /// To check logs without a manifest. Their keyspaces and promised edits cannot be checked.
     CheckAlone,
 }
 
-/// Is given the bytes of batches.
+/// Called with the bytes of each batch.
 pub(super) type Take<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
-/// Reads logs, and judges what they hold.
+/// Reads logs and checks their records against the manifest.
 pub(super) struct Replay<'a> {
     purpose: Purpose,
     fs: &'a dyn Fs,
     dir: &'a Path,
     store_id: FileId,
     manifest: &'a ReadManifest,
-    /// Is given the batches that hold entries which are not in tables.
+    /// Called with each batch that has entries not yet in tables.
     take: Option<&'a mut Take<'a>>,
     /// Bytes of those batches.
     log_bytes: u64,
@@ -339,7 +341,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Notes a torn end in the report.
+    /// Adds a torn tail to the report.
     pub(super) fn torn(&mut self, file: &Path, ending: Ending) {
         if let Ending::Torn { offset, dropped_bytes, damage, .. } = ending {
             let (file, reason) = (file.to_path_buf(), damage.to_string());
@@ -347,7 +349,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Reads all logs that the manifest knows.
+    /// Reads all logs that the manifest names.
     fn logs(&mut self) -> Result<()> {
         let manifest = self.manifest;
         let logs = &manifest.state.logs;
@@ -360,7 +362,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Reads one log that the manifest knows.
+    /// Reads one log that the manifest names.
     pub(super) fn log(
         &mut self,
         file: &dyn ReadFile,
@@ -403,8 +405,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Looks at logs that are newer than the manifest knows. One that was in use says so with a promise, and
-    /// then the manifest has lost the edit that created it.
+    /// Checks logs that are newer than all logs that the manifest names. If such a log has a promise, it was
+    /// in use, and the manifest has lost the edit that created it.
     pub(super) fn unknown_logs(&mut self, listing: &Listing) -> Result<()> {
         let newest = self.manifest.state.logs.keys().next_back().copied().unwrap_or(0);
         for name in &listing.ours {
@@ -419,7 +421,7 @@ impl<'a> Replay<'a> {
                 opened => opened.map_err(|error| Error::io("open", &path, error))?,
             };
             let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id: None };
-            // Whatever cannot be read here was never referred to: it is a stray.
+            // A log without a valid header was never in use.
             let Ok(mut reader) = FramedReader::open(&*file, &path, expected) else { continue };
             while let Ok(Some(record)) = reader.next_record() {
                 let promised = match record.kind {
@@ -435,7 +437,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Reads a log of which only the file is known, checking what it says of itself.
+    /// Reads a log without a manifest, and checks it by itself.
     pub(super) fn log_alone(&mut self, file: &dyn ReadFile, path: &Path) -> Result<()> {
         let end = self.read(file, path, None)?;
         self.report.logs += 1;

@@ -1,21 +1,22 @@
 //! The write path: group commit.
 //!
 //! Every writer puts its request into a queue. A writer that finds no leader becomes the leader: it takes the
-//! waiting requests as one group, carries them out in the order below, and hands the lead to the first
-//! request that came meanwhile.
+//! waiting requests as one group and carries them out in the steps below. Then the writer of the first
+//! request that arrived meanwhile becomes the leader.
 //!
-//! 1. *admit*: is the store writable, do the keyspaces exist; a request that fails here fails alone. (The
-//!    place where a conditional write will be decided: the leader sees every earlier write.)
+//! 1. *admit*: check that the keyspaces of each batch exist. A request that fails this check fails alone.
+//!    (Conditional writes will be decided here, because the leader sees every earlier write.)
 //! 2. *throttle*: slow down if flushes or compactions are behind.
-//! 3. *stamp and log*: sequence numbers are written into the batches, the batches appended with one write.
-//! 4. *apply*: the same bytes go into the memtables (`apply`), sliced; of a batch for several keyspaces a
-//!    copy to each.
-//! 5. *publish*: the last sequence number becomes visible, for all keyspaces at once.
-//! 6. *seal*: memtables that are full become immutable, and a new log begins.
+//! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
+//!    write.
+//! 4. *apply*: insert the entries into the memtables (`apply`), as slices of the batch. Of a batch for
+//!    several keyspaces, each memtable gets a copy of its part.
+//! 5. *publish*: make the last sequence number visible, for all keyspaces at once.
+//! 6. *seal*: make full memtables immutable, and begin a new log.
 //!
-//! Then each writer that wants durability waits for it outside the group, so that the next group does not
-//! wait for the disk. Whatever fails from step 3 on leaves it unknown what the log holds: the store refuses
-//! writes from then on.
+//! A writer that asked for durability then waits for a sync on its own, so that the next group can start at
+//! once. After a failure in step 3 or later it is unknown what the log holds, so the store refuses all
+//! further writes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -46,11 +47,11 @@ pub enum Durability {
     Synced,
 }
 
-/// Bytes of batches in one group. Beyond it the leader takes no further request.
+/// Limit on the bytes of the batches in one group. A larger batch is a group of its own.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// Logs before the active one that may be kept alive by keyspaces that are hardly written: few files to open
-/// and to read after a crash.
+/// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
+/// recovery short.
 const OLDER_LOGS_MAX: usize = 16;
 
 /// What the leader does for a request.
@@ -67,7 +68,7 @@ enum Work {
 
 enum Progress {
     Waiting,
-    /// The previous leader is done; the writer of this request leads now.
+    /// The previous leader is done; the writer of this request is the leader now.
     Leads,
     Done(Result<LogPosition>),
 }
@@ -104,7 +105,7 @@ impl Request {
         self.changed.notify_one();
     }
 
-    /// Waits until the request is done (`Some`) or its writer must lead (`None`).
+    /// Waits until the request is done (`Some`) or its writer must become the leader (`None`).
     fn wait(&self) -> Option<Result<LogPosition>> {
         let mut progress = lock(&self.progress);
         loop {
@@ -131,14 +132,15 @@ impl Request {
 }
 
 impl CommitQueue {
-    /// Queues a request; `true` if its writer must lead.
+    /// Queues a request. `true` if its writer must become the leader.
     fn enter(&self, request: &Arc<Request>) -> bool {
         let mut queue = lock(&self.queue);
         queue.waiting.push_back(Arc::clone(request));
         !std::mem::replace(&mut queue.led, true)
     }
 
-    /// Takes the next group: the first request and those behind it that fit. Closing is a group of its own.
+    /// Takes the next group: the first request, and those after it that fit in [`GROUP_BYTES_MAX`]. A request
+    /// to close is a group of its own.
     fn take_group(&self) -> Vec<Arc<Request>> {
         let mut queue = lock(&self.queue);
         let mut bytes = 0;
@@ -157,7 +159,7 @@ impl CommitQueue {
         group
     }
 
-    /// Hands the lead to the next in the queue, if there is one.
+    /// Makes the writer of the next queued request the leader, if there is one.
     fn hand_on(&self) {
         let mut queue = lock(&self.queue);
         match queue.waiting.front() {
@@ -167,7 +169,7 @@ impl CommitQueue {
     }
 }
 
-/// A batch that may be written, and the trees of its keyspaces.
+/// A batch that passed step 1, and the trees of its keyspaces.
 pub(crate) struct Admitted {
     pub(crate) bytes: Vec<u8>,
     pub(crate) trees: Vec<Arc<Tree>>,
@@ -190,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Makes every write that has returned durable.
+    /// Makes every write durable that returned before this call.
     pub(crate) fn sync(&self) -> Result<()> {
         self.check_writable()?;
         self.wait_durable(self.log().end())
@@ -200,12 +202,12 @@ impl Engine {
         self.log().wait_durable(position, || self.manifest.mark()).map_err(|error| self.fail(error))
     }
 
-    /// Makes the memtables of these trees immutable. Returns once they are, not once they are flushed.
+    /// Makes the memtables of these trees immutable. Does not wait until they are flushed.
     pub(crate) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
         self.submit(Work::Seal(trees)).map(drop)
     }
 
-    /// Ends the active log for good.
+    /// Ends the active log. Nothing can be written afterwards.
     pub(crate) fn close_log(&self) -> Result<()> {
         self.submit(Work::Close).map(drop)
     }
@@ -220,7 +222,7 @@ impl Engine {
         }
         point();
         let group = self.commit.take_group();
-        // Followers wait for an answer, whatever happened.
+        // The other writers of the group wait for their results, also after a panic.
         let results = catch("writing a batch", || self.carry_out(&group)).unwrap_or_else(|panic| {
             let error = self.fail(panic);
             vec![Err(error); group.len()]
@@ -265,7 +267,7 @@ impl Engine {
     }
 
     fn write_group(&self, group: Vec<Admitted>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
-        // Whoever has queued meanwhile is as late as whoever comes later.
+        // A request that was queued after the store was closed fails like one made later.
         if !close {
             self.health.check_open()?;
         }
@@ -290,7 +292,7 @@ impl Engine {
         Ok(position)
     }
 
-    /// Steps 3 to 5; gives the trees whose memtables are full.
+    /// Steps 3 to 5. Returns the trees whose memtables are full.
     fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Vec<Arc<Tree>>> {
         let before = self.sequence.visible();
         let mut next = before + 1;
@@ -328,8 +330,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes immutable the memtables that keep very old logs alive. Their entries are in older logs only, so
-    /// no new log has to begin.
+    /// Makes the memtables immutable whose entries are in the oldest log, if there are too many logs. These
+    /// entries are all in older logs, so no new log is needed.
     fn seal_behind_old_logs(&self) {
         if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
             return;
@@ -349,7 +351,7 @@ impl Engine {
         self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)
     }
 
-    /// Ends the active log and begins the next: the old one is durable as a whole before the new one is used.
+    /// Ends the active log and begins the next. The whole old log is durable before the new one is used.
     fn rotate_log(&self) -> Result<()> {
         let last_seqno = self.sequence.visible();
         let (old, len) = self.log().close_active(last_seqno, self.manifest.mark())?;

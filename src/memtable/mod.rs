@@ -1,22 +1,22 @@
 //! The memtable: the newest entries of a keyspace, in memory, in the order of internal keys.
 //!
-//! The commit leader inserts the entries of a batch, slices of the batch's own bytes, after the log has
-//! them and before their sequence numbers are published. Any number of readers look up and scan meanwhile,
-//! without locks. Nothing is ever changed or removed: a newer version of a key is an entry of its own, and
-//! a full memtable is flushed and dropped as a whole.
+//! The commit leader inserts the entries of a batch after it was appended to the log and before their
+//! sequence numbers are published. Keys and values are slices of the batch. Meanwhile any number of readers
+//! look up keys and scan, without locks. An entry is never changed or removed: a new value of a key is
+//! another entry, and a full memtable is flushed and dropped as a whole.
 //!
 //! - `arena`: nodes in slots that never move;
-//! - `skiplist`: their order, how they are linked, and why a reader misses nothing;
+//! - `skiplist`: the nodes linked in the order of their keys, and why readers need no lock;
 //! - `iter`: the cursor that flush and scans use;
-//! - `filter`: turns most absent keys away before the search.
+//! - `filter`: a small Bloom filter, which saves most searches for absent keys.
 //!
-//! Two writers at a time are not an error here, only slow: an insertion holds a lock of its own.
+//! Concurrent insertions are allowed, but take turns: each holds a lock.
 //!
-//! # What it occupies
+//! # Memory
 //!
-//! [`Memtable::size_bytes`] is what the memory budget counts: the slots that were allocated, the links, the
-//! bytes of keys and values, and [`ENTRY_FRAMING_BYTES`] for what surrounds an entry in its batch or in the
-//! allocator. A batch itself costs [`BATCH_FRAMING_BYTES`], which the code that slices it charges.
+//! [`Memtable::size_bytes`] is what the memory budget counts: allocated slots, links, the bytes of keys and
+//! values, and [`ENTRY_FRAMING_BYTES`] per entry for the overhead of its batch or of the allocator. Each
+//! batch takes [`BATCH_FRAMING_BYTES`] more, which `db/apply` charges.
 
 mod arena;
 mod filter;
@@ -36,19 +36,19 @@ use arena::HEAD;
 use filter::{KEYS_MIN, MemtableFilter};
 use skiplist::SkipList;
 
-/// What an entry's key and value take beside their own bytes: kind and lengths in the batch, or the
-/// rounding of an allocation.
+/// Overhead per entry beside the bytes of its key and value: kind and lengths in the batch, or what the
+/// allocator rounds up.
 const ENTRY_FRAMING_BYTES: usize = 12;
 
-/// What a batch that is held in a memtable takes beside its entries: its header, the record that counts its
-/// owners, and the allocator's part of both. For [`Memtable::charge`].
+/// Overhead of a batch that a memtable keeps alive, beside its entries: its header, its reference count, and
+/// what the allocator adds to both. For [`Memtable::charge`].
 pub(crate) const BATCH_FRAMING_BYTES: usize = 64;
 
-/// The most that an entry takes beside its key and value, unless room for many is made at once
+/// The most that an entry takes beside its key and value, unless slots for many entries are allocated at once
 /// ([`Memtable::growth_max`]).
 pub(crate) const ENTRY_BYTES_MAX: usize = arena::SLOT_BYTES_MAX + ENTRY_FRAMING_BYTES;
 
-/// An ordered map of internal keys to values that only grows.
+/// An ordered map from internal keys to values, to which entries are only added.
 pub(crate) struct Memtable {
     list: SkipList,
     filter: MemtableFilter,
@@ -94,12 +94,12 @@ impl Memtable {
         }
     }
 
-    /// Counts memory that the memtable's entries keep alive beside their own bytes.
+    /// Counts memory that entries keep alive beside their own bytes.
     pub(crate) fn charge(&self, bytes: usize) {
         self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The newest entry of a user key at `seqno`, if it has one here: its value, or a tombstone.
+    /// The newest entry of a user key with a sequence number of at most `seqno`: a value or a tombstone.
     /// `hash` is the [`key_hash`] of the key.
     pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
         if !self.filter.may_contain(hash) {
@@ -127,13 +127,13 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// Memory that the memtable occupies.
+    /// Memory that the memtable takes, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// The most that it grows by at once, when it makes room for further entries: slots come in chunks that
-    /// are at most as large as all before, and the filter is made once.
+    /// The most bytes that one insertion adds beside the entry itself: a chunk of slots, which is at most as
+    /// large as everything before it, and the filter.
     pub(crate) fn growth_max(&self) -> usize {
         self.size_bytes().min(arena::CHUNK_BYTES_MAX) + self.filter.bytes()
     }

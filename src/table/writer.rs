@@ -1,17 +1,18 @@
 //! Writes a table: `create (add)* finish`.
 //!
-//! 1. Entries are added in strictly ascending order of internal keys; the user keys' hashes are collected.
-//! 2. A data block is sealed when the next entry would make it longer than `block_bytes`. Its index entry is
-//!    the separator between its last key and that next one.
-//! 3. A value over [`VALUE_INLINE_MAX`] is written at once, as chunk blocks; the data block that refers to it
-//!    follows later. A value that comes in chunks from another table is copied a chunk at a time.
+//! 1. Entries are added in strictly ascending order of internal keys. The hash of each distinct user key goes
+//!    to the filter builder.
+//! 2. A data block is sealed when the next entry would make it longer than `block_bytes`. The key of its
+//!    index entry separates its last key from the next one.
+//! 3. A value longer than [`VALUE_INLINE_MAX`] is written at once as chunk blocks, before the data block that
+//!    refers to it. A long value from another table is copied one chunk at a time.
 //! 4. `finish` writes padding and filter, index, properties and footer, and syncs the file. The caller syncs
 //!    the directory.
 //!
-//! Bytes go to the file in appends of about [`APPEND_BYTES`], or less where memory is short. Memory: that
-//! buffer, a block, the index (a few tens of bytes per block) and eight bytes per key for the filter. After
-//! an error of the file every later call returns the same error; the caller removes the unfinished file. A
-//! writer that is dropped before `finish` leaves such a file too.
+//! Bytes are appended to the file about [`APPEND_BYTES`] at a time, or fewer if memory is short. Memory: that
+//! buffer, a block, the index (a few tens of bytes per block), and eight bytes per key for the filter. After
+//! an I/O error every later call returns the same error. The caller removes the unfinished file, also if it
+//! drops the writer before `finish`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +52,7 @@ pub(crate) struct TableConfig {
     pub(crate) file_id: FileId,
     /// The store's secret seed of [`key_hash`].
     pub(crate) hash_seed: u64,
-    /// Length of a data block to aim at, envelope included and before compression; 256 bytes to 1 MiB.
+    /// Target length of a data block in bytes, with its envelope and before compression; 256 bytes to 1 MiB.
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) filter: FilterConfig,
@@ -74,7 +75,7 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Creates the file, which must not exist.
+    /// Creates the file. It must not exist.
     pub(crate) fn create(fs: &dyn Fs, path: &Path, config: TableConfig) -> Result<Self> {
         if !(256..=1 << 20).contains(&config.block_bytes) {
             return Err(Error::invalid(format!(
@@ -107,7 +108,8 @@ impl TableWriter {
         })
     }
 
-    /// Adds an entry. Its key must come after that of the entry before it; a tombstone has an empty value.
+    /// Adds an entry. Its key must be greater than the key of the entry before; a tombstone has an empty
+    /// value.
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &EntryValue) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -124,10 +126,10 @@ impl TableWriter {
             return Err(Error::limit("value length", VALUE_BYTES_MAX as u64, value.len()));
         }
         if Tag::from_u64(key.tag.to_u64()).is_none() {
-            return Err(Error::invalid("a seek tag is no entry of a table"));
+            return Err(Error::invalid("a seek tag cannot be stored in a table"));
         }
         if key.tag.kind() == EntryKind::Delete && value.len() > 0 {
-            return Err(Error::invalid("a tombstone with a value"));
+            return Err(Error::invalid("a tombstone must have an empty value"));
         }
         match &self.last {
             Some((user, tag)) if InternalKey::new(user, *tag) >= key => {
@@ -149,7 +151,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// The bytes that stand for the value in the data block, and whether they refer to chunks.
+    /// The bytes to store in the data block for this value, and whether they refer to chunk blocks.
     fn store_value(&mut self, value: &EntryValue) -> Result<(Bytes, bool)> {
         let total = value.len();
         if total <= VALUE_INLINE_MAX as u64 {
@@ -171,7 +173,7 @@ impl TableWriter {
                 };
                 value.read_chunks(&mut |bytes| copy.take(bytes))?;
                 if copy.finish()? != total {
-                    return Err(Error::invalid("a chunked value is not as long as it says"));
+                    return Err(Error::invalid("the chunks of a value do not add up to its stated length"));
                 }
             }
         }
@@ -210,7 +212,7 @@ impl TableWriter {
         }
     }
 
-    /// Seals the data block; `next` is the key that follows it, if one does.
+    /// Seals the data block. `next` is the key of the entry after it, if there is one.
     fn finish_data_block(&mut self, next: Option<InternalKey<'_>>) -> Result<()> {
         let Some((user, tag)) = &self.last else { return Ok(()) };
         let last = InternalKey::new(user, *tag);
@@ -222,15 +224,16 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Length of the file if it were finished now, without its filter; within a few per cent.
+    /// Length that the file would have if it were finished now, without its filter; accurate to a few per
+    /// cent.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.out.position() + (self.data.size() + self.index.size()) as u64
     }
 
-    /// Approximate memory that the writer holds, with what `finish` will take.
+    /// Memory that the writer holds, plus what `finish` will allocate, in bytes; approximate.
     pub(crate) fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::finish_bytes);
-        // Twice, since a block is held before and after it is sealed.
+        // Two blocks: one as it is built, one sealed.
         filter + self.index.size() + self.out.buffer.capacity() + 2 * self.config.block_bytes
     }
 
@@ -240,7 +243,7 @@ impl TableWriter {
             return Err(error);
         }
         let Some((largest, _)) = self.last.clone() else {
-            return Err(Error::invalid("a table without entries"));
+            return Err(Error::invalid("a table must have at least one entry"));
         };
         self.finish_data_block(None)?;
         self.properties.largest = largest.into();
@@ -291,7 +294,7 @@ impl TableWriter {
     }
 }
 
-/// The file with what was not appended to it yet.
+/// The file, and the bytes that were not appended to it yet.
 #[derive(Debug)]
 struct Output {
     file: Arc<dyn AppendFile>,
@@ -330,8 +333,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a padding block up to a boundary, unless the file ends on one. A gap too short for an envelope
-    /// goes on to the next boundary.
+    /// Writes a padding block up to the next multiple of `align`, unless the file ends on one. If the gap is
+    /// shorter than an envelope, the padding ends one multiple later.
     fn pad_to(&mut self, align: u64) -> Result<()> {
         let position = self.position();
         if position.is_multiple_of(align) {
@@ -362,7 +365,7 @@ impl Output {
 struct ChunkCopy<'a> {
     out: &'a mut Output,
     compression: Compression,
-    /// The start of a chunk that is not complete.
+    /// The bytes of an incomplete chunk.
     rest: Vec<u8>,
     len: u64,
 }
@@ -385,7 +388,7 @@ impl ChunkCopy<'_> {
         Ok(())
     }
 
-    /// Writes what is left and returns the length of the value.
+    /// Writes the last chunk and returns the length of the value.
     fn finish(self) -> Result<u64> {
         if !self.rest.is_empty() {
             self.out.block(BlockKind::ValueChunk, self.compression, &self.rest)?;

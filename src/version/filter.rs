@@ -1,18 +1,19 @@
-//! The filter of a table: what of it is in memory, and whether it can be used. Nothing else knows either.
+//! The filter of a table: how much of it is in memory, and whether it is usable. Only this module keeps that
+//! state.
 //!
 //! A filter is in one of these states:
 //!
 //! - *not read*: the table is not open;
-//! - *none*: the table has none;
-//! - *loaded*: it is in memory, as many of its column groups as there is room for;
-//! - *paged*: only its head is in memory, and it is probed by pages that are read;
-//! - *unloaded*: there was not even room for the head; lookups read data;
-//! - *unusable*: it failed a check when it was read, or a page of it did later, or it denied a key of its
-//!   table. It answers "unknown" from then on, and the background builds a new one.
+//! - *none*: the table has no filter;
+//! - *loaded*: as many of its column groups are in memory as there is room for;
+//! - *paged*: only its head is in memory; a probe reads pages through the block cache;
+//! - *unloaded*: there was no room even for the head; lookups read the table without probing;
+//! - *unusable*: the filter or one of its pages failed a check, or it answered "absent" for a key of its
+//!   table. Probes return "unknown" from then on, and the background builds a new filter.
 //!
-//! A *rebuild* ends in another filter, and so in another handle of the table ([`TableFilter::successor`]).
-//! One that fails is not tried again, and no more than [`REBUILDS_MAX`] are made in a row if each comes out
-//! unusable.
+//! A *rebuild* makes a new filter and a new handle of the table ([`TableFilter::successor`]). A rebuild that
+//! fails is not tried again. If new filters turn out unusable too, at most [`REBUILDS_MAX`] are made in a
+//! row.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,25 +26,24 @@ use crate::table_meta::TableMeta;
 
 use super::residency;
 
-/// How many new filters of a table in a row may turn out unusable before the background makes no more of
-/// them.
+/// After this many rebuilt filters of a table in a row were unusable, the background stops rebuilding it.
 pub(crate) const REBUILDS_MAX: u32 = 4;
 
-/// What was found when the filter of a table was read.
+/// The result of reading the filter of a table.
 #[expect(
     clippy::large_enum_variant,
     reason = "one per open table, and a lookup is to follow no pointer to it"
 )]
 pub(crate) enum FilterState {
-    /// The table has none.
+    /// The table has no filter.
     None,
-    /// As many of its column groups are in memory as there is room for, and every check of them passed.
+    /// As many column groups as there was room for are in memory, and they passed every check.
     Loaded(Filter<AlignedBytes>),
-    /// There was no memory for it, but for what it takes to read only those pages that a key leads to.
+    /// There was memory only for its head. A probe reads the pages that it needs.
     Paged(Box<FilterPages>),
-    /// There was no memory for it, nor for that. The header was verified.
+    /// There was not even memory for the head. The header was verified.
     Unloaded(Box<Header>),
-    /// It cannot be used, and why.
+    /// It cannot be used, for this reason.
     Unusable(Arc<Error>),
 }
 
@@ -58,12 +58,12 @@ impl FilterState {
         }
     }
 
-    /// How many column groups of it are in memory.
+    /// How many of its column groups are in memory.
     pub(crate) fn column_groups(&self) -> usize {
         if let Self::Loaded(filter) = self { filter.column_groups() } else { 0 }
     }
 
-    /// What it has of the memory for filters, in bytes.
+    /// The memory that it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Loaded(filter) => filter.as_bytes().len() as u64,
@@ -72,7 +72,7 @@ impl FilterState {
         }
     }
 
-    /// The rate of false positives that it predicts, if it can be probed.
+    /// The predicted false-positive rate, if it can be probed.
     pub(crate) fn predicted_rate(&self) -> Option<f64> {
         match self {
             Self::Loaded(filter) => Some(filter.predicted_rate()),
@@ -81,13 +81,13 @@ impl FilterState {
         }
     }
 
-    /// Whether it, or most of it, is on disk for want of memory.
+    /// Whether all or most of it is only on disk, because there is no memory for it.
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(self, Self::Paged(_) | Self::Unloaded(_))
     }
 
-    /// What a filter in memory says about the key with this hash. A filter that could not be built says
-    /// "maybe", like one that does not recognise the key.
+    /// Probes a filter in memory for the key with this hash. A filter that could not be built answers "maybe"
+    /// for every key.
     #[inline]
     pub(crate) fn probe(&self, hash: u64) -> Verdict {
         match self {
@@ -97,7 +97,7 @@ impl FilterState {
         }
     }
 
-    /// Fetches the memory that [`FilterState::probe`] reads, and does not wait for it.
+    /// Prefetches the memory that [`FilterState::probe`] reads.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         if let Self::Loaded(filter) = self {
@@ -106,21 +106,21 @@ impl FilterState {
     }
 }
 
-/// A filter that was read, and the memory that it has.
+/// A filter that was read, and its lease of memory.
 pub(super) struct ReadFilter {
     pub(super) state: FilterState,
     pub(super) _lease: Option<Lease>,
 }
 
-/// What becomes known of a filter while it is in use, by whatever handle of its table.
+/// What is learned about a filter while it is in use. All handles of the table with this filter share it.
 #[derive(Default)]
 struct Health {
-    /// Why it is not used any more although it could be read: it denied a key of its table, or a page of it
-    /// is damaged.
+    /// Why a filter that could be read is not used any more: it answered "absent" for a key of its table, or
+    /// one of its pages is damaged.
     defect: OnceLock<Arc<Error>>,
-    /// No filter could be built in its place.
+    /// The rebuild failed.
     rebuild_failed: AtomicBool,
-    /// How many filters of the table before it were unusable, in a row.
+    /// How many earlier filters of the table in a row were unusable.
     unusable_before: u32,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct TableFilter {
 }
 
 impl TableFilter {
-    /// Reads the filter of a table into memory, as much of it as there is room for. Later calls do nothing.
+    /// Reads as much of the filter into memory as there is room for. Later calls do nothing.
     pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) {
         self.read.get_or_init(|| residency::read_what_fits(table, meta, ctx));
     }
@@ -151,20 +151,20 @@ impl TableFilter {
         Some(Self { read: OnceLock::from(read), health: Arc::clone(&self.health) })
     }
 
-    /// The state of the filter that takes the place of this one: not read yet.
+    /// The state for the filter that replaces this one; it is not read yet.
     pub(super) fn successor(&self) -> Self {
         let unusable_before = if self.error().is_some() { self.health.unusable_before + 1 } else { 0 };
         let health = Health { unusable_before, ..Health::default() };
         Self { read: OnceLock::new(), health: Arc::new(health) }
     }
 
-    /// What was found when it was read; `None` if it was not read yet.
+    /// The result of reading it; `None` if it was not read yet.
     #[inline]
     pub(crate) fn state(&self) -> Option<&FilterState> {
         self.read.get().map(|read| &read.state)
     }
 
-    /// Why it cannot be used, if it is known that it cannot.
+    /// Why it is unusable, if it is known to be.
     pub(crate) fn error(&self) -> Option<&Arc<Error>> {
         match self.state() {
             Some(FilterState::Unusable(error)) => Some(error),
@@ -172,23 +172,23 @@ impl TableFilter {
         }
     }
 
-    /// Whether it turned out to be defective after it was read.
+    /// Whether a defect was found after it was read.
     #[inline]
     pub(crate) fn is_defective(&self) -> bool {
         self.health.defect.get().is_some()
     }
 
-    /// Stops using the filter. `false` if it was not used before.
+    /// Stops using the filter. `false` if it was out of use already.
     pub(super) fn set_defective(&self, error: Error) -> bool {
         self.health.defect.set(Arc::new(error)).is_ok()
     }
 
-    /// Whether it is known to need a new filter in its place, and one can be made that lasts.
+    /// Whether it is known to be unusable and a rebuild may help.
     pub(crate) fn needs_rebuild(&self) -> bool {
         self.error().is_some() && !self.rebuild_failed() && self.health.unusable_before < REBUILDS_MAX
     }
 
-    /// Remembers that no filter can be built in its place; the background does not try again.
+    /// Stores that the rebuild failed, so that the background does not try again.
     pub(crate) fn set_rebuild_failed(&self) {
         self.health.rebuild_failed.store(true, Ordering::Release);
     }
@@ -197,8 +197,8 @@ impl TableFilter {
         self.health.rebuild_failed.load(Ordering::Acquire)
     }
 
-    /// What the filter says about the key with this hash. Touches memory only: a filter that is paged says
-    /// something if the pages that the key leads to are in the cache.
+    /// Probes the filter for the key with this hash. Does no I/O: a paged filter is probed only if the pages
+    /// that this takes are in the cache.
     #[inline]
     pub(crate) fn probe(&self, ctx: &TableContext, hash: u64) -> Verdict {
         match self.state() {
@@ -209,7 +209,7 @@ impl TableFilter {
         }
     }
 
-    /// What a paged filter says about the key with this hash. Reads the pages that are not in the cache.
+    /// Probes a paged filter for the key with this hash. Reads the pages that are not in the cache.
     ///
     /// # Errors
     ///

@@ -14,7 +14,8 @@ use crate::sync::lock;
 use crate::table::{Table, TableContext, TableIo, Verdict};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// A table starts with this many expected lookups, so that a few real ones do not decide.
+/// The weight of the prior rate of a new table, in lookups, so that its first lookups do not change the rate
+/// much.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
 /// A table of the tree: known from its metadata, opened when first needed.
@@ -24,9 +25,9 @@ pub(crate) struct TableHandle {
     pub(crate) filter: TableFilter,
     /// How many lookups had reached the tree when the table was made.
     made_at: AtomicU64,
-    /// How many lookups of absent keys reached handles of the table before this one since then.
+    /// How many lookups of absent keys since then reached earlier handles of the table.
     absent_before: u64,
-    /// The recent rate of lookups of absent keys, once somebody wanted to know.
+    /// The recent rate of lookups of absent keys; set by the first call of [`TableHandle::absent_rate`].
     absent_rate: Mutex<Option<RecentRate>>,
     context: Arc<TableContext>,
     table: OnceLock<Arc<Table>>,
@@ -34,7 +35,7 @@ pub(crate) struct TableHandle {
     file: Arc<SharedFile>,
     /// The files of those filters that lie beside the table.
     filter_files: Vec<Arc<SharedFile>>,
-    /// Why no compaction can read it.
+    /// The error of the compaction that could not read the table.
     set_aside: OnceLock<Arc<Error>>,
 }
 
@@ -59,7 +60,7 @@ impl TableHandle {
         })
     }
 
-    /// A handle that shares the table's file, and of the filters those that are `known`.
+    /// A handle that shares the table's file, and the filter files in `known`.
     fn over(
         meta: Arc<TableMeta>,
         context: Arc<TableContext>,
@@ -98,7 +99,7 @@ impl TableHandle {
             return Ok(table);
         }
         let opened = Table::open(&self.context, Arc::clone(&self.meta))?;
-        // Set before the table, so that a reader who finds the table open finds the filter too.
+        // The filter is set before the table, so that a reader that sees an open table also sees its filter.
         self.filter.read(&opened, &self.meta, &self.context);
         let table = self.table.get_or_init(|| opened);
         if self.filter.error().is_some() {
@@ -146,7 +147,7 @@ impl TableHandle {
         self.table.get()
     }
 
-    /// Notes how many lookups have reached the tree in which the table is new.
+    /// Stores how many lookups had reached the tree when the table was added.
     pub(crate) fn set_made_at(&self, lookups: u64) {
         self.made_at.store(lookups, Ordering::Relaxed);
     }
@@ -155,13 +156,13 @@ impl TableHandle {
         self.made_at.load(Ordering::Relaxed)
     }
 
-    /// How many lookups have reached it for a key that it does not hold, since [`TableHandle::made_at`].
+    /// How many lookups of keys that are not in the table have reached it since [`TableHandle::made_at`].
     pub(crate) fn absent_lookups(&self) -> u64 {
         self.absent_before + self.counters.counts().absent()
     }
 
-    /// How many lookups reach it for keys that it does not hold, per lookup in the store, of which there have
-    /// been `lookups`. Recent ones count most. For a new table it is `prior`.
+    /// Lookups of absent keys that reach the table, per lookup in the store; recent lookups have more weight.
+    /// `lookups` is the number of lookups in the store so far. A new table starts with the rate `prior`.
     pub(crate) fn absent_rate(&self, prior: f64, lookups: u64) -> f64 {
         let count = self.absent_lookups();
         let start = || {
@@ -180,15 +181,14 @@ impl TableHandle {
         rate.map_or(0.0, |rate| rate * probes as f64)
     }
 
-    /// Whether rewriting the table would mend its filter: one that cannot be used, or that could not be
-    /// rebuilt. Opens the table if it is not open.
+    /// Whether a compaction of the table would repair its filter: the filter is unusable, or its rebuild
+    /// failed. Opens the table if it is not open.
     pub(crate) fn read_needs_rewriting(&self) -> bool {
         // If the table cannot be opened, its readers get the error.
         self.filter.rebuild_failed() || self.open().is_ok() && self.filter.error().is_some()
     }
 
-    /// Whether there is nothing wrong with the filter, if there is one. What is not in memory of it is read
-    /// and checked, and not kept.
+    /// Checks the filter, if there is one. Parts that are not in memory are read and checked, but not kept.
     pub(crate) fn read_and_check_filter(&self) -> Result<()> {
         let table = self.open()?;
         if let Some(error) = self.filter.error() {
@@ -206,9 +206,8 @@ impl TableHandle {
         filters.try_for_each(|filter| table.filter_source(&self.meta, filter)?.read().map(drop))
     }
 
-    /// Counts an "absent" of the filter and says whether it holds. One in
-    /// [`audit_one_in`](crate::table::FilterTrust) is checked against the data, which may be read from the
-    /// disk.
+    /// Counts an "absent" of the filter and returns whether it is right. One in
+    /// [`audit_one_in`](crate::table::FilterTrust) is compared with the table's data, which may take a read.
     #[inline]
     pub(super) fn audit_absent(&self, user_key: &[u8]) -> Result<bool> {
         if self.filter.is_defective() {
@@ -226,8 +225,8 @@ impl TableHandle {
         }
     }
 
-    /// Whether the table has no entry of this key, whatever its sequence number, as the filter says. If it
-    /// has one, the filter is not used any more.
+    /// Whether the table has no entry of this key, with any sequence number. If it has one, the filter was
+    /// wrong and is not used any more.
     #[cold]
     fn read_and_compare(&self, user_key: &[u8]) -> Result<bool> {
         let (table, io) = (self.open()?, &self.context.io);
@@ -241,7 +240,7 @@ impl TableHandle {
         Ok(false)
     }
 
-    /// What a paged filter says, from the pages that the key leads to. One with a damaged page is not used
+    /// Probes a paged filter, and reads the pages that this takes. A filter with a damaged page is not used
     /// any more.
     #[cold]
     pub(super) fn read_filter_pages(&self, hash: u64) -> Verdict {
@@ -251,12 +250,12 @@ impl TableHandle {
         })
     }
 
-    /// What the filter says about the key with this hash, as far as memory knows.
+    /// Probes the filter for the key with this hash. Does no I/O.
     pub(super) fn probe(&self, hash: u64) -> Verdict {
         self.filter.probe(&self.context, hash)
     }
 
-    /// Has the filter rebuilt. `false` if it was not used before.
+    /// Stops using the filter and asks the background to rebuild it. `false` if it was out of use already.
     fn stop_using_filter(&self, error: Error) -> bool {
         let is_new = self.filter.set_defective(error.clone());
         if is_new {
@@ -266,7 +265,7 @@ impl TableHandle {
         is_new
     }
 
-    /// In a strict store, the error of a filter that cannot be used.
+    /// With `strict_filters`, returns the error of an unusable filter.
     #[inline]
     pub(super) fn check_filter(&self) -> Result<()> {
         if !self.context.trust.strict {
@@ -275,24 +274,25 @@ impl TableHandle {
         self.filter.error().map_or(Ok(()), |error| Err((**error).clone()))
     }
 
-    /// Remembers that a compaction could not read the table, so that none tries again.
+    /// Stores that a compaction could not read the table, so that no other tries.
     pub(crate) fn set_aside(&self, error: Error) {
         let _ = self.set_aside.set(Arc::new(error));
     }
 
-    /// Why compactions leave the table alone, if they do.
+    /// The error of the compaction that could not read the table. Compactions skip such a table.
     pub(crate) fn set_aside_for(&self) -> Option<&Arc<Error>> {
         self.set_aside.get()
     }
 
-    /// To be called when no manifest edit names the table any more: its files go with the last handle.
+    /// To be called when the manifest does not name the table any more. Its files are removed with the last
+    /// handle.
     pub(crate) fn set_obsolete(&self) {
         self.file.set_obsolete();
         self.filter_files.iter().for_each(|filter| filter.set_obsolete());
     }
 
-    /// To be called when the manifest names the filters of `other`, a handle of the same table, instead:
-    /// those that only this one has go with the last handle that reads them.
+    /// To be called when the manifest names the filters of `other`, another handle of the same table. Filter
+    /// files that only this handle has are removed with the last handle that uses them.
     pub(crate) fn set_filters_obsolete(&self, other: &Self) {
         let is_kept =
             |filter: &Arc<SharedFile>| other.filter_files.iter().any(|kept| Arc::ptr_eq(kept, filter));

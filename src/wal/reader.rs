@@ -1,23 +1,24 @@
-//! The reader of a framed log: gives back the records, and says how the file ends.
+//! The reader of a framed log: returns the records, and how the file ends.
 //!
-//! 1. The file header is verified. It was durable before anything referred to the file, so that a damaged or
-//!    missing one is always corruption.
-//! 2. Records are put together from fragments, front to back. Memory: a window of 128 KiB, and a record that
-//!    is longer.
+//! 1. The file header is verified. It was synced before anything named the file, so a damaged or missing
+//!    header is always corruption.
+//! 2. Records are assembled from fragments, in order. Memory: a window of 128 KiB, plus the current record if
+//!    it has several fragments.
 //! 3. At the first damage, at offset `d`, the rest of the file is searched for an intact fragment with
-//!    `synced > d`: in each page every multiple of 8. One is enough for [`Error::Corruption`]. Otherwise the
-//!    log ends, torn, with the last whole record before.
+//!    `synced > d`: in each page every multiple of 8. If there is one, the damaged bytes were durable:
+//!    [`Error::Corruption`]. Otherwise they are a torn tail, and the log ends after the last whole record
+//!    before it.
 //!
 //! Damage is: a fragment that is not intact; an intact one where it cannot be (a continuation without a
 //! beginning, a beginning within a record, a record after `close`, a kind that is not of this kind of file);
 //! a record longer than the limit; the end of the file within a record. Bytes that seem damaged are read a
-//! second time first, because memory and cables fail too.
+//! second time, because the first read may have gone wrong.
 //!
-//! A tail of zeros is a torn tail like any other, and counted as dropped. The writer never leaves one, but a
-//! file system may, if it loses power between extending a file and writing to it.
+//! A tail of zeros is a torn tail too, and its bytes count as dropped. The writer leaves none, but a file
+//! system can, if power is lost after it extended the file and before it wrote the data.
 //!
-//! An intact fragment with a kind or flags that are not known here was written by a newer version: an
-//! [`Error::Unsupported`], wherever it is, and never a torn tail.
+//! An intact fragment with an unknown kind or unknown flags was written by a newer version. It is always an
+//! [`Error::Unsupported`], never a torn tail.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::fs::ReadFile;
 
-/// Bytes read at a time; a whole number of pages. As fast as 1 MiB, and little in the smallest budget.
+/// Bytes read at a time; a whole number of pages. A window of 1 MiB is not faster, and would be too much for
+/// the smallest budget.
 const WINDOW_BYTES: usize = 4 * PAGE_BYTES;
 
 /// Memory of a reader, in bytes, unless a record is longer than its window.
@@ -57,7 +59,7 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: RecordKind,
     /// Where in the file its first fragment starts.
     pub(crate) offset: u64,
-    /// What was written.
+    /// The payload of all its fragments.
     pub(crate) bytes: &'a [u8],
 }
 
@@ -71,7 +73,7 @@ impl Record<'_> {
         }
     }
 
-    /// An error that was met in it, with the place in the file.
+    /// An error in the record, with the offset in the file.
     pub(crate) fn error(&self, error: DecodeError, path: &Path) -> Error {
         let offset = self.place(error.offset);
         DecodeError { offset, ..error }.in_file(path, 0)
@@ -83,13 +85,13 @@ impl Record<'_> {
 pub(crate) enum Ending {
     /// Right after a record (or after the header).
     Complete,
-    /// With bytes that are no record and lie above every promise.
+    /// With bytes that are not a whole record, after everything that was promised.
     Torn {
         /// Where the last whole record ends.
         offset: u64,
         /// Bytes from there to the end of the file.
         dropped_bytes: u64,
-        /// The fragment at which reading failed: at `offset`, or later if the record began with intact ones.
+        /// Offset of the damaged fragment: `offset`, or more if the record begins with intact fragments.
         damage_offset: u64,
         /// What is wrong with it.
         damage: BadFragment,
@@ -154,8 +156,7 @@ impl<'f> FramedReader<'f> {
         Ok(Self { window, header, position, assembled: Vec::new(), sequence, outcome: None })
     }
 
-    /// Takes the file to end after `len` bytes, whatever follows. To be called before the first record is
-    /// read.
+    /// Ignores all bytes of the file after the first `len`. To be called before the first record is read.
     pub(crate) fn end_at(&mut self, len: u64) {
         self.window.len = self.window.len.min(len);
     }
@@ -247,7 +248,7 @@ impl<'f> FramedReader<'f> {
         })
     }
 
-    /// Decides what the damage at `at` means, by what follows it.
+    /// Decides whether the damage at `at` is corruption or a torn tail, from the fragments after it.
     fn judge(&mut self, at: u64, damage: BadFragment) -> Result<Ending> {
         let mut zeros = at < self.window.len;
         let mut next = at;
@@ -259,7 +260,7 @@ impl<'f> FramedReader<'f> {
                 continue;
             }
             zeros = false;
-            // The bytes at `at` promise nothing beyond themselves, so the search may include them.
+            // No fragment at `at` can have `synced > at`, so the search may start there.
             let mut search = Search::new(&self.header.file_id, next, rest);
             if let Some(witness) = search.first_from(next, at + 1) {
                 let (from, synced) = (witness.offset, witness.synced);
@@ -305,8 +306,8 @@ impl<'f> Window<'f> {
         Ok(self.slice(offset..end))
     }
 
-    /// The first page from `offset` on, itself the start of one, that may hold anything but zeros; or the
-    /// end. A file that a crash or a mistake made huge holds little.
+    /// The first page at or after `offset`, itself the start of a page, that may hold anything but zeros, or
+    /// the end of the file. It skips the holes of a sparse file.
     fn next_data(&self, offset: u64) -> Result<u64> {
         let data = self.file.next_data(offset).map_err(|error| Error::io("read", &self.path, error))?;
         let page = data.map_or(self.len, |data| data - data % PAGE_BYTES as u64);
@@ -325,7 +326,7 @@ impl<'f> Window<'f> {
         done.map_err(|error| Error::io("read", &self.path, error))
     }
 
-    /// Makes sure that the next access reads from the file.
+    /// Empties the window, so that the next access reads from the file.
     fn forget(&mut self) {
         self.bytes.clear();
     }
@@ -351,7 +352,7 @@ mod tests {
     const ID: FileId = [4; 16];
     const PATH: &str = "/db/000001.wal";
 
-    /// A file that is only its bytes.
+    /// A file in memory.
     #[derive(Debug)]
     struct Bytes(Vec<u8>);
 
@@ -391,7 +392,7 @@ mod tests {
         }
     }
 
-    /// A writer in a file system of its own.
+    /// A writer in a new `MemFs`.
     fn writer(kind: FileKind) -> (MemFs, FramedWriter) {
         let fs = MemFs::new();
         fs.create_dir(Path::new("/db")).unwrap();
@@ -405,7 +406,7 @@ mod tests {
         fs.files(Path::new("/db")).remove(0).1
     }
 
-    /// A log, and what is known of it from having written it.
+    /// A log, and what its writer knows about it.
     struct Model {
         bytes: Vec<u8>,
         records: Vec<Owned>,
@@ -450,8 +451,8 @@ mod tests {
         }
     }
 
-    /// Appends records of these lengths as an engine would: some together, now and then a sync (during which
-    /// others may append), then a promise if nothing follows, at last a close record.
+    /// Appends records of these lengths as an engine would: some in one write, sometimes a sync (during which
+    /// more may be appended), then a promise if nothing follows, and in the end a close record.
     fn simulate(lengths: &[usize], seed: u64) -> Model {
         let (fs, mut log) = writer(FileKind::Log);
         let mut dice = Dice(seed);
@@ -558,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_corruption_exactly_if_something_after_it_promised_it() {
+    fn a_flipped_bit_is_corruption_exactly_if_a_later_fragment_promised_it() {
         for (large, model) in models().iter().enumerate() {
             for byte in HEADER_BYTES..model.bytes.len() {
                 let fragment = model.fragment_at(byte);
@@ -599,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_loss_is_never_corruption_and_never_costs_what_was_synced() {
+    fn a_power_loss_is_never_corruption_and_keeps_every_synced_record() {
         let model = &models()[1];
         let mut dice = Dice(17);
         let mut torn = 0;
@@ -631,14 +632,14 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_length_hides_nothing_in_its_page_nor_in_later_ones() {
+    fn fragments_after_a_damaged_length_are_found_in_its_page_and_later_ones() {
         for (between, at) in [(24, 64 + 24), (40_000, 64 + 24), (200_000, 64)] {
             let (fs, mut log) = writer(FileKind::Log);
             for _ in 0..3 {
                 log.append_record(RecordKind::Batch, b"short").unwrap();
             }
             log.sync().unwrap();
-            // Not the records right after the sync speak for it, but only one far away.
+            // The promise is not in the next records, but in one far away.
             let durable = log.synced();
             let mut bytes = contents(&fs);
             let mut put = |synced, mut payload: &[u8]| {
@@ -845,7 +846,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_that_is_gone_when_read_again_was_none() {
+    fn bytes_that_are_intact_when_read_again_are_not_damage() {
         let bytes = crafted(FileKind::Log, &[(7, b"one", 0), (7, b"two", 0)]);
         let (records, ending) = replay(&Flaky(Bytes(bytes), AtomicUsize::new(0)), FileKind::Log);
         assert_eq!((records.len(), ending.unwrap()), (2, Ending::Complete));

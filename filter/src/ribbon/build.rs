@@ -1,9 +1,9 @@
 //! From hashes to sections, layer by layer.
 //!
-//! Memory: the hashes, eight bytes each, exist twice while they are dealt out to shards (chunk by chunk, each
-//! freed when it is dealt); after that there are the hashes, three shards, and the sections as they grow.
-//! That is 17 bytes per key with the hashes; up to 3 MB for the shards, of whatever size the filter is; and
-//! another eight bytes per key as long as it may be built again with another salt.
+//! Memory: the hashes take eight bytes each. While they are sorted into shards, they exist twice, but each
+//! chunk is freed when all its hashes are sorted. After that there are the hashes, three shards, and the
+//! growing sections. In sum: 17 bytes per key with the hashes; up to 3 MB for the shards, independent of the
+//! size of the filter; and eight bytes per key more while the filter may be built again with another salt.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,33 +20,33 @@ use super::{BUCKET_STARTS, SHARD_BITS};
 use crate::arch::Simd;
 use crate::hash::{reduce, table_hash};
 
-/// Most keys that are tried in the last layer: beyond it something is wrong with the hashes.
+/// Most keys in the last layer. More than that means that the hashes are not uniform.
 const LAST_KEYS_MAX: usize = 1 << 20;
 
 /// What a filter consists of.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) ribbon: Ribbon,
-    /// The thresholds, then the column groups; none if there is no solution.
+    /// The thresholds, then the column groups. Empty if there is no solution.
     pub(crate) sections: Vec<Vec<u8>>,
-    /// The salt that they were mixed with.
+    /// The salt of the table hashes.
     pub(crate) salt: u64,
-    /// The table hashes, in an order of their own.
+    /// The table hashes, in any order.
     pub(crate) hashes: Vec<u64>,
 }
 
 /// How columns are to be stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
-    /// At most so many groups.
+    /// Largest number of groups.
     pub(crate) count: usize,
-    /// The first with so many columns, if there are as many.
+    /// Minimum number of columns of the first group, if the filter has as many.
     pub(crate) first: u8,
 }
 
 impl Groups {
-    /// Columns of each group; but for the least of the first they are equally large, or an earlier one has
-    /// one more.
+    /// Columns of each group. Apart from the minimum of the first group they are divided evenly; the earlier
+    /// groups get the remainder.
     fn split(self, columns: u8) -> [u8; GROUPS_MAX] {
         let mut out = [0; GROUPS_MAX];
         let (mut left, mut least) = (columns, self.first);
@@ -60,7 +60,7 @@ impl Groups {
 
 /// Builds a filter of the keys with these key hashes, in up to `groups` column groups. Takes the chunks.
 ///
-/// A small filter that did not come out dense is built with another salt.
+/// If a small filter is not dense, it is built again with another salt.
 pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: Groups) -> Built {
     let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     for salt in salts(keys, salt) {
@@ -72,8 +72,8 @@ pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: G
     build_once(chunks, keys, salt, size, groups)
 }
 
-/// Builds a filter once more, of the table hashes that [`build`] gave back and with the salt that it took:
-/// the same bytes.
+/// Builds a filter a second time, from the table hashes and the salt that [`build`] returned. The bytes are
+/// the same.
 pub(crate) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: Groups) -> Built {
     Builder::new(hashes.len() as u64, size, groups).build(&mut vec![hashes], salt, |hash| hash)
 }
@@ -135,7 +135,8 @@ impl Builder {
         self.ribbon.buckets[layer] > 0
     }
 
-    /// Adds a bumped layer of these hashes, which lie shard by shard. Returns those that the next layer has.
+    /// Adds a bumped layer of these hashes, which are sorted by shard. Returns the bumped hashes, for the
+    /// next layer.
     fn layer(&mut self, layer: usize, hashes: &mut [u64], ends: &[usize]) -> Vec<u64> {
         let mut bumped = Vec::new();
         let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return bumped };
@@ -164,7 +165,7 @@ impl Builder {
         bumped
     }
 
-    /// Eliminates and solves some shards.
+    /// Eliminates and solves up to [`LANES`] shards.
     fn in_turns(&mut self, shards: &mut [(ShardStarts, &mut [u64])], bumped: &mut Vec<u64>) {
         self.band.arrange(shards);
         self.simd.run(Eliminate, &mut self.band, &*shards, ());
@@ -189,7 +190,7 @@ impl Builder {
         }
     }
 
-    /// Adds the last layer, if these hashes have a solution.
+    /// Adds the last layer. `None` if these hashes have no solution.
     fn last_layer(mut self, hashes: &[u64]) -> Option<(Ribbon, Vec<Vec<u8>>)> {
         if hashes.len() > LAST_KEYS_MAX {
             return None;
@@ -215,7 +216,8 @@ impl Builder {
     }
 }
 
-/// Mixes hashes and deals them out to the shards of a layer of `starts` starts: where each shard's end.
+/// Mixes hashes and sorts them into the shards of a layer of `starts` starts. Returns them, and the end of
+/// each shard.
 fn deal(chunks: &mut Vec<Vec<u64>>, starts: u64, mix: impl Fn(u64) -> u64) -> (Vec<u64>, Vec<usize>) {
     let shards = starts.div_ceil(1 << SHARD_BITS).max(1) as usize;
     let shard = |hash| (reduce(hash, starts) >> SHARD_BITS) as usize;
@@ -245,7 +247,7 @@ mod tests {
     const ONE: Groups = Groups { count: 1, first: 0 };
 
     #[test]
-    fn a_last_layer_that_cannot_be_built_is_no_filter() {
+    fn a_last_layer_of_too_many_keys_has_no_solution() {
         let size = Size::Columns(8.0);
         let builder = || Builder::new(1000, size, ONE);
         assert!(builder().last_layer(&[7; 1000]).is_some(), "equal rows agree with each other");
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn no_small_filter_takes_more_than_a_hundredth_over_its_keys() {
+    fn a_small_filter_takes_at_most_one_per_cent_over_its_keys_times_columns() {
         let mut sizes = vec![256, 1024, 4096, 5120, 6000, 6001, 6144, 7000];
         sizes.extend((0..22).map(|step| (256.0 * 1.32f64.powi(step)) as u64));
         let mut resalted = 0;
@@ -288,7 +290,7 @@ mod tests {
                 resalted += u32::from(built.salt != salt);
             }
         }
-        assert!(resalted > 0, "no salt was unlucky: the test says nothing of them");
+        assert!(resalted > 0, "no filter needed a second salt: the test does not cover that case");
     }
 
     #[test]
