@@ -51,7 +51,7 @@ mod version;
 mod db;
 mod options;
 
-// Beside: imported by nothing.
+// Beside: the walk over every kind of file. Imported by `db/verify` only.
 pub mod inspect;
 // Documents.
 pub mod guide;

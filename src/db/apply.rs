@@ -1,8 +1,8 @@
-//! From the bytes of a batch to the memtables of its keyspaces.
+//! Inserts the entries of a batch into the memtables of its keyspaces.
 //!
-//! A memtable keeps slices of the batch, not copies. If a batch is for several keyspaces, each gets a copy of
-//! its own entries: keyspaces are flushed at different times, and a few small entries of one would keep the
-//! long values of the others in memory, uncounted.
+//! A memtable keeps slices of the batch, not copies. If a batch is for several keyspaces, each memtable gets
+//! a copy of its part. Otherwise small entries of one keyspace could keep long values of another in memory,
+//! uncounted, after that one was flushed.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::key::Tag;
 use crate::memtable::BATCH_FRAMING_BYTES;
 
-/// Inserts the entries of a stamped batch, which is in this log, into the memtables of its trees. A tree that
-/// was dropped meanwhile gets them too; they are never read.
+/// Inserts the entries of a stamped batch of this log into the memtables of its trees. A dropped tree gets
+/// them too, but nobody reads it.
 pub(super) fn apply(bytes: Vec<u8>, trees: &[Arc<Tree>], log: u64) -> Result<()> {
     let [tree] = trees else { return apply_parts(&bytes, trees, log, |_| true) };
     let bytes = Bytes::from(bytes);

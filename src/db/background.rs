@@ -2,11 +2,11 @@
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
 //! sync at its end is short); flush the oldest immutable memtable of a keyspace; compact; rebuild an unusable
-//! filter; load or drop column groups of filters. A job is found and reserved under one lock, done without
-//! the lock, and then released.
+//! filter; load or drop column groups of filters. A job is chosen and reserved under one lock, carried out
+//! without the lock, and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
-//! first of several threads only flushes, so that a long compaction never holds up the writers.
+//! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,10 +25,10 @@ use crate::sync::lock;
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
-/// How often to check which filters should be in memory, while there is no room for all of them.
+/// How often to choose which filters to keep in memory, while there is no room for all of them.
 const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The threads of a store and what they work on.
+/// The background threads of a store and their jobs.
 pub(crate) struct Background {
     pub(crate) reservations: Arc<Reservations>,
     pub(crate) threads: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Background {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Jobs {
     All,
-    /// Those that writers may be waiting for.
+    /// Only the jobs that writers may be waiting for.
     Urgent,
 }
 
@@ -55,7 +55,7 @@ impl Background {
         }
     }
 
-    /// To be called when there may be new work or a waiter may go on.
+    /// To be called when there may be a new job, or when a thread that waits may continue.
     pub(crate) fn notify(&self) {
         self.reservations.notify();
     }
@@ -64,8 +64,8 @@ impl Background {
         self.reservations.is_stopping()
     }
 
-    /// Notes whether some column groups of filters are not in memory. While that is so, a thread checks now
-    /// and then which should be, because the lookups may change.
+    /// Sets whether some column groups of filters are not in memory. As long as that is true, a thread
+    /// chooses again at intervals which to keep, because the lookups may change.
     pub(crate) fn set_short_of_memory(&self, is_short: bool) {
         self.is_short_of_memory.store(is_short, Ordering::Relaxed);
     }
@@ -83,8 +83,8 @@ impl Background {
         Ok(())
     }
 
-    /// Starts nothing new and waits for running jobs, in the store's threads and in those of callers. A
-    /// running compaction is cancelled, a running flush finishes.
+    /// Starts no new job, and waits for running jobs in the store's threads and in callers' threads. Running
+    /// compactions are cancelled; running flushes finish.
     pub(crate) fn stop(&self) {
         self.reservations.stop();
         let handles = std::mem::take(&mut *lock(&self.handles));
@@ -131,8 +131,7 @@ impl Engine {
 
     fn find_and_do(&self, jobs: Jobs) -> Result<bool> {
         let obsolete = self.remove_obsolete_files();
-        // Read before the reservations are locked: the log's own lock may be held for as long as a sync
-        // takes.
+        // Read before the reservations are locked, because a sync may hold the log's lock for long.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |reserved: &Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
         let Some(reservation) = self.background.reservations.reserve_next(next) else {
@@ -140,9 +139,10 @@ impl Engine {
         };
         match self.carry_out_job(reservation.job()) {
             Ok(is_done) => Ok(is_done || obsolete),
-            // The keyspace was dropped under the job, or the store is being closed: not a failure.
+            // The keyspace was dropped during the job, or the store is being closed: not a failure.
             Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(true),
-            // The table stays as it is. That was counted and reported, and the job is not tried again.
+            // The table does not change. The failure was counted and reported, and the job is not tried
+            // again.
             Err(JobError::Table(_)) => Ok(true),
             Err(JobError::Store(error)) => Err(self.fail(error)),
         }

@@ -1,4 +1,4 @@
-//! The state that all handles and threads of an open store share, and its failure switch.
+//! The state that all handles and threads of an open store share, and how a failure disables writing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -70,7 +70,7 @@ impl Sequence {
 pub(crate) struct Manifest {
     /// `None` if read-only.
     log: Mutex<Option<ManifestLog>>,
-    /// How far the manifest has come, to be read without its lock.
+    /// Count and hash of the durable edits, to be read without the manifest's lock.
     mark: Mutex<EditMark>,
 }
 
@@ -84,7 +84,7 @@ impl Manifest {
         lock(&self.log)
     }
 
-    /// The mark of the newest durable edit: what promises in the log say.
+    /// Count and hash of the durable edits, which promises in the log contain.
     pub(crate) fn mark(&self) -> EditMark {
         *lock(&self.mark)
     }
@@ -161,7 +161,8 @@ impl Engine {
         any
     }
 
-    /// Disables writing if a removal, whose failure is otherwise no harm, has found that the lock is lost.
+    /// Disables writing if removing a file has found that the lock is lost. Other failures of a removal do no
+    /// harm.
     pub(crate) fn notice_lost_lock(&self) {
         if self.files.has_lost_lock() {
             self.fail(Error::LockLost { dir: self.files.dir.clone() });
@@ -171,7 +172,7 @@ impl Engine {
     /// Disables writing if this is the first failure, and returns the error to report.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let is_refusal = matches!(error, Error::KeyspaceDropped { .. } | Error::Closed | Error::ReadOnly);
-        // A forked process takes no lock: a thread that it does not have may have held it.
+        // A forked process takes no lock, because a thread that it does not have may have held the lock.
         if is_refusal || matches!(error, Error::Forked { .. }) {
             return error;
         }
@@ -201,8 +202,8 @@ impl Engine {
 
     /// Stops background work, ends the log and releases the lock. Later calls do nothing.
     ///
-    /// In a process that was forked from the one that opened the store it does nothing at all: the threads
-    /// are not there, locks may be held for ever, and the files are the other process's.
+    /// Does nothing in a process that was forked from the one that opened the store: the threads do not exist
+    /// there, a lock may be held for ever, and the files belong to the other process.
     pub(crate) fn close(&self) -> Result<()> {
         self.files.check_process()?;
         if !self.health.set_closed() {

@@ -1,4 +1,4 @@
-//! The files of a store: where they are, whose they are, their numbers, and when they go.
+//! The files of a store: their directory and lock, their numbers, and their creation and removal.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) struct StoreFiles {
 /// Numbers for new files.
 pub(crate) struct Numbers {
     next: AtomicU64,
-    /// Those of files that are called like ours and are somebody else's.
+    /// Numbers of files that are named like files of the store but belong to others.
     taken: BTreeSet<u64>,
 }
 
@@ -51,7 +51,7 @@ impl StoreFiles {
         self.numbers.next.load(Ordering::SeqCst)
     }
 
-    /// A number for a new file. None is given twice.
+    /// A number for a new file. Numbers are never reused.
     pub(crate) fn new_number(&self) -> u64 {
         loop {
             let number = self.numbers.next.fetch_add(1, Ordering::SeqCst);
@@ -61,12 +61,12 @@ impl StoreFiles {
         }
     }
 
-    /// Makes the names of new files durable.
+    /// Syncs the directory.
     pub(crate) fn sync_dir(&self) -> Result<()> {
         self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))
     }
 
-    /// Creates a log file, durable with its header and name.
+    /// Creates a log file, and syncs its header and the directory.
     pub(crate) fn create_log(&self, number: u64) -> Result<(FramedWriter, FileId)> {
         let file_id = random_id()?;
         let path = FileName::Log(number).path(&self.dir);
@@ -77,7 +77,8 @@ impl StoreFiles {
         Ok((writer, file_id))
     }
 
-    /// Writes a filter block into a new file, durable with its name. Nothing is left of it if that fails.
+    /// Writes a filter block to a new file, and syncs the file and the directory. Removes the file if that
+    /// fails.
     pub(crate) fn write_filter(&self, block: &[u8]) -> Result<FilterRef> {
         let number = self.new_number();
         let ids = [self.store_id, random_id()?];
@@ -102,12 +103,13 @@ impl StoreFiles {
         }
     }
 
-    /// Whether the directory may be changed: it is the one that was locked, by this process, and it still is.
+    /// Checks that the directory may be changed: this process has locked it, and it is still the same
+    /// directory.
     pub(crate) fn check_locked(&self) -> Result<()> {
         self.locked.check().map_err(|error| Error::io("look at", &self.dir, error))
     }
 
-    /// Whether it was found that the directory is not the one that was locked.
+    /// Whether an earlier check found that the directory is not the one that was locked.
     pub(crate) fn has_lost_lock(&self) -> bool {
         self.locked.has_lost_lock()
     }
@@ -117,7 +119,7 @@ impl StoreFiles {
         self.locked.check_process()
     }
 
-    /// Lets other writers in. Nothing is changed in the directory from then on.
+    /// Releases the lock. Nothing in the directory is changed afterwards.
     pub(crate) fn unlock(&self) {
         self.locked.release();
     }

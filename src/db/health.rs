@@ -1,7 +1,7 @@
 //! Whether a store may be used: it may have been closed, and writing may be disabled by a failure.
 //!
-//! A panic is a failure too. Nobody knows where it left what was being done, and whoever waits for that must
-//! hear of it; so work that others may wait for is done within [`catch`].
+//! A panic is a failure too: it may have interrupted a change halfway, and threads that wait for the work
+//! must get its error. So work that others may wait for is run by [`catch`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// The failure switch and whether the store is closed.
+/// The failure that disabled writing, if any, and whether the store is closed.
 #[derive(Default)]
 pub(crate) struct Health {
     failure: OnceLock<Error>,
@@ -17,7 +17,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Remembers the first failure. `false` if there was one before.
+    /// Stores the first failure. `false` if there was one before.
     pub(super) fn set_failure(&self, error: Error) -> bool {
         self.failure.set(error).is_ok()
     }
@@ -45,7 +45,7 @@ impl Health {
     }
 }
 
-/// Does something; a panic is an error that says what it interrupted.
+/// Runs a function. Returns a panic as an error that names what it interrupted.
 pub(super) fn catch<T>(during: &'static str, work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -1,7 +1,7 @@
 //! The jobs themselves: flushing a memtable and carrying out a compaction task.
 //!
-//! Both are one merge into new tables, then one `publish`. The new tables are opened again before they are
-//! published, so that nothing enters the tree that cannot be read back.
+//! Both merge their input into new tables and then publish one edit. The new tables are opened before that,
+//! so that no unreadable table enters the tree.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::version::{TableHandle, Version};
 /// Why a job was not done.
 #[derive(Debug)]
 pub(crate) enum JobError {
-    /// A table cannot be read, or no filter can be built for it. The table is left as it is, nothing was
-    /// changed, and the store goes on.
+    /// A table cannot be read, or no filter can be built for it. Nothing was changed, and the store stays
+    /// usable.
     Table(Error),
-    /// Anything else, which disables writing.
+    /// Any other error. It disables writing.
     Store(Error),
 }
 
@@ -51,8 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the oldest immutable memtable of a tree into tables. They are durable, and the caller publishes
-    /// them.
+    /// Writes the oldest immutable memtable of a tree into durable tables, which the caller publishes.
     pub(crate) fn write_memtable(
         &self,
         tree: &Arc<Tree>,
@@ -66,7 +65,7 @@ impl Engine {
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
-        // Newer than every existing run: numbers only grow, and flushes of a tree follow each other.
+        // A larger id than that of every existing run: numbers only grow, and a tree has one flush at a time.
         let run = tables.first().map_or(0, |table| table.meta.number);
         Ok(TreeChange {
             tree: Arc::clone(tree),
@@ -80,7 +79,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`JobError::Table`] if an input cannot be read: it is set aside, and no compaction tries again.
+    /// [`JobError::Table`] if an input cannot be read. The input is set aside, and later compactions skip it.
     pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<(), JobError> {
         if task.trivial_move {
             let added =
@@ -114,7 +113,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets aside the input that an error of a merge is about, if it is about one.
+    /// Sets aside the input whose reading failed, if the error of a merge names one.
     fn set_aside(&self, tree: &Tree, task: &Task, error: Error) -> JobError {
         let is_about = |number| error.file() == Some(&FileName::Table(number).path(&self.files.dir));
         let Some((level, table)) = task.inputs.iter().find(|(_, table)| is_about(table.meta.number)) else {
@@ -126,8 +125,8 @@ impl Engine {
         JobError::Table(error)
     }
 
-    /// Merges `input` into new tables, as `output` describes them. They are durable with their names and
-    /// open; the caller publishes them.
+    /// Merges `input` into new tables, as `output` describes them. They are durable and open, and the caller
+    /// publishes them.
     fn merge_into(
         &self,
         tree: &Tree,
@@ -199,7 +198,7 @@ impl Engine {
         TableWriter::create(&*self.files.fs, &FileName::Table(number).path(&self.files.dir), config)
     }
 
-    /// Publishes a change, or marks the tables it would have added for removal.
+    /// Publishes a change. If that fails, marks the new tables for removal.
     fn publish_or_remove(&self, change: TreeChange) -> Result<u64> {
         let added: Vec<_> = change.added.iter().map(|(_, _, table)| Arc::clone(table)).collect();
         let published = self.publish(Vec::new(), Change::Tree(change));

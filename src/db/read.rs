@@ -1,10 +1,10 @@
 //! The read path. A reader loads one view and takes no lock.
 //!
-//! The view is loaded before the sequence number. A view holds every write up to the moment it was replaced,
-//! and writes enter only the newest one, so (view, number loaded after it) is what was visible at one moment
-//! between the two loads. No compaction can remove anything from it: the view holds its memtables and tables.
-//! A registered [`Snapshot`](super::Snapshot) uses its own number with the present view; compactions keep
-//! what it sees.
+//! The view is loaded before the sequence number. A view has every write up to the moment when it is
+//! replaced, so the view and a sequence number loaded after it show the store as it was at one moment between
+//! the two loads. Compactions remove nothing from it, because the view holds its memtables and tables. A
+//! registered [`Snapshot`](super::Snapshot) uses its own number with the current view; compactions keep the
+//! entries that it sees.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Value {
         value.read().map(Self)
     }
 
-    /// A copy of the bytes, which keeps nothing else alive.
+    /// A copy of the bytes.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.to_vec()
@@ -104,8 +104,8 @@ impl PartialEq<Vec<u8>> for Value {
 }
 
 impl Engine {
-    /// The value of a key at `seqno`, or now, passed through `read`. It is called while the view is held,
-    /// because the table that a long value is read from must not be removed meanwhile.
+    /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
+    /// held, so that the table of a long value is not removed before it is read.
     pub(crate) fn get<T>(
         &self,
         tree: &Tree,
@@ -114,13 +114,14 @@ impl Engine {
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         let view = tree.view_ref();
-        // Checked after loading the view: the view of a dropped keyspace is empty and must not be an answer.
+        // Checked after loading the view: the view of a dropped keyspace is empty, which must not be answered
+        // as "absent".
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
         self.get_in(tree, &view, user_key, seqno)?.map(read).transpose()
     }
 
-    /// The values of several keys, all at the same moment, passed through `read`.
+    /// The values of several keys, all as of the same moment, converted by `read`.
     pub(crate) fn multi_get<K: AsRef<[u8]>, T>(
         &self,
         tree: &Tree,
@@ -147,7 +148,7 @@ impl Engine {
         Ok(found.filter(|(tag, _)| tag.kind() == EntryKind::Put).map(|(_, value)| value))
     }
 
-    /// Whether memory alone can rule a key out.
+    /// Whether the key may be in the store. Does no I/O.
     pub(crate) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
         let seqno = self.sequence.visible();
@@ -160,10 +161,10 @@ impl Engine {
     }
 }
 
-/// An iterator over the entries of a range, in the order of keys, from both ends.
+/// An iterator over the entries of a range in the order of their keys, usable from both ends.
 ///
 /// It sees the store as of the call that made it, and owns what it reads from. Each item is a `Result`. After
-/// an error the iterator returns `None`: that is not the end of the range.
+/// an error the iterator returns `None`, though the range may have further entries.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -207,7 +208,7 @@ impl Iter {
 }
 
 impl Iter {
-    /// The entry with its whole value. One that cannot be read ends the iterator like any other error.
+    /// The entry with its whole value. If the value cannot be read, the iterator ends with that error.
     fn whole(&mut self, item: Option<Result<(Bytes, EntryValue)>>) -> Option<Result<(Value, Value)>> {
         let read = |(key, value): (Bytes, EntryValue)| Ok((Value::new(key), Value::read(value)?));
         let whole = item?.and_then(read);
@@ -236,7 +237,7 @@ impl DoubleEndedIterator for Iter {
 
 impl std::iter::FusedIterator for Iter {}
 
-/// All that a view holds of a range, newest source first.
+/// The entries of a view in a range, newest source first.
 fn sources(view: &View, range: &KeyRange) -> Box<dyn InternalIterator> {
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
     for memtable in view.memtables().filter(|memtable| !memtable.memtable.is_empty()) {
@@ -310,8 +311,7 @@ mod tests {
         table
     }
 
-    /// A store with one table, and memory for hardly more than the head of its filter; the rest of it is
-    /// taken.
+    /// A store with one table, and memory for little more than the head of its filter.
     fn without_room(options: Options) -> (Db, Lease) {
         let db = options.open(DIR).unwrap();
         let memory = &db.engine().context.memory;
@@ -377,12 +377,12 @@ mod tests {
             let each = reads as f64 / f64::from(lookups);
             assert!(hits == 0 && (1.0..=most).contains(&each), "{kind:?}: {each} pages for an absent key");
             assert!(db.may_contain(absent(1)));
-            // A cache each of whose shards has room for all of them: each is read once.
+            // A cache with room for all of them in each shard: each page is read once.
             blocks.set_capacity(4 << 20);
             let pages = table(&db).meta.filters[0].len / 4096 + 2;
             let (reads, hits) = ask(10_000);
             assert!(hits >= u64::from(lookups) - reads, "{kind:?}: {reads} of {pages}");
-            // One to which hardly any key leads is read late.
+            // A page that few keys need is read late.
             let (late, _) = ask(20_000);
             assert!(reads + late <= pages, "{kind:?}: {reads} and {late} of {pages}");
             let page_reads = db.stats().filter_page_reads;

@@ -1,25 +1,24 @@
 //! New filters for existing tables: after damage, and when a caller wants another kind or size.
 //!
-//! 1. The filter is built from the table's keys, which are read block by block;
-//! 2. it is written into a file of its own; the file and the directory are synced;
-//! 3. the table is opened again with that filter, so that no unusable filter enters the tree. If there is no
-//!    memory to keep the filter, it is read and checked all the same;
-//! 4. one edit gives the table the new list of filters, and the new handle replaces the old one in the
-//!    version;
-//! 5. the files of old filters are removed with the last reader of an old handle.
+//! 1. Read the table block by block, and build a filter from its keys.
+//! 2. Write the filter to a new file, and sync the file and the directory.
+//! 3. Open the table again with that filter, and check the filter, even if there is no memory to keep it. So
+//!    no unusable filter enters the tree.
+//! 4. Publish an edit with the table's new list of filters. The new handle replaces the old one in the
+//!    version.
+//! 5. Remove the files of old filters when no reader holds the old handle any more.
 //!
-//! The memory to build the filter in follows from the number of keys, and is taken before anything is read:
-//! first the job's part of what builders have (`memory`), then a lease, for which cached blocks are evicted.
-//! A large table may need more than there is, if the store once had a much larger budget. Then the table gets
-//! no new filter, which is an [`Error::LimitExceeded`]; a compaction writes smaller tables, whose filters can
-//! be built.
+//! The memory to build the filter is computed from the number of keys and taken before anything is read:
+//! first the job's share of the builders' memory (`memory`), then a lease, for which cached blocks are
+//! evicted. A table that was written with a much larger budget may need more than there is. Then it gets no
+//! new filter, which is an [`Error::LimitExceeded`]; the next compaction writes smaller tables.
 //!
-//! The table itself does not change, and no reader waits: readers hold the old handle or the new one, and
-//! both filters fit the table. The job reserves its table, so that no compaction removes it meanwhile.
+//! The table itself does not change, and no reader waits: readers use the old handle or the new one. The job
+//! reserves its table, so that no compaction removes it meanwhile.
 //!
-//! If the table cannot be read, or there is no room, or the new filter is damaged, nothing changes, and the
-//! background does not try again. It also stops after several filters in a row that became unusable. A failed
-//! write disables writing, as always.
+//! If the table cannot be read, or there is no memory, or the new filter is damaged, nothing changes, and the
+//! background does not try again. It also stops after several unusable filters in a row. A failed write
+//! disables writing, as always.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,8 +38,7 @@ use crate::filter::{FilterPlan, FilterPolicy};
 use crate::memory::{Building, Lease, LeaseKind};
 use crate::version::{TableHandle, Version};
 
-/// The memory that a filter is built in: a part of the builders' memory, and a lease for what is needed
-/// beyond it.
+/// The memory for building a filter: a share of the builders' memory, and a lease if that is not enough.
 struct Room {
     building: Building,
     part: usize,
@@ -48,12 +46,12 @@ struct Room {
 }
 
 impl Room {
-    /// Notes how much is in use.
+    /// Sets how much is in use.
     fn set(&self, bytes: usize) {
         self.building.set(bytes.min(self.part));
     }
 
-    /// Notes how much is needed from now on. The lease ends if the part is enough.
+    /// Sets how much is needed from now on. Ends the lease if the share is enough.
     fn shrink(&mut self, bytes: usize) {
         self.set(bytes);
         if bytes <= self.part {
@@ -74,15 +72,15 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`JobError::Table`] if none can be made, because the table cannot be read or there is no room.
-    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; anything else was met in
+    /// [`JobError::Table`] if no filter can be made, because the table cannot be read or there is no memory.
+    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; any other error came from
     /// writing.
     pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
         let number = old.meta.number;
         let view = tree.view();
         let Some((level, _)) = view.version.find(number) else { return Ok(()) };
         let lookups = tree.lookups();
-        // As for a compaction of this table alone that leaves it on its level.
+        // The same plan as for a compaction that rewrites only this table, on its level.
         let output = Output {
             level,
             keys: old.meta.keys,
@@ -105,7 +103,7 @@ impl Engine {
         let filters = block.map(|block| self.files.write_filter(&block)).transpose()?;
         let new = old.with_filters(filters.into_iter().collect());
         new.set_made_at(lookups);
-        // The build is over. The new filter is read even if there is no room to keep it.
+        // The build is over. The new filter is read even if there is no memory to keep it.
         room.shrink(bytes);
         let checked = new.read_and_check_filter();
         drop(room);
@@ -145,7 +143,7 @@ impl Engine {
         Ok(Room { building, part, beyond })
     }
 
-    /// The filter block that a table is to have, if it is to have one.
+    /// Builds the filter block for this plan; `None` without a plan.
     fn build_filter(
         &self,
         tree: &Tree,
@@ -167,13 +165,13 @@ impl Engine {
         JobError::Table(error)
     }
 
-    /// Makes `policy` that of a keyspace and builds a new filter for each of its tables, one after the other,
-    /// in the calling thread.
+    /// Sets the filter policy of a keyspace and builds a new filter for each of its tables, one after the
+    /// other, in the calling thread.
     pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
         self.check_writable()?;
         self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
-        // First the existing tables. Running jobs may still follow the old policy: once they have ended,
-        // their tables too.
+        // First the existing tables, then the tables of jobs that were running: those may have used the old
+        // policy.
         let mut end = self.files.next_number();
         let mut is_last_pass = false;
         let reservations = &self.background.reservations;
@@ -214,7 +212,7 @@ impl Engine {
                 break;
             }
             if self.background.threads > 0 || !self.step(Jobs::All)? {
-                // The time limit is for what does not signal: the closing of the store.
+                // With a time limit, because closing the store does not wake this thread.
                 reservations.wait_past(epoch, Some(Duration::from_millis(200)));
             }
         }
@@ -251,8 +249,8 @@ mod tests {
         (tree, table)
     }
 
-    /// A store with one table, whose filter is the right one but for its keys: every checksum, owner, seed,
-    /// salt and count is as it must be, and the manifest names it.
+    /// A store with one table, whose filter has the wrong keys: every checksum, owner, seed, salt and count
+    /// is right, and the manifest names it.
     fn forged(fs: &MemFs) {
         let db = options(fs).open("/db").unwrap();
         (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
@@ -438,7 +436,7 @@ mod tests {
         }
         assert_eq!(db.stats().rebuilt_filters, u64::from(REBUILDS_MAX) + 1);
         assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
-        // Who asks for it gets one.
+        // An explicit request is still carried out.
         lease.take();
         db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
         assert!(matches!(table(&db).1.filter.state(), Some(FilterState::Loaded(_))));
