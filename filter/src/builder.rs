@@ -92,9 +92,9 @@ impl fmt::Debug for FilterBuilder {
 impl FilterBuilder {
     /// A builder of a filter of this kind and size for the table whose file id is `owner`.
     ///
-    /// `seed` is that of [`key_hash`] and must be the one that lookups use; Whoever can read the block can
-    /// read it. `salt` is of the caller's choosing, different for every table. A small ribbon filter may get
-    /// another one, made from it.
+    /// `seed` is the seed of [`key_hash`], the same as for lookups. It is stored in the block, where anyone
+    /// who can read the block can see it. `salt` should differ from table to table. A small ribbon filter may
+    /// get another salt, derived from this one.
     ///
     /// # Errors
     ///
@@ -163,8 +163,8 @@ impl FilterBuilder {
         self
     }
 
-    /// At least so many columns in the first of several groups: of the absent keys it lets one in `2^columns`
-    /// pass, which then probe the next.
+    /// Minimum number of columns in the first of several groups. One in `2^columns` absent keys passes that
+    /// group and is probed in the next.
     #[must_use]
     pub fn first_group(mut self, columns: u8) -> Self {
         self.groups.first = columns;
@@ -216,7 +216,8 @@ impl FilterBuilder {
         finish_bytes(self.kind, self.len(), self.body_bits())
     }
 
-    /// Bits of the filter that `finish` would make now; about, since it is computed with every key.
+    /// Bits of the filter that `finish` would make now. Approximate, because it must be cheap: it is called
+    /// for every key.
     fn body_bits(&self) -> f64 {
         let keys = self.len() as f64;
         match (self.kind, self.bits_and_probes, self.columns) {

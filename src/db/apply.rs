@@ -2,7 +2,7 @@
 //!
 //! A memtable keeps slices of the batch, not copies. If a batch is for several keyspaces, each memtable gets
 //! a copy of its part. Otherwise small entries of one keyspace could keep long values of another in memory,
-//! uncounted, after that one was flushed.
+//! uncounted, after the other was flushed.
 
 use std::sync::Arc;
 
