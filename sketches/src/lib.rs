@@ -101,6 +101,8 @@ mod sketch;
 mod spectral;
 mod stable;
 mod static_map;
+#[cfg(feature = "store")]
+pub mod store;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

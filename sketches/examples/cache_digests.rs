@@ -1,0 +1,56 @@
+//! Cache digests between two processes: who asks whom.
+//!
+//! `cargo run --release --example cache_digests`. The program starts itself a second time. The child has a cache and sends its
+//! digest through a pipe; the parent, asked for objects that it does not have, asks the child only for those in the digest.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sievedb_sketches::{Digest, Sketch};
+
+const OBJECTS: u64 = 200_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    if std::env::args().nth(1).as_deref() == Some("child") {
+        // The child's cache: every third object.
+        let digest = Digest::build((0..OBJECTS).step_by(3).map(url), 0.01, now, 2024)?;
+        std::io::stdout().write_all(&digest.encode())?;
+        return Ok(());
+    }
+    let mut child = Command::new(std::env::current_exe()?).arg("child").stdout(Stdio::piped()).spawn()?;
+    let mut bytes = Vec::new();
+    child.stdout.take().ok_or("no pipe")?.read_to_end(&mut bytes)?;
+    child.wait()?;
+
+    let digest = Digest::decode(&bytes)?;
+    let names: usize = (0..OBJECTS).step_by(3).map(|object| url(object).len() + 1).sum();
+    println!("{}", digest.summary());
+    println!(
+        "received {} bytes, {} seconds old; a list of the names has {names}",
+        bytes.len(),
+        now.saturating_sub(digest.time())
+    );
+
+    // What the parent is asked for: any object.
+    let (mut asked, mut hits, mut in_vain, mut forgone) = (0u64, 0u64, 0u64, 0u64);
+    for object in 0..OBJECTS {
+        let there = object % 3 == 0;
+        match (digest.contains(&url(object)), there) {
+            (true, true) => (asked, hits) = (asked + 1, hits + 1),
+            (true, false) => (asked, in_vain) = (asked + 1, in_vain + 1),
+            (false, true) => forgone += 1,
+            (false, false) => {}
+        }
+    }
+    println!(
+        "of {OBJECTS} requests {asked} went to the other cache: {hits} hits, {in_vain} in vain; {forgone} hits forgone"
+    );
+    println!("without a digest {OBJECTS} would have gone there");
+    Ok(())
+}
+
+fn url(object: u64) -> String {
+    format!("http://example.org/images/{object:06}.png")
+}
