@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    compact, completion, contains, count, delete, demo, get, keyspaces, load, man, put, refilter, scan,
-    stats, verify,
+    compact, completion, contains, count, delete, demo, diff, digest, get, keyspaces, load, man, put,
+    refilter, scan, stats, verify,
 };
 use crate::failure::Result;
 
@@ -79,6 +79,8 @@ enum Command {
     Compact(compact::Args),
     Refilter(refilter::Args),
     Verify(verify::Args),
+    Digest(digest::Args),
+    Diff(diff::Args),
     Completion(completion::Args),
     Man(man::Args),
 }
@@ -109,6 +111,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Compact(args) => compact::run(args),
         Command::Refilter(args) => refilter::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Digest(args) => digest::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Completion(args) => completion::run(args),
         Command::Man(args) => man::run(args),
     }

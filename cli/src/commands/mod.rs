@@ -6,6 +6,8 @@ pub(crate) mod contains;
 pub(crate) mod count;
 pub(crate) mod delete;
 pub(crate) mod demo;
+pub(crate) mod diff;
+pub(crate) mod digest;
 pub(crate) mod get;
 pub(crate) mod keyspaces;
 pub(crate) mod load;

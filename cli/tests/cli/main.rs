@@ -5,6 +5,7 @@
 mod answers;
 mod damage;
 mod demo;
+mod diff;
 mod dump;
 mod entries;
 mod opening;

@@ -1,0 +1,193 @@
+//! `sievedb diff`: what two stores do not share.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sievedb::KeyspaceSnapshot;
+use sievedb_sketches::store::{self as sketches, Fingerprints, StoreError};
+use sievedb_sketches::{Decoder, DifferenceSize, Rateless, Sketch};
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::store::{self, Within};
+
+/// Lists what two stores do not share.
+///
+/// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the second; with
+/// --values also `~` for keys whose values differ. The last line says how many bytes two machines would have exchanged.
+///
+/// Between machines A and B, through files, whose size depends on the difference and not on the stores:
+///
+/// 1. A writes an estimate (8 KiB), B writes cells sized by it, A lists with them: what only A has by its keys; what only B has
+///    as fingerprints, into a file from which B prints the keys.
+/// 2. If the cells fall short, A says so, and for which cells to ask B.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb diff a.db b.db --values
+
+  On A:  sievedb diff a.db --write-size a.size
+  On B:  sievedb diff b.db --size a.size --write-cells b.cells
+  On A:  sievedb diff a.db --cells b.cells --write-wanted a.wanted
+  On B:  sievedb diff b.db --wanted a.wanted
+
+  If they fall short, on B:  sievedb diff b.db --size a.size --write-cells b2.cells --from 154 --count 40
+  and on A:                  sievedb diff a.db --cells b.cells --cells b2.cells --write-wanted a.wanted")]
+pub(crate) struct Args {
+    /// The directory of the store.
+    db: PathBuf,
+    /// The directory of the store to compare it with.
+    other: Option<PathBuf>,
+    /// Values count too, not only keys.
+    #[arg(long)]
+    values: bool,
+    /// Writes what the other side needs to estimate the difference.
+    #[arg(long, value_name = "FILE", conflicts_with = "other")]
+    write_size: Option<PathBuf>,
+    /// What the other side wrote with --write-size.
+    #[arg(long, value_name = "FILE", requires = "write_cells")]
+    size: Option<PathBuf>,
+    /// Writes the cells from which the other side lists the difference.
+    #[arg(long, value_name = "FILE", requires = "size")]
+    write_cells: Option<PathBuf>,
+    /// The first cell to write, if the first ones fell short.
+    #[arg(long, value_name = "CELL", requires = "count", default_value_t = 0)]
+    from: u64,
+    /// How many cells to write, instead of what the estimate says.
+    #[arg(long, value_name = "CELLS")]
+    count: Option<u64>,
+    /// What the other side wrote with --write-cells; more than once in their order.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["other", "write_size", "size"])]
+    cells: Vec<PathBuf>,
+    /// Writes the fingerprints that only the other side has.
+    #[arg(long, value_name = "FILE", requires = "cells")]
+    write_wanted: Option<PathBuf>,
+    /// What the other side wrote with --write-wanted: prints those keys.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["other", "write_size", "size", "cells"])]
+    wanted: Option<PathBuf>,
+    #[command(flatten)]
+    within: Within,
+}
+
+pub(crate) fn failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::Store(error) => error.into(),
+        error => Failure::Refused(error.to_string()),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let snapshot = open(args, &args.db)?;
+    let mut out = Output::new();
+    if let Some(other) = &args.other {
+        both(&snapshot, &open(args, other)?, args.values, &mut out)?;
+    } else if let Some(path) = &args.write_size {
+        let size = Fingerprints::new(args.values).size(&snapshot).map_err(failure)?;
+        write(path, &size.encode())?;
+    } else if let Some((theirs, path)) = args.size.as_ref().zip(args.write_cells.as_ref()) {
+        write_cells(args, &snapshot, &decode(theirs)?, path, &mut out)?;
+    } else if let Some(path) = &args.wanted {
+        let (seed, items) = read_wanted(path)?;
+        for key in Fingerprints::with_seed(seed).keys(&snapshot, &items).map_err(failure)? {
+            out.columns(&[b"+", &key])?;
+        }
+    } else if !args.cells.is_empty() {
+        list(args, &snapshot, &mut out)?;
+    } else {
+        return Err(Failure::Usage("name a second store, or a file to read or write".into()));
+    }
+    out.finish()
+}
+
+fn open(args: &Args, path: &Path) -> Result<KeyspaceSnapshot> {
+    let db = store::open_for_reading(path)?;
+    Ok(db.snapshot().keyspace(&args.within.existing(&db)?))
+}
+
+fn both(one: &KeyspaceSnapshot, two: &KeyspaceSnapshot, values: bool, out: &mut Output) -> Result<()> {
+    let found = sketches::diff(one, two, values).map_err(failure)?;
+    for (sign, keys) in [(b"-", &found.only_first), (b"+", &found.only_second), (b"~", &found.differ)] {
+        for key in keys {
+            out.columns(&[sign, key])?;
+        }
+    }
+    out.text(&format!(
+        "# {} only in the first, {} only in the second, {} differ; {} bytes exchanged in {} rounds",
+        found.only_first.len(),
+        found.only_second.len(),
+        found.differ.len(),
+        found.exchanged_bytes,
+        found.rounds
+    ))
+}
+
+fn write_cells(
+    args: &Args,
+    snapshot: &KeyspaceSnapshot,
+    theirs: &DifferenceSize,
+    path: &Path,
+    out: &mut Output,
+) -> Result<()> {
+    let fingerprints = Fingerprints::with_seed(theirs.seed());
+    let count = if let Some(count) = args.count {
+        count
+    } else {
+        let mine = fingerprints.size(snapshot).map_err(failure)?;
+        let estimate = mine.estimate(theirs).map_err(|error| failure(error.into()))?;
+        out.text(&format!("# about {estimate:.0} differences"))?;
+        sketches::cells_for_estimate(estimate, mine.deviation())
+    };
+    let range = args.from..args.from.saturating_add(count);
+    let cells = fingerprints.cells(snapshot, range).map_err(failure)?;
+    write(path, &cells.encode())
+}
+
+fn list(args: &Args, snapshot: &KeyspaceSnapshot, out: &mut Output) -> Result<()> {
+    let mut decoder = None;
+    let mut seed = 0;
+    for path in &args.cells {
+        let theirs: Rateless = decode(path)?;
+        seed = theirs.seed();
+        let mine = Fingerprints::with_seed(seed).cells(snapshot, theirs.range()).map_err(failure)?;
+        let decoder = decoder.get_or_insert_with(|| Decoder::new(seed));
+        decoder.extend(&mine, &theirs).map_err(|error| failure(error.into()))?;
+    }
+    let Some(decoder) = decoder else { return Ok(()) };
+    let Some(found) = decoder.finish() else {
+        let (cells, listed) = (decoder.cells(), decoder.listed());
+        let more = (cells / 4).max(16);
+        return Err(Failure::Refused(format!(
+            "{cells} cells fall short ({listed} differences are listed); ask the other side for more: --from {cells} --count {more}"
+        )));
+    };
+    for key in Fingerprints::with_seed(seed).keys(snapshot, &found.mine).map_err(failure)? {
+        out.columns(&[b"-", &key])?;
+    }
+    out.text(&format!("# {} only here, {} only there", found.mine.len(), found.theirs.len()))?;
+    if let Some(path) = &args.write_wanted {
+        // A line for the seed, and one for each fingerprint.
+        let lines = found.theirs.iter().map(|item| format!("{item:032x}\n"));
+        write(path, format!("{seed:016x}\n{}", lines.collect::<String>()).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn read_wanted(path: &Path) -> Result<(u64, Vec<u128>)> {
+    let text = fs::read_to_string(path).map_err(|error| cannot_read(path, error))?;
+    let mut lines = text.lines();
+    let seed = lines.next().and_then(|line| u64::from_str_radix(line, 16).ok());
+    let items = lines.map(|line| u128::from_str_radix(line, 16).ok()).collect::<Option<Vec<_>>>();
+    seed.zip(items).ok_or_else(|| Failure::Refused(format!("{} has no fingerprints", path.display())))
+}
+
+fn decode<S: Sketch>(path: &Path) -> Result<S> {
+    let bytes = fs::read(path).map_err(|error| cannot_read(path, error))?;
+    S::decode(&bytes).map_err(|error| Failure::Refused(format!("{}: {error}", path.display())))
+}
+
+fn cannot_read(path: &Path, error: std::io::Error) -> Failure {
+    Failure::io(format!("read {}", path.display()), error)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(|error| Failure::io(format!("write {}", path.display()), error))
+}

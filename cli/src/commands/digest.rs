@@ -1,0 +1,46 @@
+//! `sievedb digest`: a small file that says which keys a store has.
+
+use std::fs;
+use std::path::PathBuf;
+
+use sievedb_sketches::{Sketch, store as sketches};
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::store::{self, Within};
+
+/// Writes a digest: a small file that says which keys a store has.
+///
+/// The digest is a filter of all keys with a public seed of its own (the secret seed of the store is not in it), to be sent to
+/// other processes, which ask it before they ask this one. A key of the store is always found in it; another is found with
+/// the given rate. `sievedb-sketches` reads it: `Digest::decode`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb digest my.db --output my.digest
+  sievedb digest my.db --output my.digest --rate 0.001")]
+pub(crate) struct Args {
+    /// The directory of the store.
+    db: PathBuf,
+    /// The file to write.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// How many of the keys that are not there may be found.
+    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
+    rate: f64,
+    #[command(flatten)]
+    within: Within,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let db = store::open_for_reading(&args.db)?;
+    let keyspace = args.within.existing(&db)?;
+    let digest =
+        sketches::digest(&db.snapshot().keyspace(&keyspace), args.rate).map_err(super::diff::failure)?;
+    let bytes = digest.encode();
+    fs::write(&args.output, &bytes)
+        .map_err(|error| Failure::io(format!("write {}", args.output.display()), error))?;
+    let mut out = Output::new();
+    out.text(&format!("{} bytes in {}", bytes.len(), args.output.display()))?;
+    out.raw(digest.summary().to_string().as_bytes())?;
+    out.finish()
+}

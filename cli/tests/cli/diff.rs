@@ -1,0 +1,63 @@
+//! What two stores do not share, in one place and through files; digests.
+
+use crate::tool::{run, temp_store};
+
+fn lines(range: std::ops::Range<u32>, changed: u32) -> String {
+    range.map(|key| format!("key{key:05}\t{}\n", if key == changed { 0 } else { key })).collect()
+}
+
+#[test]
+fn a_diff_of_two_stores_lists_what_each_lacks_and_what_differs() {
+    let (one, two) = (temp_store(), temp_store());
+    one.load(lines(0..2000, 9999).as_bytes());
+    two.load(lines(3..2002, 1000).as_bytes());
+    let only = "-\tkey00000\n-\tkey00001\n-\tkey00002\n+\tkey02000\n+\tkey02001\n";
+    let keys = run(&["diff", &one.db, &two.db]).ok();
+    assert!(
+        keys.starts_with(&format!("{only}# 3 only in the first, 2 only in the second, 0 differ; ")),
+        "{keys}"
+    );
+    let values = run(&["diff", &one.db, &two.db, "--values"]).ok();
+    assert!(values.starts_with(&format!("{only}~\tkey01000\n# 3 only in the first, 2 ")), "{values}");
+    run(&["diff", &one.db]).fails(2);
+}
+
+#[test]
+fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
+    let (one, two) = (temp_store(), temp_store());
+    one.load(lines(0..2000, 9999).as_bytes());
+    two.load(lines(30..2050, 9999).as_bytes());
+    let file = |name: &str| one.folder.path().join(name).to_str().unwrap().to_owned();
+    let [size, cells, more, wanted] = ["size", "cells", "more", "wanted"].map(file);
+    run(&["diff", &one.db, "--write-size", &size]).ok();
+    let told = run(&["diff", &two.db, "--size", &size, "--write-cells", &cells]).ok();
+    assert!(told.starts_with("# about ") && told.ends_with(" differences\n"), "{told}");
+    let found = run(&["diff", &one.db, "--cells", &cells, "--write-wanted", &wanted]).ok();
+    assert!(
+        found.ends_with("# 30 only here, 50 only there\n") && found.starts_with("-\tkey00000\n"),
+        "{found}"
+    );
+    let named = run(&["diff", &two.db, "--wanted", &wanted]).ok();
+    assert_eq!((named.lines().count(), named.lines().next()), (50, Some("+\tkey02000")));
+
+    // Far too few cells, and then the others.
+    run(&["diff", &two.db, "--size", &size, "--write-cells", &cells, "--count", "20"]).ok();
+    let short = run(&["diff", &one.db, "--cells", &cells]).fails(3);
+    assert!(short.contains("20 cells fall short") && short.contains("--from 20 --count "), "{short}");
+    run(&["diff", &two.db, "--size", &size, "--write-cells", &more, "--from", "20", "--count", "180"]).ok();
+    let again = run(&["diff", &one.db, "--cells", &cells, "--cells", &more]).ok();
+    assert_eq!(again, found);
+    let wrong = run(&["diff", &one.db, "--cells", &size]).fails(3);
+    assert!(wrong.contains("sketch kind"), "{wrong}");
+}
+
+#[test]
+fn a_digest_is_written_and_says_how_many_keys_it_has() {
+    let store = temp_store();
+    store.load(lines(0..500, 9999).as_bytes());
+    let file = store.folder.path().join("digest");
+    let told = run(&["digest", &store.db, "--output", file.to_str().unwrap(), "--rate", "0.001"]).ok();
+    assert!(told.contains("keys            500\n") && told.contains("predicted rate"), "{told}");
+    assert!(std::fs::metadata(&file).unwrap().len() < 2000);
+    run(&["digest", &store.db, "--output", file.to_str().unwrap(), "--rate", "1"]).fails(3);
+}
