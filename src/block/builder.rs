@@ -17,7 +17,7 @@ use super::entry::{common_prefix, encode};
 /// Entries between restarts in a data block.
 pub(crate) const DATA_RESTART_INTERVAL: usize = 16;
 
-/// Entries between restarts in an index block, which is searched more often than it is stored.
+/// Entries between restarts in an index block. Fewer, because an index block is searched often.
 pub(crate) const INDEX_RESTART_INTERVAL: usize = 4;
 
 /// Most entries from one restart to the next in any block.

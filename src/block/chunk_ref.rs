@@ -51,8 +51,8 @@ impl ChunkRef {
         Ok(found)
     }
 
-    /// Checks that the chunks can lie between the offset and `end`, even at the best compression: a length
-    /// that is too long for the file is refused.
+    /// Checks that the chunks can lie between the offset and `end`. A value too long for that, even at the
+    /// best compression, is rejected.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let least = self.count * ENVELOPE_BYTES as u64 + self.total / 255;
         if self.offset.checked_add(least).is_some_and(|chunks_end| chunks_end <= end) {

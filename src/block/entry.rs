@@ -5,10 +5,10 @@
 //! ```
 //!
 //! The user key is the first `shared` bytes of the previous entry's user key followed by the suffix of
-//! `unshared` bytes. The tag is sequence number and kind; at sequence number 0, which everything old ends up
-//! with, it is one byte. The value code is `length << 1`, plus 1 if the value is in chunks and these bytes
-//! are a [`ChunkRef`](super::ChunkRef). The four numbers come first so that the common entry, all of them
-//! below 128, is decoded by one comparison.
+//! `unshared` bytes. The tag is sequence number and kind. At sequence number 0, which compactions give to old
+//! entries, it takes one byte. The value code is `length << 1`, plus 1 if the value is in chunks and these
+//! bytes are a [`ChunkRef`](super::ChunkRef). The four numbers come first so that the common entry, all of
+//! them below 128, is decoded by one comparison.
 
 use std::ops::Range;
 

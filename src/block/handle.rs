@@ -34,7 +34,7 @@ impl BlockHandle {
         Ok(handle)
     }
 
-    /// Checks that a block can lie there: behind the file header, before `end`, and of a length within the
+    /// Checks that a block can lie there: after the file header, before `end`, and with a length within the
     /// limit.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let lengths = ENVELOPE_BYTES as u64..=(ENVELOPE_BYTES + BLOCK_BYTES_MAX) as u64;

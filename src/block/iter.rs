@@ -1,13 +1,13 @@
 //! A cursor over the entries of a data or index block, in both directions.
 //!
-//! Forward: the key buffer is cut to the shared length and the suffix appended. Search: binary over the
-//! restarts, whose keys stand whole in the payload, then forward. Backward: an entry cannot be decoded
-//! without those since its restart, so the interval before the entry is decoded once and walked from memory;
-//! it has at most [`RESTART_INTERVAL_MAX`] entries.
+//! A step forward truncates the key buffer to the shared length and appends the suffix. A seek is a binary
+//! search over the restarts, which have whole keys, and then steps forward. A step backward needs all entries
+//! since the restart before, so that interval is decoded once and kept; it has at most
+//! [`RESTART_INTERVAL_MAX`] entries.
 //!
-//! Invariants: every step forward moves at least four bytes on and every step backward strictly back,
-//! whatever the restarts say, so that no payload can hold the cursor for ever. After an error it stands
-//! nowhere; the caller (the table iterator) keeps the error. The order of keys is not checked here, only by
+//! Invariants: every step forward moves the cursor by at least four bytes and every step backward moves it
+//! back, whatever the restart offsets are, so no payload makes it loop for ever. After an error the cursor is
+//! not valid; the caller (the table iterator) keeps the error. The order of keys is not checked here, only by
 //! `Table::verify`.
 
 use std::ops::Range;
@@ -242,7 +242,7 @@ impl BlockIter {
         self.current = Some(entry.clone());
     }
 
-    /// Checks what reading takes for granted, see [`walk_entries`].
+    /// Checks what the cursor does not check, see [`walk_entries`].
     pub(crate) fn verify(&self) -> Result<(), DecodeError> {
         walk_entries(self.values, &self.payload, &mut |_| Ok(()))
     }

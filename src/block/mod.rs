@@ -14,7 +14,7 @@
 //! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) are the two ways to point at blocks.
 //! - [`separator`](mod@separator) chooses the keys of the index.
 //!
-//! Invariant: a payload is hostile even though its checksum matched (a checksum can be computed by anyone).
+//! Invariant: a payload may be hostile even if its checksum matches, because anyone can compute a checksum.
 //! Every offset and length is checked where it is read; errors are
 //! [`DecodeError`](crate::codec::DecodeError)s whose offsets count from the start of the payload.
 

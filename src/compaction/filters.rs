@@ -1,6 +1,7 @@
-//! Which filter each table of a tree gets: a pure function of its tables and of the lookups that reach them.
+//! Chooses the filter of each table of a tree: a pure function of its tables and of the lookups that reach
+//! them.
 //!
-//! [`plan`] makes of every table a [`Share`] and hands them to
+//! [`plan`] makes a [`Share`] of every table and passes them to
 //! [`allocate`](crate::filter::allocation::allocate). It adds how many lookups of absent keys reach each
 //! table:
 //!
@@ -30,7 +31,7 @@ use crate::filter::allocation::{Allocation, Share, Total, allocate};
 use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy};
 use crate::version::{TableHandle, Version};
 
-/// A table, or the outputs of a compaction to come, at its place in a tree.
+/// A table, or the future output of a compaction, at its place in a tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed<'a> {
     pub(crate) level: usize,
@@ -42,7 +43,7 @@ pub(crate) struct Placed<'a> {
     pub(crate) largest: &'a [u8],
     /// Lookups of absent keys that reach it, over those that its share of the keys lets expect.
     pub(crate) relative_probe_rate: f64,
-    /// Whether it is about to be written.
+    /// Whether it is the output that will be written.
     pub(crate) is_output: bool,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Placed<'a> {
 pub(crate) struct TreePlan {
     /// Each table, in the order in which they were given, run after run.
     pub(crate) shares: Vec<Share>,
-    /// The best use of it.
+    /// The optimal plan.
     pub(crate) optimal: Allocation,
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
     Some(TreePlan { shares, optimal })
 }
 
-/// What a flush or a compaction is about to write.
+/// What a flush or a compaction will write.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) level: usize,
@@ -98,7 +99,7 @@ pub(crate) struct Output {
     pub(crate) replaces: HashSet<u64>,
 }
 
-/// The filter of what is about to be written into a tree of this shape, which `lookups` lookups have reached.
+/// The filter of an output in a tree of this shape, which `lookups` lookups have reached.
 pub(crate) fn plan_output(
     policy: &FilterPolicy,
     shape: &Shape,
@@ -194,7 +195,8 @@ fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
     })
 }
 
-/// A table starts with this many expected lookups, so that a few real ones do not decide.
+/// The weight of the prior rate of a new table, in lookups, so that its first lookups do not change the rate
+/// much.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
 /// The relative probe rate is at most this, and at least its inverse: a factor that is worth four bits per

@@ -1,13 +1,14 @@
 //! What to compact next: a pure function of a version.
 //!
-//! A level's score is how full it is: level 0 by its number of runs, the others by their bytes against a
-//! target that grows by `level_ratio` from level to level. The fullest level with a score of at least 1 whose
-//! inputs are free is compacted into the next one:
+//! The score of level 0 is its number of runs over the number that triggers a compaction. The score of
+//! another level is its bytes over its target, which grows by `level_ratio` from level to level. Of the
+//! levels with a score of at least 1 and no reserved inputs, the one with the highest score is compacted into
+//! the next:
 //!
 //! - level 0: all its runs, with the tables of level 1 that they overlap; but if its oldest run overlaps
 //!   nothing there (keys arrive in order), that run alone is moved down;
-//! - another level: the table that costs the least rewriting per byte it frees, tombstones counting as
-//!   freed; moved down without rewriting if nothing in the next level overlaps it.
+//! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones count
+//!   as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use crate::version::{TableHandle, Version};
 /// The shape that compaction keeps a tree in. Sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Runs in level 0 that make it worth compacting.
+    /// Number of runs at which level 0 is compacted.
     pub(crate) l0_runs: usize,
     /// Size of level 1.
     pub(crate) level_base_bytes: u64,
     /// Size of a level over that of the level above it.
     pub(crate) level_ratio: u64,
-    /// Length at which an output table is cut.
+    /// Length at which an output table ends.
     pub(crate) table_bytes: u64,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Task {
     /// Inputs with their levels, in any order.
     pub(crate) inputs: Vec<(usize, Arc<TableHandle>)>,
     pub(crate) output_level: usize,
-    /// The inputs need no rewriting: they are put into the output level as they are.
+    /// The inputs are moved to the output level without rewriting.
     pub(crate) trivial_move: bool,
 }
 
@@ -56,7 +57,7 @@ impl Task {
     }
 }
 
-/// How full each level is; from 1 on it is compacted.
+/// The score of each level. A level with a score of 1 or more is compacted.
 pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     if level == 0 {
         return version.runs(0).len() as f64 / shape.l0_runs as f64;
@@ -64,7 +65,7 @@ pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     version.bytes(level) as f64 / shape.target(level) as f64
 }
 
-/// The most useful task that does not touch a table in `busy`.
+/// The task of the level with the highest score, of those without a table in `busy`.
 pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Option<Task> {
     let mut levels: Vec<(f64, usize)> = (0..LEVELS - 1)
         .map(|level| (score(version, level, shape), level))

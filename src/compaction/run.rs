@@ -1,12 +1,13 @@
-//! The executor: one sorted stream in, tables out. A flush is the same with a memtable for input.
+//! The executor: reads one sorted stream and writes tables. A flush is a merge whose only input is a
+//! memtable.
 //!
 //! ```text
 //! input (a merge, or one memtable) -> retain -> table writers, one after the other -> metadata
 //! ```
 //!
-//! A table ends when it is long enough, when it takes as much memory as the job may use, or when it overlaps
-//! so much of the level below that it would be expensive to compact later; but never within a user key. After
-//! an error, or when `stop` returns `true`, the outputs are removed. Nothing here publishes anything.
+//! A table ends when it has the target length, when it takes all memory that the job may use, or when it
+//! overlaps so much of the next level that a later compaction would be expensive. It never ends within a user
+//! key. After an error, or when `stop` returns `true`, the outputs are removed. The caller publishes them.
 
 use std::ops::Range;
 use std::path::Path;
@@ -32,15 +33,15 @@ pub(crate) struct Merge<'a> {
     pub(crate) version: &'a Version,
     pub(crate) output_level: usize,
     pub(crate) shape: Shape,
-    /// Gives a file number that was never used.
+    /// Returns a file number that was never used.
     pub(crate) new_number: &'a dyn Fn() -> u64,
     /// Starts the output table of this number.
     pub(crate) create: &'a dyn Fn(u64) -> Result<TableWriter>,
     /// Memory that a table may use while it is written. The table ends when it uses more.
     pub(crate) memory_max: usize,
-    /// Called now and then with the memory in use.
+    /// Called at intervals with the memory in use, in bytes.
     pub(crate) memory: &'a dyn Fn(usize),
-    /// Called now and then; `true` ends the work with [`Error::Closed`].
+    /// Called at intervals; `true` ends the work with [`Error::Closed`].
     pub(crate) stop: &'a dyn Fn() -> bool,
 }
 
@@ -143,7 +144,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Removes the files of an attempt that failed. What cannot be removed is a stray for the next open.
+    /// Removes the files of a failed attempt. If that fails too, the next opening removes them.
     fn remove_all(self, fs: &dyn Fs, dir: &Path) {
         drop(self.current);
         for number in self.created {

@@ -33,7 +33,7 @@ impl Keyspaces {
         self.trees.load()
     }
 
-    /// All keyspaces, to hold on to.
+    /// All keyspaces, as an `Arc`.
     pub(crate) fn all(&self) -> Vec<Arc<Tree>> {
         self.trees.load().values().cloned().collect()
     }
@@ -54,7 +54,7 @@ impl Keyspaces {
         self.trees.store(Arc::new(trees));
     }
 
-    /// Takes a keyspace away. The caller holds `next_id`.
+    /// Removes a keyspace. The caller holds `next_id`.
     pub(crate) fn remove(&self, id: KeyspaceId) {
         let mut trees = (*self.trees.load_full()).clone();
         trees.remove(&id);
@@ -71,14 +71,15 @@ impl Keyspaces {
         keyspaces.iter().map(tree).collect()
     }
 
-    /// The tree with the largest active memtable, of those that hold something.
+    /// The tree with the largest active memtable that is not empty.
     pub(crate) fn largest_filled(&self) -> Option<Arc<Tree>> {
         let trees = self.trees.load();
         let filled = trees.values().filter(|tree| !tree.view_ref().active.memtable.is_empty());
         filled.max_by_key(|tree| tree.active_bytes()).cloned()
     }
 
-    /// Of these trees, those whose memtable is full; of all, the largest if together they hold too much.
+    /// Those of these trees whose memtable is full. If none is, and all memtables together take too much
+    /// memory, the tree with the largest memtable.
     pub(crate) fn full_among(&self, mut touched: Vec<Arc<Tree>>, memory: &Memory) -> Vec<Arc<Tree>> {
         touched.sort_by_key(|tree| tree.id);
         touched.dedup_by_key(|tree| tree.id);
@@ -94,7 +95,7 @@ impl Keyspaces {
         touched
     }
 
-    /// The oldest log among those that memtables need which are not to be skipped.
+    /// The oldest log that the memtables need, except those to be skipped.
     pub(crate) fn oldest_log(
         &self,
         is_skipped: impl Fn(&Arc<super::tree::LoggedMemtable>) -> bool,

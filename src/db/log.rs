@@ -1,10 +1,10 @@
-//! The active write-ahead log: appending for the commit leader, and making durable for whoever waits.
+//! The active write-ahead log: appends for the commit leader, and syncs for writers that wait for durability.
 //!
-//! Appending and syncing are separate stages. A writer that wants durability waits in
-//! [`Log::wait_durable`] for a position; the first to come syncs for all that has been appended so far, the
-//! others wait for it, and the next sync covers whatever came meanwhile. So the number of syncs follows the
-//! speed of the disk, not the number of writers. After a sync that nothing was appended behind, a promise
-//! record tells a later reader how far the log is known to be durable.
+//! Appending and syncing are separate stages. A writer that wants durability waits in [`Log::wait_durable`]
+//! for a position. The first writer syncs everything that has been appended so far; the others wait for it,
+//! and the next sync covers what was appended meanwhile. So the number of syncs depends on the speed of the
+//! disk, not on the number of writers. If nothing was appended during a sync, a promise record is appended,
+//! which states how far the log is durable.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,10 +36,10 @@ pub(crate) struct Log {
 struct LogState {
     number: u64,
     writer: FramedWriter,
-    /// Where the last batch record ends: what there is to make durable.
+    /// Where the last batch record ends. A sync makes the log durable up to here.
     batches_end: u64,
     syncing: bool,
-    /// The close record is written: nothing may follow it.
+    /// The close record was written. Nothing may be appended.
     ended: bool,
     failed: Option<Error>,
     /// Lengths of older logs, by number.
@@ -79,7 +79,7 @@ impl Log {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Appends batches as records with one write. Gives where the last one ends.
+    /// Appends batches as records with one write. Returns where the last one ends.
     pub(crate) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<LogPosition> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
@@ -119,11 +119,11 @@ impl Log {
         self.lock().older.len()
     }
 
-    /// Returns once everything up to `position` is durable. `mark` is what a promise record will say.
+    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record.
     ///
     /// # Errors
     ///
-    /// The first failed sync, for ever: what a failed sync has lost cannot be known.
+    /// The error of the first failed sync, from every later call: it is unknown what that sync has lost.
     pub(crate) fn wait_durable(&self, position: LogPosition, mark: impl Fn() -> EditMark) -> Result<()> {
         point();
         let mut state = self.lock();
@@ -131,7 +131,7 @@ impl Log {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            // An older log was synced as a whole before its successor took over.
+            // An older log was synced to its end before the next one became active.
             if position.number < state.number || position.offset <= state.writer.synced() {
                 return Ok(());
             }
@@ -143,7 +143,7 @@ impl Log {
             let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
             let path = state.writer.path().to_path_buf();
             drop(state);
-            // Others wait for this sync, whatever becomes of it.
+            // Others wait for the result of this sync, also after a panic.
             let sync = || file.sync().map_err(|error| Error::io("sync", &path, error));
             let result = catch("syncing the log", sync).flatten();
             self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Log {
         }
     }
 
-    /// Ends the active log: appends a close record and makes all of it durable. Gives number and length.
+    /// Ends the active log: appends a close record and syncs the log. Returns its number and length.
     pub(crate) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
         let mut state = self.lock();
         while state.syncing {
@@ -183,7 +183,8 @@ impl Log {
         Ok((state.number, state.writer.len()))
     }
 
-    /// Makes `writer` the active log, after [`Log::close_active`]. Its first record says that it is in use.
+    /// Makes `writer` the active log, after [`Log::close_active`]. Its first record is a promise, which shows
+    /// that it is in use.
     pub(crate) fn activate(&self, number: u64, mut writer: FramedWriter, mark: EditMark) -> Result<()> {
         writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
         writer.flush_frames()?;
@@ -197,7 +198,7 @@ impl Log {
         Ok(())
     }
 
-    /// Forgets the older logs below `floor` and gives their numbers.
+    /// Drops the older logs below `floor` from the list and returns their numbers.
     pub(crate) fn take_below(&self, floor: u64) -> Vec<u64> {
         let mut state = self.lock();
         let kept = state.older.split_off(&floor);

@@ -30,13 +30,13 @@ impl Engine {
                 if self.step(Jobs::All)? {
                     continue;
                 }
-                // A job that has just ended signals a moment later.
+                // A job signals shortly after it has ended.
                 if !reservations.is_working() && reservations.epoch() == epoch && !done() {
                     self.health.check_open()?;
                     return Err(Error::invalid("waiting for work that nobody does"));
                 }
             }
-            // The time limit is for what does not signal: the closing of the store.
+            // With a time limit, because closing the store does not wake this thread.
             reservations.wait_past(epoch, Some(Duration::from_millis(200)));
         }
     }

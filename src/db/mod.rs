@@ -3,17 +3,17 @@
 //! | file | what happens there |
 //! |---|---|
 //! | `engine` | the state that all handles share, in groups; closing |
-//! | `files`, `keyspaces`, `health` | groups of it: the directory; the keyspaces; the failure switch |
+//! | `files`, `keyspaces`, `health` | groups of it: directory, keyspaces, failure that disabled writing |
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree` | one keyspace: memtables and version, published as a view |
-//! | `background`, `reservations`, `jobs` | which job is next; who works on what; flush and compaction |
+//! | `background`, `reservations`, `jobs` | the next job; what running jobs work on; flush, compaction |
 //! | `refilter` | new filters for existing tables |
-//! | `maintain` | what callers ask of background work and wait for |
+//! | `maintain` | calls that wait for background work |
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store` | the public handles |
-//! | `stats`, `verify` | looking at it |
+//! | `stats`, `verify` | counters and checks |
 
 mod apply;
 mod background;

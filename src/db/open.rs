@@ -1,16 +1,17 @@
-//! Opening, the writing half: from what [`recover`](super::recover) found to a store that is in use.
+//! Opening, the part that writes: from what [`recover`](super::recover) found to a store that is in use.
 //!
-//! What the logs held is written to new, synced files before anything is acknowledged: a few batches into the
-//! new log, many into tables. The old files stay untouched until `CURRENT` names the new manifest. So an open
-//! that was interrupted is simply done again: nothing names the tables that it had written, and they are
+//! The batches of the old logs are written to new, synced files before any write is acknowledged: a few
+//! batches to the new log, many to tables. The old files are not changed until `CURRENT` names the new
+//! manifest. So an interrupted open can be repeated: the tables that it wrote are not named anywhere, and are
 //! removed.
 //!
 //! 1. lock; recover; remove files that nothing refers to;
 //! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, these into tables
 //!    (synced, directory synced) as they fill, and in the end the rest, into tables or the new log;
-//! 3. new log, synced; new manifest with the whole state, synced; `CURRENT` (this is the moment);
-//! 4. the new log's first promise: from here on it counts as used;
-//! 5. remove what the new state does not name any more.
+//! 3. new log, synced; new manifest with the whole state, synced; `CURRENT`: from here on the new state
+//!    counts;
+//! 4. the new log's first promise: from here on the log counts as used;
+//! 5. remove files that the new state does not name.
 //!
 //! An open that fails before step 3 removes what it wrote.
 
@@ -48,7 +49,7 @@ use crate::version::{TableHandle, Version};
 use crate::wal::encode_promise;
 use crate::wal::{Ending, FramedWriter, RecordKind};
 
-/// Names of other people's files that an error lists.
+/// How many names of other programs' files an error lists.
 const OTHER_FILES_NAMED: usize = 5;
 
 impl Options {
@@ -135,7 +136,7 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let log_number = engine.files.new_number();
     let written = engine.replay_to_memtables(&recovered, &mut state, log_number);
     let (writer, manifest_number) = written.inspect_err(|_| {
-        // Nothing refers to them: a full disk must not be fuller for the next attempt.
+        // Nothing refers to these files, and on a full disk the next attempt needs their space.
         let numbers = log_number..engine.files.next_number();
         let numbers = numbers.filter(|number| !recovered.taken_numbers.contains(number));
         let names = numbers.flat_map(|number| [FileName::Log(number), FileName::Table(number)]);
@@ -174,8 +175,8 @@ fn build_engine(
     }))
 }
 
-/// Removes files of ours that the state in force does not name. `CURRENT` may be the unsynced work of an open
-/// that was interrupted; the strays may be what the one before it names.
+/// Removes files of the store that the current state does not name. Syncs first: an interrupted open may have
+/// left `CURRENT` unsynced, and the previous one may name these files.
 fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
     if !strays.is_empty() {
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
@@ -197,7 +198,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
         check_other_files(fs, dir, options)?;
     } else {
         names_in(fs, dir)?;
-        // A directory without a store is left exactly as it is.
+        // A directory without a store is not changed.
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             recover(fs, dir)?;
@@ -215,7 +216,7 @@ fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
         return Ok(());
     }
     check_never_used(fs, dir, &listing)?;
-    // Of the others an interrupted creation may have left something, with whatever inside.
+    // The other files may be left from an interrupted creation, with any content.
     let is_other = |name: &&FileName| {
         matches!(name, FileName::Table(_) | FileName::Filter(_)) && !is_ours(fs, &name.path(dir), None)
     };
@@ -231,8 +232,8 @@ fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     }
 }
 
-/// Keeps writers out, and lets readers in. A copy of a store need not have the file; then the directory alone
-/// is locked.
+/// Takes the shared lock, which excludes writers. A copy of a store may lack the lock file; then only the
+/// directory is locked.
 pub(super) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
     let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Shared);
     lock.map_err(|error| lock_error(dir, error))
@@ -248,7 +249,7 @@ fn lock_error(dir: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// The state of a store that has nothing but its default keyspace; what an interrupted creation left is
+/// The state of a new store, which has only its default keyspace. Files of an interrupted creation are
 /// removed first.
 fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
@@ -341,7 +342,7 @@ fn build_version(
     Ok(Arc::new(version))
 }
 
-/// Removes files that the state in force does not name. One that cannot be removed is tried at the next open.
+/// Removes files that the current state does not name. The next open tries again if that fails.
 fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
     for name in names {
         if let Err(error) = fs.remove(&name.path(dir)) {
@@ -351,7 +352,7 @@ fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
 }
 
 impl Engine {
-    /// Puts the state in force with a new manifest, and the log with its first promise.
+    /// Makes the state current with a new manifest, and marks the log as used with its first promise.
     fn put_in_force(
         &mut self,
         state: ManifestState,

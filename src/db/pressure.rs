@@ -1,9 +1,9 @@
-//! Back-pressure: how far background work is behind, and what that costs a writer.
+//! Back-pressure: slows writers down when background work is behind.
 //!
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
-//! be flushed and with the runs of level 0. Below 1 a writer is slowed to a rate that falls smoothly with the
-//! pressure; at 1 memory is used up, and it waits until a flush or a compaction has ended. If level 0 is full
-//! and cannot be compacted because a table cannot be read, writing is disabled: waiting would never end.
+//! be flushed and with the runs of level 0. Below 1 writers are slowed to a rate that falls with the
+//! pressure. At 1 they wait until a flush or a compaction has ended. If level 0 is full and cannot be
+//! compacted because a table cannot be read, writing is disabled, because the wait would never end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ const RATE_MIN: f64 = 1024.0 * 1024.0;
 /// Longest single delay.
 const DELAY_MAX: Duration = Duration::from_millis(100);
 
-/// Delays shorter than this are not worth a system call; the timer's own slack is longer.
+/// Shorter delays are skipped, because timers are less precise than that.
 const DELAY_MIN: Duration = Duration::from_micros(20);
 
 /// The pressure of a keyspace: memtables waiting, runs in level 0, runs that make it worth compacting.
@@ -42,7 +42,7 @@ pub(crate) fn pressure(immutables: usize, l0_runs: usize, l0_trigger: usize) -> 
     memory.max(runs).max(0.0)
 }
 
-/// What a write of `bytes` waits at a pressure between 0 and 1.
+/// How long a write of `bytes` is delayed at a pressure between 0 and 1.
 pub(crate) fn delay(bytes: usize, pressure: f64) -> Duration {
     let rate = (RATE_MAX * (1.0 - pressure).powi(3)).max(RATE_MIN);
     let delay = Duration::from_secs_f64(bytes as f64 / rate).min(DELAY_MAX);
@@ -50,7 +50,7 @@ pub(crate) fn delay(bytes: usize, pressure: f64) -> Duration {
 }
 
 impl Engine {
-    /// Slows a group of writers down by how far flushes and compactions of its keyspaces are behind.
+    /// Delays a group of writers according to the pressure of its keyspaces.
     pub(crate) fn throttle(&self, group: &[Admitted]) {
         let start = Instant::now();
         let now = pressure_of(group);
@@ -71,8 +71,8 @@ impl Engine {
         self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
     }
 
-    /// Waits until the memtables have room for a group; seals the largest ones to make room. A group that has
-    /// no room even in empty memtables goes on alone. Only the commit leader calls this.
+    /// Waits until the memtables have room for a group; seals the largest ones to make room. A group that is
+    /// too large even for empty memtables is written once they are empty. Only the commit leader calls this.
     pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
         let batches: Vec<_> =
             group.iter().map(|admitted| (&admitted.bytes[..], &admitted.trees[..])).collect();
@@ -111,7 +111,7 @@ impl Engine {
     fn wait_for_relief(&self, group: &[Admitted]) {
         let reservations = &self.background.reservations;
         loop {
-            // Read before the pressure: a change in between ends the wait at once.
+            // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = reservations.epoch();
             if pressure_of(group) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
                 return;
@@ -133,8 +133,7 @@ impl Engine {
     }
 }
 
-/// Why level 0 of a keyspace, which is full, will never be compacted: a table that has been set aside is in
-/// the way.
+/// The error of the unreadable table that keeps a full level 0 from being compacted, if there is one.
 fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let view = tree.view();
     let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());

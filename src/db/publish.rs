@@ -1,8 +1,9 @@
-//! The one place where the tree changes: an edit becomes durable, then visible, then old files may go.
+//! The one place where the tree changes: an edit becomes durable, then visible; then old files may be
+//! removed.
 //!
 //! Every flush, compaction, new filter, new log, new or dropped keyspace ends here. The caller has made the
-//! files that the edit names durable, and their directory. A failure to append the edit leaves it unknown
-//! whether the manifest holds it, so the store refuses writes from then on.
+//! files that the edit names durable, and their directory. If appending the edit fails, it is unknown whether
+//! the manifest has it, so the store refuses all further writes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -84,8 +85,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`] if the tree is gone, [`Error::Closed`]: nothing happened. Anything else has
-    /// poisoned the store.
+    /// [`Error::KeyspaceDropped`] if the keyspace was dropped, and [`Error::Closed`]: nothing was changed.
+    /// Any other error has disabled writing.
     ///
     /// Returns the number below which no log is needed, according to the durable manifest.
     pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
@@ -150,7 +151,7 @@ impl Engine {
 
     /// The oldest log that is still needed once `flushed` is in tables.
     pub(crate) fn log_floor(&self, flushed: Option<&Arc<LoggedMemtable>>) -> u64 {
-        // Read first: a memtable that gets its first entry meanwhile gets it in this log or a later one.
+        // Read first: a memtable that gets its first entry after this gets it from this log or a later one.
         let active = self.log().active();
         let is_flushed =
             |memtable: &Arc<LoggedMemtable>| flushed.is_some_and(|gone| Arc::ptr_eq(memtable, gone));

@@ -1,8 +1,9 @@
 //! Opening, the replay: the batches of the logs go into memtables, and these into tables as they fill.
 //!
-//! Batches come in the order of the logs. Each is treated as by the commit leader (`write`): the memtables
-//! get room for it, and its entries are applied. A full memtable is flushed at once, by the ordinary job
-//! ([`Engine::write_memtable`]). So opening takes no more memory than writing did, however long the logs are.
+//! Batches are replayed in the order of the logs. As in the commit leader (`write`), room is made in the
+//! memtables for each batch, and its entries are applied. A full memtable is flushed at once, by the ordinary
+//! job ([`Engine::write_memtable`]). So opening takes no more memory than writing did, however long the logs
+//! are.
 //!
 //! The first edit of the new manifest publishes these tables, all of them together, with the number below
 //! which no log is needed. Until `CURRENT` names that manifest nothing refers to them, and the old logs stay.
@@ -84,7 +85,7 @@ impl Engine {
         Ok((writer, manifest_number))
     }
 
-    /// The trees that lack some of a batch of the logs.
+    /// The trees that lack entries of a batch.
     fn lacking(&self, known: &ManifestState, bytes: &[u8]) -> Result<Vec<Arc<Tree>>> {
         let all = self.keyspaces.load();
         let mut trees: Vec<Arc<Tree>> = Vec::new();
@@ -98,8 +99,8 @@ impl Engine {
         Ok(trees)
     }
 
-    /// Applies what these trees lack of a batch, which is in this log from now on. Returns the trees whose
-    /// memtables are full.
+    /// Applies those entries of a batch that these trees lack. The batch counts as part of this log from now
+    /// on. Returns the trees whose memtables are full.
     fn apply_lacking(
         &self,
         known: &ManifestState,

@@ -1,4 +1,4 @@
-//! Who works on what: reservations, and the signal that something has changed.
+//! Reservations, which say what each running job works on, and the signal that something has changed.
 //!
 //! There are two locks. The *reservations* state what running jobs work on; a [`Reservation`] ends when it is
 //! dropped, also by a panic. The *signal* counts changes: a waiting thread reads the count, looks for work,
@@ -72,8 +72,8 @@ impl Reservations {
         *lock(&self.signal)
     }
 
-    /// Counts a change and wakes all waiting threads. Called when there may be new work, or a waiter may go
-    /// on.
+    /// Counts a change and wakes all waiting threads. Called when there may be a new job, or when a thread
+    /// that waits may continue.
     pub(crate) fn notify(&self) {
         *lock(&self.signal) += 1;
         self.changed.notify_all();
@@ -131,13 +131,13 @@ impl Reservations {
         serial.map(|serial| Reservation { reservations: Arc::clone(self), serial, job: Some(job) })
     }
 
-    /// Reserves a job; `None` if another one is in its way.
+    /// Reserves a job; `None` if another one has reserved a part of it.
     pub(crate) fn reserve(self: &Arc<Self>, job: Job) -> Option<Reservation> {
         self.reserve_next(|_| Some(job))
     }
 
-    /// Ends the reservation of a job. The job's handles are dropped first, so that its tables are gone for
-    /// whoever waits.
+    /// Ends the reservation of a job. The job's handles are dropped first, so that a waiting thread does not
+    /// find its old tables still in use.
     fn release(&self, serial: u64, job: Job) {
         match job {
             Job::SyncLog => lock(&self.state).syncing_log = false,

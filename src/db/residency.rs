@@ -2,8 +2,8 @@
 //!
 //! A filter has one or more *column groups*, which are loaded one after the other. With none of them in
 //! memory it is probed by pages, which are read. The worth of a column group is the number of absent answers
-//! that it adds per lookup, divided by its bytes. How many lookups of absent keys reach a table, its counters
-//! say. When there is no more urgent job, one change is made ([`choose`]):
+//! that it adds per lookup, divided by its bytes. The number of lookups of absent keys comes from the table's
+//! counters. When there is no more urgent job, one change is made ([`choose`]):
 //!
 //! 1. if the filters take more than there is room for, because newly opened tables need memory, the column
 //!    groups of least worth are dropped;
@@ -19,8 +19,8 @@
 //! so with constant counters the changes come to an end.
 //!
 //! A change replaces the handle of a table (`TableHandle::with_column_groups`) by one over the same open
-//! table. Lookups pay nothing for it: running ones keep the filter that they have, and its memory comes back
-//! when they are done. Dropping a group reads nothing. Tables that are reserved stay as they are.
+//! table. Running lookups keep the old filter, and its memory is freed when they end. Dropping a group reads
+//! nothing. Tables that are reserved stay as they are.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::FilterPages;
 use crate::version::{FilterState, Version};
 
-/// A group that is loaded must have this many times the worth of those that are dropped for it.
+/// A group is loaded in place of others only if its worth is this many times theirs.
 const EDGE: f64 = 1.25;
 
 /// Most column groups of a filter.
@@ -82,7 +82,7 @@ impl Candidate {
     }
 }
 
-/// A change: which candidate is to have how many column groups.
+/// A change: a candidate, and how many column groups it is to have.
 type Step = (usize, usize);
 
 /// The steps of the next change: first what is dropped, then what is loaded. None if no change is better.

@@ -1,11 +1,11 @@
-//! Places where threads meet, so that a test can try the orders in which they do.
+//! Points at which a test can switch between threads, to try their interleavings.
 //!
-//! The engine calls [`point`] where another thread may come in between: before it queues, leads, publishes,
-//! claims, syncs, and at each step of closing. It does nothing, except in a test that has made the thread one
-//! of its own: then the thread waits there until it is its turn. One thread runs at a time, and a seed
+//! The engine calls [`point`] where a switch to another thread matters: before it queues a request, becomes
+//! the leader, publishes, reserves, syncs, and at each step of closing. The call does nothing, except in a
+//! thread that a test has registered: then it waits for its turn. One thread runs at a time, and a seed
 //! decides which (see the tests below).
 
-/// A place where another thread may come in between.
+/// A point at which a test can switch to another thread.
 #[cfg(not(test))]
 pub(super) fn point() {}
 

@@ -1,8 +1,8 @@
 //! The state of one keyspace: its memtables and its version, published together as a [`View`].
 //!
-//! A reader loads the view once and holds it; everything it names stays readable for as long. The commit
-//! leader replaces the view (a full memtable becomes immutable), and so does background work (other tables),
-//! one at a time under `replacing`.
+//! A reader loads the view once and holds it. Everything that the view names stays readable as long as it is
+//! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
+//! (other tables), one at a time under `replacing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -50,7 +50,7 @@ impl LoggedMemtable {
     }
 }
 
-/// What readers of a keyspace see. Immutable but for the active memtable, which grows.
+/// What readers of a keyspace see. Immutable, except that the active memtable grows.
 pub(crate) struct View {
     pub(crate) active: Arc<LoggedMemtable>,
     /// Memtables that wait to be flushed, newest first.
@@ -83,7 +83,7 @@ pub(crate) struct Tree {
     counted_bytes: Mutex<usize>,
     /// Filter counts of tables that have left the tree, by level, so that sums never decrease.
     retired: Mutex<[Retired; LEVELS]>,
-    /// Lookups that no memtable answered, about.
+    /// Lookups that no memtable answered; approximate.
     lookups: Striped<1>,
 }
 
@@ -116,7 +116,7 @@ impl Tree {
         })
     }
 
-    /// The current view, to hold on to.
+    /// The current view, as an `Arc`.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.load_full()
     }
@@ -156,8 +156,8 @@ impl Tree {
         });
     }
 
-    /// Drops everything that the tree holds. Called after the tree is marked as dropped: a reader that finds
-    /// it empty then finds the mark too.
+    /// Drops everything that the tree holds. Called after the tree is marked as dropped, so that a reader
+    /// that finds it empty also sees the mark.
     pub(crate) fn clear(&self) {
         self.replace(|view| View {
             active: LoggedMemtable::new(view.active.memtable.successor(0), 0),
@@ -210,7 +210,7 @@ impl Tree {
         self.lookups.bump_about(0);
     }
 
-    /// How many lookups reached the tables since the store was opened, about.
+    /// How many lookups reached the tables since the store was opened; approximate.
     pub(crate) fn lookups(&self) -> u64 {
         self.lookups.sum(0)
     }

@@ -1,13 +1,13 @@
 //! The files of a locked directory, reached through a handle of it.
 //!
-//! A path is resolved anew at each call. If the directory is renamed and another one takes its place, a path
-//! leads into that other one. A store that has locked its directory must not follow it there: so each name
-//! directly in the directory is looked up relative to its handle, and every other path as usual.
+//! The operating system resolves a path at each call. If the directory is renamed and replaced by another
+//! one, the same path names files of the other one, which the store has not locked. So each name directly in
+//! the directory is looked up relative to the directory's handle, and every other path as usual.
 //!
-//! The lock is one on the directory and one on the file `LOCK` in it, both on open handles. Whoever deletes
-//! `LOCK`, or moves the directory away and makes a new one, does not let a second store in unseen: the
-//! directory itself is still locked, and [`LockGuard::is_in_place`] compares the device and inode that the
-//! names lead to with those of the handles.
+//! The lock is one on the directory and one on the file `LOCK` in it, both on open handles. If somebody
+//! deletes `LOCK`, the directory is still locked. If somebody replaces the directory,
+//! [`LockGuard::is_in_place`] notices it: it compares device and inode of the names with those of the
+//! handles.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -28,7 +28,8 @@ use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
 /// Device and inode: what a file or directory is, whatever its name.
 type Identity = (u64, u64);
 
-/// The locked directories of this process, with its id (a forked process inherits the list) and how often.
+/// The directories that this process has locked, and how often. With the id of the process, because a forked
+/// one inherits the list.
 static HELD: Mutex<BTreeMap<(u32, Identity), usize>> = Mutex::new(BTreeMap::new());
 
 fn held() -> MutexGuard<'static, BTreeMap<(u32, Identity), usize>> {
@@ -46,9 +47,9 @@ struct DirFs {
 #[derive(Debug)]
 pub(super) struct DirLock {
     dir: Arc<DirFs>,
-    /// Where the directory was found, also if the process changes its working directory.
+    /// The absolute path of the directory, in case the process changes its working directory.
     found_at: PathBuf,
-    /// Its name and its handle, with which the lock on it goes.
+    /// Its name and its handle. Closing the handle releases the lock.
     file: Option<(OsString, File)>,
     entry: (u32, Identity),
 }
@@ -68,7 +69,7 @@ pub(super) fn lock(path: &Path, kind: LockKind) -> io::Result<DirLock> {
     };
     match lock_file(&dir.handle, kind) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(blocked(error)),
-        // A network file system need not be able to lock a directory: then there is the file alone.
+        // Some network file systems cannot lock a directory: then only the file is locked.
         _ => {}
     }
     let file = match open_lock_file(&dir, name, kind) {
@@ -141,7 +142,8 @@ fn is_gone(error: &io::Error) -> bool {
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        // In a forked process the lock is the other one's, and a thread that is not there may hold the list.
+        // In a forked process the lock belongs to the other process, and a thread that does not exist here
+        // may hold the list.
         if self.entry.0 != std::process::id() {
             return;
         }

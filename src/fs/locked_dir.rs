@@ -1,21 +1,21 @@
-//! The directory of an open store, as the store uses it: every file operation goes through here.
+//! The directory of an open store. Every file operation of the store goes through here.
 //!
-//! It keeps one promise whatever the code above does: nothing is changed in the directory unless this process
-//! holds its lock, and the directory is the one that was locked.
+//! Invariant: nothing in the directory is changed unless this process holds its lock and the directory is
+//! still the one that was locked.
 //!
-//! - *Released*: [`LockedDir::release`] waits for the operations that are under way, gives up the lock, and
-//!   refuses every later change with [`Error::Closed`].
+//! - *Released*: [`LockedDir::release`] waits for running operations, releases the lock, and refuses every
+//!   later change with [`Error::Closed`].
 //! - *Moved or unlocked*: before a removal or a rename, and after everything that makes something durable,
 //!   the directory and its `LOCK` are compared with those that were locked ([`LockGuard::is_in_place`]). If
 //!   they differ, that operation fails with [`Error::LockLost`], even if the sync itself went well, and so
 //!   does every later change.
-//! - *Forked*: a process that was forked from the one that locked shares the lock without knowing. It is told
-//!   by its process id, and refused with [`Error::Forked`].
+//! - *Forked*: a process that was forked from the one that locked the directory shares its lock. It is
+//!   recognised by its process id, and refused with [`Error::Forked`].
 //!
-//! And it finds room for open files: if there is none, it closes one that is only kept for later and tries
-//! again.
+//! If the process cannot open another file, one that is only kept open for later is closed, and the operation
+//! is tried again.
 //!
-//! Reading is never refused: iterators may go on after the store was closed.
+//! Reading is never refused, because iterators stay usable after the store was closed.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files};
 use crate::error::{Error, Result};
 
-/// An error of the store, on its way through an operation on a file: [`Error::io`] finds it again.
+/// An error of the store inside an I/O error. [`Error::io`] takes it out again.
 fn refused(error: Error) -> io::Error {
     io::Error::other(error)
 }
@@ -42,7 +42,7 @@ pub(crate) struct LockedDir {
     close_spare: OnceLock<Box<CloseSpare>>,
 }
 
-/// The lock, and what became of it.
+/// The lock and its state.
 #[derive(Debug)]
 struct Held {
     dir: PathBuf,
@@ -50,7 +50,7 @@ struct Held {
     process: u32,
     /// `None` once it is released. Held for reading during each change.
     guard: RwLock<Option<Box<dyn LockGuard>>>,
-    /// It was found that the directory or its `LOCK` is another one.
+    /// A comparison has found that the directory or its `LOCK` was replaced.
     is_lost: AtomicBool,
 }
 
@@ -143,17 +143,17 @@ impl LockedDir {
         self.held.change(Compare::Before, || Ok(()))
     }
 
-    /// Whether it was found that the directory or its `LOCK` is another one.
+    /// Whether a comparison has found that the directory or its `LOCK` was replaced.
     pub(crate) fn has_lost_lock(&self) -> bool {
         self.held.is_lost.load(Ordering::Acquire)
     }
 
-    /// Gives up the lock, after the changes that are under way.
+    /// Releases the lock, after running changes have ended.
     pub(crate) fn release(&self) {
         *self.held.guard.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Opens something; closes spare files as long as there is no room for it.
+    /// Opens a file. As long as there are too many open files, closes one that is only kept for later.
     fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match open() {
@@ -217,7 +217,8 @@ struct HeldFile {
 
 impl AppendFile for HeldFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        // Whoever writes has asked for the process already: it is a system call, and this the most frequent one.
+        // The process id is not checked here: that is a system call, this is the most frequent operation, and
+        // the caller has checked it already.
         self.held.under_lock(Compare::Never, || self.file.append(bytes))
     }
 

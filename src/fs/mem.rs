@@ -1,9 +1,9 @@
-//! A file system in memory that knows what a power loss would leave.
+//! A file system in memory that simulates power losses.
 //!
-//! Each file remembers how much of it was synced, each directory which of its entries were. [`MemFs::crash`]
-//! makes a new, independent file system as a machine would find it after losing power now, under a
-//! [`CrashPolicy`]. An observer is called before every change with the [`Op`] about to happen: a test takes
-//! a crash image there, makes the operation fail by returning an error, or checks the order of operations.
+//! It records how much of each file and which entries of each directory were synced. [`MemFs::crash`] makes a
+//! new, independent file system with what would be left after a power loss now, according to a
+//! [`CrashPolicy`]. An observer is called before every change with the [`Op`] about to happen: a test takes a
+//! crash image there, makes the operation fail by returning an error, or checks the order of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub enum Op<'a> {
     HardLink(&'a Path, &'a Path),
 }
 
-/// What of the unsynced state survives a crash.
+/// Which unsynced state is left after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CrashPolicy {

@@ -1,10 +1,10 @@
-//! Everything the store does to a disk, as one small trait.
+//! All file operations of the store, as one small trait.
 //!
-//! Files are only ever created, appended to, synced, renamed and removed; nothing is overwritten in place.
-//! That keeps the states a crash can leave few enough to be tried one by one: see [`MemFs`].
+//! Files are only ever created, appended to, synced, renamed and removed; nothing is overwritten in place. So
+//! a crash can leave only few different states, which tests try one by one: see [`MemFs`].
 //!
-//! [`StdFs`] is the operating system's file system. [`MemFs`] is one in memory that knows what would survive
-//! a power loss and calls an observer before every change, from which crash, fault and audit tests are made.
+//! [`StdFs`] is the operating system's file system. [`MemFs`] is a file system in memory for tests: it
+//! simulates power losses, and calls an observer before every change.
 
 #[cfg(unix)]
 mod dir_fs;
@@ -131,12 +131,13 @@ pub trait ReadFile: Debug + Send + Sync {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// The first offset from `offset` on at which the file may hold something other than zeros; `None` if
-    /// there is none. A file that was made longer without being written to is passed over quickly.
+    /// there is none. Holes of a sparse file are skipped quickly.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok((offset < self.len()?).then_some(offset))
     }
 
-    /// Does several reads, in any order. The place for io_uring and the like; here they follow each other.
+    /// Does several reads, in any order. The default does one after the other; an implementation may do them
+    /// at once, for example with io_uring.
     fn read_many(&self, reads: &mut [(&mut [u8], u64)]) -> io::Result<()> {
         reads.iter_mut().try_for_each(|(buffer, offset)| self.read_at(buffer, *offset))
     }

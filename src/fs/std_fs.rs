@@ -20,8 +20,8 @@ impl Fs for StdFs {
                 _ => self.sync_dir(Path::new(".")),
             },
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-            // Where the parent is there and this is said all the same (below /proc, or in a working directory
-            // that was removed) nothing can be made.
+            // If the parent exists and the system still reports this (below /proc, or in a removed working
+            // directory), nothing can be created.
             Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
                     self.create_dir(parent)?;
@@ -54,7 +54,8 @@ impl Fs for StdFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        // Looked at before it is opened: opening a pipe would wait for a writer, and a link leads elsewhere.
+        // Checked before it is opened: opening a pipe would wait for a writer, and a link may name a file
+        // elsewhere.
         if !fs::symlink_metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -163,7 +164,7 @@ impl ReadFile for StdFile {
         match rustix::fs::seek(&self.0, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) => Ok(Some(data)),
             Err(rustix::io::Errno::NXIO) => Ok(None),
-            // A file system that does not know of holes.
+            // The file system does not support holes.
             Err(rustix::io::Errno::INVAL) => Ok((offset < self.len()?).then_some(offset)),
             Err(error) => Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! `CURRENT`: the file that names the manifest in force.
+//! `CURRENT`: the file that names the current manifest.
 //!
 //! ```text
 //!  0  file header            64   kind CURRENT
@@ -74,13 +74,13 @@ impl Current {
             Err(error) => return Err(Error::io("open", &path, error)),
         };
         let len = file.len().map_err(|error| Error::io("read the length of", &path, error))?;
-        // A file that is too long is refused without reading it whole.
+        // A file that is too long is rejected before it is read whole.
         let mut bytes = vec![0; len.min(BYTES as u64 + 1) as usize];
         file.read_at(&mut bytes, 0).map_err(|error| Error::io("read", &path, error))?;
         Self::decode(&bytes).map(Some).map_err(|error| error.in_file(&path, 0))
     }
 
-    /// Makes this the manifest in force, durably.
+    /// Replaces `CURRENT` by this one, durably.
     pub(crate) fn install(&self, fs: &dyn Fs, dir: &Path, file_id: FileId) -> Result<()> {
         let (new, path) = (FileName::CurrentTemporary.path(dir), FileName::Current.path(dir));
         match fs.remove(&new) {

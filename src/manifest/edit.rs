@@ -7,7 +7,7 @@
 //!
 //! Edits are counted from 1 over the whole life of a store, across manifests, and each hashes the one before
 //! it; a manifest starts with an edit that states which count and hash it continues ([`EditItem::Base`]). A
-//! promise in a log repeats count and hash, so that a manifest that has lost its end is noticed.
+//! promise in a log repeats count and hash, so that the loss of a manifest's tail is noticed.
 
 use std::sync::Arc;
 
@@ -30,15 +30,16 @@ pub(crate) const LEVELS: usize = 7;
 /// One change. The field numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EditItem {
-    /// First item of a manifest: the edit it continues. All that follows in this edit describes everything.
+    /// First item of a manifest: the edit it continues. The other items of this edit describe the whole
+    /// state.
     Base(EditMark),
     /// The secret seed of the key hash.
     HashSeed(u64),
-    /// All file numbers below this one are used up.
+    /// All file numbers below this one have been given out.
     NextFile(u64),
-    /// All keyspace ids below this one are used up.
+    /// All keyspace ids below this one have been given out.
     NextKeyspace(KeyspaceId),
-    /// Sequence numbers up to this one are used up.
+    /// Sequence numbers up to this one have been given out.
     LastSeqno(SeqNo),
     LogCreated {
         number: u64,
@@ -99,11 +100,12 @@ const KEYSPACE_OPTIONS: u64 = 11 << 1 | CRITICAL;
 const FLUSHED: u64 = 12 << 1 | CRITICAL;
 const TABLE_ADDED: u64 = 13 << 1 | CRITICAL;
 const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
-/// Not critical: a reader that skips it has the list before it, of filters that still fit or are gone.
+/// Not critical: a reader that skips it keeps the previous list, whose filters are still valid or were
+/// removed.
 const FILTERS_REPLACED: u64 = 15 << 1;
 // 16 origin of a checkpoint: reserved.
 
-/// A change of the tree as a whole: all of its items or none.
+/// A change that is applied as a whole: all of its items or none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct VersionEdit {
     pub(crate) items: Vec<EditItem>,
@@ -114,7 +116,7 @@ impl VersionEdit {
         Self { items }
     }
 
-    /// The record of this edit after `previous`, and the mark that it makes.
+    /// The record of this edit after `previous`, and its mark.
     pub(crate) fn encode(&self, previous: EditMark) -> (Vec<u8>, EditMark) {
         let mut fields = Vec::new();
         self.items.iter().for_each(|item| item.encode(&mut fields));
@@ -126,8 +128,8 @@ impl VersionEdit {
         (record, mark)
     }
 
-    /// Decodes a record. `previous` is the mark it must follow; `None` for the first of a manifest, which
-    /// states what it follows.
+    /// Decodes a record. `previous` is the mark of the edit before it; `None` for the first edit of a
+    /// manifest, which states the mark itself.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn decode(record: &[u8], previous: Option<EditMark>) -> Result<(Self, EditMark), DecodeError> {
         let (items, mark) = EditItems::open(record, previous)?;
@@ -151,8 +153,8 @@ enum BaseItem {
 }
 
 impl<'a> EditItems<'a> {
-    /// The items of a record and the mark that it makes, which is checked; `previous` is the mark that it
-    /// must follow; `None` for the first of a manifest, which says itself what it follows.
+    /// The items of a record and its mark, which is checked. `previous` is the mark of the edit before it;
+    /// `None` for the first edit of a manifest, which states the mark itself.
     pub(crate) fn open(
         record: &'a [u8],
         previous: Option<EditMark>,
@@ -177,8 +179,7 @@ impl<'a> EditItems<'a> {
         Ok((items, mark))
     }
 
-    /// The items of a record behind a gap, and the mark that it states. Neither the mark nor what it follows
-    /// is checked.
+    /// The items of a record after damage, and the mark that it states, which cannot be checked.
     pub(crate) fn behind_gap(record: &'a [u8]) -> Result<(Self, EditMark), DecodeError> {
         let mut reader = Reader::new(record);
         let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };

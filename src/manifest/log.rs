@@ -1,11 +1,11 @@
 //! The manifest file: reading it back at open, appending an edit, and starting a new one.
 //!
-//! A store never appends to a manifest it has found: opening for writing starts a new one with a snapshot of
-//! the whole state, and so does a manifest that has grown much longer than such a snapshot. A new manifest is
-//! complete and durable before `CURRENT` names it, so that recovery can be interrupted anywhere.
+//! Opening a store for writing starts a new manifest, with a snapshot of the whole state. A manifest that has
+//! become much longer than such a snapshot is replaced in the same way. A new manifest is complete and
+//! durable before `CURRENT` names it, so a crash at any time does no harm.
 //!
-//! Each edit is durable before the next is written. Damage with an intact edit after it is corruption; at
-//! the end of the file it is an edit that was never acknowledged, unless a log promises otherwise.
+//! Each edit is durable before the next is written. So damage before an intact edit is corruption. Damage at
+//! the end of the file is an edit that was never acknowledged, unless a log promises it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::filename::FileName;
 use crate::fs::Fs;
 use crate::wal::{EditMark, Ending, Expected, FramedReader, FramedWriter, RecordKind};
 
-/// A manifest shorter than this is not worth replacing.
+/// A manifest shorter than this, in bytes, is not replaced.
 const ROTATE_BYTES_MIN: u64 = 4 << 20;
 
 /// A manifest that was read.
@@ -28,7 +28,7 @@ const ROTATE_BYTES_MIN: u64 = 4 << 20;
 pub(crate) struct ReadManifest {
     pub(crate) path: PathBuf,
     pub(crate) state: ManifestState,
-    /// The mark of every edit in the file, in order; the last one is the state's.
+    /// The mark of every edit in the file, in order; the last one is the mark of the state.
     pub(crate) marks: Vec<EditMark>,
     pub(crate) ending: Ending,
 }
@@ -39,8 +39,8 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadMan
     damage.map_or(Ok(manifest), Err)
 }
 
-/// Reads a manifest up to its end or to the first error, which is returned beside it. Fails if its header
-/// cannot be read. After an error the last edit may be half applied.
+/// Reads a manifest up to its end or to the first error, and returns both. Fails if the header cannot be
+/// read. After an error the last edit may be partly applied.
 pub(crate) fn read_prefix(
     fs: &dyn Fs,
     dir: &Path,
@@ -119,7 +119,7 @@ impl ReadManifest {
     }
 }
 
-/// The manifest in force, open for appending.
+/// The current manifest, open for appending.
 #[derive(Debug)]
 pub(crate) struct ManifestLog {
     fs: Arc<dyn Fs>,
@@ -132,7 +132,7 @@ pub(crate) struct ManifestLog {
 }
 
 impl ManifestLog {
-    /// Starts a manifest with a snapshot of `state` and puts it in force. `random` makes file ids.
+    /// Starts a manifest with a snapshot of `state` and makes `CURRENT` name it. `random` makes file ids.
     pub(crate) fn create(
         fs: Arc<dyn Fs>,
         dir: &Path,

@@ -1,7 +1,7 @@
 //! The manifest: the durable description of the tree, as a log of version edits.
 //!
 //! `edit` has the items of an edit and their bytes, `state` the result of a sequence of edits, `log` the file
-//! that holds them, `current` the file that names the manifest in force, `keyspace_options` the options of a
+//! that holds them, `current` the file that names the current manifest, `keyspace_options` the options of a
 //! keyspace.
 
 pub(crate) mod current;

@@ -1,7 +1,8 @@
-//! The state that a sequence of edits leads to. Recovery computes it, and a new manifest starts from it.
+//! The result of a sequence of edits. Recovery computes it, and a new manifest starts with it.
 //!
-//! [`ManifestState::apply`] checks each item against what came before (a table removed that never was added,
-//! an id used twice): a manifest whose edits do not fit together is damaged, even if each is intact.
+//! [`ManifestState::apply`] checks each item against the state before it: a table that is removed was added
+//! earlier, an id is used once. A manifest with an edit that contradicts the earlier ones is damaged, even if
+//! every checksum is right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::wal::EditMark;
 /// The name of the keyspace that `Db`'s own calls work on.
 pub(crate) const DEFAULT_NAME: &str = "default";
 
-/// A write-ahead log that the manifest knows.
+/// A write-ahead log that the manifest names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogState {
     pub(crate) file_id: FileId,
@@ -37,7 +38,7 @@ pub(crate) struct TablePlace {
     pub(crate) meta: Arc<TableMeta>,
 }
 
-/// A keyspace as the manifest knows it.
+/// A keyspace in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceState {
     pub(crate) name: String,
@@ -63,12 +64,12 @@ pub(crate) struct ManifestState {
 }
 
 impl ManifestState {
-    /// Applies all items of an edit. After an error the state is half changed and of no use.
+    /// Applies all items of an edit. After an error the state is partly changed and must not be used.
     pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         edit.items.iter().try_for_each(|item| self.apply_item(item))
     }
 
-    /// Applies one item, or says why it does not fit.
+    /// Applies one item. The error says why it contradicts the state.
     pub(crate) fn apply_item(&mut self, item: &EditItem) -> Result<(), String> {
         match item {
             EditItem::Base(mark) => self.mark = *mark,
@@ -142,8 +143,7 @@ impl ManifestState {
         self.keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} is not known"))
     }
 
-    /// Why a store in this state cannot be opened, as far as the state alone shows. The errors have no
-    /// offset.
+    /// Reasons why a store in this state cannot be opened. The errors have no offset.
     pub(crate) fn faults(&self) -> impl Iterator<Item = DecodeError> + use<'_> {
         let default = self.keyspaces.get(&DEFAULT_KEYSPACE);
         let no_default = default.is_none_or(|keyspace| keyspace.name != DEFAULT_NAME);

@@ -4,20 +4,18 @@
 //! same internal key only after a compaction has set sequence numbers to zero; the newer source then comes
 //! first (last, backward).
 //!
-//! 1. Valid sources form a binary heap, the one whose entry comes next on top. The order depends on the
-//!    direction.
-//! 2. A step moves the source on top and sinks it. As long as it stays ahead of both its children, which is
-//!    what happens in runs of neighbours from one source, that costs two comparisons.
-//! 3. A change of direction puts every other source on the other side of the current entry.
-//! 4. A seek in the direction of travel moves only the sources that are behind the target: skipping the old
-//!    versions of a key does not disturb those that are beyond it already. (Entries that a memtable gained
-//!    meanwhile may be passed over; the reader's snapshot does not hold them.)
+//! 1. Valid sources form a binary heap. The source whose entry comes next in the current direction is on top.
+//! 2. A step moves the source on top and restores the heap. If that source also has the next entry, this
+//!    costs two comparisons.
+//! 3. A change of direction moves every other source to the other side of the current entry.
+//! 4. A seek in the current direction moves only the sources that are not at or past the target yet. (Entries
+//!    that a memtable gained meanwhile may be passed over; the reader's snapshot does not hold them.)
 //!
 //! Invariant: moving forward, each source stands on its first entry that is not before the current one, in
 //! the order of (internal key, source); moving backward, on its last that is not after it; or nowhere, if
 //! it has none.
 //!
-//! When a source fails, so does the merge, for good.
+//! When a source fails, the merge fails, and stays failed.
 
 use std::cmp::Ordering;
 
@@ -41,7 +39,7 @@ pub(crate) struct MergeIter {
 }
 
 impl MergeIter {
-    /// The merge of these sources, newest first; it stands nowhere yet.
+    /// The merge of these sources, newest first. It is not positioned yet.
     pub(crate) fn new(sources: Vec<Box<dyn InternalIterator>>) -> Self {
         let heap = Vec::with_capacity(sources.len());
         Self { sources, heap, direction: Direction::Forward, failed: None }

@@ -1,4 +1,5 @@
-//! The tables of one run, end to end. A table is opened when the cursor gets to it, and only one at a time.
+//! A cursor over the tables of one run, one after the other. A table is opened when the cursor reaches it,
+//! and only one is open at a time.
 //!
 //! The tables of a run are sorted and do not overlap, and a user key never spans two of them, so the one
 //! table that can hold a key is found by binary search over their bounds. When a seek finds nothing there, or

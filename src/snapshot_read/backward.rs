@@ -1,13 +1,13 @@
 //! The visible entries of a range in descending order.
 //!
-//! Backward, entries of a user key come oldest first. So, at the last entry of a key:
+//! In this direction the entries of a user key come oldest first. At the last entry of a key:
 //!
-//! 1. walk back through its entries and remember each in place of the one before, up to the first that is
-//!    newer than the snapshot or does not belong to the key: the one remembered is the entry to see;
-//! 2. pass over the newer ones;
-//! 3. yield what is remembered if it is a put.
+//! 1. go back through its entries and keep the latest one, until an entry is newer than the snapshot or
+//!    belongs to another key: the one kept is the visible entry;
+//! 2. skip the newer entries;
+//! 3. yield the visible entry if it is a put.
 //!
-//! If the key has many entries, seek forward to the one to see, then back before the key.
+//! If the key has many entries, seek forward to the visible one, then back before the key.
 
 use bytes::Bytes;
 

@@ -1,10 +1,10 @@
 //! The visible entries of a range in ascending order.
 //!
-//! Entries of a user key come newest first. So, at the first entry of a key:
+//! In this direction the entries of a user key come newest first. At the first entry of a key:
 //!
-//! 1. pass over the entries that are newer than the snapshot;
+//! 1. skip the entries that are newer than the snapshot;
 //! 2. the next entry, if it still belongs to the key, is the visible one: yield it if it is a put;
-//! 3. pass over the rest of the key. This waits for the next call, which may never come.
+//! 3. skip the other entries of the key. This is left to the next call, if there is one.
 
 use bytes::Bytes;
 
