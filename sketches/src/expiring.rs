@@ -66,7 +66,7 @@ const CELLS_MAX: u64 = 1 << 46;
 ///
 /// # When not to use it
 ///
-/// Where space counts more than time: a [`Ring`](crate::Ring) of five spans takes 16 bits, and asks five filters.
+/// Where space counts more than time: a [`Ring`](crate::Ring) of five spans takes 19 bits, and asks five filters.
 #[derive(Debug)]
 pub struct Expiring {
     words: Box<[AtomicU64]>,

@@ -50,7 +50,7 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// # Cost
 ///
-/// `N` Bloom filters to ask for an absent key. Space for all keys of `N + 1` spans at a rate of `rate / N`: 16 bits for each key that is
+/// `N` Bloom filters to ask for an absent key. Space for all keys of `N + 1` spans at a rate of `rate / N`: 19 bits for each key that is
 /// remembered at 1 % with 5 spans. Forgetting is free; clearing is spread over the insertions.
 ///
 /// # When not to use it
