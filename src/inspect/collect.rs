@@ -105,8 +105,13 @@ struct Verification<'a> {
 impl Verification<'_> {
     fn run(mut self, file: &dyn ReadFile) -> Result<(), Stop> {
         let (ctx, meta) = (self.ctx, self.meta);
-        let stated =
-            Stated { file_id: meta.file_id, len: meta.len, bounds: self.bounds.clone(), seed: ctx.hash_seed };
+        let stated = Stated {
+            file_id: meta.file_id,
+            len: meta.len,
+            bounds: self.bounds.clone(),
+            seed: ctx.hash_seed,
+            filters: meta.filters.iter().filter(|own| own.file.is_none()).map(|own| own.offset).collect(),
+        };
         let mut window = Window::new(file)?;
         let head = Head::read_any(&mut window)?;
         let ends = Ends::read(&mut window, &head, Some(&stated))?;
@@ -118,7 +123,7 @@ impl Verification<'_> {
         let mut collector = Collector { path, findings };
         let view = View::new().detail(Detail::Shape);
         let mut out = Out::new(&mut collector, &view, window.len()).without_limits();
-        let own = held::open_own(&out, &window, &ends, Some(ctx.hash_seed))?;
+        let own = held::open_own(&out, &window, &ends, Some(&stated))?;
         let filters = own.len() + beside.len();
         let held = own.into_iter().chain(beside).collect();
         let held =

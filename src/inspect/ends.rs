@@ -24,6 +24,16 @@ pub(super) struct Stated {
     pub(super) bounds: Keys,
     /// What its filters hash keys with.
     pub(super) seed: u64,
+    /// Offsets of the filters in the file that are in use. Another that the properties name was replaced by one
+    /// in a file beside the table: nobody reads it.
+    pub(super) filters: Vec<u64>,
+}
+
+impl Stated {
+    /// Whether somebody reads the filter at this offset of the file.
+    pub(super) fn uses(&self, filter: &FilterRef) -> bool {
+        self.filters.contains(&filter.offset)
+    }
 }
 
 /// What the ends of a table say.

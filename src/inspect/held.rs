@@ -3,7 +3,7 @@
 //! They stand behind the keys in the file, and so are read before the walk. One that cannot be used is left
 //! out: the walk reports why when it meets it.
 
-use super::ends::Ends;
+use super::ends::{Ends, Stated};
 use super::event::Keys;
 use super::filter::is_aligned;
 use super::out::{Out, Result};
@@ -60,7 +60,7 @@ pub(super) fn open_own(
     out: &Out<'_>,
     window: &Window<'_>,
     ends: &Ends,
-    seed: Option<u64>,
+    stated: Option<&Stated>,
 ) -> Result<Vec<Held>> {
     let Ok(properties) = &ends.properties else { return Ok(Vec::new()) };
     let mut filters = ends.filters();
@@ -69,13 +69,15 @@ pub(super) fn open_own(
     for named in filters {
         let end = named.offset.checked_add(named.len);
         let fits = end.is_some_and(|end| end <= ends.blocks_end) && named.len <= out.filter_bytes_max;
-        if named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
+        let is_used = stated.is_none_or(|stated| stated.uses(&named));
+        if !is_used || named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
             continue;
         }
         let first = window.apart(named.offset, (HEADER_BYTES as u64).min(named.len))?;
         let Ok(header) = Header::decode(&first) else { continue };
-        let expected = Expect::table(ends.file_id, seed.unwrap_or(header.seed), properties.keys)
-            .header_checksum(named.header_checksum);
+        let expected =
+            Expect::table(ends.file_id, stated.map_or(header.seed, |stated| stated.seed), properties.keys)
+                .header_checksum(named.header_checksum);
         let bytes = AlignedBytes::copy_of(&window.apart(named.offset, named.len)?);
         held.extend(Filter::open(bytes, expected).ok().map(|filter| Held::new(filter, named.offset)));
     }

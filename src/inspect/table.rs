@@ -103,6 +103,7 @@ pub(super) struct Walk<'w, 'f> {
     unreferenced: BTreeMap<u64, BlockKind>,
     /// The filters that the properties name, in the order of the file, as far as the walk has not come.
     filters: std::iter::Peekable<std::vec::IntoIter<FilterRef>>,
+    stated: Option<&'w Stated>,
     /// What the filters hash keys with.
     seed: Option<u64>,
     /// Whether a block or filter was met that is not data.
@@ -114,7 +115,7 @@ impl<'w, 'f> Walk<'w, 'f> {
     fn new(
         out: &Out<'_>,
         window: &'w mut Window<'f>,
-        (ends, stated): (&'w Ends, Option<&Stated>),
+        (ends, stated): (&'w Ends, Option<&'w Stated>),
         held: Vec<Held>,
     ) -> Self {
         let index = ends
@@ -135,6 +136,7 @@ impl<'w, 'f> Walk<'w, 'f> {
             held,
             unreferenced: BTreeMap::new(),
             filters: ends.filters().into_iter().peekable(),
+            stated,
             seed: stated.map(|stated| stated.seed),
             behind_data: false,
             met_properties: false,
@@ -195,6 +197,13 @@ impl<'w, 'f> Walk<'w, 'f> {
         let known = self.ends.known(name.as_ref(), self.seed);
         if !filter::is_aligned(at) {
             out.damage(at, "filter handle", "the offset is no multiple of 4096")?;
+        }
+        if let (Some(named), Some(stated)) = (&name, self.stated)
+            && !stated.uses(named)
+            && (1..=end - at).contains(&named.len)
+        {
+            self.position = at + named.len;
+            return Ok(());
         }
         let described = out.showing(!skipped, |out| {
             filter::describe(out, self.window, (at, end), &format!("block {number}, filter"), (picked, known))
