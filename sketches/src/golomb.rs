@@ -39,11 +39,11 @@ const RANGE_MAX: u64 = 1 << 62;
 /// # Cost
 ///
 /// `log2(1 / rate) + 1.5` bits a key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the hashes. A probe decodes
-/// half a block, 128 gaps on average: some hundred nanoseconds. In memory there are 64 bits for each block besides.
+/// half a block, 128 gaps on average: one to two microseconds. In memory there are 64 bits for each block besides.
 ///
 /// # When not to use it
 ///
-/// In memory, where probes count: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)` and 0.5 %) and twenty times
+/// In memory, where probes count: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)` and 0.5 %) and a hundred times
 /// faster. What this one has is that its numbers can be listed ([`numbers`](Self::numbers), [`block`](Self::block)), so that
 /// two sets can be merged or compared without their keys, and read block by block.
 ///

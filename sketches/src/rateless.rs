@@ -1,7 +1,7 @@
 //! The rateless invertible table: cells without end, of which so many are sent as the difference needs.
 //!
 //! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. The first `d` cells or so of the difference of two
-//! sets are enough to list `d` items: 1.35 cells an item in the limit, at most 1.72 for few. Nobody has to know `d`: who has
+//! sets are enough to list `d` items: 1.35 cells an item in the limit, up to some 1.7 on average for few. Nobody has to know `d`: who has
 //! too few cells asks for the following ones, and none is sent in vain.
 //!
 //! 1. An item's check, its hash, starts a sequence of random numbers `z` (SplitMix64).
