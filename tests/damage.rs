@@ -1,6 +1,6 @@
 //! Every bit of a small store flipped, one at a time (of padding, one of each byte); every file cut at every
-//! length, lengthened, deleted, exchanged. Unless `SIEVEDB_THOROUGH` is set, a sample of the bits and lengths: see
-//! `support::sample`.
+//! length, lengthened, deleted, exchanged. Unless `SIEVEDB_THOROUGH` is set, a sample of the bits and
+//! lengths: see `support::sample`.
 //!
 //! Two stores are damaged. The *closed* one was closed: whatever is damaged, every lookup returns an error
 //! that names a file, or the right answer. The *crashed* one was open when it was copied, with writes after

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn five_levels_of_ribbon_filters_waste_what_the_formula_says_and_a_thirtieth_of_uniform_bloom() {
+    fn five_levels_of_ribbon_filters_waste_a_thirtieth_of_the_reads_of_uniform_bloom() {
         for (ratio, bits) in [(10u64, 10.0), (10, 5.0), (4, 8.0)] {
             let shares = levels(Kind::Ribbon, 5, ratio);
             let optimal = allocate(&shares, Total::bits_per_key(bits).unwrap());

@@ -788,7 +788,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ribbon_filter_whose_additional_column_starts_where_two_layers_meet_has_all_keys() {
+    fn an_additional_column_that_starts_where_two_layers_meet_loses_no_key() {
         for bits in [19.085, 19.088, 19.09, 19.093, 19.096] {
             build(Kind::Ribbon, bits, 2, (0..200_000).map(hash));
         }

@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_last_column_groups_a_filter_has_the_rate_of_the_columns_that_are_left() {
+    fn without_its_last_column_groups_a_filter_has_the_rate_of_the_others() {
         for keys in [300, 9000, 150_000] {
             for (columns, groups, left) in [(8.0, 2, &[4][..]), (9.4, 3, &[3, 6]), (7.0, 3, &[3, 5])] {
                 let bytes = ribbon(keys, columns, groups);

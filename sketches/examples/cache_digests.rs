@@ -1,7 +1,8 @@
 //! Cache digests between two processes: who asks whom.
 //!
-//! `cargo run --release --example cache_digests`. The program starts itself a second time. The child has a cache and sends its
-//! digest through a pipe; the parent, asked for objects that it does not have, asks the child only for those in the digest.
+//! `cargo run --release --example cache_digests`. The program starts itself a second time. The child has a
+//! cache and sends its digest through a pipe; the parent, asked for objects that it does not have, asks the
+//! child only for those in the digest.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -34,18 +35,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
 
     // What the parent is asked for: any object.
-    let (mut asked, mut hits, mut in_vain, mut forgone) = (0u64, 0u64, 0u64, 0u64);
+    let (mut asked, mut hits, mut wasted, mut forgone) = (0u64, 0u64, 0u64, 0u64);
     for object in 0..OBJECTS {
         let there = object % 3 == 0;
         match (digest.contains(&url(object)), there) {
             (true, true) => (asked, hits) = (asked + 1, hits + 1),
-            (true, false) => (asked, in_vain) = (asked + 1, in_vain + 1),
+            (true, false) => (asked, wasted) = (asked + 1, wasted + 1),
             (false, true) => forgone += 1,
             (false, false) => {}
         }
     }
     println!(
-        "of {OBJECTS} requests {asked} went to the other cache: {hits} hits, {in_vain} in vain; {forgone} hits forgone"
+        "of {OBJECTS} requests {asked} went to the other cache: {hits} hits, {wasted} wasted; {forgone} hits forgone"
     );
     println!("without a digest {OBJECTS} would have gone there");
     Ok(())

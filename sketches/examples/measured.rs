@@ -1,7 +1,8 @@
-//! What the structures that are built once, bound or list take: bits a key, rates by formula and measured, times, and forbidden answers,
-//! of which there must be none.
+//! What the structures that are built once, bound or list take: bits a key, rates by formula and measured,
+//! times, and forbidden answers, of which there must be none.
 //!
-//! `cargo run --release --example measured [KEYS] [QUERIES]`, a million keys and ten million queries of present keys unless told.
+//! `cargo run --release --example measured [KEYS] [QUERIES]`, a million keys and ten million queries of
+//! present keys unless told.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -23,7 +24,8 @@ fn hash(key: u64) -> u64 {
 }
 
 impl Run {
-    /// A row: `wrong` says of a present key whether its answer is forbidden, `found` of an absent one whether it is taken for present.
+    /// A row: `wrong` says of a present key whether its answer is forbidden, `found` of an absent one whether
+    /// it is taken for present.
     fn row(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
 //! The spell checker of 1985: a dictionary in a few bits a word, and what it misses.
 //!
-//! `cargo run --release --example spell_checker [WORDS]`, with a file of one word a line, such as `/usr/share/dict/words`. Without
-//! one it makes words up.
+//! `cargo run --release --example spell_checker [WORDS]`, with a file of one word a line, such as
+//! `/usr/share/dict/words`. Without one it makes words up.
 
 use std::collections::HashSet;
 use std::hint::black_box;

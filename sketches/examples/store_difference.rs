@@ -1,7 +1,7 @@
 //! The keys that two stores do not share, and the bytes that it takes to find out.
 //!
-//! `cargo run --release --features store --example store_difference`. Makes two stores of 200,000 entries that differ in a few, in a directory
-//! for temporary files.
+//! `cargo run --release --features store --example store_difference`. Makes two stores of 200,000 entries
+//! that differ in a few, in a directory for temporary files.
 
 use sievedb::{Db, WriteBatch};
 use sievedb_sketches::store::diff;

@@ -1,8 +1,9 @@
 //! Previously stored blocks: files cut by their content, each block archived once.
 //!
-//! `cargo run --release --example stored_blocks [FILE..]`. Without files it makes versions of one up. Before a block goes to the archive,
-//! a filter in memory says whether it is certainly new; only for the others the archive's index, which is on a disk, must be asked
-//! (as in Venti, Quinlan and Dorward, FAST 2002, and in the summary vector of Zhu, Li and Patterson, FAST 2008).
+//! `cargo run --release --example stored_blocks [FILE..]`. Without files it makes versions of one up. Before
+//! a block goes to the archive, a filter in memory says whether it is certainly new; only for the others the
+//! archive's index, which is on a disk, must be asked (as in Venti, Quinlan and Dorward, FAST 2002, and in
+//! the summary vector of Zhu, Li and Patterson, FAST 2008).
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The archive: the block by its fingerprint. The number of blocks is not known before.
     let mut archive: HashMap<u128, Vec<u8>> = HashMap::new();
     let mut known = Scalable::with_rate(0.01, 7)?;
-    let (mut bytes, mut blocks, mut asked, mut in_vain, mut again) = (0, 0u64, 0u64, 0u64, 0u64);
+    let (mut bytes, mut blocks, mut asked, mut wasted, mut again) = (0, 0u64, 0u64, 0u64, 0u64);
     for file in &files {
         let mut recipe = Vec::new();
         for block in cut(file) {
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     again += 1;
                     continue;
                 }
-                in_vain += 1;
+                wasted += 1;
             }
             known.insert(&fingerprint.to_le_bytes())?;
             archive.insert(fingerprint, block.to_vec());
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         100.0 * stored as f64 / bytes.max(1) as f64
     );
     println!(
-        "the index was asked {asked} times instead of {blocks}: {again} blocks were there, {in_vain} lookups in vain"
+        "the index was asked {asked} times instead of {blocks}: {again} blocks were there, {wasted} lookups wasted"
     );
     println!("the filter has {} bytes", known.encode().len());
     Ok(())

@@ -1,7 +1,7 @@
 //! Lines of a log without those that were seen within the last minute.
 //!
-//! `tail -f log | cargo run --release --example stream_deduplication -- -` prints the lines that are new. Without the hyphen it makes a log up,
-//! and prints what was kept beside an exact window.
+//! `tail -f log | cargo run --release --example stream_deduplication -- -` prints the lines that are new.
+//! Without the hyphen it makes a log up, and prints what was kept beside an exact window.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};

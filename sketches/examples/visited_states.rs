@@ -1,7 +1,8 @@
 //! Visited states in model checking: all positions of the eight-puzzle, found by breadth-first search.
 //!
-//! `cargo run --release --example visited_states`. The exact set finds all 181,440. Bit-state hashing (a Bloom filter) and hash
-//! compaction take a fraction of its memory and may omit states, the fewer the more bits they have.
+//! `cargo run --release --example visited_states`. The exact set finds all 181,440. Bit-state hashing (a
+//! Bloom filter) and hash compaction take a fraction of its memory and may omit states, the fewer the more
+//! bits they have.
 
 use std::collections::HashSet;
 use std::time::Instant;

@@ -1,19 +1,20 @@
 //! The compact approximator: a function into a lattice, bounded from above in a few cells a key.
 //!
-//! A Bloom filter whose bits are values of a lattice. To insert a key with a value, join the value into the `k` cells that the
-//! hash names; to ask, meet the `k` cells. Each cell is at least every value that was joined into it, so the answer is at
-//! least the join of the key's own values.
+//! A Bloom filter whose bits are values of a lattice. To insert a key with a value, join the value into the
+//! `k` cells that the hash names; to ask, meet the `k` cells. Each cell is at least every value that was
+//! joined into it, so the answer is at least the join of the key's own values.
 //!
 //! ```text
 //! P(answer is not exact) <= (1 - e^(-k n' / m))^k     n': distinct keys with values not below the truth
 //! ```
 //!
-//! because every one of the key's cells must have been raised by another key; for a key that was never inserted `n'` is the
-//! number of all keys. A key with the greatest value of all is always exact.
+//! because every one of the key's cells must have been raised by another key; for a key that was never
+//! inserted `n'` is the number of all keys. A key with the greatest value of all is always exact.
 //!
-//! Boldi and Vigna, *Mutable strings in Java: design, implementation and lightweight text-search algorithms*, Science of Computer
-//! Programming 2005, section on approximators, and *Compact approximation of lattice functions with applications to large-alphabet text
-//! search*, 2003. The lattice of two elements is the Bloom filter.
+//! Boldi and Vigna, *Mutable strings in Java: design, implementation and lightweight text-search algorithms*,
+//! Science of Computer Programming 2005, section on approximators, and *Compact approximation of lattice
+//! functions with applications to large-alphabet text search*, 2003. The lattice of two elements is the Bloom
+//! filter.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -33,8 +34,8 @@ const CELLS_MAX: u64 = 1 << 44;
 
 /// A lattice whose elements are numbers of 64 bits, with 0 below all others.
 ///
-/// `join` and `meet` are associative, commutative and idempotent, `join(x, 0) = x`, and `meet(x, join(x, y)) = x`. Of a total order
-/// they are maximum and minimum.
+/// `join` and `meet` are associative, commutative and idempotent, `join(x, 0) = x`, and `meet(x, join(x, y))
+/// = x`. Of a total order they are maximum and minimum.
 pub trait Lattice: Debug + Clone + Copy + PartialEq + Eq + 'static {
     /// What the encoding says of it. Numbers from 2^32 on are free for lattices outside this crate.
     const ID: u64;
@@ -86,19 +87,22 @@ impl Lattice for Flags {
 ///
 /// # Guarantees
 ///
-/// - The answer is never below the join of the values that were inserted with the key: for [`Max`], never smaller.
-/// - It is above that with a probability of at most [`predicted_rate`](Self::predicted_rate); the more the key's value is above
-///   those of others, the less probably. A key that was never inserted has 0 but for that rate.
+/// - The answer is never below the join of the values that were inserted with the key: for [`Max`], never
+///   smaller.
+/// - It is above that with a probability of at most [`predicted_rate`](Self::predicted_rate); the more the
+///   key's value is above those of others, the less probably. A key that was never inserted has 0 but for
+///   that rate.
 /// - Threads may insert at once, [`insert`](Self::insert) takes `&self`.
 ///
 /// # Cost
 ///
-/// `k` cells of 64 bits for insertion and query, each in a cache line of its own: 1.44 `log2(1 / rate)` cells a key.
+/// `k` cells of 64 bits for insertion and query, each in a cache line of its own: 1.44 `log2(1 / rate)` cells
+/// a key.
 ///
 /// # When not to use it
 ///
-/// For values that are known once and do not change: a [`StaticMap`](crate::StaticMap) is exact and takes the bits of the value
-/// once a key. To count: the spectral estimates of a counting filter.
+/// For values that are known once and do not change: a [`StaticMap`](crate::StaticMap) is exact and takes the
+/// bits of the value once a key. To count: the spectral estimates of a counting filter.
 ///
 /// ```
 /// use sievedb_sketches::{Approximator, Max};
@@ -128,7 +132,7 @@ impl<L: Lattice> Approximator<L> {
         Self::with_shape(cells, optimal_probes(cells as f64 / keys.max(1) as f64).min(PROBES_MAX), seed)
     }
 
-    /// The one in so many bytes whose answers are best for so many keys.
+    /// The approximator of at most this many bytes with the lowest error for this many keys.
     ///
     /// # Errors
     ///
@@ -142,8 +146,8 @@ impl<L: Lattice> Approximator<L> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no cells or not 1 to 64 probes; [`Error::TooLarge`] beyond 2^44 cells or what there
-    /// is memory for.
+    /// [`Error::InvalidArgument`] if there are no cells or not 1 to 64 probes; [`Error::TooLarge`] beyond
+    /// 2^44 cells or what there is memory for.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || !(1..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!(
@@ -209,8 +213,8 @@ impl<L: Lattice> Approximator<L> {
 
     /// The probability that a key which was never inserted has a value, as the cells stand. Linear.
     ///
-    /// It is the share of cells that are not 0, to the power of `k`; for a lattice in which the meet of two values can be 0
-    /// ([`Flags`]) the probability is lower.
+    /// It is the share of cells that are not 0, to the power of `k`; for a lattice in which the meet of two
+    /// values can be 0 ([`Flags`]) the probability is lower.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (self.taken() as f64 / self.cells.len() as f64).powf(self.probes as f64)

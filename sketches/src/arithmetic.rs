@@ -1,20 +1,20 @@
 //! The formulas of Bloom filters: sizes, rates, and how many keys there are.
 //!
-//! `m` is the number of bits, `n` of keys, `k` of probes. A bit is still clear after `n` keys with the probability
-//! `(1 - 1/m)^(kn)`, near `e^(-kn/m)`, so that an absent key is not recognised with
+//! `m` is the number of bits, `n` of keys, `k` of probes. A bit is still clear after `n` keys with the
+//! probability `(1 - 1/m)^(kn)`, near `e^(-kn/m)`, so that an absent key is not recognised with
 //!
 //! ```text
 //! rate = (1 - e^(-kn/m))^k        least, for given m/n, at k = m/n · ln 2, where it is 2^-k = 0.6185^(m/n)
 //! ```
 //!
-//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula takes the share of set bits for its mean, which
-//! makes it a little optimistic where there are few bits (Bose, Guo, Kranakis and others 2008): by 1 % of itself at
-//! some thousand bits.
+//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula takes the share of set bits for its
+//! mean, which makes it a little optimistic where there are few bits (Bose, Guo, Kranakis and others 2008):
+//! by 1 % of itself at some thousand bits.
 //!
 //! # A figure that is often copied, and wrong
 //!
-//! Tables give 4e-14 for `m = 32n` with `k = 44` probes. It is really 2.7e-6: 44 probes fill three quarters of the bits.
-//! The least for 32 bits a key is 2.1e-7, with `k = 22`.
+//! Tables give 4e-14 for `m = 32n` with `k = 44` probes. It is really 2.7e-6: 44 probes fill three quarters
+//! of the bits. The least for 32 bits a key is 2.1e-7, with `k = 22`.
 //!
 //! ```
 //! use sievedb_sketches::arithmetic::{optimal_probes, rate};
@@ -34,8 +34,8 @@ pub fn rate(bits_per_key: f64, probes: f64) -> f64 {
     (-(-probes / bits_per_key).exp_m1()).powf(probes)
 }
 
-/// The bits for each key with which the rate is reached, by the best number of probes if it were no whole number:
-/// `log2(1/rate) / ln 2`, 9.6 for 1 %.
+/// The bits for each key with which the rate is reached, by the best number of probes if it were no whole
+/// number: `log2(1/rate) / ln 2`, 9.6 for 1 %.
 #[must_use]
 pub fn bits_per_key(rate: f64) -> f64 {
     -rate.log2() / LN_2
@@ -67,15 +67,16 @@ pub fn keys_that_fit(bits: u64, rate: f64) -> u64 {
     (bits as f64 / bits_per_key(rate)) as u64
 }
 
-/// How many distinct keys leave `ones` of `bits` set: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi 2007). `None` if all are set.
+/// How many distinct keys leave `ones` of `bits` set: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi 2007).
+/// `None` if all are set.
 #[must_use]
 pub fn keys_of_ones(bits: u64, probes: u64, ones: u64) -> Option<f64> {
     let (bits, ones) = (bits as f64, ones as f64);
     (ones < bits).then(|| -(-ones / bits).ln_1p() * bits / probes as f64)
 }
 
-/// The probability that [`HashCompaction`](crate::HashCompaction) takes a state that was not inserted to be there; the
-/// module has the derivation.
+/// The probability that [`HashCompaction`](crate::HashCompaction) takes a state that was not inserted to be
+/// there; the module has the derivation.
 #[must_use]
 pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -83,8 +84,8 @@ pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     (-2.0 * (-load).ln_1p() - load) / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
 }
 
-/// How many of so many states [`HashCompaction`](crate::HashCompaction) omits on average while they come in: the integral of
-/// [`compaction_rate`].
+/// How many of so many states [`HashCompaction`](crate::HashCompaction) omits on average while they come in:
+/// the integral of [`compaction_rate`].
 #[must_use]
 pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -153,7 +154,8 @@ mod tests {
         assert_eq!(optimal_probes(32.0), 22);
     }
 
-    /// m/n, and the rates for 1 to 8 probes, of the table in "Summary Cache" (Fan, Cao, Almeida and Broder 2000).
+    /// m/n, and the rates for 1 to 8 probes, of the table in "Summary Cache" (Fan, Cao, Almeida and Broder
+    /// 2000).
     const SUMMARY_CACHE: [(f64, [f64; 8]); 6] = [
         (2.0, [0.393, 0.400, 0.469, 0.559, 0.652, 0.736, 0.807, 0.863]),
         (4.0, [0.221, 0.155, 0.147, 0.160, 0.185, 0.220, 0.263, 0.312]),

@@ -4,8 +4,9 @@
 //! 2. To insert a key, set the `k` bits that its hash names.
 //! 3. A key is perhaps there if all of its bits are set; if one is clear it was never inserted.
 //!
-//! The rate of wrong answers is `(1 - e^(-kn/m))^k` (Bloom 1970; see [`arithmetic`](crate::arithmetic)). How the hash names the bits is the
-//! [`Hashing`]. The default is that of the store's own filters, into whose block the filter freezes.
+//! The rate of wrong answers is `(1 - e^(-kn/m))^k` (Bloom 1970; see [`arithmetic`](crate::arithmetic)). How
+//! the hash names the bits is the [`Hashing`]. The default is that of the store's own filters, into whose
+//! block the filter freezes.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -33,18 +34,19 @@ const BITS_MAX: u64 = 1 << 48;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted is always found. One that was not is found with [`Bloom::predicted_rate`]. A union is exactly the
-/// filter of both sets; an intersection has every common key and a higher rate than a filter of these alone.
+/// A key that was inserted is always found. One that was not is found with [`Bloom::predicted_rate`]. A union
+/// is exactly the filter of both sets; an intersection has every common key and a higher rate than a filter
+/// of these alone.
 ///
 /// # Cost
 ///
-/// `k` probes for an insertion or a key that is there, two on average for an absent one; each may be a miss of the cache.
-/// 44 % more bits than the least possible, 9.6 a key for 1 %.
+/// `k` probes for an insertion or a key that is there, two on average for an absent one; each may be a miss
+/// of the cache. 44 % more bits than the least possible, 9.6 a key for 1 %.
 ///
 /// # When not to use it
 ///
-/// For a set that is complete before it is asked: the ribbon filter of `sievedb-filter` takes 30 % less. For a set whose size
-/// nobody knows: `Scalable`. To remove keys: [`Counting`](crate::Counting) or `Cuckoo`.
+/// For a set that is complete before it is asked: the ribbon filter of `sievedb-filter` takes 30 % less. For
+/// a set whose size nobody knows: `Scalable`. To remove keys: [`Counting`](crate::Counting) or `Cuckoo`.
 #[derive(Debug)]
 pub struct Bloom {
     words: Box<[AtomicU64]>,
@@ -132,10 +134,11 @@ impl Bloom {
         self.insert_counted(hash) == 0
     }
 
-    /// Adds a key while others are added or asked for. Of two threads that add the same key at once, at least one is told
-    /// that it was not there.
+    /// Adds a key while others are added or asked for. Of two threads that add the same key at once, at least
+    /// one is told that it was not there.
     ///
-    /// A key is found by whoever learns of its insertion through something that orders memory: a lock, a channel, a join.
+    /// A key is found by whoever learns of its insertion through something that orders memory: a lock, a
+    /// channel, a join.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()))
     }
@@ -145,7 +148,8 @@ impl Bloom {
         let mut all = true;
         for bit in self.shape.positions(hash) {
             let (word, mask) = (&self.words[(bit / 64) as usize], 1 << (bit % 64));
-            // Most bits that a known key needs are set; not to write them leaves the line shared between caches.
+            // Most bits that a known key needs are set; not to write them leaves the line shared between
+            // caches.
             if word.load(Relaxed) & mask == 0 {
                 all &= word.fetch_or(mask, Relaxed) & mask != 0;
             }
@@ -225,7 +229,8 @@ impl Bloom {
         self.merged(other, |one, two| one | two)
     }
 
-    /// A filter of all keys that both have. It has no wrong "absent"; its rate is up to that of the smaller filter. Linear.
+    /// A filter of all keys that both have. It has no wrong "absent"; its rate is up to that of the smaller
+    /// filter. Linear.
     ///
     /// # Errors
     ///
@@ -255,7 +260,8 @@ impl Bloom {
         keys_of_ones(self.shape.bits, self.shape.probes, self.ones())
     }
 
-    /// How many keys two filters have in common: both together less their union. `None` if all bits of one are set. Linear.
+    /// How many keys two filters have in common: both together less their union. `None` if all bits of one
+    /// are set. Linear.
     ///
     /// # Errors
     ///
@@ -296,13 +302,14 @@ impl Bloom {
         self.shape.hashing
     }
 
-    /// The block of `sievedb-filter` with these bits, which probes the same bits for the same key. It is opened with this
-    /// filter's seed and the given owner and number of keys (if 0, the block says "absent" to everything); its salt is 0. Linear.
+    /// The block of `sievedb-filter` with these bits, which probes the same bits for the same key. It is
+    /// opened with this filter's seed and the given owner and number of keys (if 0, the block says "absent"
+    /// to everything); its salt is 0. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the hashing is not [`Hashing::Enhanced`] or there are more than 30 probes;
-    /// [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if the hashing is not [`Hashing::Enhanced`] or there are more than 30
+    /// probes; [`Error::TooLarge`].
     pub fn freeze(&self, owner: FileId, keys: u64) -> Result<Vec<u8>, Error> {
         if self.shape.hashing != Hashing::Enhanced || self.shape.probes > 30 {
             return Err(Error::invalid("a filter block has enhanced double hashing and up to 30 probes"));

@@ -1,9 +1,9 @@
 //! What the tables that list a difference are made of: a sum of items that can be undone.
 //!
-//! A cell holds how many items were added to it (less those that were removed), their exclusive or, and the exclusive or of their
-//! checks. Cells of two sets, subtracted from each other, hold the items of the difference: those of the first set as added, those of
-//! the second as removed. A cell with exactly one item is *pure*, and shows it; the check tells it from cells whose counts only
-//! cancel.
+//! A cell holds how many items were added to it (less those that were removed), their exclusive or, and the
+//! exclusive or of their checks. Cells of two sets, subtracted from each other, hold the items of the
+//! difference: those of the first set as added, those of the second as removed. A cell with exactly one item
+//! is *pure*, and shows it; the check tells it from cells whose counts only cancel.
 
 use crate::envelope::{DecodeError, Reader, put_u64, put_varint};
 use crate::hash::key_hash;
@@ -95,10 +95,12 @@ impl Difference {
     }
 }
 
-/// Takes items out of pure cells until there is none left. `cells_of` names the cells of an item with this check.
+/// Takes items out of pure cells until there is none left. `cells_of` names the cells of an item with this
+/// check.
 ///
-/// Every item that is taken empties a cell, so that there are at most as many as cells; if more come, the cells are not those of two
-/// sets, and `false` is returned. What is left in the cells is what could not be listed.
+/// Every item that is taken empties a cell, so there are at most as many items as cells; if more come, the
+/// cells are not those of two sets, and `false` is returned. What is left in the cells is what could not be
+/// listed.
 pub(crate) fn peel<I: Iterator<Item = usize>>(
     cells: &mut [Cell],
     seed: u64,

@@ -9,7 +9,8 @@ pub(crate) const WIDTH_MAX: u64 = 32;
 /// The most bits of all cells together: 2^48, what no memory holds.
 const BITS_MAX: u64 = 1 << 48;
 
-/// `count` numbers of `width` bits. Cell `i` is the bits from `i · width` on, from the least significant bit of a byte.
+/// `count` numbers of `width` bits. Cell `i` is the bits from `i · width` on, from the least significant bit
+/// of a byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cells {
     words: Box<[u64]>,

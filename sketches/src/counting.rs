@@ -5,9 +5,10 @@
 //! 3. To remove a key, take one from each of its cells that is not 15.
 //! 4. A key is perhaps there if none of its cells is 0.
 //!
-//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), section V-C. With the best `k` the chance that any of `m` cells
-//! reaches 16 is at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m` ([`overflow_probability`]). What is often wrong elsewhere:
-//! cells that wrap, or that are decremented after they have saturated: both make keys absent that are there.
+//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), section V-C. With the best `k` the chance that any
+//! of `m` cells reaches 16 is at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m` ([`overflow_probability`]). What
+//! is often wrong elsewhere: cells that wrap, or that are decremented after they have saturated: both make
+//! keys absent that are there.
 
 use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::bloom::Bloom;
@@ -24,7 +25,8 @@ const WIDTH: u64 = 4;
 /// At this a cell stays.
 const SATURATED: u64 = 15;
 
-/// A bound on the chance that a cell saturates, with so many cells and the best number of probes for the keys.
+/// A bound on the chance that a cell saturates, with so many cells and the best number of probes for the
+/// keys.
 #[must_use]
 pub fn overflow_probability(cells: u64) -> f64 {
     cells as f64 * (std::f64::consts::E * std::f64::consts::LN_2 / 16.0).powi(16)
@@ -45,12 +47,14 @@ pub fn overflow_probability(cells: u64) -> f64 {
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as nothing is removed that was not there. A removal of
-/// what was never inserted is refused if one of its cells is 0. If none is, it cannot be told from a key: it is carried out,
-/// and keys that share a cell with it may become absent. Such a removal passes with [`Counting::predicted_rate`]. Other
-/// errors are keys that are found and not there, with that rate too.
+/// A key that was inserted more often than removed is found, as long as nothing is removed that was not
+/// there. A removal of what was never inserted is refused if one of its cells is 0. If none is, it cannot be
+/// told from a key: it is carried out, and keys that share a cell with it may become absent. Such a removal
+/// passes with [`Counting::predicted_rate`]. Other errors are keys that are found and not there, with that
+/// rate too.
 ///
-/// A cell that has saturated is not counted down, for nobody knows what it should be: it errs on the side of "there".
+/// A cell that has saturated is not counted down, for nobody knows what it should be: it errs on the side of
+/// "there".
 ///
 /// # Cost
 ///
@@ -58,8 +62,9 @@ pub fn overflow_probability(cells: u64) -> f64 {
 ///
 /// # When not to use it
 ///
-/// If keys are removed all at once or by age ([`Bloom::clear`], `Ring`); where space counts (`DLeft` takes half, `Cuckoo` a
-/// quarter); for keys that are inserted more than 15 times and then removed; to count (`Spectral`).
+/// If keys are removed all at once or by age ([`Bloom::clear`], `Ring`); where space counts (`DLeft` takes
+/// half, `Cuckoo` a quarter); for keys that are inserted more than 15 times and then removed; to count
+/// (`Spectral`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counting {
     cells: Cells,
@@ -139,7 +144,8 @@ impl Counting {
     /// As [`Counting::remove`].
     pub fn remove_hash(&mut self, hash: u64) -> Result<(), Error> {
         let positions = self.positions(hash);
-        // Two probes of a key may meet in one cell, which then needs to be 2: hence one by one, and back if one is missing.
+        // Two probes of a key may meet in one cell, which then needs to be 2: hence one by one, and back if
+        // one is missing.
         let mut taken = 0u64;
         for (probe, cell) in positions.clone().enumerate() {
             match self.cells.get(cell) {
@@ -176,7 +182,8 @@ impl Counting {
         self.positions(hash).all(|cell| self.cells.get(cell) > 0)
     }
 
-    /// How often a key was inserted and not removed, at most: the least of its cells. `None` if that has saturated.
+    /// How often a key was inserted and not removed, at most: the least of its cells. `None` if that has
+    /// saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         let hash = key_hash(self.seed, key.as_ref());

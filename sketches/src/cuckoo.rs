@@ -1,20 +1,22 @@
 //! The cuckoo filter: fingerprints in one of two buckets, which make room for each other.
 //!
 //! 1. `B` buckets of four slots; a slot is 0 or a fingerprint of `f` bits.
-//! 2. A key has a fingerprint `p`, a first bucket `i`, and a second one, `h(p) - i` modulo `B`; from which the first is
-//!    `h(p)` less the second. So a fingerprint that is found in a bucket can be moved to its other one without the key.
-//! 3. To insert a key, put its fingerprint into one of its buckets; if both are full, into the place of another
-//!    fingerprint there, which moves to its other bucket, and so on, up to 500 times. If that does not end, every
-//!    fingerprint goes back to where it was, and the filter is full.
+//! 2. A key has a fingerprint `p`, a first bucket `i`, and a second one, `h(p) - i` modulo `B`; from which
+//!    the first is `h(p)` less the second. So a fingerprint that is found in a bucket can be moved to its
+//!    other one without the key.
+//! 3. To insert a key, put its fingerprint into one of its buckets; if both are full, into the place of
+//!    another fingerprint there, which moves to its other bucket, and so on, up to 500 times. If that does
+//!    not end, every fingerprint goes back to where it was, and the filter is full.
 //! 4. A key is perhaps there if one of its buckets has its fingerprint. To remove it, clear one such slot.
 //!
-//! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section 3. There the second bucket
-//! is `i xor h(p)`, for which `B` must be a power of two; the difference takes any number of buckets, so that memory is what the
-//! keys need, and not up to twice that. What is often wrong elsewhere: an insertion that fails after it has moved others drops
-//! the last of them, so that a key is absent that was inserted; and a fingerprint of 0 counts as a free slot.
+//! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section
+//! 3. There the second bucket is `i xor h(p)`, for which `B` must be a power of two; the difference takes any
+//! number of buckets, so that memory is what the keys need, and not up to twice that. What is often wrong
+//! elsewhere: an insertion that fails after it has moved others drops the last of them, so that a key is
+//! absent that was inserted; and a fingerprint of 0 counts as a free slot.
 //!
-//! The variant that sorts the fingerprints of a bucket, and so saves one bit a key (section 5.2), is not built: it saves 8 % at
-//! 1 %, and each operation has to decode and encode a bucket.
+//! The variant that sorts the fingerprints of a bucket, and so saves one bit a key (section 5.2), is not
+//! built: it saves 8 % at 1 %, and each operation has to decode and encode a bucket.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::{Cells, WIDTH_MAX};
@@ -49,20 +51,21 @@ const BUCKETS_MAX: u64 = 1 << 44;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as nothing is removed that was not there. An insertion that
-/// fails has changed nothing. A removal of what was never inserted is refused, unless the key's fingerprint is in one of its
-/// buckets, which happens with [`Cuckoo::predicted_rate`]; then another key may become absent. Other errors are keys that are
-/// found and not there, with that rate too.
+/// A key that was inserted more often than removed is found, as long as nothing is removed that was not
+/// there. An insertion that fails has changed nothing. A removal of what was never inserted is refused,
+/// unless the key's fingerprint is in one of its buckets, which happens with [`Cuckoo::predicted_rate`]; then
+/// another key may become absent. Other errors are keys that are found and not there, with that rate too.
 ///
 /// # Cost
 ///
-/// Two buckets to ask; to insert, more the fuller it is, some ten moves on average at 95 %. `f / 0.95` bits a key, where
-/// `f` is at least `log2(8 / rate)`: 10.5 at 1 %, 13.7 at 0.1 %, 17.9 at 0.01 %.
+/// Two buckets to ask; to insert, more the fuller it is, some ten moves on average at 95 %. `f / 0.95` bits a
+/// key, where `f` is at least `log2(8 / rate)`: 10.5 at 1 %, 13.7 at 0.1 %, 17.9 at 0.01 %.
 ///
 /// # When not to use it
 ///
-/// Where it may not get full. For keys that are inserted many times: eight insertions of one key fill its two buckets
-/// ([`DLeft`](crate::DLeft) counts). For a set that never changes: a ribbon filter takes a third less.
+/// Where it may not get full. For keys that are inserted many times: eight insertions of one key fill its two
+/// buckets ([`DLeft`](crate::DLeft) counts). For a set that never changes: a ribbon filter takes a third
+/// less.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cuckoo {
     cells: Cells,

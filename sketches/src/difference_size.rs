@@ -1,20 +1,21 @@
 //! The size of the difference of two sets, from a small array of counters each.
 //!
-//! Every item adds one to one of `m` counters. In the difference of two such arrays, cell by cell, what both sets have cancels; an
-//! item of the difference adds 1 or takes 1. With `d` items of difference, `a` on one side and `b` on the other (`a - b` is known from the
-//! totals), two estimates follow:
+//! Every item adds one to one of `m` counters. In the difference of two such arrays, cell by cell, what both
+//! sets have cancels; an item of the difference adds 1 or takes 1. With `d` items of difference, `a` on one
+//! side and `b` on the other (`a - b` is known from the totals), two estimates follow:
 //!
 //! ```text
 //! zeros      a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m)     both sides' items meet and cancel, too
 //! squares    the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average      holds for any d
 //! ```
 //!
-//! The first is the more accurate by half as long as cells are empty, and is taken while at least 30 % are; its deviation is
-//! `d sqrt(1/2m)` for few items. That of the second is `d sqrt(2/m)`: 2.2 % for 4,096 cells.
+//! The first is the more accurate by half as long as cells are empty, and is taken while at least 30 % are;
+//! its deviation is `d sqrt(1/2m)` for few items. That of the second is `d sqrt(2/m)`: 2.2 % for 4,096 cells.
 //!
-//! Agarwal and Trachtenberg, *Approximating the number of differences between remote sets*, ITW 2006 (counting filters, and their zeros; there
-//! to the first order, which ignores that differences cancel, and so is too low); Alon, Matias, Szegedy, *The space complexity of approximating
-//! the frequency moments*, STOC 1996 (the squares).
+//! Agarwal and Trachtenberg, *Approximating the number of differences between remote sets*, ITW 2006
+//! (counting filters, and their zeros; there to the first order, which ignores that differences cancel, and
+//! so is too low); Alon, Matias, Szegedy, *The space complexity of approximating the frequency moments*, STOC
+//! 1996 (the squares).
 
 use crate::envelope::{DecodeError, Kind, put_varint};
 use crate::error::Error;
@@ -31,18 +32,20 @@ const ZEROS_MIN: f64 = 0.3;
 ///
 /// # Guarantees
 ///
-/// - Equal sets are estimated at exactly 0. Others are too, if all of their differences cancel: two keys in one cell,
-///   with probability `1/2m`.
-/// - Otherwise the estimate has a standard deviation of at most [`deviation`](Self::deviation) of itself; it is never less than
-///   the difference of the totals.
+/// - Equal sets are estimated at exactly 0. Others are too, if all of their differences cancel: two keys in
+///   one cell, with probability `1/2m`.
+/// - Otherwise the estimate has a standard deviation of at most [`deviation`](Self::deviation) of itself; it
+///   is never less than the difference of the totals.
 ///
 /// # Cost
 ///
-/// One counter for an insertion. 8 bytes a cell in memory, two encoded: 8 KiB for 2.2 %, whatever the sets' size.
+/// One counter for an insertion. 8 bytes a cell in memory, two encoded: 8 KiB for 2.2 %, whatever the sets'
+/// size.
 ///
 /// # When not to use it
 ///
-/// Where items are listed by a [`Rateless`](crate::Rateless) table in the same conversation and a second message costs nothing: it needs no size.
+/// Where items are listed by a [`Rateless`](crate::Rateless) table in the same conversation and a second
+/// message costs nothing: it needs no size.
 ///
 /// ```
 /// use sievedb_sketches::DifferenceSize;
@@ -170,8 +173,8 @@ impl DifferenceSize {
     }
 }
 
-/// The items of difference per cell for which so many cells are empty, if there are `surplus` per cell more on one side.
-/// By halving: the share of empty cells falls with the items.
+/// The items of difference per cell for which so many cells are empty, if there are `surplus` per cell more
+/// on one side. By halving: the share of empty cells falls with the items.
 fn load_of_zeros(zeros: f64, surplus: f64) -> f64 {
     let least = surplus.abs();
     let empty = |load: f64| (-load).exp() * bessel_i0((load * load - least * least).max(0.0).sqrt());

@@ -1,14 +1,16 @@
 //! The digest: what a process has, as one small filter to send to others.
 //!
-//! A static filter of all keys, with the time at which it was made, and with a seed of its own that is public: everyone who asks it
-//! must hash by it, so it must not be the secret seed of a store. The filter is the smallest of `sievedb-filter`, a ribbon filter, as
-//! a whole block: `log2(1 / rate)` bits a key and half of a per cent.
+//! A static filter of all keys, with the time at which it was made, and with a seed of its own that is
+//! public: everyone who asks it must hash by it, so it must not be the secret seed of a store. The filter is
+//! the smallest of `sievedb-filter`, a ribbon filter, as a whole block: `log2(1 / rate)` bits a key and half
+//! of a per cent.
 //!
-//! Who holds digests of others asks them first and then only those processes that perhaps have a key. Both errors are
-//! harmless there: a key that is found and is not there costs a request in vain; one that came after the digest was made is
-//! not asked for until the next.
+//! Who holds digests of others asks them first and then only those processes that perhaps have a key. Both
+//! errors are harmless there: a false positive costs one wasted request; a key that came
+//! after the digest was made is not asked for until the next.
 //!
-//! Fan, Cao, Almeida, Broder, *Summary cache*, ToN 2000, sections 4 and 5; Rousskov and Wessels, *Cache digests*, 1998 (as in Squid).
+//! Fan, Cao, Almeida, Broder, *Summary cache*, ToN 2000, sections 4 and 5; Rousskov and Wessels, *Cache
+//! digests*, 1998 (as in Squid).
 
 use sievedb_filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind as FilterKind};
 
@@ -25,13 +27,14 @@ const OWNER: [u8; 16] = *b"sievedb-digest\0\0";
 ///
 /// # Guarantees
 ///
-/// A key that was there when the digest was made is found; another is found with [`predicted_rate`](Self::predicted_rate). The seed is
-/// public: with it anyone can look for keys that are found and are not there.
+/// A key that was there when the digest was made is found; another is found with
+/// [`predicted_rate`](Self::predicted_rate). The seed is public: with it anyone can look for keys that are
+/// found and are not there.
 ///
 /// # Cost
 ///
-/// `log2(1 / rate)` bits a key and less than 1 % (from 256 keys on, for rates that are powers of 1/2): 6.7 for 1 %. Some 100 ns a key to
-/// build, 20 to ask.
+/// `log2(1 / rate)` bits a key and less than 1 % (from 256 keys on, for rates that are powers of 1/2): 6.7
+/// for 1 %. Some 100 ns a key to build, 20 to ask.
 ///
 /// # When not to use it
 ///
@@ -53,7 +56,8 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The digest of these keys, which may repeat, at a time in seconds since 1970. A rate below 2^-32 is 2^-32. Linear.
+    /// The digest of these keys, which may repeat, at a time in seconds since 1970. A rate below 2^-32 is
+    /// 2^-32. Linear.
     ///
     /// # Errors
     ///

@@ -1,16 +1,18 @@
 //! d-left counting: fingerprints with a counter each, in the emptiest of four buckets.
 //!
-//! 1. Four subtables of `B` buckets; a bucket has eight cells of `r` bits of fingerprint and `c` bits of counter.
-//! 2. A key's hash is a bucket number and a remainder of `r` bits. Each subtable sees that pair through a permutation of its
-//!    own, so that two keys meet in one subtable if and only if they meet in all.
-//! 3. To insert a key, look for its remainder in its bucket of each subtable; where it stands, count it up. If it stands
-//!    nowhere, put it with the count 1 into the bucket with the fewest cells in use, the leftmost of several.
+//! 1. Four subtables of `B` buckets; a bucket has eight cells of `r` bits of fingerprint and `c` bits of
+//!    counter.
+//! 2. A key's hash is a bucket number and a remainder of `r` bits. Each subtable sees that pair through a
+//!    permutation of its own, so that two keys meet in one subtable if and only if they meet in all.
+//! 3. To insert a key, look for its remainder in its bucket of each subtable; where it stands, count it up.
+//!    If it stands nowhere, put it with the count 1 into the bucket with the fewest cells in use, the
+//!    leftmost of several.
 //! 4. To remove a key, count down where its remainder stands; at 0 the cell is free.
 //!
-//! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters" (2006),
-//! section 3. The permutations are what makes removal right: without them a key's remainder may be met in a subtable where
-//! another key left it, and the wrong one be counted down. An absent key meets `24` cells on average at six keys a bucket,
-//! and is found with `24 / 2^r`.
+//! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters"
+//! (2006), section 3. The permutations are what makes removal right: without them a key's remainder may be
+//! met in a subtable where another key left it, and the wrong one be counted down. An absent key meets `24`
+//! cells on average at six keys a bucket, and is found with `24 / 2^r`.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -48,19 +50,21 @@ const BUCKETS_MAX: u64 = 1 << 40;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as nothing is removed that was not there. A removal of
-/// what was never inserted is refused, unless the key has the bucket and the remainder of one that is there, which happens
-/// with [`DLeft::predicted_rate`]; then that one may become absent. Other errors are keys that are found and not there, with
-/// that rate too. A counter that has reached its end stays so, and its cell is never free again.
+/// A key that was inserted more often than removed is found, as long as nothing is removed that was not
+/// there. A removal of what was never inserted is refused, unless the key has the bucket and the remainder of
+/// one that is there, which happens with [`DLeft::predicted_rate`]; then that one may become absent. Other
+/// errors are keys that are found and not there, with that rate too. A counter that has reached its end stays
+/// so, and its cell is never free again.
 ///
 /// # Cost
 ///
-/// Up to four buckets for each operation. `(r + 2) · 8/6` bits a key, where `r = log2(24 / rate)`: 19 for 1 %.
+/// Up to four buckets for each operation. `(r + 2) · 8/6` bits a key, where `r = log2(24 / rate)`: 19 for 1
+/// %.
 ///
 /// # When not to use it
 ///
-/// Where it may not get full: [`Counting`](crate::Counting) has no such limit. If keys are distinct, and inserted once:
-/// [`Cuckoo`](crate::Cuckoo) takes two thirds of the space.
+/// Where it may not get full: [`Counting`](crate::Counting) has no such limit. If keys are distinct, and
+/// inserted once: [`Cuckoo`](crate::Cuckoo) takes two thirds of the space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DLeft {
     cells: Cells,
@@ -93,7 +97,8 @@ impl Shape {
         let (bucket, remainder) = (reduce(hash, self.buckets), remix(hash) >> 32 & mask);
         std::array::from_fn(|table| {
             let table = table as u64;
-            // Two rounds of a Feistel network, each of which can be undone: a permutation of the pairs. The first table has none.
+            // Two rounds of a Feistel network, each of which can be undone: a permutation of the pairs. The
+            // first table has none.
             let (mut bucket, mut remainder) = (bucket, remainder);
             if table > 0 {
                 bucket += reduce(nth(remainder, table), self.buckets);
@@ -123,7 +128,8 @@ impl DLeft {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no buckets, no bits of one sort or more than 32 of both; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if there are no buckets, no bits of one sort or more than 32 of both;
+    /// [`Error::TooLarge`].
     pub fn with_shape(
         buckets: u64,
         remainder_bits: u64,

@@ -1,4 +1,5 @@
-//! The encoding that all structures share: a header that says what follows, then the body; every byte under a checksum.
+//! The encoding that all structures share: a header that says what follows, then the body; every byte under a
+//! checksum.
 //!
 //! ```text
 //!   0  magic              8   89 53 56 53 4b 54 0d 0a                                        frozen
@@ -16,8 +17,9 @@
 //!  48  parameters             the kind's own, zeros up to the header length
 //! ```
 //!
-//! The fields called frozen have their place and meaning in every version, so that a reader tells newer from damaged: it
-//! verifies the header before it looks at the version. This is the only file that knows the codec of the filter crate.
+//! The fields called frozen have their place and meaning in every version, so that a reader tells newer from
+//! damaged: it verifies the header before it looks at the version. This is the only file that knows the codec
+//! of the filter crate.
 
 use std::fmt;
 
@@ -37,7 +39,8 @@ pub const MAGIC: [u8; 8] = *b"\x89SVSKT\r\n";
 /// The newest format version, and the only one so far.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// In the place of a file's id under the checksums, so that no other block of the store passes for one of these.
+/// In the place of a file's id under the checksums, so that no other block of the store passes for one of
+/// these.
 const OWNER: FileId = *b"sievedb-sketches";
 
 const CHECKSUM_OFFSET: usize = 12;
@@ -143,8 +146,8 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Verifies `bytes`, which are one structure and nothing else. Checked in this order: magic, header length and
-    /// checksum, version, required flags, kind, hash id, body length and checksum.
+    /// Verifies `bytes`, which are one structure and nothing else. Checked in this order: magic, header
+    /// length and checksum, version, required flags, kind, hash id, body length and checksum.
     pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 8] = reader.array("sketch magic")?;

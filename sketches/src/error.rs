@@ -1,4 +1,5 @@
-//! What can go wrong with a structure in memory. Bytes that cannot be read are a [`DecodeError`](crate::DecodeError) instead.
+//! What can go wrong with a structure in memory. Bytes that cannot be read are a
+//! [`DecodeError`](crate::DecodeError) instead.
 
 use std::fmt;
 

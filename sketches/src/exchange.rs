@@ -1,17 +1,19 @@
 //! Exchange by Bloom filters: what the other side lacks, without asking for every key.
 //!
-//! One side sends a Bloom filter of its set; the other sends all of its keys that the filter does not know. These are
-//! certainly missing there. A share of the filter's rate of what is missing is not sent: another round, with another seed, finds
-//! those but for the same share of them.
+//! One side sends a Bloom filter of its set; the other sends all of its keys that the filter does not know.
+//! These are certainly missing there. A share of the filter's rate of what is missing is not sent: another
+//! round, with another seed, finds those but for the same share of them.
 //!
-//! Byers, Considine, Mitzenmacher, Rost, *Informed content delivery across adaptive overlay networks*, ToN 2004, section 4.
+//! Byers, Considine, Mitzenmacher, Rost, *Informed content delivery across adaptive overlay networks*, ToN
+//! 2004, section 4.
 
 use crate::bloom::Bloom;
 
-/// Those of `mine` that the set of the filter `theirs` certainly lacks. Of all that it lacks, `1 - rate` on average.
+/// Those of `mine` that the set of the filter `theirs` certainly lacks. Of all that it lacks, `1 - rate` on
+/// average.
 ///
-/// For large differences that need not be listed to the last; a [`Rateless`](crate::Rateless) table lists all of a small one, in bytes in
-/// proportion to the difference and not to the set.
+/// For large differences that need not be listed to the last; a [`Rateless`](crate::Rateless) table lists all
+/// of a small one, in bytes in proportion to the difference and not to the set.
 ///
 /// ```
 /// use sievedb_sketches::{Bloom, certainly_missing};

@@ -1,19 +1,20 @@
 //! The filter with a clock in each cell: which keys were inserted within a time to live, asked in one place.
 //!
-//! 1. Time is cut into ticks of half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of when it was last
-//!    written.
+//! 1. Time is cut into ticks of half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of when
+//!    it was last written.
 //! 2. To insert a key, write the present tick into its `k` cells.
 //! 3. A key is perhaps there if each of its cells was written in this tick or one of the two before.
 //! 4. At each tick, clear the cells among the next twelfth of them whose time is over.
 //!
-//! A key is found for more than two and up to three ticks: the time to live, and at most half of it more. The filter has the
-//! keys of three ticks.
+//! A key is found for more than two and up to three ticks: the time to live, and at most half of it more. The
+//! filter has the keys of three ticks.
 //!
-//! The cells with a clock are those of the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), which clears a cell only
-//! when a question meets it. There a cell that is not asked for 13 ticks has gone once round the clock, and *looks fresh
-//! again*: a key is found that was forgotten long ago. Step 4 is the cure. A written cell is met once in any twelve ticks, so
-//! at an age of 3 to 14 ticks: after its time, and before it wraps. A question changes nothing here, and an insertion by a thread
-//! that is late never makes a cell older than it is.
+//! The cells with a clock are those of the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), which
+//! clears a cell only when a question meets it. There a cell that is not asked for 13 ticks has gone once
+//! round the clock, and *looks fresh again*: a key is found that was forgotten long ago. Step 4 is the cure.
+//! A written cell is met once in any twelve ticks, so at an age of 3 to 14 ticks: after its time, and before
+//! it wraps. A question changes nothing here, and an insertion by a thread that is late never makes a cell
+//! older than it is.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -40,8 +41,8 @@ const CELLS_MAX: u64 = 1 << 46;
 
 /// Remembers keys for a time to live, and up to half of it longer.
 ///
-/// Time is a number in any unit, as long as it is always the same. The filter never reads a clock. It takes a time before
-/// the latest it has heard for that latest time.
+/// Time is a number in any unit, as long as it is always the same. The filter never reads a clock. It takes a
+/// time before the latest it has heard for that latest time.
 ///
 /// ```
 /// use sievedb_sketches::Expiring;
@@ -56,17 +57,20 @@ const CELLS_MAX: u64 = 1 << 46;
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Expiring::least`] after it was last inserted, and is forgotten at the latest after
-/// [`Expiring::longest`]. A key that was never inserted, or was forgotten, is found with [`Expiring::predicted_rate`].
+/// A key is always found until [`Expiring::least`] after it was last inserted, and is forgotten at the latest
+/// after [`Expiring::longest`]. A key that was never inserted, or was forgotten, is found with
+/// [`Expiring::predicted_rate`].
 ///
 /// # Cost
 ///
-/// `k` cells for each operation. Four bits a cell, for the keys of 1.5 times to live: 58 bits for each key of one time to live
-/// at 1 %. At each tick a twelfth of the cells is swept; after a pause of three ticks or more, all are cleared.
+/// `k` cells for each operation. Four bits a cell, for the keys of 1.5 times to live: 58 bits for each key of
+/// one time to live at 1 %. At each tick a twelfth of the cells is swept; after a pause of three ticks or
+/// more, all are cleared.
 ///
 /// # When not to use it
 ///
-/// Where space counts more than time: a [`Ring`](crate::Ring) of five spans takes 19 bits, and asks five filters.
+/// Where space counts more than time: a [`Ring`](crate::Ring) of five spans takes 19 bits, and asks five
+/// filters.
 #[derive(Debug)]
 pub struct Expiring {
     words: Box<[AtomicU64]>,
@@ -86,14 +90,16 @@ struct Shape {
     tick: u64,
 }
 
-/// How many ticks before `present` a cell of this value, not 0, was written, if it has not gone round the clock.
+/// How many ticks before `present` a cell of this value, not 0, was written, if it has not gone round the
+/// clock.
 #[inline]
 fn age(present: u64, value: u64) -> u64 {
     (present % CLOCK + CLOCK - (value - 1)) % CLOCK
 }
 
 impl Expiring {
-    /// A filter that remembers for at least `ttl`, and has at most `rate` when so many keys come in each `ttl`.
+    /// A filter that remembers for at least `ttl`, and has at most `rate` when so many keys come in each
+    /// `ttl`.
     ///
     /// # Errors
     ///
@@ -109,7 +115,8 @@ impl Expiring {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no cells, not 1 to 64 probes, or the tick is 0; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if there are no cells, not 1 to 64 probes, or the tick is 0;
+    /// [`Error::TooLarge`].
     pub fn with_shape(cells: u64, probes: u64, tick: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || probes == 0 || probes > PROBES_MAX || tick == 0 {
             let detail = format!(
@@ -128,7 +135,8 @@ impl Expiring {
         Ok(Self { words: words.into(), shape: Shape { cells, probes, tick }, present: 0, hand: 0, seed })
     }
 
-    /// Tells the filter what time it is. Insertions do that too. A twelfth of the cells for a tick, all after a pause.
+    /// Tells the filter what time it is. Insertions do that too. A twelfth of the cells for a tick, all after
+    /// a pause.
     pub fn advance(&mut self, now: u64) {
         let now = now / self.shape.tick;
         if now > self.present.saturating_add(FRESH) {

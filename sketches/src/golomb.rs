@@ -1,10 +1,10 @@
 //! The Golomb-coded set: a Bloom filter's answers from the sorted hashes themselves, compressed, in blocks.
 //!
-//! Every key is hashed to a number below `N = n / rate`. The numbers, sorted and without duplicates, are cut into blocks of equal
-//! ranges, 256 numbers long on average. In a block the gaps from one number to the next, less one (of the first, from the
-//! start of the range), are written with Golomb's code: the quotient by a divisor `M` as so many ones and a zero, the
-//! remainder in truncated binary. A probe reduces its hash to a number, finds the block by a division, and decodes it up to
-//! that number.
+//! Every key is hashed to a number below `N = n / rate`. The numbers, sorted and without duplicates, are cut
+//! into blocks of equal ranges, 256 numbers long on average. In a block the gaps from one number to the next,
+//! less one (of the first, from the start of the range), are written with Golomb's code: the quotient by a
+//! divisor `M` as so many ones and a zero, the remainder in truncated binary. A probe reduces its hash to a
+//! number, finds the block by a division, and decodes it up to that number.
 //!
 //! ```text
 //! rate   = numbers / N                    exactly, for hashes that are as good as random
@@ -13,7 +13,8 @@
 //!          average, the lengths of the blocks 0.06
 //! ```
 //!
-//! Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, WEA 2007, section 4; Golomb 1966.
+//! Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, WEA 2007, section 4; Golomb
+//! 1966.
 
 use crate::arithmetic;
 use crate::envelope::{DecodeError, Envelope, Kind, bytes_to_words, put_varint, words_to_bytes};
@@ -32,20 +33,22 @@ const RANGE_MAX: u64 = 1 << 62;
 /// # Guarantees
 ///
 /// - A key that was given is always found.
-/// - Another key is found with probability [`predicted_rate`](Self::predicted_rate), which is never above the rate that was
-///   asked for.
+/// - Another key is found with probability [`predicted_rate`](Self::predicted_rate), which is never above the
+///   rate that was asked for.
 /// - It is built once; nothing is added later.
 ///
 /// # Cost
 ///
-/// `log2(1 / rate) + 1.5` bits a key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the hashes. A probe decodes
-/// half a block, 128 gaps on average: one to two microseconds. In memory there are 64 bits for each block besides.
+/// `log2(1 / rate) + 1.5` bits a key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the hashes.
+/// A probe decodes half a block, 128 gaps on average: one to two microseconds. In memory there are 64 bits
+/// for each block besides.
 ///
 /// # When not to use it
 ///
-/// In memory, where probes count: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)` and 0.5 %) and a hundred times
-/// faster. What this one has is that its numbers can be listed ([`numbers`](Self::numbers), [`block`](Self::block)), so that
-/// two sets can be merged or compared without their keys, and read block by block.
+/// In memory, where probes count: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)` and 0.5
+/// %) and a hundred times faster. What this one has is that its numbers can be listed
+/// ([`numbers`](Self::numbers), [`block`](Self::block)), so that two sets can be merged or compared without
+/// their keys, and read block by block.
 ///
 /// ```
 /// use sievedb_sketches::GolombSet;
@@ -72,7 +75,8 @@ impl GolombSet {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other rates, [`Error::TooLarge`] if the keys divided by the rate are over 2^62.
+    /// [`Error::InvalidArgument`] for other rates, [`Error::TooLarge`] if the keys divided by the rate are
+    /// over 2^62.
     pub fn build<K: AsRef<[u8]>>(
         keys: impl IntoIterator<Item = K>,
         rate: f64,
@@ -190,7 +194,8 @@ impl GolombSet {
         block * self.block_range()
     }
 
-    /// Checks that every block is whole, in order and in its range, and that they have as many numbers as is said.
+    /// Checks that every block is whole, in order and in its range, and that they have as many numbers as is
+    /// said.
     fn check(&self) -> Result<(), &'static str> {
         let mut count = 0;
         for block in 0..self.blocks() {
@@ -322,7 +327,8 @@ impl Bits {
         self.len += u64::from(count);
     }
 
-    /// Appends a number in Golomb's code: quotient in unary, remainder in truncated binary, both lowest bit first.
+    /// Appends a number in Golomb's code: quotient in unary, remainder in truncated binary, both lowest bit
+    /// first.
     fn put_golomb(&mut self, number: u64, divisor: u64) {
         let (mut quotient, remainder) = (number / divisor, number % divisor);
         while quotient >= 32 {

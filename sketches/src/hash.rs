@@ -1,9 +1,10 @@
 //! The hash that all structures share. Set in stone: it is part of the format, as hash id 1.
 //!
-//! A key is hashed once, by XXH3-64 with the structure's seed ([`key_hash`]). Two structures can be combined or compared
-//! only if they have the same seed. Keep a seed secret where keys come from strangers; publish it where structures are
-//! exchanged. Functions called `.._hash` take that hash, so that a program with several structures of one seed hashes
-//! once. They must be given hashes all of whose bits are as good as random: not counters, not pointers.
+//! A key is hashed once, by XXH3-64 with the structure's seed ([`key_hash`]). Two structures can be combined
+//! or compared only if they have the same seed. Keep a seed secret where keys come from strangers; publish it
+//! where structures are exchanged. Functions called `.._hash` take that hash, so that a program with several
+//! structures of one seed hashes once. They must be given hashes all of whose bits are as good as random: not
+//! counters, not pointers.
 
 pub use sievedb_filter::hash::{key_hash, reduce};
 
@@ -17,7 +18,8 @@ pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hash that structures place a key by: the filter crate's table hash with salt 0.
 ///
-/// It keeps a structure's bits independent of whatever else the caller uses the hash for, such as choosing a shard by its high bits.
+/// It keeps a structure's bits independent of whatever else the caller uses the hash for, such as choosing a
+/// shard by its high bits.
 #[inline]
 #[must_use]
 pub fn spread(hash: u64) -> u64 {

@@ -1,35 +1,39 @@
 //! Hash compaction: visited states as short signatures in an open-addressing table.
 //!
-//! A state is hashed twice, independently: to a first place in a table of `m` cells, a prime number, and to a signature of
-//! `b` bits that is not 0. From its place it goes on in steps that depend on the signature only. On its way it passes cells
-//! with larger signatures and stops
+//! A state is hashed twice, independently: to a first place in a table of `m` cells, a prime number, and to a
+//! signature of `b` bits that is not 0. From its place it goes on in steps that depend on the signature only.
+//! On its way it passes cells with larger signatures and stops
 //!
 //! 1. at its own signature: it is taken to be there (*seen*; if it is not, it is *omitted*);
 //! 2. at an empty cell: it is new, and stored there;
-//! 3. at a smaller signature: it is new, and stored there, and the smaller one goes on from there in its own steps.
+//! 3. at a smaller signature: it is new, and stored there, and the smaller one goes on from there in its own
+//!    steps.
 //!
-//! Rule 3 is ordered hashing (Amble and Knuth 1974): a state that is not there is known after as few cells as one that
-//! is, 3.2 at a load of 95 %, and the table is the same whatever the order of insertion. Because the step follows from the
-//! signature, a signature can go on without the state it was made of.
+//! Rule 3 is ordered hashing (Amble and Knuth 1974): a state that is not there is known after as few cells as
+//! one that is, 3.2 at a load of 95 %, and the table is the same whatever the order of insertion. Because the
+//! step follows from the signature, a signature can go on without the state it was made of.
 //!
 //! # Error
 //!
-//! A state that was not inserted is taken to be there if the place where its way ends holds the same signature. In a table
-//! with share `a` of its cells taken, a signature that ranks at `u` of all (1 the smallest) passes those above it: a share of
-//! `x = a*u`. Ways of equal signatures have equal steps, and two of them end in the same place with probability
-//! `(1 + x) / (1 - x) / m`. Of `n` entries `n / (2^b - 1)` have the same signature; over all `u` that gives
+//! A state that was not inserted is taken to be there if the place where its way ends holds the same
+//! signature. In a table with share `a` of its cells taken, a signature that ranks at `u` of all (1 the
+//! smallest) passes those above it: a share of `x = a*u`. Ways of equal signatures have equal steps, and two
+//! of them end in the same place with probability `(1 + x) / (1 - x) / m`. Of `n` entries `n / (2^b - 1)`
+//! have the same signature; over all `u` that gives
 //!
 //! ```text
 //! P(omission at load a) = (2 ln(1 / (1 - a)) - a) / (2^b - 1)
 //! expected omissions while n states come in = m (2 ((1 - a) ln(1 - a) + a) - a^2 / 2) / (2^b - 1)
 //! ```
 //!
-//! and `n / 2^64` for two states with the same hash. The usual formula, cells passed divided by `2^b - 1` (1/a ln(1/(1-a))),
-//! is for steps that do not depend on the signature: at a load of 95 % it is 1.6 times too low for this table.
+//! and `n / 2^64` for two states with the same hash. The usual formula, cells passed divided by `2^b - 1`
+//! (1/a ln(1/(1-a))), is for steps that do not depend on the signature: at a load of 95 % it is 1.6 times too
+//! low for this table.
 //!
-//! Stern and Dill, *Improved probabilistic verification by hash compaction*, CHARME 1995, and *A new scheme for memory-efficient
-//! probabilistic verification*, FORTE/PSTV 1996 (place and signature independent of each other, ordered hashing; the error
-//! above is derived here, and held against simulation in the tests); Wolper and Leroy, CAV 1993 (the idea).
+//! Stern and Dill, *Improved probabilistic verification by hash compaction*, CHARME 1995, and *A new scheme
+//! for memory-efficient probabilistic verification*, FORTE/PSTV 1996 (place and signature independent of each
+//! other, ordered hashing; the error above is derived here, and held against simulation in the tests); Wolper
+//! and Leroy, CAV 1993 (the idea).
 
 use crate::arithmetic;
 use crate::cells::Cells;
@@ -53,18 +57,20 @@ const CELLS_MAX: u64 = 1 << 40;
 ///
 /// - A state that was inserted is always found: it is never visited twice.
 /// - A state that was not inserted is *omitted*, that is taken to be there, with probability
-///   [`predicted_rate`](Self::predicted_rate): a search then does not go on from it, and misses what is reachable through
-///   omitted states only.
+///   [`predicted_rate`](Self::predicted_rate): a search then does not go on from it, and misses what is
+///   reachable through omitted states only.
 /// - A full table is [`Error::Full`], and nothing is lost.
 ///
 /// # Cost
 ///
-/// Insertion and lookup pass 3.2 cells at a load of 95 %, each in a cache line of its own. `b / load` bits a state.
+/// Insertion and lookup pass 3.2 cells at a load of 95 %, each in a cache line of its own. `b / load` bits a
+/// state.
 ///
 /// # When not to use it
 ///
-/// Where states can be listed in order, sorted exact sets take less; where so few bits a state are left that most signatures
-/// would be equal (below 20 or so), a [`Bloom`](crate::Bloom) filter (*bitstate hashing*) covers more states.
+/// Where states can be listed in order, sorted exact sets take less; where so few bits a state are left that
+/// most signatures would be equal (below 20 or so), a [`Bloom`](crate::Bloom) filter (*bitstate hashing*)
+/// covers more states.
 ///
 /// ```
 /// use sievedb_sketches::HashCompaction;
@@ -85,8 +91,8 @@ pub struct HashCompaction {
 }
 
 impl HashCompaction {
-    /// A table for so many states, of which on average `omissions` are omitted: for small values, the probability that even
-    /// one is. It has room for 5 % more.
+    /// A table for so many states, of which on average `omissions` are omitted: for small values, the
+    /// probability that even one is. It has room for 5 % more.
     ///
     /// # Errors
     ///
@@ -173,7 +179,8 @@ impl HashCompaction {
         false
     }
 
-    /// Signatures that are stored: one for each state that came in new, but for two of one signature that met on their ways.
+    /// Signatures that are stored: one for each state that came in new, but for two of one signature that met
+    /// on their ways.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -213,7 +220,8 @@ impl HashCompaction {
         (reduce(nth(hash, 0), self.cells.count()), 1 + reduce(nth(hash, 1), self.cells.max()))
     }
 
-    /// The cell after `place` on the way of a signature. The number of cells is prime: every step meets them all.
+    /// The cell after `place` on the way of a signature. The number of cells is prime: every step meets them
+    /// all.
     #[inline]
     fn next(&self, place: u64, signature: u64) -> u64 {
         let next = place + 1 + reduce(nth(signature, 2), self.cells.count() - 1);

@@ -1,12 +1,14 @@
 //! The invertible Bloom lookup table: a fixed number of cells that list a difference of up to so many items.
 //!
-//! `k` ranges of equally many cells; an item is in one cell of each. Tables of two sets, subtracted from each other, hold
-//! their difference: an item that is alone in a cell is listed and taken out of its other cells, which leaves others alone in
-//! theirs. That ends with empty cells if there were enough: 1.222 cells an item for `k = 3` and 1.295 for `k = 4`, in the limit
-//! of large differences; small ones need more for the same chance.
+//! `k` ranges of equally many cells; an item is in one cell of each. Tables of two sets, subtracted from each
+//! other, hold their difference: an item that is alone in a cell is listed and taken out of its other cells,
+//! which leaves others alone in theirs. That ends with empty cells if there were enough: 1.222 cells an item
+//! for `k = 3` and 1.295 for `k = 4`, in the limit of large differences; small ones need more for the same
+//! chance.
 //!
-//! Goodrich and Mitzenmacher, *Invertible Bloom lookup tables*, Allerton 2011; Eppstein, Goodrich, Uyeda, Varghese, *What's the difference?
-//! Efficient set reconciliation without prior context*, SIGCOMM 2011, section 3.
+//! Goodrich and Mitzenmacher, *Invertible Bloom lookup tables*, Allerton 2011; Eppstein, Goodrich, Uyeda,
+//! Varghese, *What's the difference? Efficient set reconciliation without prior context*, SIGCOMM 2011,
+//! section 3.
 
 use crate::cell::{CELL_BYTES_MIN, CELL_MEMORY, Cell, Difference, check_of, peel};
 use crate::envelope::{DecodeError, Kind};
@@ -25,18 +27,20 @@ const CELLS_MAX: u64 = 1 << 31;
 ///
 /// # Guarantees
 ///
-/// - [`difference`](Self::difference) lists the whole difference or is `None`; a wrong list has the probability of a wrong check,
-///   `2^-64` a cell.
+/// - [`difference`](Self::difference) lists the whole difference or is `None`; a wrong list has the
+///   probability of a wrong check, `2^-64` a cell.
 /// - It is `None` with a probability of less than 1 % if the difference is at most that the table was
 ///   [made for](Self::for_differences).
 ///
 /// # Cost
 ///
-/// Four cells of 32 bytes for each insertion; 1.36 cells an item of the largest difference, and 30. Some 26 bytes a cell encoded.
+/// Four cells of 32 bytes for each insertion; 1.36 cells an item of the largest difference, and 30. Some 26
+/// bytes a cell encoded.
 ///
 /// # When not to use it
 ///
-/// Where a second message can be sent: a [`Rateless`](crate::Rateless) table needs no bound, and grows from where it ends.
+/// Where a second message can be sent: a [`Rateless`](crate::Rateless) table needs no bound, and grows from
+/// where it ends.
 ///
 /// ```
 /// use sievedb_sketches::Iblt;
@@ -71,7 +75,8 @@ impl Iblt {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other numbers of probes, [`Error::TooLarge`] beyond 2^31 cells or what there is memory for.
+    /// [`Error::InvalidArgument`] for other numbers of probes, [`Error::TooLarge`] beyond 2^31 cells or what
+    /// there is memory for.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(3..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!("{probes} cells an item, not 3 to {PROBES_MAX}")));
@@ -90,7 +95,8 @@ impl Iblt {
         self.add(item, 1);
     }
 
-    /// Removes an item, which must be there: one that is not counts as a difference to a table that has it not. `O(1)`.
+    /// Removes an item, which must be there: one that is not counts as a difference to a table that has it
+    /// not. `O(1)`.
     pub fn remove(&mut self, item: u128) {
         self.add(item, -1);
     }

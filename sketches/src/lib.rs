@@ -1,4 +1,5 @@
-//! The relatives of the Bloom filter: small structures that answer about a set approximately, with stated errors.
+//! The relatives of the Bloom filter: small structures that answer about a set approximately, with stated
+//! errors.
 //!
 #![doc = include_str!("../README.md")]
 //!
@@ -26,45 +27,52 @@
 //!
 //! # Which were not built
 //!
-//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to have fewer wrong "there", at the price of wrong
-//!   "absent". Clearing bits at random loses at least as large a share of the keys as it removes of the wrong answers, and
-//!   choosing the bits well needs the keys at hand. Whoever can bear wrong "absent" is served better by a filter that forgets
-//!   the old ([`Stable`], [`Ring`]), whoever knows the keys that go wrong by a small exact list of them beside the filter.
-//! - **Hierarchical Bloom filters** (Shanmugasundaram, Brönnimann, Memon 2004) hold the blocks of a text with their places, at doubling
-//!   sizes, to find excerpts. That is some Bloom filters and a rule of what is inserted: `insert` of (block, place) does it. As a
-//!   filter of ranges they are superseded by such as take no more for keys that are near each other (Rosetta, Grafite).
+//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to have fewer wrong "there", at
+//!   the price of wrong "absent". Clearing bits at random loses at least as large a share of the keys as it
+//!   removes of the wrong answers, and choosing the bits well needs the keys at hand. Whoever can bear wrong
+//!   "absent" is served better by a filter that forgets the old ([`Stable`], [`Ring`]), whoever knows the
+//!   keys that go wrong by a small exact list of them beside the filter.
+//! - **Hierarchical Bloom filters** (Shanmugasundaram, Brönnimann, Memon 2004) hold the blocks of a text with
+//!   their places, at doubling sizes, to find excerpts. That is some Bloom filters and a rule of what is
+//!   inserted: `insert` of (block, place) does it. As a filter of ranges they are superseded by such as take
+//!   no more for keys that are near each other (Rosetta, Grafite).
 //!
 //! # How a structure is laid out
 //!
-//! Every structure is one file of `src/`, and has the same parts in the same order. [`bloom`](Bloom) is the pattern.
+//! Every structure is one file of `src/`, and has the same parts in the same order. [`bloom`](Bloom) is the
+//! pattern.
 //!
-//! 1. **The essay** (`//!`): the algorithm in steps, the formula of its error, the source (paper, section). On the type:
-//!    headings *Guarantees* (which answers are certain, which can be wrong, on which side), *Cost* (time, space), *When not
-//!    to use it*, and an example.
-//! 2. **Constructors**: from what a user knows (`with_rate(keys, rate, seed)`, `with_memory(keys, bytes, seed)`, or what
-//!    fits) and from the raw parameters (`with_shape(.., seed)`). All check their arguments and return [`Error`]; sizes come
-//!    from [`arithmetic`], which is also where a new formula goes, with a published value as its test.
-//! 3. **Operations**, each twice: `insert(&impl AsRef<[u8]>)`, which hashes by [`hash::key_hash`] with the structure's seed,
-//!    and `insert_hash(u64)`, which takes that hash. The structure passes what it is given through [`hash::spread`] or
-//!    [`hash::nth`], once, and places keys by the high bits ([`hash::reduce`]; any size, no division). Probes that can be
-//!    wrong on the side of "there" are called `contains`. What cannot be done is an [`Error`], and nothing has changed.
+//! 1. **The essay** (`//!`): the algorithm in steps, the formula of its error, the source (paper, section).
+//!    On the type: headings *Guarantees* (which answers are certain, which can be wrong, on which side),
+//!    *Cost* (time, space), *When not to use it*, and an example.
+//! 2. **Constructors**: from what a user knows (`with_rate(keys, rate, seed)`, `with_memory(keys, bytes,
+//!    seed)`, or what fits) and from the raw parameters (`with_shape(.., seed)`). All check their arguments
+//!    and return [`Error`]; sizes come from [`arithmetic`], which is also where a new formula goes, with a
+//!    published value as its test.
+//! 3. **Operations**, each twice: `insert(&impl AsRef<[u8]>)`, which hashes by [`hash::key_hash`] with the
+//!    structure's seed, and `insert_hash(u64)`, which takes that hash. The structure passes what it is given
+//!    through [`hash::spread`] or [`hash::nth`], once, and places keys by the high bits ([`hash::reduce`];
+//!    any size, no division). Probes that can be wrong on the side of "there" are called `contains`. What
+//!    cannot be done is an [`Error`], and nothing has changed.
 //! 4. **Rates**: `predicted_rate()` of the structure as it stands, `expected_rate(..)` by the formula.
-//! 5. **[`Sketch`]**: the number of its kind ([`Kind`], append only), its parameters, its body, and back. All numbers on disk
-//!    are integers in little-endian; a rate is stored in units of 2^-64 ([`arithmetic::rate_to_bits`]). `from_parts` gets a header
-//!    that is intact and whose body has the stated length; it checks every parameter, and the body's length against what
-//!    follows from them *before* it allocates. Only `envelope.rs` knows the codec of the filter crate (and `solver.rs` its
-//!    ribbon solver).
-//! 6. **Tests**: `testing::check_codec` (round trip, every flipped bit, every truncation, newer versions); quickcheck
-//!    properties against an exact model; the measured rate against the formula (`testing::assert_rate`).
+//! 5. **[`Sketch`]**: the number of its kind ([`Kind`], append only), its parameters, its body, and back. All
+//!    numbers on disk are integers in little-endian; a rate is stored in units of 2^-64
+//!    ([`arithmetic::rate_to_bits`]). `from_parts` gets a header that is intact and whose body has the stated
+//!    length; it checks every parameter, and the body's length against what follows from them *before* it
+//!    allocates. Only `envelope.rs` knows the codec of the filter crate (and `solver.rs` its ribbon solver).
+//! 6. **Tests**: `testing::check_codec` (round trip, every flipped bit, every truncation, newer versions);
+//!    quickcheck properties against an exact model; the measured rate against the formula
+//!    (`testing::assert_rate`).
 //!
 //! And outside of its file:
 //!
-//! - a chapter of `format.md` with the parameters, the placement of a key and a vector; the vector's name and check in
-//!   `vectors.rs`; `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors` writes `tests/golden/v1/NAME.bin`.
+//! - a chapter of `format.md` with the parameters, the placement of a key and a vector; the vector's name and
+//!   check in `vectors.rs`; `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors` writes
+//!   `tests/golden/v1/NAME.bin`.
 //! - an arm of [`describe()`], which the compiler asks for.
-//! - a function of bytes in `fuzzing/`, a seed of it in `fuzzing/replay.rs`, a line in `fuzz/fuzz_targets/sketch_NAME.rs`
-//!   and an entry in `fuzz/Cargo.toml`. The function does both: `fuzzing::decoder` for the decoder, and operations against an
-//!   exact model.
+//! - a function of bytes in `fuzzing/`, a seed of it in `fuzzing/replay.rs`, a line in
+//!   `fuzz/fuzz_targets/sketch_NAME.rs` and an entry in `fuzz/Cargo.toml`. The function does both:
+//!   `fuzzing::decoder` for the decoder, and operations against an exact model.
 
 #![cfg_attr(
     any(test, fuzzing),

@@ -7,7 +7,8 @@ pub(crate) const PROBES_MAX: u64 = 64;
 
 /// How a hash becomes the positions of `k` bits. The numbers are on disk: append only.
 ///
-/// With `x`, `y` and `z` from the key's hash, as numbers of 64 bits whose high bits choose the position, probe `i` is at
+/// With `x`, `y` and `z` from the key's hash, as numbers of 64 bits whose high bits choose the position,
+/// probe `i` is at
 ///
 /// | | probe `i` | source |
 /// |---|---|---|
@@ -16,8 +17,8 @@ pub(crate) const PROBES_MAX: u64 = 64;
 /// | `Enhanced` | `x + i·y + i(i-1)/2·c + i(i-1)(i-2)/6·c` with a constant `c` | the same, section 5.3, scaled |
 /// | `Seeded` | hash number `i` | the simplest, and the reference for the others |
 ///
-/// `Double` is as good as `Seeded` in the limit of large filters. Small filters with low rates are worse than the formula,
-/// because keys that agree in two bits may agree in all; the other two do not have that floor.
+/// `Double` is as good as `Seeded` in the limit of large filters. Small filters with low rates are worse than
+/// the formula, because keys that agree in two bits may agree in all; the other two do not have that floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]

@@ -1,19 +1,22 @@
 //! The rateless invertible table: cells without end, of which so many are sent as the difference needs.
 //!
-//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. The first `d` cells or so of the difference of two
-//! sets are enough to list `d` items: 1.35 cells an item in the limit, up to some 1.7 on average for few. Nobody has to know `d`: who has
-//! too few cells asks for the following ones, and none is sent in vain.
+//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. The first `d` cells or so of
+//! the difference of two sets are enough to list `d` items: 1.35 cells an item in the limit, up to some 1.7
+//! on average for few. Nobody has to know `d`: a receiver with too few cells asks for the next ones, and no
+//! cell is wasted.
 //!
 //! 1. An item's check, its hash, starts a sequence of random numbers `z` (SplitMix64).
-//! 2. Its first cell is 0. From cell `i` it goes to `i + ceil((2i + 3) (2^32 - s) / 2s)`, at least one further, where `s` is
-//!    the integer root of `z`, plus one. For `u = z / 2^64` that is `(i + 1.5) (1 / sqrt(u) - 1)`: the probability of going more than
-//!    `g` cells further is `((i + 1.5) / (i + 1.5 + g))^2`, which `(1 - 1/(1+j/2))` multiplied over those cells comes to.
-//! 3. A table is the cells from `first` to `end` of a set. The cells of two sets, subtracted, are those of their difference;
-//!    they are listed as in [`cell`](crate::Difference): an item out of a pure cell is removed from all of its cells, which
-//!    leaves others pure. When cell 0 is empty, nothing is missing.
+//! 2. Its first cell is 0. From cell `i` it goes to `i + ceil((2i + 3) (2^32 - s) / 2s)`, at least one
+//!    further, where `s` is the integer root of `z`, plus one. For `u = z / 2^64` that is `(i + 1.5) (1 /
+//!    sqrt(u) - 1)`: the probability of going more than `g` cells further is `((i + 1.5) / (i + 1.5 + g))^2`,
+//!    which `(1 - 1/(1+j/2))` multiplied over those cells comes to.
+//! 3. A table is the cells from `first` to `end` of a set. The cells of two sets, subtracted, are those of
+//!    their difference; they are listed as in [`cell`](crate::Difference): an item out of a pure cell is
+//!    removed from all of its cells, which leaves others pure. When cell 0 is empty, nothing is missing.
 //!
-//! Yang, Gilad, Alizadeh, *Practical rateless set reconciliation*, SIGCOMM 2024, sections 4.1 and 4.2 (there with the square root of
-//! floating point); Eppstein, Goodrich, Uyeda, Varghese, *What's the difference?*, SIGCOMM 2011 (the cells).
+//! Yang, Gilad, Alizadeh, *Practical rateless set reconciliation*, SIGCOMM 2024, sections 4.1 and 4.2 (there
+//! with the square root of floating point); Eppstein, Goodrich, Uyeda, Varghese, *What's the difference?*,
+//! SIGCOMM 2011 (the cells).
 
 use std::ops::Range;
 
@@ -33,19 +36,20 @@ const CELLS_PER_ITEM: f64 = 1.37;
 ///
 /// # Guarantees
 ///
-/// - Items that [`Decoder::finish`] lists are the difference, but for two sets with different items of equal fingerprint: of
-///   128 bits, `n^2 / 2^129`.
-/// - Too few cells are told ([`Decoder::is_complete`]) and never give a wrong list, but with the probability of a wrong check,
-///   `2^-64` a cell. Nobody may know the seed who can choose items to make them collide.
+/// - Items that [`Decoder::finish`] lists are the difference, but for two sets with different items of equal
+///   fingerprint: of 128 bits, `n^2 / 2^129`.
+/// - Too few cells are told ([`Decoder::is_complete`]) and never give a wrong list, but with the probability
+///   of a wrong check, `2^-64` a cell. Nobody may know the seed who can choose items to make them collide.
 ///
 /// # Cost
 ///
-/// An item is in `2 ln(m / 2)` of `m` cells: 14 of 1,400. A cell takes 32 bytes in memory and some 26 encoded.
+/// An item is in `2 ln(m / 2)` of `m` cells: 14 of 1,400. A cell takes 32 bytes in memory and some 26
+/// encoded.
 ///
 /// # When not to use it
 ///
-/// For sets that differ in most of their items, send the set. If the size of the difference is known and a second round is
-/// impossible, an [`Iblt`](crate::Iblt) of fixed size has a bounded number of cells an item.
+/// For sets that differ in most of their items, send the set. If the size of the difference is known and a
+/// second round is impossible, an [`Iblt`](crate::Iblt) of fixed size has a bounded number of cells an item.
 ///
 /// ```
 /// use sievedb_sketches::{Decoder, Rateless};
@@ -117,7 +121,8 @@ impl Rateless {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a range that ends before it starts or beyond 2^30; [`Error::TooLarge`] if there is no memory for it.
+    /// [`Error::InvalidArgument`] for a range that ends before it starts or beyond 2^30; [`Error::TooLarge`]
+    /// if there is no memory for it.
     pub fn new(range: Range<u64>, seed: u64) -> Result<Self, Error> {
         if range.start > range.end || range.end > END_MAX {
             return Err(Error::invalid(format!("cells {} to {}, not in 0 to 2^30", range.start, range.end)));
@@ -129,7 +134,8 @@ impl Rateless {
         Ok(Self { seed, first: range.start, items: 0, cells })
     }
 
-    /// So many cells are enough for a difference of this many items in four of five cases: `1.37 d + 3 sqrt(d) + 5`.
+    /// So many cells are enough for a difference of this many items in four of five cases: `1.37 d + 3
+    /// sqrt(d) + 5`.
     #[must_use]
     pub fn cells_for(differences: u64) -> u64 {
         let items = differences as f64;
@@ -195,8 +201,8 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if the tables have another seed, other cells than each other or do not follow those that were taken;
-    /// [`Error::InvalidArgument`] if the cells are not those of two sets of distinct items.
+    /// [`Error::Differ`] if the tables have another seed, other cells than each other or do not follow those
+    /// that were taken; [`Error::InvalidArgument`] if the cells are not those of two sets of distinct items.
     pub fn extend(&mut self, mine: &Rateless, theirs: &Rateless) -> Result<(), Error> {
         if mine.seed != self.seed || theirs.seed != self.seed {
             return Err(Error::Differ("seed"));

@@ -1,14 +1,15 @@
-//! The ring: which keys were inserted in the last so many seconds, with slices of time that are dropped whole.
+//! The ring: which keys were inserted in the last so many seconds, with slices of time that are dropped
+//! whole.
 //!
-//! 1. Time is cut into spans of equal length. A ring has `N` Bloom filters, one for each of the last `N` spans, and one
-//!    more that is being cleared.
+//! 1. Time is cut into spans of equal length. A ring has `N` Bloom filters, one for each of the last `N`
+//!    spans, and one more that is being cleared.
 //! 2. A key is inserted into the filter of the present span.
-//! 3. A key is perhaps there if one of the `N` filters has it. Each knows its span, so that one whose time is over is not
-//!    asked, even if nobody has dropped it yet.
+//! 3. A key is perhaps there if one of the `N` filters has it. Each knows its span, so that one whose time is
+//!    over is not asked, even if nobody has dropped it yet.
 //!
-//! A key is found for more than `N - 1` and up to `N` spans after its last insertion. The rates of the filters add up. The
-//! double buffering of Chang, Feng and Li ("Approximate Caches for Packet Classification", 2004, section IV) with more
-//! than two buffers.
+//! A key is found for more than `N - 1` and up to `N` spans after its last insertion. The rates of the
+//! filters add up. The double buffering of Chang, Feng and Li ("Approximate Caches for Packet
+//! Classification", 2004, section IV) with more than two buffers.
 
 use crate::arithmetic::{checked_rate, optimal_bits, optimal_probes};
 use crate::bloom::Bloom;
@@ -29,8 +30,9 @@ const SWEEP_WORDS: usize = 16;
 
 /// Remembers keys for a time, and forgets them soon after.
 ///
-/// Time is a number in any unit, as long as it is always the same: milliseconds since the epoch, or a count of requests. The
-/// ring never reads a clock. It takes a time before the latest it has heard for that latest time.
+/// Time is a number in any unit, as long as it is always the same: milliseconds since the epoch, or a count
+/// of requests. The ring never reads a clock. It takes a time before the latest it has heard for that latest
+/// time.
 ///
 /// ```
 /// use sievedb_sketches::Ring;
@@ -45,18 +47,20 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Ring::least`] after it was last inserted, and is forgotten at the latest after
-/// [`Ring::longest`]. A key that was never inserted, or was forgotten, is found with [`Ring::predicted_rate`].
+/// A key is always found until [`Ring::least`] after it was last inserted, and is forgotten at the latest
+/// after [`Ring::longest`]. A key that was never inserted, or was forgotten, is found with
+/// [`Ring::predicted_rate`].
 ///
 /// # Cost
 ///
-/// `N` Bloom filters to ask for an absent key. Space for all keys of `N + 1` spans at a rate of `rate / N`: 19 bits for each key that is
-/// remembered at 1 % with 5 spans. Forgetting is free; clearing is spread over the insertions.
+/// `N` Bloom filters to ask for an absent key. Space for all keys of `N + 1` spans at a rate of `rate / N`:
+/// 19 bits for each key that is remembered at 1 % with 5 spans. Forgetting is free; clearing is spread over
+/// the insertions.
 ///
 /// # When not to use it
 ///
-/// If the longest memory may be half as long again as the least: [`Expiring`](crate::Expiring) asks one filter. If not time but memory is
-/// the limit: [`Stable`](crate::Stable).
+/// If the longest memory may be half as long again as the least: [`Expiring`](crate::Expiring) asks one
+/// filter. If not time but memory is the limit: [`Stable`](crate::Stable).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ring {
     /// Filter `i` is that of the last span whose number is `i` modulo their count.
@@ -71,12 +75,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring that remembers for at least `ttl` and at most `ttl · spans / (spans - 1)` (a little more where `ttl` is no multiple of
-    /// `spans - 1`), and has at most `rate` when so many keys come in each `ttl`.
+    /// A ring that remembers for at least `ttl` and at most `ttl · spans / (spans - 1)` (a little more where
+    /// `ttl` is no multiple of `spans - 1`), and has at most `rate` when so many keys come in each `ttl`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1, the time 0, or there are not 2 to 255 spans; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1, the time 0, or there are not 2 to 255
+    /// spans; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, ttl: u64, spans: u64, seed: u64) -> Result<Self, Error> {
         if !(2..=SPANS_MAX).contains(&spans) || ttl == 0 {
             return Err(Error::invalid(format!(
@@ -94,8 +99,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are not 1 to 255 spans, of a length of at least 1, or no bits, or not 1 to 64 probes;
-    /// [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if there are not 1 to 255 spans, of a length of at least 1, or no bits, or
+    /// not 1 to 64 probes; [`Error::TooLarge`].
     pub fn with_shape(spans: u64, span: u64, bits: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(1..=SPANS_MAX).contains(&spans) || span == 0 {
             return Err(Error::invalid(format!("{spans} spans of {span}, expected 1 to 255 of 1 or more")));

@@ -1,14 +1,16 @@
 //! The scalable Bloom filter: for a set whose size nobody knows, at a rate that holds whatever it becomes.
 //!
 //! 1. Begin with a slice, a Bloom filter for `n` keys.
-//! 2. When half of the newest slice's bits are set, begin another: for `s` times as many keys, at `t` times the rate.
-//! 3. To insert a key that is not found, insert it into the newest slice. To ask, ask them all, the newest first, for it
-//!    has most of the keys.
+//! 2. When half of the newest slice's bits are set, begin another: for `s` times as many keys, at `t` times
+//!    the rate.
+//! 3. To insert a key that is not found, insert it into the newest slice. To ask, ask them all, the newest
+//!    first, for it has most of the keys.
 //!
-//! Slice `i` has the rate `P0 · t^i`; together that is at most the sum, `P0 / (1 - t)`, so with `P0 = P (1 - t)` the rate is at
-//! most `P` whatever the number of slices (Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters", 2007,
-//! section 3). A slice has `ceil(log2(1 / rate))` probes, with which it has the rate when half of its bits are set: fullness is
-//! seen from the bits, not from a count of keys, so that keys that are inserted again cost nothing.
+//! Slice `i` has the rate `P0 · t^i`; together that is at most the sum, `P0 / (1 - t)`, so with `P0 = P (1 -
+//! t)` the rate is at most `P` whatever the number of slices (Almeida, Baquero, Preguiça and Hutchison,
+//! "Scalable Bloom Filters", 2007, section 3). A slice has `ceil(log2(1 / rate))` probes, with which it has
+//! the rate when half of its bits are set: fullness is seen from the bits, not from a count of keys, so that
+//! keys that are inserted again cost nothing.
 
 use crate::arithmetic::{checked_rate, rate_from_bits, rate_to_bits};
 use crate::bloom::Bloom;
@@ -43,14 +45,15 @@ const TIGHTENING: f64 = 0.85;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted is always found. One that was not is found with at most the rate that was asked for, whatever the
-/// number of keys, on average over seeds.
+/// A key that was inserted is always found. One that was not is found with at most the rate that was asked
+/// for, whatever the number of keys, on average over seeds.
 ///
 /// # Cost
 ///
 /// A probe of each slice for an absent key, two bits in each; one slice for most that are there. Slices are
-/// about `log2(keys / first capacity)`. Space: between 1 and 2 times (more with a larger growth) that of a filter for the slices'
-/// rates, which are lower than the one asked for: 13 to 25 bits a key at 1 % in the middle of its life.
+/// about `log2(keys / first capacity)`. Space: between 1 and 2 times (more with a larger growth) that of a
+/// filter for the slices' rates, which are lower than the one asked for: 13 to 25 bits a key at 1 % in the
+/// middle of its life.
 ///
 /// # When not to use it
 ///
@@ -81,13 +84,13 @@ impl Scalable {
         Self::with_shape(1024, 2, rate, TIGHTENING, seed)
     }
 
-    /// A filter that holds `rate`, whose first slice is for `first_keys` keys, and each other for `growth` times as many as the
-    /// one before it at `tightening` times its rate.
+    /// A filter that holds `rate`, whose first slice is for `first_keys` keys, and each other for `growth`
+    /// times as many as the one before it at `tightening` times its rate.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if a rate is not between 0 and 1 or too small for 64 probes, the growth not from 1 to 16, or the
-    /// first slice for no keys; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if a rate is not between 0 and 1 or too small for 64 probes, the growth not
+    /// from 1 to 16, or the first slice for no keys; [`Error::TooLarge`].
     pub fn with_shape(
         first_keys: u64,
         growth: u64,
@@ -133,7 +136,8 @@ impl Scalable {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] or [`Error::TooLarge`] if another slice is needed and there is no room for it; nothing has changed.
+    /// [`Error::Full`] or [`Error::TooLarge`] if another slice is needed and there is no room for it; nothing
+    /// has changed.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, Error> {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -177,7 +181,8 @@ impl Scalable {
         1.0 - self.slices.iter().map(recognised).product::<f64>()
     }
 
-    /// How many distinct keys were inserted, as the bits let one guess. `None` if all bits of a slice are set.
+    /// How many distinct keys were inserted, as the bits let one guess. `None` if all bits of a slice are
+    /// set.
     #[must_use]
     pub fn estimate_keys(&self) -> Option<f64> {
         self.slices.iter().map(|slice| slice.bloom.estimate_keys()).sum()

@@ -32,12 +32,14 @@ pub trait Sketch: Sized {
         seal(Self::KIND, self.seed(), &self.parameters(), &self.body())
     }
 
-    /// The structure whose bytes these are. Every byte is verified, and nothing is allocated by what they claim. Linear.
+    /// The structure whose bytes these are. Every byte is verified, and nothing is allocated by what they
+    /// claim. Linear.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::DecodeErrorKind::Unsupported) if they are intact but of a newer version, of an unknown kind
-    /// or with an unknown required flag; [`Corrupt`](crate::DecodeErrorKind::Corrupt) if they are damaged or of another kind.
+    /// [`Unsupported`](crate::DecodeErrorKind::Unsupported) if they are intact but of a newer version, of an
+    /// unknown kind or with an unknown required flag; [`Corrupt`](crate::DecodeErrorKind::Corrupt) if they
+    /// are damaged or of another kind.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let envelope = Envelope::open(bytes)?;
         if envelope.kind != Self::KIND {

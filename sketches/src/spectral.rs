@@ -1,14 +1,17 @@
 //! The spectral Bloom filter: how often a key was inserted, about.
 //!
-//! A key has `k` counters of `m`. Each is too high by what other keys have added to it; the least of them is the estimate.
-//! Two methods make it better than adding one to all (Cohen and Matias, "Spectral Bloom Filters", 2003):
+//! A key has `k` counters of `m`. Each is too high by what other keys have added to it; the least of them is
+//! the estimate. Two methods make it better than adding one to all (Cohen and Matias, "Spectral Bloom
+//! Filters", 2003):
 //!
-//! - **Minimal increase** (section 3.2): raise only those of the key's counters that are the least. Never too low, and the
-//!   most exact; but what was added can never be taken back. The same as a count-min sketch with conservative update.
-//! - **Recurring minimum** (section 3.3): add to all. A key whose least value stands in one counter only is suspect, and is
-//!   kept in a second, smaller filter besides, from the estimate on that it has then; which answers for it ever after. Removals are
-//!   possible. A key that is met in the second filter by mistake gets its estimate from there: so the estimate can be
-//!   too low as well as too high. It helps keys that come again and again among others, and not those that come once.
+//! - **Minimal increase** (section 3.2): raise only those of the key's counters that are the least. Never too
+//!   low, and the most exact; but what was added can never be taken back. The same as a count-min sketch with
+//!   conservative update.
+//! - **Recurring minimum** (section 3.3): add to all. A key whose least value stands in one counter only is
+//!   suspect, and is kept in a second, smaller filter besides, from the estimate on that it has then; which
+//!   answers for it ever after. Removals are possible. A key that is met in the second filter by mistake gets
+//!   its estimate from there: so the estimate can be too low as well as too high. It helps keys that come
+//!   again and again among others, and not those that come once.
 
 use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::cells::Cells;
@@ -49,19 +52,21 @@ impl Method {
 ///
 /// # Guarantees
 ///
-/// By [`Method::MinimalIncrease`] [`Spectral::count`] is never below the truth (up to where counters end), and above it for at
-/// most a share of [`Spectral::predicted_rate`] of the keys. By [`Method::RecurringMinimum`] it errs on both sides, more seldom
-/// than the least of plain counters; only [`Spectral::contains`] is never wrongly false, as long as nothing is removed that was
-/// not there. Counters that reach their end stay there.
+/// By [`Method::MinimalIncrease`] [`Spectral::count`] is never below the truth (up to where counters end),
+/// and above it for at most a share of [`Spectral::predicted_rate`] of the keys. By
+/// [`Method::RecurringMinimum`] it errs on both sides, more seldom than the least of plain counters; only
+/// [`Spectral::contains`] is never wrongly false, as long as nothing is removed that was not there. Counters
+/// that reach their end stay there.
 ///
 /// # Cost
 ///
-/// `k` counters for each operation, twice that for some keys by recurring minimum, whose second filter takes half of the space
-/// of the first besides.
+/// `k` counters for each operation, twice that for some keys by recurring minimum, whose second filter takes
+/// half of the space of the first besides.
 ///
 /// # When not to use it
 ///
-/// To know whether, and not how often: [`Counting`](crate::Counting) or [`Bloom`](crate::Bloom). For the few most frequent keys: a sketch with a heap.
+/// To know whether, and not how often: [`Counting`](crate::Counting) or [`Bloom`](crate::Bloom). For the few
+/// most frequent keys: a sketch with a heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spectral {
     cells: Cells,
@@ -74,7 +79,8 @@ pub struct Spectral {
 }
 
 impl Spectral {
-    /// Counters of 8 bits, so many that at most `rate` of the estimates are wrong when there are so many distinct keys.
+    /// Counters of 8 bits, so many that at most `rate` of the estimates are wrong when there are so many
+    /// distinct keys.
     ///
     /// # Errors
     ///
@@ -89,8 +95,8 @@ impl Spectral {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no cells, their width is not 1 to 32, or there are not 1 to 64 probes;
-    /// [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if there are no cells, their width is not 1 to 32, or there are not 1 to 64
+    /// probes; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, width: u64, probes: u64, method: Method, seed: u64) -> Result<Self, Error> {
         if probes == 0 || probes > PROBES_MAX {
             return Err(Error::invalid(format!("{probes} probes, expected 1 to {PROBES_MAX}")));
@@ -131,8 +137,8 @@ impl Spectral {
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly not there, [`Error::InvalidArgument`] by minimal increase, which has forgotten
-    /// what to take back. Nothing has changed.
+    /// [`Error::Absent`] if the key is certainly not there, [`Error::InvalidArgument`] by minimal increase,
+    /// which has forgotten what to take back. Nothing has changed.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -184,8 +190,8 @@ impl Spectral {
         least(&self.cells, self.probes, key_hash(self.seed, key.as_ref())).0 > 0
     }
 
-    /// The share of absent keys that have a count, by the counters as they stand; and a bound on the share of keys whose
-    /// least counter is too high. Linear.
+    /// The share of absent keys that have a count, by the counters as they stand; and a bound on the share of
+    /// keys whose least counter is too high. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (1.0 - self.cells.zeros() as f64 / self.cells.count() as f64).powf(self.probes as f64)

@@ -2,16 +2,19 @@
 //!
 //! 1. `m` cells of a few bits, all 0.
 //! 2. An element is perhaps known if none of its `K` cells is 0.
-//! 3. Whether or not it is: take one from `P` cells that chance chooses, then set its `K` cells to the highest value, `Max`.
+//! 3. Whether or not it is: take one from `P` cells that chance chooses, then set its `K` cells to the
+//!    highest value, `Max`.
 //!
-//! So the filter forgets as fast as it learns, and the share of cells that are 0 converges whatever the stream to
+//! So the filter forgets as fast as it learns, and the share of cells that are 0 converges whatever the
+//! stream to
 //!
 //! ```text
 //! zeros = (1 / (1 + 1 / (P (1/K - 1/m))))^Max        the rate of wrong "known" to (1 - zeros)^K
 //! ```
 //!
-//! Deng and Rafiei, "Approximately Detecting Duplicates for Streaming Data using Stable Bloom Filters" (2006), theorem 2 and
-//! sections 3.2 to 3.4. The `P` cells are neighbours from a random one on, which section 3.1 shows to be as good.
+//! Deng and Rafiei, "Approximately Detecting Duplicates for Streaming Data using Stable Bloom Filters"
+//! (2006), theorem 2 and sections 3.2 to 3.4. The `P` cells are neighbours from a random one on, which
+//! section 3.1 shows to be as good.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -38,8 +41,8 @@ const STEPS: f64 = 4000.0;
 /// # Guarantees
 ///
 /// None for a single answer: it errs on both sides. An element that is new is taken for known with at most
-/// [`Stable::stable_rate`], once and for all. One that is known is forgotten with a chance that grows with what came between,
-/// [`Stable::expected_forgotten`]; the element that came last is always known.
+/// [`Stable::stable_rate`], once and for all. One that is known is forgotten with a chance that grows with
+/// what came between, [`Stable::expected_forgotten`]; the element that came last is always known.
 ///
 /// # Cost
 ///
@@ -47,8 +50,8 @@ const STEPS: f64 = 4000.0;
 ///
 /// # When not to use it
 ///
-/// Where a wrong "new" does harm. Where "lately" is a time: [`Ring`](crate::Ring) and [`Expiring`](crate::Expiring) state how long they remember, and
-/// never forget before.
+/// Where a wrong "new" does harm. Where "lately" is a time: [`Ring`](crate::Ring) and
+/// [`Expiring`](crate::Expiring) state how long they remember, and never forget before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stable {
     cells: Cells,
@@ -88,8 +91,8 @@ impl Shape {
         (1.0 / ((1.0 / zeros.powf(1.0 / self.max() as f64) - 1.0) * per_cell)).ceil()
     }
 
-    /// The chance that one of an element's cells is 0 after `gap` others. A cell goes down at the rate `P/m` and back to the
-    /// top at the rate `K/m`; the cells of an element are taken for independent.
+    /// The chance that one of an element's cells is 0 after `gap` others. A cell goes down at the rate `P/m`
+    /// and back to the top at the rate `K/m`; the cells of an element are taken for independent.
     fn forgotten(self, gap: f64) -> f64 {
         let (top, m) = (self.max() as usize, self.cells as f64);
         let steps = (gap.min(STEPS)).ceil().max(1.0);
@@ -125,11 +128,13 @@ impl Shape {
 }
 
 impl Stable {
-    /// The filter in so many bytes that takes at most `rate` of new elements for known ones and remembers longest.
+    /// The filter in so many bytes that takes at most `rate` of new elements for known ones and remembers
+    /// longest.
     ///
     /// # Errors
     ///
-    /// As [`Stable::with_shape`], and if the rate is not between 0 and 1 or cannot be reached in so few bytes.
+    /// As [`Stable::with_shape`], and if the rate is not between 0 and 1 or cannot be reached in so few
+    /// bytes.
     pub fn with_memory(bytes: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let rate = checked_rate(rate)?;
         let mut best: Option<(f64, Shape)> = None;
@@ -157,8 +162,8 @@ impl Stable {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the width is not 1 to 8, or there are not 1 to 64 probes, at least 1 decrement, and more cells
-    /// than of either; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if the width is not 1 to 8, or there are not 1 to 64 probes, at least 1
+    /// decrement, and more cells than of either; [`Error::TooLarge`].
     pub fn with_shape(
         cells: u64,
         width: u64,

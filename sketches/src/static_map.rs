@@ -1,26 +1,27 @@
 //! The Bloomier filter, or static function: from keys to small values, without the keys.
 //!
-//! Every key is an equation over single bits: the exclusive or of some bits of a window of a table equals one bit of its value,
-//! and so in every column of the table. Columns beyond those of the values hold a fingerprint of the key; a key that is not
-//! there agrees with it by chance only.
+//! Every key is an equation over single bits: the exclusive or of some bits of a window of a table equals one
+//! bit of its value, and so in every column of the table. Columns beyond those of the values hold a
+//! fingerprint of the key; a key that is not there agrees with it by chance only.
 //!
 //! # Algorithm
 //!
-//! 1. The keys are cut by the high bits of their hash into shards of 3,000 on average. A shard is a system of its own, with
-//!    0.5 % more slots than keys (128 at least).
-//! 2. A key's hash, mixed with the number of the attempt, gives the first slot of its window, and 128 coefficients of
-//!    which the first is 1. The outermost slots are the first of 64 times as many hashes: they would have too few
-//!    equations.
-//! 3. Equations are added to a band matrix by elimination: one whose first slot is taken is added to the equation that
-//!    is there, and moves right to the first of its coefficients that is left. If none is left, it contradicts the others: the
-//!    next attempt begins, after sixteen with more slots.
-//! 4. The slots are solved from the last to the first, all columns at once. Free slots are 0, so that the table depends on the
-//!    set of pairs and not on their order.
+//! 1. The keys are cut by the high bits of their hash into shards of 3,000 on average. A shard is a system of
+//!    its own, with 0.5 % more slots than keys (128 at least).
+//! 2. A key's hash, mixed with the number of the attempt, gives the first slot of its window, and 128
+//!    coefficients of which the first is 1. The outermost slots are the first of 64 times as many hashes:
+//!    they would have too few equations.
+//! 3. Equations are added to a band matrix by elimination: one whose first slot is taken is added to the
+//!    equation that is there, and moves right to the first of its coefficients that is left. If none is left,
+//!    it contradicts the others: the next attempt begins, after sixteen with more slots.
+//! 4. The slots are solved from the last to the first, all columns at once. Free slots are 0, so that the
+//!    table depends on the set of pairs and not on their order.
 //!
 //! The slots of all shards stand one behind the other, 64 in a block: a word for each column.
 //!
-//! Charles and Chellapilla, *Bloomier filters: a second look*, ESA 2008; Dietzfelbinger and Pagh 2008; Porat 2009 (systems that are
-//! solved); Dillinger and Walzer 2021 (ribbon: band matrices, and this row); Chazelle, Kilian, Rubinfeld, Tal 2004 (the name).
+//! Charles and Chellapilla, *Bloomier filters: a second look*, ESA 2008; Dietzfelbinger and Pagh 2008; Porat
+//! 2009 (systems that are solved); Dillinger and Walzer 2021 (ribbon: band matrices, and this row); Chazelle,
+//! Kilian, Rubinfeld, Tal 2004 (the name).
 
 use crate::envelope::{DecodeError, Kind, bytes_to_words, put_varint, words_to_bytes};
 use crate::error::Error;
@@ -50,18 +51,21 @@ const COLUMNS_MAX: u32 = 64;
 /// # Guarantees
 ///
 /// - For a key that was given, [`get`](Self::get) is exactly its value.
-/// - For another, it is `None`, except with probability `2^-fingerprint_bits` ([`predicted_rate`](Self::predicted_rate)): then it is
-///   some value. With no fingerprint every key has some value.
+/// - For another, it is `None`, except with probability `2^-fingerprint_bits`
+///   ([`predicted_rate`](Self::predicted_rate)): then it is some value. With no fingerprint every key has
+///   some value.
 /// - Two pairs of one key, or of one hash, are refused when the map is built. Nothing is added later.
 ///
 /// # Cost
 ///
-/// Less than 1 % more than `value_bits + fingerprint_bits` a key from some thousand keys on; sets of less than 128 keys
-/// take 128 slots. Building sorts the hashes and takes some 200 ns a key and column group; a lookup reads three adjacent blocks.
+/// Less than 1 % more than `value_bits + fingerprint_bits` a key from some thousand keys on; sets of less
+/// than 128 keys take 128 slots. Building sorts the hashes and takes some 200 ns a key and column group; a
+/// lookup reads three adjacent blocks.
 ///
 /// # When not to use it
 ///
-/// Where values change, or keys must be listed. For values of more than 64 bits, map to an index into an array.
+/// Where values change, or keys must be listed. For values of more than 64 bits, map to an index into an
+/// array.
 ///
 /// ```
 /// use sievedb_sketches::StaticMap;
@@ -110,14 +114,14 @@ impl Row {
 }
 
 impl StaticMap {
-    /// The map of these pairs. The values are below `2^value_bits`; absent keys are told by `fingerprint_bits` more; together
-    /// they are 1 to 64. `O(n log n)`.
+    /// The map of these pairs. The values are below `2^value_bits`; absent keys are told by
+    /// `fingerprint_bits` more; together they are 1 to 64. `O(n log n)`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other numbers of bits and for larger values; [`Error::Duplicate`] if two pairs have the same
-    /// key, or two keys the same hash (for a million keys a chance of 3 in 10^8: another seed parts them);
-    /// [`Error::TooLarge`] if the table does not fit the address space.
+    /// [`Error::InvalidArgument`] for other numbers of bits and for larger values; [`Error::Duplicate`] if
+    /// two pairs have the same key, or two keys the same hash (for a million keys a chance of 3 in 10^8:
+    /// another seed parts them); [`Error::TooLarge`] if the table does not fit the address space.
     pub fn build<K: AsRef<[u8]>>(
         pairs: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,

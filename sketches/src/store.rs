@@ -1,9 +1,11 @@
 //! What works on a store: a digest of a snapshot, and what two stores do not share.
 //!
-//! An entry of a store becomes a *fingerprint* of 128 bits: XXH3-128 of its key, or of its key and value, with a public seed. Two stores
-//! that differ in `d` entries are compared in messages of some 36 bytes for each of the `d`, whatever their size:
+//! An entry of a store becomes a *fingerprint* of 128 bits: XXH3-128 of its key, or of its key and value,
+//! with a public seed. Two stores that differ in `d` entries are compared in messages of some 36 bytes for
+//! each of the `d`, whatever their size:
 //!
-//! 1. one sends the [size](Fingerprints::size) of its set, 8 KiB, and the other estimates how much they differ;
+//! 1. one sends the [size](Fingerprints::size) of its set, 8 KiB, and the other estimates how much they
+//!    differ;
 //! 2. one sends [cells](Fingerprints::cells) for that and a margin, and the other lists the difference;
 //! 3. if they fall short, it asks for as many again; nothing that was sent is lost;
 //! 4. each side [names](Fingerprints::keys) the fingerprints that are its own by another scan.
@@ -89,7 +91,8 @@ pub fn public_seed() -> u64 {
     RandomState::new().hash_one(0x9e37_79b9u32)
 }
 
-/// The digest of a snapshot's keys, made now with a new public seed. A full scan, and eight bytes of memory a key.
+/// The digest of a snapshot's keys, made now with a new public seed. A full scan, and eight bytes of memory a
+/// key.
 ///
 /// # Errors
 ///
@@ -160,7 +163,8 @@ impl Fingerprints {
         Ok(size)
     }
 
-    /// Cells for the other side, by which it lists the difference. A full scan, and 32 bytes of memory a cell.
+    /// Cells for the other side, by which it lists the difference. A full scan, and 32 bytes of memory a
+    /// cell.
     ///
     /// # Errors
     ///
@@ -192,7 +196,8 @@ impl Fingerprints {
     }
 }
 
-/// How many cells are sent first for an estimated difference: with a margin of two deviations of the estimate.
+/// How many cells are sent first for an estimated difference: with a margin of two deviations of the
+/// estimate.
 #[must_use]
 pub fn cells_for_estimate(estimate: f64, deviation: f64) -> u64 {
     Rateless::cells_for((estimate * (1.0 + 2.0 * deviation)).ceil() as u64)
@@ -210,13 +215,15 @@ pub struct StoreDifference {
     pub differ: Vec<Vec<u8>>,
     /// The estimated number of different entries.
     pub estimate: f64,
-    /// Bytes that were, or would have been, exchanged: the size, the cells, and the fingerprints that are listed.
+    /// Bytes that were, or would have been, exchanged: the size, the cells, and the fingerprints that are
+    /// listed.
     pub exchanged_bytes: u64,
     /// Messages of cells.
     pub rounds: u64,
 }
 
-/// Compares two snapshots in this process as two machines would. Four full scans of each, or two more for each round.
+/// Compares two snapshots in this process as two machines would. Four full scans of each, or two more for
+/// each round.
 ///
 /// # Errors
 ///

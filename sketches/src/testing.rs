@@ -21,8 +21,8 @@ pub(crate) fn hash(key: u64) -> u64 {
     remix(remix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ 0x5851_f42d_4c95_7f2d)
 }
 
-/// Checks that `found` of `asked` agree with `rate`, but for four standard deviations and a share by which the formula
-/// itself may be wrong.
+/// Checks that `found` of `asked` agree with `rate`, but for four standard deviations and a share by which
+/// the formula itself may be wrong.
 #[track_caller]
 pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula: f64) {
     let expected = rate * asked as f64;
@@ -33,8 +33,9 @@ pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula
     );
 }
 
-/// Checks what holds of every encoding: it comes back the same; every flipped bit, missing or additional byte is an error; a
-/// newer version, kind, hash or required flag is "unsupported"; and a parameter of any value is no panic.
+/// Checks what holds of every encoding: it comes back the same; every flipped bit, missing or additional byte
+/// is an error; a newer version, kind, hash or required flag is "unsupported"; and a parameter of any value
+/// is no panic.
 pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
     let bytes = sketch.encode();
     assert!(S::decode(&bytes).unwrap() == *sketch);

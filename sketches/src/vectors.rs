@@ -1,8 +1,8 @@
 //! `format.md` is the law: every vector of it is made by the code from its facts, and read.
 //!
 //! `tests/golden/v1/NAME.bin` are the bytes of the vectors as they were when the version was made.
-//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, fills a new vector of the document that has no bytes
-//! yet, and then writes its golden file. It changes none that is there.
+//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, fills a new vector of the document
+//! that has no bytes yet, and then writes its golden file. It changes none that is there.
 
 use std::path::PathBuf;
 

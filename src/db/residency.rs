@@ -547,7 +547,7 @@ mod tests {
         ask_absent(&a, 5000);
         assert_eq!(settle(&db), 1);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (2, 1));
-        // Readers of the views that there are, with filters of three halves, while b comes to be asked more.
+        // Readers of the existing views, with filters of three halves, while b comes to be asked more.
         let (over_a, over_b) = (a.iter(), b.iter());
         ask_absent(&b, 40_000);
         assert_eq!(settle(&db), 1);

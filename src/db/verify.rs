@@ -3,8 +3,8 @@
 //! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or gone, the newest manifest there is
 //!    stands in for it; a manifest is followed as far as it can be read.
 //! 2. Logs: every record, their order, their end, what they promise.
-//! 3. Tables, each as [`inspect`](crate::inspect) walks it, with the filters inside and beside them; tables of one run
-//!    must not overlap.
+//! 3. Tables, each as [`inspect`](crate::inspect) walks it, with the filters inside and beside them; tables
+//!    of one run must not overlap.
 //! 4. Names in the directory: what is missing, what belongs to nothing.
 //!
 //! If the manifest is not whole, it is not known which files belong to the store. Then every table and every

@@ -24,8 +24,8 @@ pub(super) struct Stated {
     pub(super) bounds: Keys,
     /// What its filters hash keys with.
     pub(super) seed: u64,
-    /// Offsets of the filters in the file that are in use. Another that the properties name was replaced by one
-    /// in a file beside the table: nobody reads it.
+    /// Offsets of the filters in the file that are in use. Another that the properties name was replaced by
+    /// one in a file beside the table: nobody reads it.
     pub(super) filters: Vec<u64>,
 }
 

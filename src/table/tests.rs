@@ -636,7 +636,7 @@ fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
         insert(&mut model, format!("m{i:03}"), i % 3, Some(vec![i as u8; 5]));
     }
     let fixture = Fixture::new(0);
-    // Long separators, so that there are partitions.
+    // Long separators, so that the index has partitions.
     for i in 0..180u64 {
         insert(&mut model, [&[b'z'; 900][..], &i.to_be_bytes()].concat(), 1, Some(vec![1; 200]));
     }

@@ -1,13 +1,13 @@
-//! Which of very many cases are run: all of them if `SIEVEDB_THOROUGH` is set, as in `.ci/run`, or else a sample, the
-//! same one every time.
+//! Which of very many cases are run: all of them if `SIEVEDB_THOROUGH` is set, as in `.ci/run`, or else a
+//! sample, the same one every time.
 
 use std::ops::Range;
 
 /// Bytes at the beginning and at the end of a file of which no case is left out.
 const ENDS_BYTES: usize = 128;
 
-/// Of the lengths between, one in so many is tried. Not a divisor of anything in the format, so that all offsets within
-/// pages, words and fragments have their turn.
+/// Of the lengths between, every tenth or so is tried. Not a divisor of anything in the format, so that all
+/// offsets within pages, words and fragments have their turn.
 const LENGTHS_STEP: usize = 5;
 
 /// Whether all cases are run.

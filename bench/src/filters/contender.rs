@@ -71,8 +71,8 @@ impl Contender {
         self.settings().is_some()
     }
 
-    /// Whether it is built of the largest number of keys as well: one of each sort. The standard ribbon of pleat cannot
-    /// be: its builder tries seeds for minutes and gives up.
+    /// Whether it is built of the largest number of keys as well: one of each sort. The standard ribbon of
+    /// pleat cannot be: its builder tries seeds for minutes and gives up.
     pub(super) fn takes_part_in_huge(self) -> bool {
         !matches!(self, Self::Bloom | Self::Ribbon10 | Self::LsmTree | Self::Fuse16 | Self::PleatStandard)
     }

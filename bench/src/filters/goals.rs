@@ -1,9 +1,9 @@
 //! What was aimed at, beside what was reached and what the best peer of the same run reaches. A goal that was
 //! missed stays.
 //!
-//! A goal is judged over all configurations that it speaks of (columns, numbers of keys, shapes of keys), by the worst of
-//! them, and over the interval of each figure: it is met if the whole interval of every one is within the limit, missed if
-//! that of one is beyond it, and open otherwise.
+//! A goal is judged over all configurations that it speaks of (columns, numbers of keys, shapes of keys), by
+//! the worst of them, and over the interval of each figure: it is met if the whole interval of every one is
+//! within the limit, missed if that of one is beyond it, and open otherwise.
 
 use super::lane::Mode;
 use super::negatives::Negatives;

@@ -1,8 +1,8 @@
 //! The filters beside those of other crates, and everything that was aimed at.
 //!
 //! All are built from and probed with the same 64-bit numbers as hashes of keys, so that hashing a key is
-//! part of nobody's time. What a filter does to a hash is: ours multiply it with the salt of the table, xorf and
-//! pleat mix it again. All are built and probed in one process, in turns.
+//! part of nobody's time. What a filter does to a hash is: ours multiply it with the salt of the table, xorf
+//! and pleat mix it again. All are built and probed in one process, in turns.
 //!
 //! | file | what |
 //! |---|---|
@@ -37,14 +37,15 @@ const HUGE: usize = 100_000_000;
 /// Compares the filters with those of other crates, and everything with its goal.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Up to 100 million keys and a thousand million probes: takes half an hour of an idle machine and 8 GiB of memory.
+    /// Up to 100 million keys and a thousand million probes: takes half an hour of an idle machine and 8 GiB
+    /// of memory.
     #[arg(long)]
     full: bool,
     /// The processor to be pinned to.
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
-    /// Measures rates, false negatives and the tree, which are not timed, at the same time as the speed, on another
-    /// processor: done in half the time, but not quiet.
+    /// Measures rates, false negatives and the tree, which are not timed, at the same time as the speed, on
+    /// another processor: done in half the time, but not quiet.
     #[arg(long)]
     together: bool,
     /// Writes the tables to this file as well.

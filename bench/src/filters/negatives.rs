@@ -1,5 +1,5 @@
-//! Looks for a key that was added and is not found, over kinds, sizes and seeds, on the bytes as they would be
-//! written: with vector instructions, without, and in batches.
+//! Looks for a key that was added and is not found, over kinds, sizes and seeds, on the bytes as they would
+//! be written: with vector instructions, without, and in batches.
 
 use super::contender::Contender;
 use super::lane::{Mode, ask};

@@ -1,5 +1,5 @@
-//! The filters of other crates, at what serves them best: given hashes, probed through whatever takes a hash, with
-//! no work repeated that can be done once.
+//! The filters of other crates, at what serves them best: given hashes, probed through whatever takes a hash,
+//! with no work repeated that can be done once.
 
 use std::fmt::Debug;
 
@@ -57,8 +57,8 @@ impl Probe for BloomFilter {
     }
 }
 
-/// The Bloom filter of `lsm-tree`, the engine below `fjall`. Its reader borrows the bytes and parses a header; here
-/// once for a whole loop, in that engine for each lookup.
+/// The Bloom filter of `lsm-tree`, the engine below `fjall`. Its reader borrows the bytes and parses a
+/// header; here once for a whole loop, in that engine for each lookup.
 pub(super) struct LsmBloom {
     bytes: Vec<u8>,
 }

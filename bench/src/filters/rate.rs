@@ -1,5 +1,5 @@
-//! Whether the rate that a filter predicts is the one that it has: keys of three shapes, hashed as a store would. And
-//! how far that is from the fewest bits that any filter of that rate can have.
+//! Whether the rate that a filter predicts is the one that it has: keys of three shapes, hashed as a store
+//! would. And how far that is from the fewest bits that any filter of that rate can have.
 
 use sievedb::hash::key_hash;
 

@@ -12,8 +12,8 @@ const ABSENT: u64 = 2;
 /// Absent keys to measure a rate with: other ones.
 const RATE: u64 = 3;
 
-/// Questions of a round: more than a processor can learn the answers of by heart. The loop over them reads their
-/// hashes in order.
+/// Questions of a round: more than a processor can learn the answers of by heart. The loop over them reads
+/// their hashes in order.
 const QUESTIONS: u64 = 1 << 17;
 
 /// Questions by which a rate is measured: one of 1/256 to 0.4 %, its standard error.
@@ -72,7 +72,8 @@ pub(super) fn run(keys: usize, built: Vec<Built>, rounds: usize) -> Speed {
     });
     lanes.push(floor);
     for built in built {
-        // The one probed without vector instructions is the same filter: its other figures are not measured twice.
+        // The one probed without vector instructions is the same filter: its other figures are not measured
+        // twice.
         let mut known: Option<(f64, f64)> = None;
         for (name, lane) in built.lanes {
             let first = known.is_none();

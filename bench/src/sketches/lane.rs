@@ -55,7 +55,8 @@ pub(super) trait Contender {
     fn bits_per_key(&self) -> f64;
     fn insert_ns(&self) -> f64;
     fn predicted(&self) -> Option<f64>;
-    /// Asks for so many keys of a stream, the first again after the last of them: nanoseconds for each, and how many were found.
+    /// Asks for so many keys of a stream, the first again after the last of them: nanoseconds for each, and
+    /// how many were found.
     fn ask(&self, stream: u64, keys: u64, asked: u64) -> (f64, u64);
 }
 

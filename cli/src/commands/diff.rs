@@ -13,13 +13,14 @@ use crate::store::{self, Within};
 
 /// Lists what two stores do not share.
 ///
-/// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the second; with
-/// --values also `~` for keys whose values differ. The last line says how many bytes two machines would have exchanged.
+/// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the
+/// second; with --values also `~` for keys whose values differ. The last line says how many bytes two
+/// machines would have exchanged.
 ///
 /// Between machines A and B, through files, whose size depends on the difference and not on the stores:
 ///
-/// 1. A writes an estimate (8 KiB), B writes cells sized by it, A lists with them: what only A has by its keys; what only B has
-///    as fingerprints, into a file from which B prints the keys.
+/// 1. A writes an estimate (8 KiB), B writes cells sized by it, A lists with them: what only A has by its
+///    keys; what only B has as fingerprints, into a file from which B prints the keys.
 /// 2. If the cells fall short, A says so, and for which cells to ask B.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

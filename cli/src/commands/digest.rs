@@ -11,9 +11,9 @@ use crate::store::{self, Within};
 
 /// Writes a digest: a small file that says which keys a store has.
 ///
-/// The digest is a filter of all keys with a public seed of its own (the secret seed of the store is not in it), to be sent to
-/// other processes, which ask it before they ask this one. A key of the store is always found in it; another is found with
-/// the given rate. `sievedb-sketches` reads it: `Digest::decode`.
+/// The digest is a filter of all keys with a public seed of its own (the secret seed of the store is not in
+/// it), to be sent to other processes, which ask it before they ask this one. A key of the store is always
+/// found in it; another is found with the given rate. `sievedb-sketches` reads it: `Digest::decode`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb digest my.db --output my.digest

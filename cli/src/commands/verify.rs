@@ -14,11 +14,11 @@ use crate::units;
 
 /// Reads everything in a store and lists what is damaged.
 ///
-/// Every table, block, filter, log and the manifest is read and held against each other, and every key against the
-/// filters of its table. It goes on after damage, also in a store that cannot be opened any more, and prints each
-/// piece with its file, its offset and the keys that it can concern. Exit code 0: the store is sound; 3: it is damaged.
-/// Files that do not belong to the store and the torn end that a crash leaves are listed and are no damage. Changes
-/// nothing.
+/// Every table, block, filter, log and the manifest is read and held against each other, and every key
+/// against the filters of its table. It goes on after damage, also in a store that cannot be opened any more,
+/// and prints each piece with its file, its offset and the keys that it can concern. Exit code 0: the store
+/// is sound; 3: it is damaged. Files that do not belong to the store and the torn end that a crash leaves are
+/// listed and are no damage. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb verify my.db

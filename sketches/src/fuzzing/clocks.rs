@@ -86,7 +86,8 @@ fn cells(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate(now)));
 }
 
-/// Asks for each key of the model. Eight keys do not meet in a large filter, so that there none is found too long.
+/// Asks for each key of the model. Eight keys do not meet in a large filter, so that there none is found too
+/// long.
 fn check(
     model: &HashMap<[u8; 1], u64>,
     now: u64,

@@ -6,8 +6,8 @@
 //! 1. *resealed*: the same, its lengths and checksums made right, so that parameters and body are reached.
 //! 2. *operations*: the rest describes a structure and what is done to it, beside an exact model.
 //!
-//! The promises: bytes decode to something that encodes to the same bytes, or are refused; no panic; memory in proportion
-//! to the bytes. Operations never give an answer that the structure's documentation forbids.
+//! The promises: bytes decode to something that encodes to the same bytes, or are refused; no panic; memory
+//! in proportion to the bytes. Operations never give an answer that the structure's documentation forbids.
 
 mod approximator;
 mod bloom;

@@ -175,7 +175,7 @@ mod tests {
     use crate::testing::Vector;
 
     #[test]
-    fn resealing_an_intact_file_of_any_kind_changes_nothing_and_mends_the_checksums_of_others() {
+    fn resealing_changes_no_intact_file_and_mends_the_checksums_of_others() {
         let log = Vector { name: "log", facts: Vec::new(), bytes: crate::inspect::tests::log() };
         let mut names = Vec::new();
         for Vector { name, bytes, .. } in Vector::all().into_iter().chain([log]) {
