@@ -28,19 +28,19 @@ pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result
 /// [`describe`] to what may have other limits.
 pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View) -> Result<Report> {
     match identify(window, view)? {
-        Found::Headed(head) => {
+        Identity::Headed(head) => {
             out.begin(head.kind())?;
             describe_headed(&mut out, window, &head)?;
         }
-        Found::FilterBlock => {
+        Identity::FilterBlock => {
             out.begin(Kind::FilterBlock)?;
             filter::describe_block(&mut out, window)?;
         }
-        Found::Lock => {
+        Identity::Lock => {
             out.begin(Kind::Lock)?;
             out.fact("holds", "nothing", "it is there to be locked by who works on the store")?;
         }
-        Found::Unknown => {
+        Identity::Unknown => {
             out.begin(Kind::Unknown)?;
             unknown(&mut out, window)?;
         }
@@ -85,7 +85,7 @@ pub fn describe_filter(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) ->
     out.begin(kind)?;
     out.report.partial = true;
     match &found {
-        Found::Headed(head) if kind == Kind::Table => {
+        Identity::Headed(head) if kind == Kind::Table => {
             filter::describe_of_table(&mut out, &mut window, head)?;
         }
         _ => out.fact("filter", "none", "")?,
@@ -93,14 +93,14 @@ pub fn describe_filter(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) ->
     out.end()
 }
 
-enum Found {
+enum Identity {
     Headed(Head),
     FilterBlock,
     Lock,
     Unknown,
 }
 
-impl Found {
+impl Identity {
     fn kind(&self) -> Kind {
         match self {
             Self::Headed(head) => head.kind(),
@@ -111,15 +111,15 @@ impl Found {
     }
 }
 
-fn identify(window: &mut Window<'_>, view: &View) -> Result<Found> {
+fn identify(window: &mut Window<'_>, view: &View) -> Result<Identity> {
     if let Some(head) = Head::read(window)? {
-        return Ok(Found::Headed(head));
+        return Ok(Identity::Headed(head));
     }
     if window.get(0, 8)? == crate::filter::header::MAGIC {
-        return Ok(Found::FilterBlock);
+        return Ok(Identity::FilterBlock);
     }
     let is_lock = window.len() == 0 && view.name.as_deref() == Some("LOCK");
-    Ok(if is_lock { Found::Lock } else { Found::Unknown })
+    Ok(if is_lock { Identity::Lock } else { Identity::Unknown })
 }
 
 fn describe_headed(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {

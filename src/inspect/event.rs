@@ -94,7 +94,7 @@ pub enum Event<'a> {
         expected: u64,
     },
     /// Something that is not as the format wants it.
-    Damage(Damage),
+    Damage(FileDamage),
     /// The last.
     End(Report),
 }
@@ -183,7 +183,7 @@ pub struct Entry<'a> {
 /// Something that is not as the format wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Damage {
+pub struct FileDamage {
     /// Where, in bytes from the start of the file.
     pub offset: u64,
     /// What was read there.
@@ -198,7 +198,7 @@ pub struct Damage {
     pub keys: Option<Keys>,
 }
 
-impl Damage {
+impl FileDamage {
     /// What a decoder that began at `base` found wrong.
     pub(super) fn of(base: u64, error: &DecodeError) -> Self {
         let (detail, unsupported) = match &error.kind {
@@ -299,7 +299,7 @@ pub struct Report {
     /// How often something was not as the format wants it.
     pub damage_count: u64,
     /// The first that was met.
-    pub first_damage: Option<Damage>,
+    pub first_damage: Option<FileDamage>,
 }
 
 impl Report {

@@ -11,7 +11,7 @@
 //! checked, and what it holds is not decoded: then the description is a partial one.
 
 use super::out::{Out, Result};
-use super::record::{Piece, Record};
+use super::record::{Record, RecordFragment};
 use super::window::Window;
 use crate::checksum::FileId;
 use crate::file_header::{FileKind, HEADER_BYTES};
@@ -26,7 +26,7 @@ const RECORD_SHOWN_MAX: usize = 64 << 20;
 const LOST_END: &str = "the record that begins here has lost its end";
 
 /// What the walk meets.
-pub(super) enum Found<'a> {
+pub(super) enum FramedItem<'a> {
     Record(Record<'a>),
     Damaged(Damaged),
 }
@@ -67,13 +67,13 @@ struct Begun {
     offset: u64,
     /// Where its last fragment so far ends.
     end: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<RecordFragment>,
     fragments: u64,
     bytes: Vec<u8>,
     len: u64,
 }
 
-type Visit<'v, 's> = &'v mut dyn FnMut(&mut Out<'s>, Found<'_>) -> Result;
+type Visit<'v, 's> = &'v mut dyn FnMut(&mut Out<'s>, FramedItem<'_>) -> Result;
 
 /// Walks the file; `visit` is given each record and each damage, in their order.
 pub(super) fn walk<'s>(
@@ -180,7 +180,11 @@ impl<'s> Walker<'_, 's> {
         begun.fragments += 1;
         if begun.len <= RECORD_SHOWN_MAX as u64 {
             let header = bytes.first_chunk().copied().unwrap_or_default();
-            begun.pieces.push(Piece { fragment: *fragment, header, padding: bytes.len() - payload_end });
+            begun.pieces.push(RecordFragment {
+                fragment: *fragment,
+                header,
+                padding: bytes.len() - payload_end,
+            });
             begun.bytes.extend_from_slice(&bytes[FRAGMENT_HEADER_BYTES..payload_end]);
         }
         if fragment.last { self.finish(out, kind, fragment.end()) } else { Ok(()) }
@@ -207,7 +211,7 @@ impl<'s> Walker<'_, 's> {
             bytes: whole.then_some(&begun.bytes),
             len: begun.len,
         };
-        (self.visit)(out, Found::Record(record))
+        (self.visit)(out, FramedItem::Record(record))
     }
 
     /// The record that was begun does not go on. A reader meets that damage where the next fragment should
@@ -239,7 +243,7 @@ impl<'s> Walker<'_, 's> {
     /// Describes the damage that was met.
     fn flush(&mut self, out: &mut Out<'s>) -> Result {
         match self.damaged.take() {
-            Some(damaged) => (self.visit)(out, Found::Damaged(damaged)),
+            Some(damaged) => (self.visit)(out, FramedItem::Damaged(damaged)),
             None => Ok(()),
         }
     }

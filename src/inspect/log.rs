@@ -2,7 +2,7 @@
 
 use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
-use super::framed::{self, Damaged, Ending, Found};
+use super::framed::{self, Damaged, Ending, FramedItem};
 use super::head::Head;
 use super::lines::Lines;
 use super::out::{Out, Result};
@@ -96,7 +96,7 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     let file = (&head.file_id, FileKind::Log);
     let mut totals = Totals::default();
     let ending = framed::walk(out, window, file, &mut |_, found| {
-        if let Found::Record(record) = found {
+        if let FramedItem::Record(record) = found {
             totals.add(&record);
         }
         Ok(())
@@ -108,14 +108,14 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     let mut lines = Lines::new(out.detail, "records");
     let mut contents = ContentReader::default();
     let ending = framed::walk(out, window, file, &mut |out, found| match found {
-        Found::Record(record) => {
+        FramedItem::Record(record) => {
             describe_record(out, &record, &mut lines)?;
             match record.bytes.map(|bytes| contents.check(record.kind, bytes)) {
                 Some(Err(error)) => out.refused_in(record.payload(), &error),
                 _ => Ok(()),
             }
         }
-        Found::Damaged(bytes) => {
+        FramedItem::Damaged(bytes) => {
             lines.flush(out)?;
             damaged(out, &bytes)
         }

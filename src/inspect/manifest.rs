@@ -3,9 +3,9 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::annotate::{Fields, Halt, Payload};
-use super::event::{Damage, Place, Value};
+use super::event::{FileDamage, Place, Value};
 use super::fields;
-use super::framed::{self, Ending, Found};
+use super::framed::{self, Ending, FramedItem};
 use super::head::Head;
 use super::items::describe_item;
 use super::lines::Lines;
@@ -42,7 +42,7 @@ pub(super) struct Edits {
     /// Whether an edit may have been lost.
     gap: bool,
     /// What is wrong with the first record that is whole and no edit that fits.
-    pub(super) wrong: Option<Damage>,
+    pub(super) wrong: Option<FileDamage>,
 }
 
 impl Edits {
@@ -102,14 +102,16 @@ impl Edits {
 pub(super) fn survey(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result<(Edits, Ending)> {
     let mut edits = Edits::default();
     let ending = framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |_, found| {
-        let Found::Record(record) = found else {
+        let FramedItem::Record(record) = found else {
             edits.lose();
             return Ok(());
         };
         let added = record.bytes.ok_or_else(|| DecodeError::corrupt(0, "edit", TOO_LONG));
         if let Err(error) = added.and_then(|bytes| edits.add(bytes)) {
             edits.lose();
-            edits.wrong.get_or_insert_with(|| Damage { offset: record.offset, ..Damage::of(0, &error) });
+            edits
+                .wrong
+                .get_or_insert_with(|| FileDamage { offset: record.offset, ..FileDamage::of(0, &error) });
         }
         Ok(())
     })?;
@@ -129,8 +131,8 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     let mut edits = Edits::default();
     let ending =
         framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| match found {
-            Found::Record(record) => describe_edit(out, &record, &mut edits, &mut lines),
-            Found::Damaged(bytes) => {
+            FramedItem::Record(record) => describe_edit(out, &record, &mut edits, &mut lines),
+            FramedItem::Damaged(bytes) => {
                 edits.lose();
                 lines.flush(out)?;
                 damaged(out, &bytes)

@@ -91,7 +91,7 @@ pub(crate) mod tests;
 
 pub(crate) use collect::verify_table;
 pub use describe::{describe, describe_bytes, describe_filter, kind_of};
-pub use event::{Damage, Entry, Event, Keys, Kind, Place, Report, Sink, Span, Value};
+pub use event::{Entry, Event, FileDamage, Keys, Kind, Place, Report, Sink, Span, Value};
 pub use out::Stop;
 pub use probe::{Measured, Sample, Trouble, Verified, measure_filter, verify_filter};
 pub use text::{Text, escape, verdict};

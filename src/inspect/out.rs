@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::annotate::Payload;
-use super::event::{Damage, Entry, Event, Keys, Kind, Place, Report, Sink, Span, Value};
+use super::event::{Entry, Event, FileDamage, Keys, Kind, Place, Report, Sink, Span, Value};
 use super::view::{Detail, View};
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::error::Error;
@@ -295,7 +295,7 @@ impl<'s> Out<'s> {
     /// Describes damage.
     pub(super) fn damage(&mut self, offset: u64, what: &'static str, detail: impl Into<String>) -> Result {
         let keys = self.keys.clone();
-        self.describe(Damage { keys, ..Damage::new(offset, what, detail) })
+        self.describe(FileDamage { keys, ..FileDamage::new(offset, what, detail) })
     }
 
     /// Describes what is wrong, and that it concerns `keys`.
@@ -324,7 +324,7 @@ impl<'s> Out<'s> {
     /// Describes what a decoder that began at `base` found wrong.
     pub(super) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
         let keys = self.keys.clone();
-        self.describe(Damage { keys, ..Damage::of(base, error) })
+        self.describe(FileDamage { keys, ..FileDamage::of(base, error) })
     }
 
     /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.
@@ -343,7 +343,7 @@ impl<'s> Out<'s> {
         }
     }
 
-    fn describe(&mut self, damage: Damage) -> Result {
+    fn describe(&mut self, damage: FileDamage) -> Result {
         self.report.damage_count += 1;
         self.report.first_damage.get_or_insert_with(|| damage.clone());
         if self.report.damage_count > self.damage_max {

@@ -12,7 +12,7 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::describe::{describe_to, kind_of};
 use super::ends::Ends;
-use super::event::{Damage, Event, Kind, Sink};
+use super::event::{Event, FileDamage, Kind, Sink};
 use super::head::Head;
 use super::out::{Out, Stop};
 use super::view::{Entries, View};
@@ -40,7 +40,7 @@ pub enum Trouble {
     /// The file could not be read.
     Stopped(Stop),
     /// The table, or the filter in it, is damaged; the first damage that was met.
-    Damaged(Box<Damage>),
+    Damaged(Box<FileDamage>),
     /// The file is no table.
     NoTable,
     /// The table has no filter, or the file beside it is none.
@@ -230,7 +230,7 @@ fn read_filter(window: &Window<'_>, at: u64) -> Result<(AlignedBytes, u64), Trou
 }
 
 fn damaged(base: u64, error: &DecodeError) -> Trouble {
-    Trouble::Damaged(Box::new(Damage::of(base, error)))
+    Trouble::Damaged(Box::new(FileDamage::of(base, error)))
 }
 
 /// Hands each distinct user key of a table to `visit`, in order; gives their number. Fails if the table is

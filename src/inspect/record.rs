@@ -18,7 +18,7 @@ pub(super) struct Record<'a> {
     pub(super) offset: u64,
     pub(super) end: u64,
     /// Its fragments; of a record that is too long the first ones.
-    pub(super) fragments: &'a [Piece],
+    pub(super) fragments: &'a [RecordFragment],
     /// How many they are in all.
     pub(super) fragment_count: u64,
     /// What it holds; `None` if that is too long.
@@ -39,7 +39,7 @@ impl Record<'_> {
 
 /// An intact fragment and the bytes of its header.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
+pub(super) struct RecordFragment {
     pub(super) fragment: Fragment,
     pub(super) header: [u8; FRAGMENT_HEADER_BYTES],
     pub(super) padding: usize,
@@ -73,7 +73,7 @@ pub(super) fn describe<'s>(
     out.group(Place::File(described), record.end - described, "the rest", note, |_| Ok(()))
 }
 
-fn describe_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Result {
+fn describe_header(out: &mut Out<'_>, piece: &RecordFragment, record: &Record<'_>) -> Result {
     let Fragment { offset, first, last, .. } = piece.fragment;
     let part = match (first, last) {
         (true, true) => "whole",
@@ -103,7 +103,7 @@ fn describe_header(out: &mut Out<'_>, piece: &Piece, record: &Record<'_>) -> Res
 
 fn describe_padding<'s>(
     out: &mut Out<'s>,
-    piece: &Piece,
+    piece: &RecordFragment,
     at: u64,
     before: impl FnOnce(&mut Out<'s>) -> Result,
 ) -> Result {

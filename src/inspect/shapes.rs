@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::ends::Ends;
-use super::event::Damage;
+use super::event::FileDamage;
 use super::head::Head;
 use super::out::Stop;
 use super::tree::{FilterShape, RunShape, TableShape};
@@ -22,7 +22,7 @@ pub(super) struct Shapes<'a> {
     pub(super) fs: &'a dyn Fs,
     pub(super) dir: &'a Path,
     /// What is not as it should be.
-    pub(super) damage: Vec<(PathBuf, Damage)>,
+    pub(super) damage: Vec<(PathBuf, FileDamage)>,
 }
 
 impl Shapes<'_> {
@@ -116,7 +116,7 @@ impl Shapes<'_> {
     }
 
     fn lose(&mut self, path: &Path, offset: u64, what: &'static str, detail: String) {
-        self.damage.push((path.to_path_buf(), Damage::new(offset, what, detail)));
+        self.damage.push((path.to_path_buf(), FileDamage::new(offset, what, detail)));
     }
 }
 

@@ -48,28 +48,28 @@ fn log_of(batches: &[Vec<u8>]) -> Vec<u8> {
 
 /// Something that was reported, without what it borrowed.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Reported {
     Span { place: Place, len: u64, label: String, is_bytes: bool },
     Entry { key: Vec<u8>, value: Option<Vec<u8>> },
-    Damage(Damage),
+    Damage(FileDamage),
     Other,
 }
 
-fn told(bytes: &[u8], view: &View) -> (Vec<Told>, Report) {
+fn events_of(bytes: &[u8], view: &View) -> (Vec<Reported>, Report) {
     let mut all = Vec::new();
     let report = describe_bytes(bytes, view, &mut |event: &Event<'_>| {
         all.push(match event {
-            Event::Span(span) => Told::Span {
+            Event::Span(span) => Reported::Span {
                 place: span.place,
                 len: span.len,
                 label: span.label.to_string(),
                 is_bytes: !span.bytes.is_empty() || span.value == Value::Secret,
             },
             Event::Entry(entry) => {
-                Told::Entry { key: entry.key.to_vec(), value: entry.value.map(<[u8]>::to_vec) }
+                Reported::Entry { key: entry.key.to_vec(), value: entry.value.map(<[u8]>::to_vec) }
             }
-            Event::Damage(damage) => Told::Damage(damage.clone()),
-            _ => Told::Other,
+            Event::Damage(damage) => Reported::Damage(damage.clone()),
+            _ => Reported::Other,
         });
         Ok(())
     });
@@ -87,13 +87,13 @@ fn everything() -> View {
 }
 
 #[test]
-fn every_byte_of_a_file_is_told_once_and_in_order() {
+fn every_byte_of_a_file_is_reported_once_and_in_order() {
     for name in FILES {
         let bytes = file(name);
-        let (all, report) = told(&bytes, &everything());
+        let (all, report) = events_of(&bytes, &everything());
         let mut at = 0;
         for span in all {
-            if let Told::Span { place: Place::File(offset), len, label, is_bytes: true } = span {
+            if let Reported::Span { place: Place::File(offset), len, label, is_bytes: true } = span {
                 assert_eq!(offset, at, "{name}: {label}");
                 at += len;
             }
@@ -105,7 +105,7 @@ fn every_byte_of_a_file_is_told_once_and_in_order() {
 }
 
 #[test]
-fn whichever_bit_is_flipped_the_damage_is_told() {
+fn whichever_bit_is_flipped_the_damage_is_reported() {
     for name in FILES {
         let good = file(name);
         for bit in 0..good.len() * 8 {
@@ -117,24 +117,24 @@ fn whichever_bit_is_flipped_the_damage_is_told() {
             }
             // A view changes what is reported of the damage, and not whether.
             let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
-            let (_, report) = told(&bad, &views[bit % 3]);
+            let (_, report) = events_of(&bad, &views[bit % 3]);
             assert!(!report.is_intact(), "{name}, bit {bit}, {:?}", views[bit % 3]);
         }
     }
 }
 
 #[test]
-fn wherever_a_file_is_cut_the_damage_is_told() {
+fn wherever_a_file_is_cut_the_damage_is_reported() {
     for name in FILES {
         let good = file(name);
         let mut intact = Vec::new();
         for len in 0..good.len() {
-            let (all, report) = told(&good[..len], &everything());
+            let (all, report) = events_of(&good[..len], &everything());
             let first = report.first_damage.as_ref().map_or(0, |damage| damage.offset);
             assert!(first <= len as u64, "{name} cut to {len}: {report:?}");
             assert_eq!(
                 report.is_intact(),
-                !all.iter().any(|told| matches!(told, Told::Damage(_))),
+                !all.iter().any(|event| matches!(event, Reported::Damage(_))),
                 "{name}, {len}"
             );
             if report.is_intact() {
@@ -153,8 +153,8 @@ fn wherever_a_file_is_cut_the_damage_is_told() {
 
 /// Where the records of a file start.
 fn starts(bytes: &[u8], prefix: &str) -> impl Iterator<Item = usize> {
-    told(bytes, &everything()).0.into_iter().filter_map(move |told| match told {
-        Told::Span { place: Place::File(at), label, .. }
+    events_of(bytes, &everything()).0.into_iter().filter_map(move |event| match event {
+        Reported::Span { place: Place::File(at), label, .. }
             if label.strip_prefix(prefix).is_some_and(|rest| rest.parse::<u64>().is_ok()) =>
         {
             Some(at as usize)
@@ -178,13 +178,13 @@ fn whatever_follows_a_good_header_nothing_panics() {
             let from = if round % 2 == 0 { 64 } else { bad.len() / 2 };
             bad.iter_mut().skip(from).for_each(|byte| *byte = random());
             for view in [everything(), View::new().block(0), View::new().entries(Entries::Values)] {
-                let _ = told(&bad, &view);
+                let _ = events_of(&bad, &view);
             }
         }
     }
     for len in 0..300 {
         let noise: Vec<u8> = (0..len).map(|_| random()).collect();
-        assert!(!told(&noise, &View::new()).1.is_intact());
+        assert!(!events_of(&noise, &View::new()).1.is_intact());
     }
 }
 
@@ -209,14 +209,14 @@ fn longer_table() -> (Vec<u8>, Vec<usize>) {
 fn behind_a_damaged_block_the_walk_goes_on_with_the_next_one() {
     let (good, offsets) = longer_table();
     let blocks = |bytes: &[u8]| -> Vec<(usize, bool)> {
-        let (all, _) = told(bytes, &View::new().detail(Detail::Blocks));
+        let (all, _) = events_of(bytes, &View::new().detail(Detail::Blocks));
         let damaged: Vec<u64> = all
             .iter()
-            .filter_map(|told| if let Told::Damage(damage) = told { Some(damage.offset) } else { None })
+            .filter_map(|event| if let Reported::Damage(damage) = event { Some(damage.offset) } else { None })
             .collect();
         all.iter()
-            .filter_map(|told| match told {
-                Told::Span { place: Place::File(at), label, .. } if label.starts_with("block ") => {
+            .filter_map(|event| match event {
+                Reported::Span { place: Place::File(at), label, .. } if label.starts_with("block ") => {
                     Some((*at as usize, !damaged.iter().any(|damage| (*at..*at + 73).contains(damage))))
                 }
                 _ => None,
@@ -239,25 +239,25 @@ fn behind_a_damaged_block_the_walk_goes_on_with_the_next_one() {
 fn a_damaged_file_header_does_not_hide_the_table_behind_it() {
     let mut bad = file("table");
     bad[40] ^= 1;
-    let (all, report) = told(&bad, &View::new().entries(Entries::Values));
-    let entries: Vec<_> = all.iter().filter(|told| matches!(told, Told::Entry { .. })).collect();
+    let (all, report) = events_of(&bad, &View::new().entries(Entries::Values));
+    let entries: Vec<_> = all.iter().filter(|event| matches!(event, Reported::Entry { .. })).collect();
     assert_eq!((entries.len(), report.damage_count), (4, 1), "{report:?}");
 }
 
 #[test]
 fn keys_and_values_are_the_entries_in_their_order_and_nothing_else() {
-    let (all, report) = told(&file("table"), &View::new().entries(Entries::Values));
+    let (all, report) = events_of(&file("table"), &View::new().entries(Entries::Values));
     let expected: [(&[u8], Option<&[u8]>); 4] =
         [(b"apple", Some(b"red")), (b"apple", None), (b"apricot", Some(b"orange")), (b"banana", Some(b""))];
     let entries: Vec<_> = all
         .iter()
-        .filter_map(|told| match told {
-            Told::Entry { key, value } => Some((&key[..], value.as_deref())),
+        .filter_map(|event| match event {
+            Reported::Entry { key, value } => Some((&key[..], value.as_deref())),
             _ => None,
         })
         .collect();
     assert_eq!(entries, expected);
-    assert!(!all.iter().any(|told| matches!(told, Told::Span { .. })) && report.is_intact());
+    assert!(!all.iter().any(|event| matches!(event, Reported::Span { .. })) && report.is_intact());
     let text = text(&file("table"), &View::new().entries(Entries::Keys));
     assert!(
         text.contains("\n7\tput\tapple\n2\tdelete\tapple\n0\tput\tapricot\n300\tput\tbanana\n"),
@@ -266,27 +266,27 @@ fn keys_and_values_are_the_entries_in_their_order_and_nothing_else() {
 }
 
 #[test]
-fn one_block_is_told_alone_and_one_that_is_not_there_is_not() {
+fn one_block_is_reported_alone_and_one_that_is_not_there_is_not() {
     let table = file("table");
-    let (all, report) = told(&table, &View::new().block(1));
+    let (all, report) = events_of(&table, &View::new().block(1));
     let groups: Vec<_> = all
         .iter()
-        .filter_map(|told| match told {
-            Told::Span { label, .. } if label.starts_with("block ") => Some(&label[..]),
+        .filter_map(|event| match event {
+            Reported::Span { label, .. } if label.starts_with("block ") => Some(&label[..]),
             _ => None,
         })
         .collect();
     assert_eq!(groups, ["block 1, index"]);
     assert!(report.is_intact() && report.partial);
-    let (all, report) = told(&table, &View::new().block(3));
-    assert!(!all.iter().any(|told| matches!(told, Told::Span { .. })));
+    let (all, report) = events_of(&table, &View::new().block(3));
+    assert!(!all.iter().any(|event| matches!(event, Reported::Span { .. })));
     assert!(report.is_intact() && report.partial && report.units == 3, "{report:?}");
-    let (all, _) = told(&log(), &View::new().block(0));
-    assert!(all.iter().any(|told| matches!(told, Told::Span { label, .. } if label == "record 0")));
+    let (all, _) = events_of(&log(), &View::new().block(0));
+    assert!(all.iter().any(|event| matches!(event, Reported::Span { label, .. } if label == "record 0")));
 }
 
 #[test]
-fn a_batch_that_goes_over_pages_is_told_whole_and_a_lost_page_costs_that_batch_only() {
+fn a_batch_over_pages_is_reported_whole_and_a_lost_page_costs_that_batch_only() {
     let value = vec![b'v'; 70_000];
     let batch = |first: u64| {
         let mut batch = crate::WriteBatch::new();
@@ -297,11 +297,11 @@ fn a_batch_that_goes_over_pages_is_told_whole_and_a_lost_page_costs_that_batch_o
     };
     let good = log_of(&[batch(1), batch(2), file("batch")]);
     let keys = |bytes: &[u8]| {
-        let (all, report) = told(bytes, &View::new().entries(Entries::Values));
+        let (all, report) = events_of(bytes, &View::new().entries(Entries::Values));
         let lens: Vec<_> = all
             .iter()
-            .filter_map(|told| match told {
-                Told::Entry { value, .. } => Some(value.as_ref().map_or(0, Vec::len)),
+            .filter_map(|event| match event {
+                Reported::Entry { value, .. } => Some(value.as_ref().map_or(0, Vec::len)),
                 _ => None,
             })
             .collect();
@@ -323,7 +323,7 @@ fn a_batch_that_goes_over_pages_is_told_whole_and_a_lost_page_costs_that_batch_o
 fn a_summary_reads_no_block() {
     let mut bad = file("table");
     bad[100] ^= 1;
-    let (_, report) = told(&bad, &View::new().detail(Detail::Summary));
+    let (_, report) = events_of(&bad, &View::new().detail(Detail::Summary));
     assert!(report.is_intact() && report.partial);
     assert!(text(&bad, &View::new().detail(Detail::Summary)).contains("intact as far as it was read"));
 }
@@ -354,10 +354,10 @@ fn the_hash_seed_is_shown_only_when_it_is_asked_for() {
 
 #[test]
 fn an_empty_file_is_a_lock_by_its_name_only() {
-    assert_eq!(told(&[], &View::new().name("LOCK")).1.kind, Kind::Lock);
-    assert!(told(&[], &View::new().name("LOCK")).1.is_intact());
-    assert!(!told(&[], &View::new()).1.is_intact());
-    assert!(!told(b"x", &View::new().name("LOCK")).1.is_intact());
+    assert_eq!(events_of(&[], &View::new().name("LOCK")).1.kind, Kind::Lock);
+    assert!(events_of(&[], &View::new().name("LOCK")).1.is_intact());
+    assert!(!events_of(&[], &View::new()).1.is_intact());
+    assert!(!events_of(b"x", &View::new().name("LOCK")).1.is_intact());
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn a_newer_file_is_called_newer_and_not_damaged() {
         let owner = *newer[32..48].first_chunk::<16>().unwrap();
         let sum = checksum32(&owner, 0, &[&newer[..60]]);
         newer[60..64].copy_from_slice(&sum.to_le_bytes());
-        let (_, report) = told(&newer, &everything());
+        let (_, report) = events_of(&newer, &everything());
         let first = report.first_damage.unwrap();
         assert!(first.newer && first.what == "format version", "{first:?}");
     }

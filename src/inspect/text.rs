@@ -16,7 +16,7 @@
 
 use std::io::{self, Write};
 
-use super::event::{Damage, Event, Place, Report, Sink, Span, Value};
+use super::event::{Event, FileDamage, Place, Report, Sink, Span, Value};
 use super::words::{bytes, count, counted, percent};
 
 /// Bytes in a row.
@@ -103,8 +103,8 @@ impl<W: Write> Text<W> {
         Ok(())
     }
 
-    fn damage(&mut self, damage: &Damage) -> io::Result<()> {
-        let Damage { offset, what, detail, newer, .. } = damage;
+    fn damage(&mut self, damage: &FileDamage) -> io::Result<()> {
+        let FileDamage { offset, what, detail, newer, .. } = damage;
         self.set_off()?;
         let verdict = if *newer { "newer" } else { "damaged" };
         writeln!(self.to, "! {verdict} at {offset}: {what}: {detail}{}", damage.concerns())

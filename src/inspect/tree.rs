@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::event::Damage;
+use super::event::FileDamage;
 use super::head::Head;
 use super::manifest;
 use super::out::{Out, Stop};
@@ -35,7 +35,7 @@ pub struct Tree {
     /// The logs that the manifest names: numbers, and lengths of their files if they are there.
     pub logs: Vec<(u64, Option<u64>)>,
     /// What is not as it should be, and the file that it is in.
-    pub damage: Vec<(PathBuf, Damage)>,
+    pub damage: Vec<(PathBuf, FileDamage)>,
 }
 
 /// The tree of a keyspace.
@@ -113,7 +113,7 @@ impl Tree {
         let current = match Current::read(fs, dir) {
             Ok(current) => current,
             Err(Error::Corruption { offset, what, detail, .. }) => {
-                let damaged = Damage::new(offset, what, detail);
+                let damaged = FileDamage::new(offset, what, detail);
                 damage.push((FileName::Current.path(dir), damaged));
                 None
             }
@@ -127,7 +127,7 @@ impl Tree {
         let manifest = FileName::Manifest(number).path(dir);
         if damage.is_empty() && current.is_none() {
             let detail = format!("is missing; {} is the newest manifest", FileName::Manifest(number));
-            let lost = Damage::new(0, "CURRENT", detail);
+            let lost = FileDamage::new(0, "CURRENT", detail);
             damage.push((FileName::Current.path(dir), lost));
         }
         let state = read_state(fs, &manifest, current.as_ref(), &mut damage)?;
@@ -160,7 +160,7 @@ fn read_state(
     fs: &dyn Fs,
     path: &Path,
     current: Option<&Current>,
-    damage: &mut Vec<(PathBuf, Damage)>,
+    damage: &mut Vec<(PathBuf, FileDamage)>,
 ) -> Result<ManifestState> {
     let file = fs.open(path).map_err(|source| Error::io("open", path, source))?;
     let stopped = |stop| match stop {
@@ -169,20 +169,23 @@ fn read_state(
     let mut window = Window::new(&*file).map_err(stopped)?;
     let mut nowhere = |_: &super::event::Event<'_>| Ok(());
     let mut out = Out::new(&mut nowhere, &View::new(), window.len());
-    let mut lost = |found: Damage| damage.push((path.to_path_buf(), found));
+    let mut lost = |found: FileDamage| damage.push((path.to_path_buf(), found));
     let head =
         Head::read(&mut window).map_err(stopped)?.filter(|head| head.kind() == super::event::Kind::Manifest);
     let Some(head) = head else {
-        lost(Damage::of(0, &DecodeError::corrupt(0, "file magic", "it is no manifest")));
+        lost(FileDamage::of(0, &DecodeError::corrupt(0, "file magic", "it is no manifest")));
         return Ok(ManifestState::default());
     };
     match (&head.decoded, current) {
-        (Err(error), _) => lost(Damage::of(0, error)),
+        (Err(error), _) => lost(FileDamage::of(0, error)),
         (Ok(header), Some(current)) if header.store_id != current.store_id => {
-            lost(Damage::of(16, &DecodeError::corrupt(0, "store id", "is not that of CURRENT")));
+            lost(FileDamage::of(16, &DecodeError::corrupt(0, "store id", "is not that of CURRENT")));
         }
         (Ok(header), Some(current)) if header.file_id != current.manifest_id => {
-            lost(Damage::of(32, &DecodeError::corrupt(0, "file id", "is not the one that CURRENT names")));
+            lost(FileDamage::of(
+                32,
+                &DecodeError::corrupt(0, "file id", "is not the one that CURRENT names"),
+            ));
         }
         _ => {}
     }
@@ -195,9 +198,9 @@ fn read_state(
     if let Some(wrong) = edits.wrong {
         lost(wrong);
     } else if edits.state.keyspaces.is_empty() {
-        lost(Damage::of(0, &at_damage("no edit that can be read makes a keyspace")));
+        lost(FileDamage::of(0, &at_damage("no edit that can be read makes a keyspace")));
     } else if ending.first_damage.is_some() {
-        lost(Damage::of(0, &at_damage("an edit is lost here, and perhaps more behind it")));
+        lost(FileDamage::of(0, &at_damage("an edit is lost here, and perhaps more behind it")));
     }
     Ok(edits.state)
 }

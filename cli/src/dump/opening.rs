@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sievedb::fs::{Fs, ReadFile, StdFs};
-use sievedb::inspect::{self, Damage, Event, Kind, Report, Stop, Trouble, View};
+use sievedb::inspect::{self, Event, FileDamage, Kind, Report, Stop, Trouble, View};
 
 use crate::failure::{Failure, Result};
 
@@ -75,7 +75,7 @@ pub(super) fn is_not(path: &Path, kind: Kind, wanted: &str) -> Failure {
 }
 
 /// Damage in a sentence.
-pub(super) fn damaged(path: &Path, damage: &Damage) -> String {
+pub(super) fn damaged(path: &Path, damage: &FileDamage) -> String {
     let newer = if damage.newer { "is newer than this program" } else { "is corrupt" };
     format!("{} {newer} at offset {}: {}: {}", path.display(), damage.offset, damage.what, damage.detail)
 }

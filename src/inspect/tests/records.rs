@@ -45,7 +45,7 @@ fn batch(first: u64, value: &[u8]) -> Vec<u8> {
 fn wrong(bytes: &[u8]) -> Option<String> {
     let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
     let damage = views.map(|view| {
-        let (_, report) = told(bytes, &view);
+        let (_, report) = events_of(bytes, &view);
         report.first_damage.map(|damage| format!("{} at {}: {}", damage.what, damage.offset, damage.detail))
     });
     assert!(damage.iter().all(|other| *other == damage[0]), "{damage:?}");
@@ -63,7 +63,7 @@ fn log_of_records(records: &[(RecordKind, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[test]
-fn what_recovery_refuses_in_a_record_of_a_log_is_told() {
+fn what_recovery_refuses_in_a_record_of_a_log_is_reported() {
     let mark = EditMark { count: 3, hash: 9 };
     let good = (RecordKind::Batch, batch(5, b"value"));
     assert_eq!(wrong(&log_of_records(&[good.clone(), (RecordKind::Close, encode_close(5, mark))])), None);
@@ -96,7 +96,7 @@ fn a_record_too_long_to_be_put_together_is_no_damage_and_not_said_to_be_read() {
     let log = log_of_records(&[(RecordKind::Batch, long), (RecordKind::Batch, batch(2, b"v"))]);
     for view in [View::new().entries(Entries::Keys), View::new().detail(Detail::Shape), View::new().block(0)]
     {
-        let (_, report) = told(&log, &view);
+        let (_, report) = events_of(&log, &view);
         assert!(
             report.is_intact() && report.partial && report.accounted == report.len,
             "{view:?} {report:?}"
@@ -142,7 +142,7 @@ fn log_created(number: u64, predecessor: u64) -> EditItem {
 }
 
 #[test]
-fn what_opening_refuses_in_the_state_of_a_manifest_is_told() {
+fn what_opening_refuses_in_the_state_of_a_manifest_is_reported() {
     let good = [default(), log_created(3, 0), log_created(5, 3), added(7, 1, 0, ["a", "c"])];
     assert_eq!(wrong(&manifest_of(&[good.to_vec()])), None);
     assert_eq!(wrong(&manifest_of(&[good.to_vec(), vec![added(8, 1, 0, ["d", "e"])]])), None);
@@ -183,7 +183,7 @@ fn bounds_that_were_cut_overlap_only_if_that_is_certain() {
 fn an_edit_too_long_to_be_put_together_is_no_damage() {
     let long = vec![created(1, "long", vec![0; 65 << 20])];
     let manifest = manifest_of(&[vec![default()], long, vec![EditItem::NextFile(9)]]);
-    let (_, report) = told(&manifest, &View::new().detail(Detail::Shape));
+    let (_, report) = events_of(&manifest, &View::new().detail(Detail::Shape));
     assert!(report.is_intact() && report.partial, "{report:?}");
 }
 
@@ -228,7 +228,7 @@ fn store(manifest: &[u8]) -> MemFs {
 }
 
 #[test]
-fn the_tree_tells_of_damage_in_the_manifest() {
+fn the_tree_reports_damage_in_the_manifest() {
     let edits = [vec![default(), added(7, 1, 0, ["a", "c"])], vec![created(1, "second", Vec::new())]];
     let whole = records_of(&[edits[0].clone(), edits[1].clone(), vec![created(2, "third", Vec::new())]]);
     let read = |bytes: &[u8]| {

@@ -6,8 +6,8 @@ use crate::block::{BlockHandle, BlockKind, ChunkRef};
 
 /// What is wrong with a table, first.
 fn wrong(bytes: &[u8]) -> Option<String> {
-    let (_, report) = told(bytes, &View::new().detail(Detail::Shape));
-    let (_, keys) = told(bytes, &View::new().entries(Entries::Keys));
+    let (_, report) = events_of(bytes, &View::new().detail(Detail::Shape));
+    let (_, keys) = events_of(bytes, &View::new().entries(Entries::Keys));
     assert_eq!(keys.is_intact(), report.is_intact());
     let damage =
         report.first_damage.map(|damage| format!("{} at {}: {}", damage.what, damage.offset, damage.detail));
@@ -63,13 +63,13 @@ pub(crate) fn tables() -> [(&'static str, Vec<u8>); 3] {
 }
 
 #[test]
-fn a_header_with_the_id_of_another_file_is_told() {
+fn a_header_with_the_id_of_another_file_is_reported() {
     let mut bytes = two(["c", "date"]);
     bytes[32..48].fill(9);
     let sum = checksum32(&[9; 16], 0, &[&bytes[..60]]);
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     assert_wrong(&bytes, "file id at 32");
-    assert!(!told(&bytes, &View::new().detail(Detail::Summary)).1.is_intact());
+    assert!(!events_of(&bytes, &View::new().detail(Detail::Summary)).1.is_intact());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn the_index_must_lead_to_each_block_by_separators_between_their_keys() {
 }
 
 #[test]
-fn handles_that_are_swapped_or_stand_twice_are_told() {
+fn handles_that_are_swapped_or_stand_twice_are_reported() {
     let forged = |order: [usize; 2]| {
         let mut forge = Forge::new();
         let blocks = [forge.keys(&["apple"]), forge.keys(&["cherry"])];
@@ -101,7 +101,7 @@ fn handles_that_are_swapped_or_stand_twice_are_told() {
 }
 
 #[test]
-fn a_depth_that_the_index_does_not_have_is_told() {
+fn a_depth_that_the_index_does_not_have_is_reported() {
     for depth in [2, 3, 4] {
         let mut forge = Forge::new();
         let data = forge.keys(&["apple"]);
@@ -127,7 +127,7 @@ fn an_index_of_more_levels_is_followed_on_each() {
 }
 
 #[test]
-fn an_index_block_that_nothing_leads_to_is_told() {
+fn an_index_block_that_nothing_leads_to_is_reported() {
     let mut forge = Forge::new();
     let data = forge.keys(&["apple"]);
     // It refers to itself: its handle is as long whatever it says.
@@ -222,7 +222,7 @@ fn a_long_value_must_stand_in_chunks() {
 }
 
 #[test]
-fn chunks_without_a_reference_and_references_without_chunks_are_told() {
+fn chunks_without_a_reference_and_references_without_chunks_are_reported() {
     let mut forge = Forge::new();
     forge.chunk(40_000);
     let data = forge.keys(&["a"]);
@@ -274,7 +274,7 @@ fn a_filter_must_be_the_one_that_the_properties_name() {
 }
 
 #[test]
-fn a_filter_of_another_table_or_of_other_keys_is_told() {
+fn a_filter_of_another_table_or_of_other_keys_is_reported() {
     assert_wrong(&filtered(&[filter([3; 16], 5, &["a", "b"])], |_| {}), "filter owner");
     assert_wrong(&filtered(&[filter(FILE, 5, &["a"])], |_| {}), "filter key count");
     // Two filters hash keys with one seed.
@@ -289,7 +289,7 @@ fn a_filter_that_is_not_asked_is_not_damaged() {
     let sum = checksum32(&FILE, 0, &[&other[..12], &other[16..256]]);
     other[12..16].copy_from_slice(&sum.to_le_bytes());
     let bytes = filtered(&[of_two_keys(), other.clone()], |_| {});
-    let (_, report) = told(&bytes, &View::new());
+    let (_, report) = events_of(&bytes, &View::new());
     assert!(report.is_intact() && report.partial && report.accounted == report.len, "{report:?}");
     assert!(crate::testing::fuzzing::faults_of_table(bytes, 5).is_empty());
     // The properties say that it is asked.
@@ -336,9 +336,9 @@ fn a_good_block_behind_a_broken_one_is_not_blamed() {
     let broken = forge.block(BlockKind::Data, &[0, 1, 0, 0, b'a', 9, 9, 9, 9, 0, 0, 0, 0, 1, 0, 0, 0]);
     let b = forge.keys(&["z"]);
     let root = forge.index(&[("m", a), ("n", broken), ("z", b)]);
-    let (all, _) = told(&forge.finish(root, 1), &everything());
-    let damaged: Vec<_> = all.iter().filter(|told| matches!(told, Told::Damage(_))).collect();
-    assert!(matches!(damaged[..], [Told::Damage(damage)] if damage.offset < b.offset), "{damaged:?}");
+    let (all, _) = events_of(&forge.finish(root, 1), &everything());
+    let damaged: Vec<_> = all.iter().filter(|event| matches!(event, Reported::Damage(_))).collect();
+    assert!(matches!(damaged[..], [Reported::Damage(damage)] if damage.offset < b.offset), "{damaged:?}");
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn damaged_blocks_are_summed_only_so_often() {
         forge.block(BlockKind::Padding, &[0; 8]);
     }
     forge.out.resize(forge.out.len() + (4 << 20), 0);
-    let (_, report) = told(&forge.out, &View::new());
+    let (_, report) = events_of(&forge.out, &View::new());
     // As often as the budget lasts; then the rest is passed over. And the footer is missing.
     assert!((4..=8).contains(&report.damage_count), "{}", report.damage_count);
 }
