@@ -1,21 +1,22 @@
-//! The tree as compaction will leave it. Filters are planned for that tree.
+//! The tree as compaction will leave it. Filters are planned for this tree.
 //!
-//! A table of a deep level lives long. If its filter were planned for the present tree, the runs that pile up
-//! above it during a load would get a part of the total, and once they are merged that part would be unused.
-//! So the plan is for the tree that follows from the present one without further writes, by the rules by
-//! which compaction leaves a level alone (`pick::score`):
+//! Tables of deep levels live long. During a load, runs pile up above them. If filters were planned for the
+//! present tree, these runs would get a part of the filter memory, and after they are merged that part would
+//! be unused. So the plan is for the tree that compaction makes of the present one if there are no further
+//! writes, by the rules by which compaction leaves a level alone (`pick::score`):
 //!
-//! 1. A level 0 with enough runs to be compacted is merged with level 1: tables that overlap become one. The
-//!    run that is being written stays, because lookups probe it as a run of its own until then.
-//! 2. What a level holds above its target is merged into the tables that it overlaps in the next level, the
-//!    same fraction of each table. A table that overlaps nothing there will be moved with its filter, and
-//!    counts as it is.
+//! 1. If level 0 has enough runs to be compacted, it is merged with level 1: tables that overlap become one.
+//!    The run that is being written stays, because lookups probe it as a separate run until then.
+//! 2. What a level holds above its target size is merged into the overlapping tables of the next level, the
+//!    same fraction of each table. A table that overlaps nothing there will be moved with its filter, and is
+//!    not changed.
 //!
-//! A fraction of a table has that fraction of its keys and of its lookups, and so the rate of the whole.
-//! Which tables will be merged is not known yet, and need not be: on the whole it is that fraction.
+//! A fraction of a table has that fraction of its keys and lookups, so it gets the same false-positive rate
+//! as the whole table. It is not known yet which tables will be merged, and need not be: on average it is
+//! that fraction.
 //!
-//! Until the waiting tables are merged, usually for minutes, filters take more than the total. If that lasts,
-//! column groups of ribbon filters are dropped (`db/residency`).
+//! Until the waiting tables are merged, usually for minutes, filters take more memory than planned. If that
+//! lasts, column groups of ribbon filters are dropped (`db/residency`).
 //!
 //! A pure function, O(t log t) for t tables. `filters` calls it.
 
@@ -23,7 +24,7 @@ use super::filters::{KeysByPlace, Placed};
 use super::pick::Shape;
 use crate::manifest::edit::LEVELS;
 
-/// The runs that compaction will leave, newest first, as in `runs`. The output is the first, as a run of its
+/// The runs that compaction will leave, newest first, as in `runs`. The first is the output, as a run of its
 /// own; it overlaps nothing on its level.
 pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
     let by_place = KeysByPlace::new(&runs);
@@ -57,7 +58,7 @@ pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<
     level_0.into_iter().chain(levels).filter(|run| !run.is_empty()).collect()
 }
 
-/// Level 1 after these tables of levels 0 and 1 are merged: tables that overlap become one.
+/// Level 1 after these tables of levels 0 and 1 are merged: overlapping tables become one.
 fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     tables.sort_unstable_by_key(|table| table.smallest);
     let mut run: Vec<Placed<'_>> = Vec::new();
@@ -83,8 +84,8 @@ fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     run
 }
 
-/// Merges a fraction of a table into the tables of the next level that it overlaps. Returns the fraction that
-/// was merged.
+/// Merges a fraction of a table into the overlapping tables of the next level. Returns the fraction that was
+/// merged.
 fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysByPlace<'_>) -> f64 {
     let start = run.partition_point(|below| below.largest < table.smallest);
     let mut fallen = 0.0;
@@ -133,16 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_above_is_counted_where_it_is_going() {
-        // From the lowest key to the highest is what the last level has.
+    fn tables_waiting_to_be_merged_are_counted_in_their_target_level() {
+        // The last level covers all keys, from the lowest to the highest.
         let mut runs: Vec<_> = (0..5).map(|_| run(0, 1, 400, 10, 990)).collect();
         runs.extend([run(1, 4, 2000, 10, 990), run(2, 20, 8000, 1, 999)]);
         let settled = settled(runs, &SHAPE);
         let found: Vec<_> = settled.iter().map(|run| (run.len(), keys(run))).collect();
         assert_eq!((found[0].0, found[1].0), (1, 20));
         assert!(found[0].1.abs_diff(1000) < 30 && found[1].1.abs_diff(11_000) < 30, "{found:?}");
-        // What is left of level 1 is denser than it was by what fell on it, and asked by so many lookups
-        // fewer.
+        // A quarter of the merged level 1 is left, so a quarter of the lookups probe it.
         let upper = settled[0][0];
         assert!((upper.relative_probe_rate - 0.25).abs() < 0.01, "{upper:?}");
         let by_keys = settled[1].iter().map(|table| table.keys);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_being_written_stays_and_so_does_a_tree_that_compaction_leaves_alone() {
+    fn a_run_being_written_and_a_tree_that_needs_no_compaction_are_unchanged() {
         let mut runs = vec![run(0, 1, 400, 10, 990)];
         runs[0][0].is_output = true;
         runs.extend((0..2).map(|_| run(0, 1, 400, 10, 990)));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_nothing_below_counts_as_it_is() {
+    fn a_table_that_overlaps_nothing_below_is_unchanged() {
         // Keys that arrive in order: six runs of level 0, and a level 1 of ten times its target.
         let mut runs: Vec<_> = (0..6).rev().map(|n| run(0, 1, 400, 1000 + 10 * n, 1010 + 10 * n)).collect();
         runs.extend([run(1, 10, 10_000, 500, 1000), run(2, 10, 10_000, 0, 500)]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_the_last_level_gets_the_same_bits_whatever_waits_above_it() {
+    fn filter_bits_of_the_last_level_do_not_depend_on_waiting_tables_above_it() {
         use crate::compaction::filters::plan_one;
         use crate::filter::{FilterKind, FilterPolicy};
         let bits = |runs: u64, level_1: u64| {

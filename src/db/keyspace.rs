@@ -17,8 +17,8 @@ use crate::options::KeyspaceOptions;
 use crate::snapshot_read::KeyRange;
 use crate::sync::lock;
 
-/// One keyspace of a store: a tree of its own with options of its own. Cheap to clone; a clone and the
-/// original are the same keyspace. Writes to several keyspaces are atomic in a [`WriteBatch`].
+/// One keyspace of a store: a separate tree with its own options. Cheap to clone; a clone and the original
+/// are the same keyspace. A [`WriteBatch`] writes to several keyspaces atomically.
 ///
 /// Get one with [`Db::keyspace`](crate::Db::keyspace).
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl Keyspace {
         &self.tree.name
     }
 
-    /// The options in force.
+    /// The current options.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ impl Keyspace {
         (**self.tree.options.load()).clone()
     }
 
-    /// Changes the options, durably. New tables follow them. Existing tables stay as they are until a
+    /// Changes the options, durably. They apply to new tables. Existing tables stay as they are until a
     /// compaction rewrites them; [`Keyspace::refilter`] gives them new filters.
     ///
     /// ```
@@ -90,14 +90,14 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Builds a new filter after `policy` for every table, makes `policy` that of the keyspace, and waits for
-    /// it. Tables are not rewritten: each is read once, and its new filter is a file beside it. Reads and
-    /// writes go on. The memory, 10 to 25 bytes for each key of the one table at work, comes out of the
-    /// budget: cached blocks give way. Tables that a compaction is rewriting are skipped, because their
-    /// successors follow the policy anyway.
+    /// Makes `policy` the filter policy of the keyspace, builds a new filter for every table, and waits until
+    /// this is done. Tables are not rewritten: each is read once, and its new filter is written to a file
+    /// beside it. Reads and writes continue meanwhile. One table is processed at a time; it takes 10 to 25
+    /// bytes of memory per key, from the memory budget, so cached blocks may be evicted. Tables that a
+    /// compaction is rewriting are skipped, because the new tables follow the policy anyway.
     ///
     /// If the store is closed or loses power meanwhile, some tables have new filters and some have old ones;
-    /// all are valid. Call it again to go on.
+    /// all are valid. Call it again to continue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -116,8 +116,8 @@ impl Keyspace {
     ///
     /// [`Error::InvalidArgument`] if the policy is out of range. [`Error::Corruption`] or [`Error::Io`] for
     /// the first table that cannot be read. [`Error::LimitExceeded`] if the memory budget has no room to
-    /// build a filter: its table keeps the old one, the others get theirs, and [`Keyspace::compact`] rewrites
-    /// large tables as smaller ones. And those of [`Keyspace::put`].
+    /// build a filter: that table keeps its old filter, and the other tables get new ones.
+    /// [`Keyspace::compact`] splits large tables into smaller ones. Also the errors of [`Keyspace::put`].
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         policy.validate()?;
         self.check_writable()?;
@@ -146,9 +146,9 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`](crate::Error::LimitExceeded) if key or value are too long: nothing was written.
-    /// [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there when the
-    /// store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
+    /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing was
+    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there
+    /// when the store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
     /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped): nothing was written.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -186,8 +186,8 @@ impl Keyspace {
         self.engine().write(batch, Durability::Buffered)
     }
 
-    /// The value of `key`; `None` if the key is absent. An absent key is mostly answered by filters in
-    /// memory; a false positive costs a block read.
+    /// Returns the value of `key`, or `None` if the key is absent. For an absent key, filters in memory avoid
+    /// most reads; a false positive costs a block read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -201,16 +201,15 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file that the answer depends
-    /// on cannot be read; [`KeyspaceDropped`](crate::Error::KeyspaceDropped),
-    /// [`Closed`](crate::Error::Closed). A damaged filter is an error only with
-    /// [`Options::strict_filters`](crate::Options::strict_filters).
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed for the answer
+    /// cannot be read; [`KeyspaceDropped`](crate::Error::KeyspaceDropped), [`Closed`](crate::Error::Closed).
+    /// A damaged filter is an error only with [`Options::strict_filters`](crate::Options::strict_filters).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.engine().get(&self.tree, key.as_ref(), None, Value::read)
     }
 
-    /// Whether `key` is present. The answer is exact, like that of [`Keyspace::get`]; a value in chunks is
-    /// not read.
+    /// Whether `key` is present. The answer is exact, like that of [`Keyspace::get`]. Values stored in chunks
+    /// are not read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -229,9 +228,9 @@ impl Keyspace {
     }
 
     /// Whether `key` may be present, answered from memory: it never reads from disk and never fails. `false`
-    /// is certain. `true` may be wrong: at the false-positive rate of the filters, for tables that have not
-    /// been opened since the store was, and for tables whose filter is not in memory, unless the page of it
-    /// that the key leads to is cached.
+    /// is certain. `true` may be wrong: at the false-positive rate of the filters, for tables that are not
+    /// yet open, and for tables whose filter is not in memory, unless the cache has the filter page that the
+    /// key needs.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -247,7 +246,7 @@ impl Keyspace {
         self.engine().may_contain(&self.tree, key.as_ref())
     }
 
-    /// The values of several keys, in the order of `keys`, all as of one moment.
+    /// Returns the values of several keys, in the order of `keys`, all as of one moment.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -284,8 +283,8 @@ impl Keyspace {
         Ok(found.iter().map(Option::is_some).collect())
     }
 
-    /// Iterates over the entries whose keys are in `range`, in the order of their keys, from either end. It
-    /// sees the keyspace as of this call. Errors are items: see [`Iter`].
+    /// Iterates over the entries whose keys are in `range`, in key order, from either end. The iterator sees
+    /// the keyspace as of this call. Errors are items: see [`Iter`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -337,7 +336,7 @@ impl Keyspace {
             .unwrap_or_else(|error| Iter::failed(&self.owner, error))
     }
 
-    /// Flushes the memtables to tables, and waits for it.
+    /// Flushes the memtables to tables, and waits until this is done.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -350,13 +349,14 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// The error that the flush met, and those of [`Keyspace::put`].
+    /// The error of the flush, and those of [`Keyspace::put`].
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
         self.engine().flush(std::slice::from_ref(&self.tree))
     }
 
-    /// Flushes, then merges all tables into one run, and waits for it. What no reader can see is dropped.
+    /// Flushes, then merges all tables into one run, and waits until this is done. Entries that no reader can
+    /// see are dropped.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -370,7 +370,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// The error that the compaction met, and those of [`Keyspace::put`].
+    /// The error of the compaction, and those of [`Keyspace::put`].
     pub fn compact(&self) -> Result<()> {
         self.check_writable()?;
         self.engine().compact_all(&self.tree)
@@ -417,7 +417,7 @@ impl WriteBatch {
 }
 
 impl Engine {
-    /// The keyspace of this name, created with `options` if it is missing.
+    /// Returns the keyspace of this name; creates it with `options` if it does not exist.
     pub(super) fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         self.health.check_open()?;
         let mut next = lock(&self.keyspaces.next_id);
@@ -470,7 +470,7 @@ impl Engine {
         self.publish(vec![EditItem::KeyspaceDropped(tree.id)], Change::Drop(Arc::clone(&tree)))?;
         self.keyspaces.remove(tree.id);
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
-        // A handle that a caller keeps must not keep the data, and its memory is not counted any more.
+        // A handle that a caller keeps must not keep the data. Its memory is no longer counted.
         tree.clear();
         tree.count_active_bytes();
         self.background.notify();
@@ -487,7 +487,7 @@ mod tests {
     use crate::options::{KeyspaceOptions, Options};
 
     #[test]
-    fn a_keyspace_that_is_dropped_takes_its_memory_along_whenever_it_was_counted() {
+    fn memory_of_a_dropped_keyspace_is_released_whenever_it_was_counted() {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();
         let memory = &db.engine().context.memory;
@@ -500,7 +500,7 @@ mod tests {
             assert!(active() == sum && sum > before + 50_000);
             db.drop_keyspace("k").unwrap();
             if is_counted_late {
-                // By a leader that had found it alive.
+                // By a commit leader that found the keyspace before it was dropped.
                 keyspace.tree.count_active_bytes();
             }
             assert_eq!(active(), before);

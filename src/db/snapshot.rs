@@ -1,4 +1,4 @@
-//! Snapshots: a sequence number that compactions must respect for as long as somebody holds it.
+//! Snapshots: sequence numbers whose entries compactions keep while a handle exists.
 
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -14,7 +14,7 @@ use crate::key::SeqNo;
 use crate::snapshot_read::KeyRange;
 use crate::sync::lock;
 
-/// The live snapshots: sequence number to how many hold it.
+/// The live snapshots: the number of holders of each sequence number.
 #[derive(Default)]
 pub(crate) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
 
@@ -23,8 +23,9 @@ impl SnapshotList {
         lock(&self.0)
     }
 
-    /// Registers the number that is visible now. Reading it under the lock orders it with [`Self::numbers`]:
-    /// a compaction that did not see this snapshot began when nothing newer than it was in its input.
+    /// Registers the sequence number that is visible now. It is read under the lock, which orders it with
+    /// [`Self::numbers`]: if a compaction did not see this snapshot, its input has no newer entries than the
+    /// snapshot's number.
     pub(super) fn register(&self, visible: &AtomicU64) -> SeqNo {
         let mut list = self.lock();
         let seqno = visible.load(Ordering::Acquire);
@@ -42,14 +43,14 @@ impl SnapshotList {
         }
     }
 
-    /// The numbers of all live snapshots, ascending.
+    /// The sequence numbers of all live snapshots, ascending.
     pub(crate) fn numbers(&self) -> Vec<SeqNo> {
         self.lock().keys().copied().collect()
     }
 }
 
-/// The store as it was at one moment, over all keyspaces. Cheap to make, to clone and to hold; as long as it
-/// is held, compactions keep what it sees.
+/// The store at one moment, over all keyspaces. Cheap to make, to clone and to hold. While it is held,
+/// compactions keep every entry it sees.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -128,7 +129,7 @@ impl Snapshot {
         }
     }
 
-    /// The value that `key` had in the default keyspace; `None` if it was absent.
+    /// Returns the value of `key` in the default keyspace, or `None` if the key was absent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -142,7 +143,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] or [`Error::Io`] if a file that the answer depends on cannot be read,
+    /// [`Error::Corruption`] or [`Error::Io`] if a file needed for the answer cannot be read,
     /// [`Error::Closed`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default_keyspace().get(key)
@@ -166,7 +167,7 @@ impl Snapshot {
         self.default_keyspace().contains(key)
     }
 
-    /// The values that several keys had in the default keyspace, in the order of `keys`.
+    /// Returns the values of several keys in the default keyspace, in the order of `keys`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -258,7 +259,7 @@ impl KeyspaceSnapshot {
         Err(Error::invalid("the keyspace belongs to another store than the snapshot"))
     }
 
-    /// The value that `key` had; `None` if it was absent.
+    /// Returns the value of `key`, or `None` if the key was absent.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -272,9 +273,9 @@ impl KeyspaceSnapshot {
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] or [`Error::Io`] if a file that the answer depends on cannot be read,
-    /// [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::InvalidArgument`] if keyspace and snapshot are
-    /// of different stores.
+    /// [`Error::Corruption`] or [`Error::Io`] if a file needed for the answer cannot be read,
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::InvalidArgument`] if the keyspace and the
+    /// snapshot belong to different stores.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check()?;
         self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), Value::read)
@@ -300,7 +301,7 @@ impl KeyspaceSnapshot {
         Ok(self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), |_| Ok(()))?.is_some())
     }
 
-    /// The values that several keys had, in the order of `keys`.
+    /// Returns the values of several keys, in the order of `keys`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a store can say about itself, in numbers.
+//! Statistics of a store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,19 +14,19 @@ use crate::memory::MemoryStats;
 use crate::version::FilterState;
 use crate::version::TableHandle;
 
-/// Numbers about one level of a keyspace, or their sum over levels: [`KeyspaceStats::total`].
+/// Statistics of one level of a keyspace, or their sum over levels: [`KeyspaceStats::total`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Sorted runs; at most one below level 0.
     pub runs: u64,
-    /// Tables in them.
+    /// Tables in the runs.
     pub tables: u64,
-    /// Length of their files, in bytes.
+    /// Length of the table files, in bytes.
     pub bytes: u64,
     /// Entries, tombstones and older versions included.
     pub entries: u64,
-    /// How many of them are tombstones.
+    /// Tombstones among the entries.
     pub tombstones: u64,
     /// Sum over the tables of distinct user keys.
     pub keys: u64,
@@ -40,35 +40,35 @@ pub struct LevelStats {
     pub open_tables: u64,
     /// Open tables whose filter cannot be used.
     pub unusable_filters: u64,
-    /// Open tables whose filter could not be built and answers "maybe" for every key. There should be none;
-    /// if a defect of this program made one, the `tracing` event has what it takes to reproduce it.
+    /// Open tables whose filter could not be built and answers "maybe" for every key. There should be none.
+    /// If a defect of this library caused one, the `tracing` event has what is needed to reproduce it.
     pub unbuilt_filters: u64,
-    /// Tables that a compaction could not read: set aside until the store is opened again.
+    /// Tables that a compaction could not read: compactions skip them until the store is opened again.
     pub set_aside_tables: u64,
-    /// Open tables whose filter is not in memory because the budget has no room for it.
+    /// Open tables whose filter is not in memory because the memory budget has no room for it.
     pub unloaded_filters: u64,
-    /// How many of the unloaded filters are probed page by page, from the cache or from disk. The others have
-    /// no room even for their header and page checksums.
+    /// Unloaded filters that are probed page by page, from the cache or from disk. For the others there is no
+    /// room even for header and page checksums.
     pub paged_filters: u64,
     /// Column groups of the filters of open tables. A Bloom filter counts as one.
     pub filter_column_groups: u64,
-    /// How many of the column groups are in memory. If there is no room for all, those that answer least for
-    /// their size are not.
+    /// Column groups in memory. If there is no room for all, those are left out that answer the fewest
+    /// lookups for their size.
     pub loaded_filter_column_groups: u64,
     /// Memory of the filters in bytes, without cached pages.
     pub filter_memory_bytes: u64,
-    /// What the filters answered since the store was opened, tables that are gone included.
+    /// Results of the filter probes since the store was opened, including tables that no longer exist.
     pub filter: FilterCounts,
-    /// How many false positives the filters predict for the absent keys they were probed for; compare it with
+    /// False positives that the filters predict for the absent keys they were probed for; compare with
     /// [`FilterCounts::false_positives`].
     pub expected_false_positives: f64,
-    /// The false-positive rate that the filters of the open tables predict, weighted by keys; `None` if no
-    /// open table has one.
+    /// Predicted false-positive rate of the filters of the open tables, weighted by keys; `None` if no open
+    /// table has one.
     pub predicted_rate: Option<f64>,
 }
 
 impl LevelStats {
-    /// Bits of filter blocks per key; `None` if there are no filters.
+    /// Filter bits per key; `None` if there are no filters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -85,24 +85,24 @@ impl LevelStats {
     }
 }
 
-/// Numbers about one keyspace; see [`Db::stats`].
+/// Statistics of one keyspace; see [`Db::stats`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
-    /// Entries in memory, not yet in tables.
+    /// Entries in memtables.
     pub memtable_entries: u64,
-    /// Memory they take, in bytes.
+    /// Memory of the memtables, in bytes.
     pub memtable_bytes: u64,
-    /// Memtables that wait to be flushed.
+    /// Memtables waiting to be flushed.
     pub immutable_memtables: u64,
     /// Its levels, 0 to 6.
     pub levels: Vec<LevelStats>,
 }
 
 impl KeyspaceStats {
-    /// The sum over all levels. Runs are added up too; the predicted rate is the mean over all filter keys.
+    /// The sum over all levels, runs included. The predicted rate is the mean over all filter keys.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -130,35 +130,35 @@ impl KeyspaceStats {
     }
 }
 
-/// Numbers about a store; see [`Db::stats`]. Counts begin when the store is opened.
+/// Statistics of a store; see [`Db::stats`]. Counts start when the store is opened.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Its keyspaces, in the order in which they were created.
+    /// Its keyspaces, in order of creation.
     pub keyspaces: Vec<KeyspaceStats>,
     /// Batches written.
     pub batches: u64,
-    /// Entries in them.
+    /// Entries in the batches.
     pub entries: u64,
     /// Groups of batches that were appended to the log with one write.
     pub commit_groups: u64,
     /// Times a log was synced.
     pub log_syncs: u64,
-    /// Length of the logs that are still needed, in bytes.
+    /// Length of the logs still needed, in bytes.
     pub log_bytes: u64,
     /// Memtables flushed.
     pub flushes: u64,
-    /// Tables written by flushes, in bytes.
+    /// Length of the tables written by flushes, in bytes.
     pub flushed_bytes: u64,
     /// Compactions that rewrote tables.
     pub compactions: u64,
-    /// Tables written by them, in bytes.
+    /// Length of the tables written by compactions, in bytes.
     pub compacted_bytes: u64,
     /// Compactions that only moved tables to the next level.
     pub trivial_moves: u64,
     /// Filters built for existing tables: after damage, or by [`Db::refilter`].
     pub rebuilt_filters: u64,
-    /// Their length in bytes.
+    /// Length of these filters, in bytes.
     pub rebuilt_filter_bytes: u64,
     /// Filters that could not be rebuilt because their table cannot be read.
     pub failed_rebuilds: u64,
@@ -166,9 +166,9 @@ pub struct Stats {
     pub logged_bytes: u64,
     /// Groups that were slowed down because flushes or compactions were behind.
     pub write_delays: u64,
-    /// How long they waited altogether.
+    /// Total time for which they waited.
     pub write_delay: Duration,
-    /// How long the one that waited longest did.
+    /// Longest time for which one of them waited.
     pub longest_write_delay: Duration,
     /// Data blocks read from files.
     pub data_block_reads: u64,
@@ -178,34 +178,33 @@ pub struct Stats {
     pub index_block_reads: u64,
     /// Chunks of long values read from files.
     pub value_chunk_reads: u64,
-    /// Pages read from files of filters that are not in memory.
+    /// Pages of filters not in memory that were read from files.
     pub filter_page_reads: u64,
-    /// Such pages found in the cache.
+    /// Pages of filters not in memory that were found in the cache.
     pub filter_page_cache_hits: u64,
     /// Blocks and pages of filters that failed their checksum and were read a second time.
     pub block_rereads: u64,
-    /// Filters that were found damaged, unknown, another table's or wrong; their tables are read without
-    /// them.
+    /// Filters found to be damaged, unknown, of another table, or wrong. Their tables are read without them.
     pub unusable_filters: u64,
     /// "Absent" answers that were checked against the data; see
     /// [`Options::audit_absent`](crate::Options::audit_absent).
     pub audited: u64,
-    /// Filters that such a check found wrong.
+    /// Filters that such a check found to be wrong.
     pub audit_failures: u64,
-    /// What the memory budget is used for.
+    /// Use of the memory budget.
     pub memory: MemoryStats,
-    /// Blocks in the cache, in bytes.
+    /// Size of the cached blocks, in bytes.
     pub block_cache_bytes: u64,
-    /// Filters in memory, in bytes.
+    /// Size of the filters in memory, in bytes.
     pub filter_memory_bytes: u64,
-    /// Table files that are open.
+    /// Open table files.
     pub open_files: u64,
-    /// Why writing is disabled, if it is: the failure that every writer gets.
+    /// Why writing is disabled, if it is: the error that every writer gets.
     pub disabled: Option<String>,
 }
 
 impl Stats {
-    /// The numbers of the keyspace called `name`; `None` if it does not exist.
+    /// The statistics of the keyspace called `name`; `None` if it does not exist.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -218,7 +217,7 @@ impl Stats {
         self.keyspaces.iter().find(|keyspace| keyspace.name == name)
     }
 
-    /// Bytes that logs, flushes, compactions and new filters have written.
+    /// Bytes written by logs, flushes, compactions and filter rebuilds.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -234,8 +233,8 @@ impl Stats {
 }
 
 impl Db {
-    /// Numbers about the store: shape, memory, filters, reads and writes. Takes time proportional to the
-    /// number of tables and reads nothing from disk.
+    /// Statistics of the store: shape, memory, filters, reads and writes. Takes time proportional to the
+    /// number of tables; reads nothing from disk.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -317,13 +316,13 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
     }
 }
 
-/// Saturates: the numbers that tables state are not verified, and their sum may overflow.
+/// Saturates: the counts that tables state are not verified, and their sum may overflow.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
 impl LevelStats {
-    /// Everything but what the filters answered and predict.
+    /// All fields except the filters' counts and predictions.
     fn add_counts(&mut self, other: &Self) {
         add(&mut self.runs, other.runs);
         add(&mut self.tables, other.tables);
@@ -387,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_tables_state_are_added_up_without_overflow() {
+    fn counts_that_tables_state_are_summed_without_overflow() {
         let huge = LevelStats { tables: 1, bytes: 1 << 63, keys: u64::MAX, ..LevelStats::default() };
         let keyspace = KeyspaceStats {
             name: String::new(),

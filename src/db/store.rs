@@ -1,4 +1,4 @@
-//! The handle of a whole store. Its reading and writing calls are those of its default keyspace.
+//! The handle of a whole store. Its read and write calls are those of its default keyspace.
 
 use std::ops::RangeBounds;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::options::{KeyspaceOptions, Options};
 
 /// An open store. Cheap to clone and to share between threads; a clone and the original are the same store.
 ///
-/// The store closes when the last handle goes: stores, keyspaces, snapshots and iterators all count.
+/// The store closes when the last handle is dropped: stores, keyspaces, snapshots and iterators all count.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ impl Db {
         self.owner.engine()
     }
 
-    /// The directory of the store, as it was given to [`Db::open`].
+    /// The directory of the store, as passed to [`Db::open`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -74,8 +74,8 @@ impl Db {
         &self.engine().files.dir
     }
 
-    /// What opening found: how much of the logs was replayed, which unsynced tails were dropped, and which
-    /// files were ignored and why.
+    /// What was found at open: how much of the logs was replayed, which unsynced tails were dropped, and
+    /// which files were ignored and why.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -103,9 +103,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`](crate::Error::LimitExceeded) if key or value are too long: nothing was written.
-    /// [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there when the
-    /// store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
+    /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing was
+    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there
+    /// when the store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed): nothing was written.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
@@ -129,8 +129,8 @@ impl Db {
         self.default.delete(key)
     }
 
-    /// The value of `key` in the default keyspace; `None` if the key is absent. An absent key is mostly
-    /// answered by filters in memory; a false positive costs a block read.
+    /// Returns the value of `key` in the default keyspace, or `None` if the key is absent. For an absent key,
+    /// filters in memory avoid most reads; a false positive costs a block read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -143,15 +143,15 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file that the answer depends
-    /// on cannot be read; [`Closed`](crate::Error::Closed). A damaged filter is an error only with
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed for the answer
+    /// cannot be read; [`Closed`](crate::Error::Closed). A damaged filter is an error only with
     /// [`Options::strict_filters`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default.get(key)
     }
 
-    /// Whether `key` is in the default keyspace. The answer is exact, like that of [`Db::get`]; a value in
-    /// chunks is not read.
+    /// Whether `key` is in the default keyspace. The answer is exact, like that of [`Db::get`]. Values stored
+    /// in chunks are not read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -186,9 +186,9 @@ impl Db {
         self.default.may_contain(key)
     }
 
-    /// The values of several keys of the default keyspace, in the order of `keys`, all as of one moment.
-    /// Filters of several keys are fetched from memory together, so this is faster than one [`Db::get`] after
-    /// the other.
+    /// Returns the values of several keys of the default keyspace, in the order of `keys`, all as of one
+    /// moment. The filters of several keys are fetched from memory together, so this is faster than a
+    /// [`Db::get`] for each key.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -225,8 +225,8 @@ impl Db {
         self.default.multi_contains(keys)
     }
 
-    /// Iterates over the entries of the default keyspace whose keys are in `range`, in the order of their
-    /// keys, from either end. It sees the store as of this call. Errors are items: see [`Iter`].
+    /// Iterates over the entries of the default keyspace whose keys are in `range`, in key order, from either
+    /// end. The iterator sees the store as of this call. Errors are items: see [`Iter`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ impl Db {
         self.default.iter()
     }
 
-    /// Writes a batch, buffered. All of it becomes visible at once, in all of its keyspaces.
+    /// Writes a batch, buffered. All of it becomes visible at once, in all its keyspaces.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -294,7 +294,7 @@ impl Db {
         self.write_with(batch, Durability::Buffered)
     }
 
-    /// Writes a batch and returns when it is as durable as `durability` asks for. Readers may see the batch
+    /// Writes a batch and returns when it is as durable as `durability` requires. Readers may see the batch
     /// earlier. Threads that wait for durability at the same time share one sync.
     ///
     /// ```
@@ -315,7 +315,7 @@ impl Db {
         self.engine().write(batch, durability)
     }
 
-    /// Makes every write that has returned durable.
+    /// Makes every write that has already returned durable.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -336,7 +336,7 @@ impl Db {
         self.engine().sync()
     }
 
-    /// A view of all keyspaces as they are now. It stays the same while others write.
+    /// Returns a snapshot of all keyspaces as they are now. Later writes do not change it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -407,7 +407,7 @@ impl Db {
         self.default.clone()
     }
 
-    /// The names of all keyspaces, in the order of their creation.
+    /// The names of all keyspaces, in order of creation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -421,8 +421,8 @@ impl Db {
         self.engine().keyspaces.load().values().map(|tree| tree.name.clone()).collect()
     }
 
-    /// Drops the keyspace called `name` and all of its entries, durably. Its handles return
-    /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) from now on; iterators that were made before go on.
+    /// Drops the keyspace called `name` and all its entries, durably. Its handles return
+    /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) from now on; existing iterators continue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -441,7 +441,7 @@ impl Db {
         self.engine().drop_keyspace(name)
     }
 
-    /// Flushes the memtables of all keyspaces to tables, and waits for it.
+    /// Flushes the memtables of all keyspaces to tables, and waits until this is done.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -454,14 +454,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The first error that a flush met, and those of [`Db::put`].
+    /// The first error of a flush, and those of [`Db::put`].
     pub fn flush(&self) -> Result<()> {
         let trees = self.engine().keyspaces.all();
         self.engine().flush(&trees)
     }
 
-    /// Flushes, then merges the tables of each keyspace into one run, and waits for it. What no reader can
-    /// see is dropped.
+    /// Flushes, then merges the tables of each keyspace into one run, and waits until this is done. Entries
+    /// that no reader can see are dropped.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -475,18 +475,17 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The first error that a compaction met, and those of [`Db::put`].
+    /// The first error of a compaction, and those of [`Db::put`].
     pub fn compact(&self) -> Result<()> {
         let trees = self.engine().keyspaces.all();
         trees.iter().try_for_each(|tree| match self.engine().compact_all(tree) {
-            // Dropped meanwhile: there is nothing left of it to compact.
+            // The keyspace was dropped meanwhile: there is nothing to compact.
             Err(Error::KeyspaceDropped { .. }) => Ok(()),
             result => result,
         })
     }
 
-    /// Builds new filters after `policy` for the tables of every keyspace, as [`Keyspace::refilter`] does for
-    /// one.
+    /// Builds new filters by `policy` for the tables of every keyspace; see [`Keyspace::refilter`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -509,7 +508,7 @@ impl Db {
         let mut result = Ok(());
         for tree in &trees {
             match self.engine().refilter(tree, policy) {
-                // Dropped meanwhile: it has no tables any more.
+                // The keyspace was dropped meanwhile: it has no tables.
                 Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
                 Err(error) => result = result.and(Err(error)),
             }
@@ -517,9 +516,9 @@ impl Db {
         result
     }
 
-    /// Opens every table now instead of at the first lookup that needs it: reads filters and root indexes
-    /// into memory, as far as the memory budget allows. Afterwards [`Db::may_contain`] and [`Db::stats`] know
-    /// all tables.
+    /// Opens every table now, not at the first lookup that needs it: reads filters and root indexes into
+    /// memory, as far as the memory budget allows. Afterwards [`Db::may_contain`] and [`Db::stats`] cover all
+    /// tables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -542,7 +541,7 @@ impl Db {
         first_error
     }
 
-    /// Does one background job in the calling thread; returns `false` if there is none. For stores opened
+    /// Runs one background job in the calling thread; returns `false` if there is none. For stores opened
     /// with [`Options::background_threads`]`(0)`.
     ///
     /// ```
@@ -555,8 +554,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`]; the error that the job met. If a write or sync failed, the store refuses further
-    /// writes.
+    /// [`Error::Closed`]; the error of the job. If a write or sync failed, the store refuses further writes.
     pub fn step(&self) -> Result<bool> {
         self.engine().health.check_open()?;
         self.engine().step(Jobs::All)
@@ -575,14 +573,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The error that a job met.
+    /// The error of a job.
     pub fn settle(&self) -> Result<()> {
         self.engine().settle()
     }
 
     /// Closes the store: ends its log with a synced close record and releases the lock. Every other handle
-    /// returns [`Closed`](crate::Error::Closed) from now on; an iterator may return it or go on. Dropping the
-    /// last handle also closes the store, but cannot return an error.
+    /// returns [`Closed`](crate::Error::Closed) from now on; an iterator may return it or continue. Dropping
+    /// the last handle also closes the store, but cannot return an error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -594,7 +592,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The first error met; the lock is released all the same.
+    /// The first error. The lock is released in any case.
     pub fn close(self) -> Result<()> {
         self.engine().close()
     }

@@ -1,17 +1,17 @@
-//! Verifying a store: everything is read back and compared, and all damage is collected.
+//! Verifies a store: reads every file back, compares the files, and collects all damage.
 //!
-//! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or gone, the newest manifest there is
-//!    stands in for it; a manifest is followed as far as it can be read.
-//! 2. Logs: every record, their order, their end, what they promise.
-//! 3. Tables, each as [`inspect`](crate::inspect) walks it, with the filters inside and beside them; tables
-//!    of one run must not overlap.
-//! 4. Names in the directory: what is missing, what belongs to nothing.
+//! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or missing, the newest readable manifest
+//!    is used instead. A manifest is read as far as possible.
+//! 2. Logs: every record, their order, their end, and what they promise.
+//! 3. Tables: each is walked as [`inspect`](crate::inspect) does, with its filters, inside the table and
+//!    beside it. Tables of one run must not overlap.
+//! 4. File names in the directory: which files are missing, and which do not belong to the store.
 //!
-//! If the manifest is not whole, it is not known which files belong to the store. Then every table and every
-//! log in the directory is checked for itself, and none is called missing or left over.
+//! If the manifest is damaged, the set of live files is unknown. Then every table and every log in the
+//! directory is checked by itself, and none is reported as missing or left over.
 //!
-//! Nothing is changed. A store that is open goes on meanwhile: what its manifest named at one moment is
-//! verified, the tables held by the views of that moment and the logs by open files.
+//! Verification changes nothing. An open store can be used meanwhile: what its manifest named at one moment
+//! is verified. The views of that moment keep its tables, and open files keep its logs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,42 +39,42 @@ use crate::table::{Table, TableContext};
 use crate::table_meta::TableMeta;
 use crate::wal::{Ending, damage_behind};
 
-/// Most further pieces of damage that are listed for one log: more than the fragments of a log of usual size.
+/// Most further pieces of damage listed for one log: more than a log of usual size has fragments.
 const LOG_DAMAGE_MAX: usize = 100_000;
 
-/// What the list of damage may take in memory, in bytes; about.
+/// Approximate memory limit of the list of damage, in bytes.
 const LIST_BYTES_MAX: usize = 512 << 20;
 
-/// What a piece of damage takes in it without its keys, in bytes; about.
+/// Approximate memory that a piece of damage takes in the list without its keys, in bytes.
 const PIECE_BYTES: usize = 512;
 
 /// What a verification read and what it found.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Edits of the manifest that were read.
+    /// Manifest edits read.
     pub edits: u64,
-    /// Logs that were read.
+    /// Logs read.
     pub logs: u64,
-    /// Batches in them.
+    /// Batches in the logs.
     pub batches: u64,
-    /// Tables that were read.
+    /// Tables read.
     pub tables: u64,
-    /// Their length in bytes, as the manifest has it.
+    /// Total length of the tables in bytes, as the manifest states it.
     pub bytes: u64,
-    /// Their entries, as the manifest counts them.
+    /// Total entries of the tables, as the manifest states them.
     pub entries: u64,
-    /// Filters that every key of their table was held against.
+    /// Filters probed with every key of their table.
     pub filters: u64,
-    /// Ends of files that are torn and were never promised to be durable. No damage: a crash leaves them.
+    /// Torn ends of files that were never promised to be durable. A crash leaves them; they are not damage.
     pub dropped: Vec<DroppedTail>,
-    /// Files that do not belong to the store, and why. No damage either. (In a store that is open for writing
-    /// only those whose names are not a store's.)
+    /// Files that do not belong to the store, with the reason. They are not damage either. In a store that is
+    /// open for writing, only files whose names are not a store's are listed.
     pub ignored: Vec<IgnoredFile>,
-    /// Everything that is wrong, up to 100 000 pieces for each table and each log and half a gigabyte of
-    /// memory for all of them, which no store has that was not made up. Empty if the store is sound.
+    /// All damage found; empty if the store is sound. At most 100 000 pieces for each table and each log, and
+    /// half a gigabyte of memory in all, are listed. Only a store made up to be hostile has more.
     pub damage: Vec<Damage>,
-    /// Pieces of damage that were found beyond that and are not listed.
+    /// Pieces of damage found beyond these limits, which are not listed.
     pub omitted: u64,
 }
 
@@ -84,27 +84,28 @@ pub struct VerifyReport {
 pub struct Damage {
     /// What is wrong, with file and offset.
     pub error: Error,
-    /// The first and the last key that it can concern, if it is in a table whose bounds are known: all others
-    /// are as they were. `None` does not say that it concerns no key: see [`Damage::concerns`].
+    /// The first and the last key that the damage can concern, if it is in a table whose bounds are known;
+    /// all other keys are unaffected. `None` does not mean that no key is concerned: see
+    /// [`Damage::concerns`].
     pub keys: Option<DamagedKeys>,
 }
 
-/// What a piece of damage can concern: the answer of [`Damage::concerns`].
+/// What a piece of damage can concern; returned by [`Damage::concerns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concerned<'a> {
-    /// The keys of a table from one to another, and no others.
+    /// Only keys of one table, in this range.
     Keys(&'a DamagedKeys),
-    /// The damage is in a log: keys that were written after the last flush of their keyspace, any of them, in
-    /// every keyspace. What is in tables is as it was.
+    /// The damage is in a log: any key, in any keyspace, that was written after the last flush of its
+    /// keyspace. Data in tables is unaffected.
     Unflushed,
-    /// Any key: the damage is in the manifest or in `CURRENT`, which say which tables and logs there are, or
-    /// in a table of which not even its bounds can be read.
+    /// Any key: the damage is in the manifest or in `CURRENT`, which name the tables and logs, or in a table
+    /// whose bounds cannot be read.
     Any,
 }
 
 impl Damage {
-    /// What it can concern, as narrowly as is known.
+    /// What the damage can concern, as narrowly as is known.
     #[must_use]
     pub fn concerns(&self) -> Concerned<'_> {
         if let Some(keys) = &self.keys {
@@ -126,11 +127,11 @@ impl Damage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedKeys {
-    /// The keyspace, if the manifest can tell.
+    /// The keyspace, if the manifest names it.
     pub keyspace: Option<String>,
-    /// No key before this one is concerned.
+    /// Keys before this one are not concerned.
     pub first: Vec<u8>,
-    /// No key after this one is.
+    /// Keys after this one are not concerned.
     pub last: Vec<u8>,
 }
 
@@ -150,19 +151,19 @@ impl fmt::Display for Damage {
     }
 }
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct VerifyProgress {
-    /// Length of the tables and logs that are done, in bytes.
+    /// Length of the tables and logs verified so far, in bytes.
     pub bytes_done: u64,
-    /// Length of all of them.
+    /// Length of all tables and logs, in bytes.
     pub bytes: u64,
 }
 
 impl Options {
-    /// Verifies the store in `path` without opening it: reads and checks every file, and goes on after
-    /// damage. It also works on a store that cannot be opened, and writes nothing.
+    /// Verifies the store in `path` without opening it: reads and checks every file, and continues after
+    /// damage. Also works on a store that cannot be opened. Writes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -206,9 +207,9 @@ impl Options {
 }
 
 impl Db {
-    /// Reads every table, every log and the manifest from disk, past the caches, and checks checksums, order
-    /// of keys, counts, index against data, every key against its filter, and what the files say about each
-    /// other. Goes on after damage and lists all of it. Changes nothing.
+    /// Reads every table, every log and the manifest from disk, bypassing the caches. Checks checksums, key
+    /// order, counts, index against data, every key against its filter, and the files against each other.
+    /// Continues after damage and lists all of it. Changes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -304,7 +305,7 @@ fn verify_at_rest(
     Ok(verifier.report)
 }
 
-/// A manifest that says nothing.
+/// A manifest without contents.
 fn no_manifest(dir: &Path) -> ReadManifest {
     let path = FileName::Current.path(dir);
     ReadManifest { path, state: ManifestState::default(), marks: Vec::new(), ending: Ending::Complete }
@@ -316,7 +317,7 @@ fn read_header(fs: &dyn Fs, path: &Path) -> Option<FileHeader> {
     FileHeader::decode(&bytes).ok()
 }
 
-/// What `CURRENT` would say of the newest manifest that can be read.
+/// What `CURRENT` would hold for the newest readable manifest.
 fn newest_manifest(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<Current> {
     listing.ours.iter().rev().find_map(|name| {
         let &FileName::Manifest(manifest) = name else { return None };
@@ -329,14 +330,14 @@ fn any_store_id(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<FileId> {
     listing.ours.iter().find_map(|name| Some(read_header(fs, &name.path(dir))?.store_id))
 }
 
-/// Opens a log, given its index among those of the manifest and its path.
+/// Opens a log, given its index in the manifest's list of logs and its path.
 type OpenLog<'a> = dyn FnMut(usize, &Path) -> Result<Arc<dyn ReadFile>> + 'a;
 
 struct Verifier<'a> {
     dir: &'a Path,
     options: &'a Options,
     report: VerifyReport,
-    /// What the list of damage takes.
+    /// Memory that the list of damage takes.
     list_bytes: usize,
     progress: &'a mut dyn FnMut(VerifyProgress),
     at: VerifyProgress,
@@ -366,7 +367,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Learns how much there is to read.
+    /// Finds out how much there is to read.
     fn measure(&mut self, listing: &Listing) {
         let lengths = listing.ours.iter().map(|name| match name {
             FileName::Table(_) | FileName::Log(_) => self.len(name),
@@ -396,7 +397,7 @@ impl<'a> Verifier<'a> {
         None
     }
 
-    /// The manifest as far as it can be read, and whether that is all of it.
+    /// Reads the manifest as far as possible. The flag says whether that is all of it.
     fn read_manifest(&mut self, current: &Current) -> Option<(ReadManifest, bool)> {
         match read_prefix(self.fs(), self.dir, current) {
             Ok((manifest, damage)) => {
@@ -414,7 +415,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Damage in a log or manifest, and what else is damaged in it.
+    /// Lists damage in a log or manifest, and further damage in the same file.
     fn log_damage(&mut self, path: &Path, error: Error) {
         let behind = match &error {
             Error::Corruption { file, offset, what: "log fragment" | "closed log", .. } if file == path => {
@@ -432,7 +433,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// A store whose manifest is whole.
+    /// Verifies a store whose manifest is whole.
     fn whole_store(&mut self, listing: &Listing, current: &Current, manifest: &ReadManifest) {
         let (fs, dir) = (self.fs(), self.dir);
         self.known_logs(Purpose::Check, current.store_id, manifest, &mut |_, path| open_log(fs, path));
@@ -445,7 +446,7 @@ impl<'a> Verifier<'a> {
         self.known_tables(&context, &manifest.state);
     }
 
-    /// The logs that the manifest names; `open` is given their index and path.
+    /// Verifies the logs that the manifest names; `open` gets their index and path.
     fn known_logs(
         &mut self,
         purpose: Purpose,
@@ -469,20 +470,20 @@ impl<'a> Verifier<'a> {
         }
         let report = replay.report;
         (self.report.logs, self.report.batches) = (logs.len() as u64, report.batches);
-        // The end of a log that is being written to is not torn, only not there yet.
+        // The end of a log that is being written to is not torn: it is not written yet.
         if purpose != Purpose::CheckOpen {
             self.report.dropped = report.dropped;
         }
     }
 
-    /// Each log in the directory for itself.
+    /// Checks each log in the directory by itself.
     fn every_log(&mut self, listing: &Listing, store_id: FileId) {
         let (fs, dir) = (self.fs(), self.dir);
         let manifest = no_manifest(dir);
         for name in &listing.ours {
             let FileName::Log(_) = name else { continue };
             let path = name.path(dir);
-            // One for each: what is missing between two logs is not known.
+            // A replay for each log: what is missing between two logs is unknown.
             let mut replay = Replay::new(Purpose::CheckAlone, fs, dir, store_id, &manifest);
             let file = fs.open(&path).map_err(|error| Error::io("open", &path, error));
             let read = file.and_then(|file| replay.log_alone(&*file, &path));
@@ -511,7 +512,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Tables of one run, in order.
+    /// Verifies the tables of one run, in order.
     fn check_run(&mut self, keyspace: &str, tables: &[(Vec<u8>, Vec<u8>, u64)]) {
         for pair in tables.windows(2) {
             let [(_, end, a), (start, largest, b)] = pair else { continue };
@@ -526,7 +527,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// One table; gives its bounds if it can be opened.
+    /// Verifies one table; returns its bounds if it can be opened.
     fn table(
         &mut self,
         context: &Arc<TableContext>,
@@ -557,8 +558,8 @@ impl<'a> Verifier<'a> {
         found.bounds
     }
 
-    /// Each table in the directory, by what the manifest says of it if it does, otherwise by what it says
-    /// itself.
+    /// Verifies each table in the directory: against the manifest if it names the table, otherwise against
+    /// the table's own properties.
     fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
         let known: BTreeMap<u64, (&String, &Arc<TableMeta>)> = state
             .keyspaces
@@ -594,7 +595,7 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// The seed of the key hash, as the filter of a table has it: for a store whose manifest is lost.
+/// The seed of the key hash, taken from the filter of a table: for a store whose manifest is lost.
 fn seed_of(fs: &dyn Fs, path: &Path, meta: &TableMeta) -> Option<u64> {
     let filter = meta.filters.iter().find(|filter| filter.file.is_none())?;
     let mut bytes = [0; filter::header::HEADER_BYTES];

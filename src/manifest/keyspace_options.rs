@@ -1,4 +1,4 @@
-//! Options of a keyspace, and their encoding in the manifest.
+//! The options of a keyspace, and their encoding in the manifest.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::codec::{CRITICAL, DecodeError, Reader, put_field, put_u64, put_varint
 use crate::error::{Error, Result};
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 
-/// How one keyspace keeps its data. The store saves the options; see [`Db::keyspace`](crate::Db::keyspace).
+/// Options of one keyspace. The store saves them; see [`Db::keyspace`](crate::Db::keyspace).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -26,10 +26,10 @@ pub struct KeyspaceOptions {
     pub(crate) block_bytes: usize,
     pub(crate) compression: [Compression; LEVELS],
     pub(crate) table_bytes: u64,
-    /// 0: a share of the memory budget.
+    /// 0 means a share of the memory budget.
     pub(crate) memtable_bytes: usize,
     pub(crate) l0_runs: usize,
-    /// 0: four memtables.
+    /// 0 means four memtables.
     pub(crate) level_base_bytes: u64,
     pub(crate) level_ratio: u64,
 }
@@ -58,7 +58,7 @@ impl KeyspaceOptions {
         Self::default()
     }
 
-    /// The filters that new tables get; [`FilterKind::Auto`](crate::FilterKind::Auto) with 10 bits per key by
+    /// Sets the filters of new tables; [`FilterKind::Auto`](crate::FilterKind::Auto) with 10 bits per key by
     /// default.
     ///
     /// ```
@@ -166,12 +166,12 @@ const COMPRESSION: u64 = 5 << 1;
 const SHAPE: u64 = 6 << 1;
 const HINTS: u64 = 7 << 1;
 
-/// Hint: lookups are for present keys.
+/// Hint: most lookups are for present keys.
 const EXPECT_HITS: u64 = 1;
 
-/// The only order of keys so far: as bytes.
+/// The only order of keys so far: bytewise.
 const BYTEWISE: u64 = 1;
-/// The only thing filters hash so far: whole user keys.
+/// The only filter domain so far: whole user keys.
 const WHOLE_KEY: u64 = 0;
 
 impl KeyspaceOptions {
@@ -202,8 +202,8 @@ impl KeyspaceOptions {
         out.into()
     }
 
-    /// Decodes the options of a keyspace. What is unknown or out of range in a field that is not critical
-    /// falls back to the default: it decides how new tables are written, not how old ones are read.
+    /// Decodes the options of a keyspace. If a field that is not critical is unknown or out of range, the
+    /// default is used: such fields affect how new tables are written, not how existing ones are read.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut options = Self::default();
         let mut hints = 0;
@@ -236,7 +236,7 @@ impl KeyspaceOptions {
     }
 }
 
-/// A number whose range is checked later; one that `usize` cannot hold becomes the largest.
+/// A number whose range is checked later; saturates if `usize` cannot hold it.
 fn size(reader: &mut Reader<'_>, what: &'static str) -> Result<usize, DecodeError> {
     Ok(usize::try_from(reader.varint(what)?).unwrap_or(usize::MAX))
 }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_order_of_keys_is_refused_and_a_strange_filter_is_not() {
+    fn an_unknown_key_order_is_refused_and_an_unknown_filter_is_not() {
         let mut other = Vec::new();
         put_field(&mut other, COMPARATOR, |out| put_varint(out, 2));
         assert!(KeyspaceOptions::decode(&other).is_err());
