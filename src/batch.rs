@@ -1,15 +1,16 @@
-//! A batch of writes, as the one string of bytes that is its whole life.
+//! A batch of writes, encoded from the start.
 //!
-//! What the caller builds is what the log stores and what the memtables apply; there is no second encoding.
+//! The encoding that the caller builds is what the log stores and what the memtables apply; there is no
+//! other.
 //!
 //! ```text
 //! batch   first sequence number u64 · entry count u32 · entry*
 //! entry   kind u8 · keyspace id varint · key length varint · key · (value length varint · value) if Put
 //! ```
 //!
-//! The first sequence number is 0 until the commit leader stamps it; entry `i` has number `first + i`.
-//! Keyspace 0 is the default one. Methods of [`WriteBatch`] cannot fail: a key or value over a limit is
-//! remembered, and [`Db::write`](crate::Db::write) then refuses the whole batch.
+//! The first sequence number is 0 until the commit leader sets it; entry `i` has number `first + i`. Keyspace
+//! 0 is the default one. Methods of [`WriteBatch`] cannot fail: a key or value over a limit is remembered,
+//! and [`Db::write`](crate::Db::write) then rejects the whole batch.
 
 use std::ops::Range;
 
@@ -27,10 +28,10 @@ pub(crate) type KeyspaceId = u32;
 /// The keyspace that `Db`'s own calls work on.
 pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
 
-/// Length of what stands before the first entry.
+/// Length of the header before the first entry.
 pub(crate) const HEADER_BYTES: usize = 12;
 
-/// Room that a batch may keep beyond an eighth of its length.
+/// Unused capacity that a batch may keep, beyond an eighth of its length.
 const SPARE_BYTES_MAX: usize = 64;
 
 /// Writes that become visible, and durable, together or not at all.
@@ -53,7 +54,7 @@ pub struct WriteBatch {
     count: u32,
     /// The keyspaces of the entries, each once.
     keyspaces: Vec<KeyspaceId>,
-    /// The first entry that could not be taken; reported when the batch is written.
+    /// The first entry that was rejected; reported when the batch is written.
     refused: Option<Error>,
     /// The store whose keyspace handles were used, if any were.
     store: Option<FileId>,
@@ -127,7 +128,7 @@ impl WriteBatch {
         self.store = None;
     }
 
-    /// Notes that a keyspace handle of `store` was used; handles of two stores cannot be mixed.
+    /// Records that a keyspace handle of `store` was used; handles of two stores cannot be mixed.
     pub(crate) fn bind(&mut self, store: FileId) {
         if *self.store.get_or_insert(store) != store {
             self.refuse(Error::invalid("a batch holds keyspaces of two different stores"));
@@ -178,8 +179,8 @@ impl WriteBatch {
         self.refused.get_or_insert(error);
     }
 
-    /// The encoded batch, not yet stamped, its keyspaces and the number of its entries; or the error that a
-    /// method of this batch ran into.
+    /// Returns the encoded batch, with no sequence number set yet, its keyspaces and the number of its
+    /// entries; or the first error of this batch's methods.
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, Vec<KeyspaceId>, u32)> {
         match self.refused {
             Some(error) => Err(error),
@@ -193,8 +194,8 @@ impl WriteBatch {
     }
 }
 
-/// Gives back room that was made and not used, unless it is little: memtables hold the batch for long, and
-/// count what is in it.
+/// Releases unused capacity, unless it is small: memtables hold the batch for long, and count only its
+/// contents.
 fn trim(bytes: &mut Vec<u8>) {
     if bytes.capacity() - bytes.len() > SPARE_BYTES_MAX + bytes.len() / 8 {
         bytes.shrink_to_fit();
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_was_not_used_is_given_back_when_a_batch_is_written() {
+    fn unused_capacity_is_released_when_a_batch_is_written() {
         for (room, value) in [(1 << 20, 5), (0, 100_000), (200_000, 100_000), (0, 70_000)] {
             let mut batch = WriteBatch::with_capacity(room);
             batch.put(b"a", vec![1; value / 2]).put(b"b", vec![2; value / 2]).put(b"c", b"3");

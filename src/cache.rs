@@ -1,17 +1,16 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes. A
-//! block that several threads miss at once is read by one of them, and the others wait. An evicted block
-//! stays in memory while a caller holds a slice of it; it no longer counts against the cache, but is counted
-//! apart ([`BlockCache::held_bytes`]). Pages of paged filters are cached too, under keys of their own
-//! ([`filter_page`]), so that no block can be taken for such a page, whatever a file states.
+//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes.
+//! If several threads miss a block at once, one of them reads it and the others wait. An evicted block stays
+//! in memory while a caller holds a slice of it; it then counts not against the cache but separately
+//! ([`BlockCache::held_bytes`]). Pages of paged filters are cached too, under separate keys
+//! ([`filter_page`]), so that no block can be mistaken for such a page, whatever a file states.
 //!
-//! [`FileCache`] holds open files, by table number, up to a number of handles. A file that fell out is opened
-//! again at the next read; one that is in use meanwhile stays open for its users.
+//! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is opened
+//! again at the next read; a file in use stays open for its users.
 //!
-//! Numbers of files are never reused, so neither cache can serve a block of another file; one that was
-//! removed is forgotten with [`FileCache::remove`] so that its space on disk is freed, and its blocks age
-//! out.
+//! File numbers are never reused, so neither cache can return a block of another file. [`FileCache::remove`]
+//! drops a removed file, so that its space on disk is freed; its blocks age out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +23,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, UnitWeighter, Weighter};
 use crate::error::Result;
 use crate::fs::ReadFile;
 
-/// What a cached block takes beside its payload, in bytes: key, slot, ghost entry, the header of the shared
-/// buffer.
+/// What a cached block takes in addition to its payload, in bytes: key, slot, ghost entry, the header of the
+/// shared buffer.
 const BLOCK_OVERHEAD_BYTES: u64 = 128;
 
 /// Typical length of a block, from which the number of slots is estimated.
@@ -34,7 +33,7 @@ const TYPICAL_BLOCK_BYTES: u64 = 4096;
 /// The place of a block in the store: number of the file, offset.
 type BlockKey = (u64, u64);
 
-/// The offset under which a page of a filter is cached. No file is so long that a block had it.
+/// The offset under which a page of a filter is cached. No file is long enough to have a block there.
 pub(crate) fn filter_page(offset: u64) -> u64 {
     offset | 1 << 63
 }
@@ -51,11 +50,11 @@ impl Weighter<BlockKey, Bytes> for BlockWeighter {
 /// Decompressed blocks, up to a number of bytes.
 pub(crate) struct BlockCache {
     blocks: Cache<BlockKey, Bytes, BlockWeighter>,
-    /// Lengths of the payloads that have come through it and are still alive.
+    /// Total length of the payloads read through the cache that are still alive.
     alive: Arc<AtomicU64>,
 }
 
-/// A payload that is counted for as long as anybody has a slice of it.
+/// A payload that is counted while a slice of it is held.
 struct Counted {
     payload: Bytes,
     alive: Arc<AtomicU64>,
@@ -97,8 +96,8 @@ impl BlockCache {
         self.blocks.get(&(file, offset))
     }
 
-    /// The block, from the cache or else from `read`, which is then cached. Threads that ask for one block at
-    /// the same time call `read` once.
+    /// Returns the block from the cache, or else from `read`, and then caches it. Threads that need the same
+    /// block at the same time call `read` once.
     pub(crate) fn get_or_read(
         &self,
         file: u64,
@@ -109,7 +108,7 @@ impl BlockCache {
         self.blocks.get_or_insert_with(&(file, offset), counted)
     }
 
-    /// Changes the capacity; what is too much is evicted before this returns.
+    /// Changes the capacity; excess blocks are evicted before this returns.
     pub(crate) fn set_capacity(&self, capacity: u64) {
         self.blocks.set_capacity(capacity);
         // Each shard gets its part rounded up.
@@ -124,8 +123,8 @@ impl BlockCache {
         self.blocks.weight()
     }
 
-    /// Bytes of payloads that are no longer in the cache, but of which somebody holds a slice. Exact only
-    /// while nothing is read.
+    /// Bytes of payloads that are no longer in the cache but of which a slice is held. Exact only while
+    /// nothing is read.
     pub(crate) fn held_bytes(&self) -> u64 {
         let overhead = self.blocks.len() as u64 * BLOCK_OVERHEAD_BYTES;
         (self.alive.load(Ordering::Relaxed) + overhead).saturating_sub(self.bytes())
@@ -156,7 +155,7 @@ impl FileCache {
         Self { files: Cache::with_options(options, UnitWeighter, hasher, DefaultLifecycle::default()) }
     }
 
-    /// The open file with this number, opened by `open` if need be.
+    /// Returns the open file with this number; calls `open` if it is not in the cache.
     pub(crate) fn get_or_open(
         &self,
         number: u64,
@@ -170,7 +169,7 @@ impl FileCache {
         self.files.remove(&number);
     }
 
-    /// Closes one file, if any is kept open. Whoever reads from it meanwhile keeps it until then.
+    /// Closes one file, if any is cached. Readers of that file keep it open until they are done.
     pub(crate) fn close_one(&self) -> bool {
         let any = self.files.iter().next();
         any.is_some_and(|(number, _)| self.files.remove(&number).is_some())
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_of_evicted_blocks_is_known_until_the_last_slice_goes() {
+    fn evicted_blocks_are_counted_until_their_last_slice_is_dropped() {
         let cache = BlockCache::new(1 << 16);
         let read = |offset| cache.get_or_read(1, offset, || block(4000)).unwrap();
         let slices: Vec<Bytes> = (0..10).map(|offset| read(offset).slice(5..6)).collect();
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_files_stay_open_than_asked() {
+    fn no_more_files_stay_open_than_the_limit() {
         use crate::fs::{Fs, MemFs};
         let fs = MemFs::new();
         let path = std::path::Path::new("/f");

@@ -1,7 +1,8 @@
-//! Counters that many threads bump and hardly anybody reads.
+//! Counters that many threads increment and that are rarely read.
 //!
-//! Each is spread over [`STRIPES`] cache lines; a thread always uses the same one. Reading sums them up, so a
-//! sum taken while others count is right for some moment of each stripe, not for one moment of all.
+//! Each counter is spread over [`STRIPES`] cache lines; a thread always uses the same one. Reading sums them
+//! up. A sum taken while others count is exact for each stripe at some moment, not for all stripes at one
+//! moment.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -29,7 +30,7 @@ struct Line<const N: usize>([AtomicU64; N])
 where
     [AtomicU64; N]: Default;
 
-/// `N` counters that are bumped together often enough to share a line.
+/// `N` counters that are often incremented together, so they share a cache line.
 #[derive(Debug, Default)]
 pub(crate) struct Striped<const N: usize>
 where
@@ -42,14 +43,14 @@ impl<const N: usize> Striped<N>
 where
     [AtomicU64; N]: Default,
 {
-    /// Adds to a counter; gives what the calling thread's stripe of it had before.
+    /// Adds to a counter; returns the previous count of the calling thread's stripe.
     #[inline]
     pub(crate) fn add(&self, counter: usize, amount: u64) -> u64 {
         self.stripes[stripe()].0[counter].fetch_add(amount, Ordering::Relaxed)
     }
 
-    /// [`Striped::add`] of 1 for what need not be exact: it costs a fifth, and loses what two threads of one
-    /// stripe count at the same moment.
+    /// [`Striped::add`] of 1 for counts that need not be exact: it costs a fifth, and loses increments that
+    /// two threads of one stripe make at the same moment.
     #[inline]
     pub(crate) fn bump_about(&self, counter: usize) {
         let count = &self.stripes[stripe()].0[counter];
@@ -61,11 +62,11 @@ where
     }
 }
 
-/// What became of the questions that one table's filter was asked.
+/// Results of the probes of one table's filter.
 #[derive(Debug, Default)]
 pub(crate) struct FilterCounters(Striped<4>);
 
-/// What filters answered, and whether it was right.
+/// Answers of filters, and whether they were right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterCounts {
     /// The filter answered "absent": no block was read. If more than eight threads count at the same moment,
@@ -80,7 +81,7 @@ pub struct FilterCounts {
 }
 
 impl FilterCounters {
-    /// Counts an "absent"; gives how many the calling thread's stripe has had before.
+    /// Counts an "absent"; returns the previous count of the calling thread's stripe.
     #[inline]
     pub(crate) fn negative(&self) -> u64 {
         self.0.add(0, 1)
@@ -139,7 +140,7 @@ impl FilterCounts {
         (absent > 0).then(|| self.false_positives as f64 / absent as f64)
     }
 
-    /// How often the table was asked for a key that it did not hold.
+    /// Lookups of the table for keys that it did not hold.
     pub(crate) fn absent(&self) -> u64 {
         self.negatives + self.false_positives + self.unfiltered_misses
     }
@@ -152,13 +153,13 @@ impl FilterCounts {
     }
 }
 
-/// Lookups after which those before them count for a quarter of as many.
+/// After this many lookups, all earlier ones together weigh as much as a quarter of this number.
 const WINDOW_LOOKUPS: u64 = 1 << 20;
 
-/// How often something happens per lookup, of late.
+/// Events per lookup, with more weight on recent lookups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecentRate {
-    /// Before the marks, and how many lookups that counts for.
+    /// The rate before the marks, and the number of lookups that it weighs.
     rate: f64,
     weight: f64,
     count_mark: u64,
@@ -166,12 +167,13 @@ pub(crate) struct RecentRate {
 }
 
 impl RecentRate {
-    /// From these counts on; before them it is taken to have been `rate`, for so many lookups.
+    /// Starts at these counts. The rate before them is taken to be `rate`, with the weight of `weight`
+    /// lookups.
     pub(crate) fn new(rate: f64, weight: f64, count: u64, lookups: u64) -> Self {
         Self { rate, weight, count_mark: count, lookups_mark: lookups }
     }
 
-    /// The rate when the counts have come so far.
+    /// The rate at these counts.
     pub(crate) fn at(&mut self, count: u64, lookups: u64) -> f64 {
         let since = lookups.saturating_sub(self.lookups_mark);
         let more = count.saturating_sub(self.count_mark) as f64;
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recent_rate_forgets_what_was_long_ago_and_a_few_lookups_do_not_move_it() {
+    fn a_recent_rate_forgets_old_lookups_and_a_few_new_ones_do_not_change_it() {
         let mut rate = RecentRate::new(0.5, 4096.0, 0, 0);
         assert_eq!(rate.at(0, 0), 0.5);
         assert!((rate.at(100, 100) - 0.51).abs() < 0.01);
@@ -201,7 +203,7 @@ mod tests {
         }
         assert!((rate.at(count, lookups) - 0.1).abs() < 1e-4);
         assert_eq!(rate.at(count, lookups), rate.at(count, lookups), "it stays when nothing happens");
-        // Then no more: three windows later next to nothing is left of that.
+        // Then it stops: three windows later almost nothing is left of the rate.
         (1..=3).for_each(|window| _ = rate.at(count, lookups + window * WINDOW_LOOKUPS));
         assert!(rate.at(count, lookups + 3 * WINDOW_LOOKUPS) < 0.001);
     }

@@ -14,9 +14,9 @@
 //! 60  checksum          u32  CRC-32 of (file id, offset 0, bytes 0..60)
 //! ```
 //!
-//! The magic and the place and function of the checksum are the same in every version, for ever. Hence an
+//! The magic, and the place and function of the checksum, are the same in every version, for ever. So an
 //! intact header of a newer version can be told from a damaged one: the checksum is verified before the
-//! version is looked at.
+//! version is checked.
 
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32};
@@ -167,7 +167,7 @@ mod tests {
         FileHeader::new(FileKind::Log, [3; 16], [4; 16])
     }
 
-    /// The header with one field changed and the checksum made right again.
+    /// The header with one field changed and the checksum recomputed.
     fn patched(offset: usize, bytes: &[u8]) -> [u8; HEADER_BYTES] {
         let mut out = header().encode();
         out[offset..offset + bytes.len()].copy_from_slice(bytes);

@@ -1,7 +1,7 @@
-//! File numbers and file names. Nothing else in the crate knows how a file of a store is called.
+//! File numbers and file names. No other module knows the names of a store's files.
 //!
 //! Names are made from numbers only, and a number is never given to two files. A name read from a directory
-//! is accepted only if writing its number gives the same name back, so that nothing outside the store's own
+//! is accepted only if formatting its number gives the same name, so that nothing outside the store's own
 //! pattern is ever opened.
 
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ pub(crate) fn names_in(fs: &dyn Fs, dir: &Path) -> Result<Vec<OsString>> {
 pub(crate) enum FileName {
     /// Held open and locked by whoever works on the store.
     Lock,
-    /// Names the manifest in force.
+    /// Names the current manifest.
     Current,
     /// The next `CURRENT`, before it is renamed.
     CurrentTemporary,
@@ -47,7 +47,7 @@ pub(crate) enum FileName {
 }
 
 impl FileName {
-    /// The meaning of a name, or `None` if it is not one of ours.
+    /// Parses a name; `None` if no file of a store has such a name.
     #[must_use]
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let numbered = |prefix: &str, suffix: &str| -> Option<u64> {
@@ -80,7 +80,7 @@ impl FileName {
         }
     }
 
-    /// Where the file lies in the store's directory.
+    /// The path of the file in the store's directory.
     #[must_use]
     pub(crate) fn path(self, dir: &Path) -> PathBuf {
         dir.join(self.to_string())
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_our_own_spelling_is_accepted() {
+    fn only_names_exactly_as_the_store_writes_them_are_accepted() {
         for name in [
             "",
             "1.sst",

@@ -1,7 +1,8 @@
-//! The internal iterator: what memtables, tables, merges, compactions and scans all speak.
+//! The internal iterator: the interface of memtables, tables, merges, compactions and scans.
 //!
-//! An iterator stands on an entry or nowhere. Every movement may fail; one that failed stands nowhere, and
-//! every later movement of it fails with the same error, so that an error can never be mistaken for an end.
+//! An iterator is positioned at an entry or nowhere. Every movement may fail. An iterator that failed is
+//! positioned nowhere, and every later movement fails with the same error, so that an error is never mistaken
+//! for the end.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -25,17 +26,17 @@ pub(crate) trait InternalIterator: Send {
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
 
-    /// Moves to the next entry. Must stand on one.
+    /// Moves to the next entry. The iterator must be positioned at an entry.
     fn next(&mut self) -> Result<()>;
 
-    /// Moves to the previous entry. Must stand on one.
+    /// Moves to the previous entry. The iterator must be positioned at an entry.
     fn prev(&mut self) -> Result<()>;
 
-    /// The key of the entry, or `None` if the iterator stands nowhere.
+    /// The key of the entry, or `None` if the iterator is positioned nowhere.
     fn key(&self) -> Option<InternalKey<'_>>;
 
-    /// The value of the entry, empty for a tombstone. Must stand on one. Reads nothing from disk: a long
-    /// value comes as a promise to read it.
+    /// The value of the entry, empty for a tombstone. The iterator must be positioned at an entry. Reads
+    /// nothing from disk: a long value is returned as a reader of its chunks.
     fn value(&self) -> EntryValue;
 }
 

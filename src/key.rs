@@ -74,7 +74,7 @@ impl Tag {
 pub(crate) struct InternalKey<'a> {
     /// The key as the user gave it.
     pub user: &'a [u8],
-    /// Which write of it, and what it did.
+    /// The sequence number of the write, and its kind.
     pub tag: Tag,
 }
 

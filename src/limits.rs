@@ -15,13 +15,13 @@ pub const KEYSPACE_NAME_BYTES_MAX: usize = 255;
 /// Most keyspaces that exist at one time.
 pub const KEYSPACES_MAX: usize = 65_536;
 
-/// Values longer than this do not stand in the data block but in chunk blocks of their own.
+/// Values longer than this are stored in separate chunk blocks, not in the data block.
 pub const VALUE_INLINE_MAX: usize = 32 << 10;
 
 /// Length of a chunk of such a value, before compression; the last one may be shorter.
 pub const VALUE_CHUNK_BYTES: usize = 1 << 20;
 
-/// Largest block, before and after compression: what a reader ever allocates for one.
+/// Largest block, before and after compression: the most that a reader allocates for one.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// Largest number of a file; the smallest is 1.
@@ -30,5 +30,5 @@ pub const FILE_NUMBER_MAX: u64 = (1 << 62) - 1;
 /// Largest sequence number: 56 bits, so that it shares a word with the entry kind.
 pub const SEQNO_MAX: u64 = (1 << 56) - 1;
 
-/// Longest bound of a table that the manifest holds in full; a longer one is trimmed and flagged.
+/// Longest bound of a table that the manifest stores in full; a longer one is trimmed and flagged.
 pub const BOUND_BYTES_MAX: usize = 1 << 10;

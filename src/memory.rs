@@ -1,25 +1,25 @@
-//! The one memory budget: how much each use may take, and how much it takes.
+//! The memory budget of a store: how much each use may take, and how much it takes.
 //!
 //! ```text
-//! 1/4   memtables     active and waiting; a writer waits before they would hold more (`db/pressure`)
-//! 1/8   builders      tables that are being written: hashes, index, buffers. Each job has an equal part of it,
-//!                     and cuts its table when that is full (`compaction/run`); but some blocks each has. A new
-//!                     filter for a table that there is cannot be cut: what it lacks comes from the rest, or it
+//! 1/4   memtables     active and waiting; a writer waits rather than exceed it (`db/pressure`)
+//! 1/8   builders      tables being written: hashes, index, buffers. Each job has an equal part,
+//!                     at least a few blocks, and ends its table when that is full (`compaction/run`). A new
+//!                     filter for an existing table cannot be cut: what it lacks comes from the rest, or it
 //!                     is not built (`db/refilter`)
-//! 5/8   the rest      open tables (what is known of them, roots of their indexes), filters, and blocks
+//! 5/8   the rest      open tables (metadata, roots of their indexes), filters, and blocks
 //! ```
 //!
-//! What tables and filters do not take of the rest is the block cache: it shrinks before they get memory and
-//! grows when they release it. An eighth of the rest is always left to it. Beyond that nothing is loaded: the
-//! root of an index then comes through the cache like other blocks, and a filter, or some of its column
-//! groups, stays on disk. `db/residency` decides which filters are in memory. While a new allocation replaces
-//! an old one, both are counted, and the cache shrinks for that moment.
+//! The block cache has the part of the rest that tables and filters do not use: it shrinks before they get
+//! memory and grows when they release it. At least an eighth of the rest is always left to it. When tables
+//! and filters have no more room, the root of an index is read through the cache like other blocks, and a
+//! filter, or some of its column groups, stays on disk. `db/residency` decides which filters are in memory.
+//! While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
 //!
-//! Memory is taken by a [`Lease`] and comes back when that is dropped. What a caller holds (values, iterators
-//! and what these keep alive, batches that are being filled, keys and answers of a call) is the caller's and
-//! not counted (but blocks that it keeps alive, apart: [`MemoryStats::held`]); nor is what does not grow with
-//! data: threads, the names of keyspaces, and what a lookup or a job is just reading: a block, or a chunk of
-//! a long value, for each table that it reads from.
+//! Memory is taken as a [`Lease`] and released when the lease is dropped. What a caller holds is not counted:
+//! values, iterators and what they keep alive, batches being filled, keys and results of a call. Blocks that
+//! a caller keeps alive are counted separately: [`MemoryStats::held`]. What does not grow with data is not
+//! counted either: threads, the names of keyspaces, and the block, or the chunk of a long value, that a
+//! lookup or a job is reading from each table.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ pub(crate) enum LeaseKind {
 /// rest is for hashes and index.
 const BUILDER_BLOCKS_MIN: usize = 8;
 
-/// A block counts as at least this many bytes there.
+/// For this minimum, a block counts as at least this many bytes.
 const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 
 /// Bytes leased, by part.
@@ -50,7 +50,7 @@ struct Leased {
     filters: u64,
 }
 
-/// The budget of a store and its ledger.
+/// The memory budget of a store, and the bytes leased from it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     budget: u64,
@@ -58,17 +58,17 @@ pub(crate) struct Memory {
     blocks_max: u64,
     blocks: BlockCache,
     leased: Mutex<Leased>,
-    /// A lease was refused since memory last came back.
+    /// Whether a lease was refused since memory was last released.
     refused: AtomicBool,
     waker: Waker,
     builders: AtomicU64,
-    /// All active memtables together. Kept by `Tree::count_active_bytes`.
+    /// Bytes of all active memtables. Maintained by `Tree::count_active_bytes`.
     pub(crate) active: AtomicUsize,
-    /// All memtables that wait to be flushed together.
+    /// Bytes of all memtables waiting to be flushed.
     pub(crate) immutables: AtomicUsize,
 }
 
-/// Called when memory has come back.
+/// Called when memory is released.
 #[derive(Default)]
 struct Waker(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
@@ -85,9 +85,9 @@ impl fmt::Debug for Waker {
 pub struct MemoryStats {
     /// The memory budget.
     pub budget: u64,
-    /// Memtables, active ones and those that wait to be flushed.
+    /// Memtables, active ones and those waiting to be flushed.
     pub memtables: u64,
-    /// Tables that are being written by flushes and compactions.
+    /// Tables being written by flushes and compactions.
     pub builders: u64,
     /// Open tables and the roots of their indexes.
     pub tables: u64,
@@ -95,7 +95,7 @@ pub struct MemoryStats {
     pub filters: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Beside the budget: blocks that have left the cache but are still kept alive by values and iterators of
+    /// Outside the budget: blocks that have left the cache but are kept alive by values and iterators of
     /// callers, or are being read.
     pub held: u64,
 }
@@ -121,7 +121,7 @@ impl Memory {
         Self::with_blocks(budget as u64, rest(budget as u64))
     }
 
-    /// A ledger whose block cache never grows beyond `blocks_max`.
+    /// A budget whose block cache never grows beyond `blocks_max`.
     pub(crate) fn with_blocks(budget: u64, blocks_max: u64) -> Arc<Self> {
         Arc::new(Self {
             budget,
@@ -155,15 +155,15 @@ impl Memory {
         self.active.load(Ordering::Relaxed) + self.immutables.load(Ordering::Relaxed)
     }
 
-    /// What each of `jobs` jobs may use for the table that it writes, with data blocks of `block_bytes`. It
-    /// is at least a few blocks, even if that is more than the job's part of the budget: otherwise each key
-    /// would become a table of its own.
+    /// What each of `jobs` jobs may use for the table it writes, with data blocks of `block_bytes`. It is at
+    /// least a few blocks, even if that is more than the job's part of the budget: otherwise each key would
+    /// become a table.
     pub(crate) fn builder_max(&self, jobs: usize, block_bytes: usize) -> usize {
         let least = BUILDER_BLOCKS_MIN * block_bytes.max(BUILDER_BLOCK_BYTES_MIN);
         (self.budget() / 8 / jobs.max(1)).max(least)
     }
 
-    /// Takes memory, whether there is room or not.
+    /// Takes memory, even if there is no room.
     pub(crate) fn lease(self: &Arc<Self>, kind: LeaseKind, bytes: usize) -> Lease {
         self.change(kind, 0, bytes as u64, u64::MAX);
         Lease { memory: Arc::clone(self), kind, bytes: bytes as u64 }
@@ -174,8 +174,8 @@ impl Memory {
         self.try_lease_instead(kind, bytes, 0)
     }
 
-    /// Takes memory for what replaces `before` bytes, if there is room for the difference. Until those come
-    /// back, cached blocks have less than their eighth.
+    /// Takes memory to replace `before` bytes, if there is room for the difference. Until those are released,
+    /// cached blocks may have less than their eighth.
     pub(crate) fn try_lease_instead(
         self: &Arc<Self>,
         kind: LeaseKind,
@@ -189,12 +189,14 @@ impl Memory {
         is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
     }
 
-    /// Takes memory for a short time, if tables and filters leave it. Cached blocks may have none meanwhile.
+    /// Takes memory for a short time, if tables and filters leave room for it. Cached blocks may have none
+    /// meanwhile.
     pub(crate) fn try_lease_briefly(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         self.try_lease_instead(kind, bytes, u64::MAX)
     }
 
-    /// Whether [`Memory::try_lease_instead`] would give it now. If not, the waker will be told when memory
+    /// Whether [`Memory::try_lease_instead`] would succeed now. If not, the waker is called when memory is
+    /// released.
     /// comes back.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let leased = *lock(&self.leased);
@@ -209,7 +211,7 @@ impl Memory {
         self.loaded_max().saturating_add(before).min(rest(self.budget))
     }
 
-    /// Sets what is called when memory comes back after a lease was refused.
+    /// Sets what is called when memory is released after a lease was refused.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         let _ = self.waker.0.set(Box::new(waker));
     }
@@ -225,13 +227,13 @@ impl Memory {
         rest(self.budget) - rest(self.budget) / 8
     }
 
-    /// The most that filters may take beside the open tables.
+    /// The most that filters may take in addition to the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = *lock(&self.leased);
         self.loaded_max().saturating_sub(leased.tables)
     }
 
-    /// The most that [`Memory::try_lease_briefly`] would give.
+    /// The most that [`Memory::try_lease_briefly`] would grant.
     pub(crate) fn room_briefly(&self) -> u64 {
         let leased = *lock(&self.leased);
         rest(self.budget).saturating_sub(leased.tables + leased.filters)
@@ -279,7 +281,7 @@ fn rest(budget: u64) -> u64 {
     budget - budget / 4 - budget / 8
 }
 
-/// Memory that is in use until this is dropped.
+/// Memory in use until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     memory: Arc<Memory>,
@@ -296,7 +298,7 @@ impl Drop for Lease {
     }
 }
 
-/// What a job that writes tables uses.
+/// Memory of a job that writes tables.
 #[derive(Debug)]
 pub(crate) struct Building {
     memory: Arc<Memory>,
@@ -308,10 +310,10 @@ impl Building {
         Self { memory: Arc::clone(memory), bytes: AtomicU64::new(0) }
     }
 
-    /// Notes that it is so many bytes now.
+    /// Records that it now takes this many bytes.
     pub(crate) fn set(&self, bytes: usize) {
         let before = self.bytes.swap(bytes as u64, Ordering::Relaxed);
-        // Wraps where it must: the sum over all jobs is what remains.
+        // May wrap: only the sum over all jobs counts.
         self.memory.builders.fetch_add((bytes as u64).wrapping_sub(before), Ordering::Relaxed);
     }
 }
@@ -328,7 +330,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn blocks_give_way_to_tables_and_filters_and_come_back() {
+    fn cached_blocks_shrink_for_tables_and_filters_and_grow_again() {
         let memory = Memory::new(8 << 20);
         let fill = |table| {
             for offset in 0..4000 {
@@ -345,7 +347,7 @@ mod tests {
         fill(2);
         assert!(memory.stats().total() <= 5 << 20, "{:?}", memory.stats());
         drop(table);
-        // What takes its place may have what the blocks have for a moment, and no more.
+        // What replaces it may use the memory of blocks for a short time, and no more.
         assert!(!memory.has_room_instead((2 << 20) + 1, 3 << 20));
         assert!(memory.try_lease_instead(LeaseKind::Filters, (2 << 20) + 1, 3 << 20).is_none());
         assert!(memory.has_room_instead(2 << 20, 3 << 20));
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_refused_is_told_when_memory_comes_back_and_nobody_else() {
+    fn the_waker_is_called_only_when_memory_is_released_after_a_refused_lease() {
         let memory = Memory::new(8 << 20);
         let told = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&told);

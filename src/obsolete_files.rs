@@ -1,10 +1,10 @@
 //! Files of the tree, and when they are removed.
 //!
-//! A table's file is read through the handles of the table, and so is a filter that was rebuilt beside it. A
-//! filter's file may be removed before its table's: a table whose filter is replaced gets a new handle, which
-//! shares the table's file with the old one, but not the old filter's file. So each file has its own
-//! [`SharedFile`], held by all handles that read from it. It is removed when a durable edit has dropped it
-//! *and* the last holder is gone.
+//! Handles of a table read from the table file, and from a filter file if the filter was rebuilt beside the
+//! table. A filter file may be removed before the table file: when its filter is replaced, a table gets a new
+//! handle, which shares the table file with the old handle, but not the old filter file. So each file has its
+//! own [`SharedFile`], held by all handles that read from it. The file is removed when a durable edit has
+//! dropped it *and* the last holder is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -32,7 +32,8 @@ impl SharedFile {
         &self.obsolete_files
     }
 
-    /// Called when no manifest edit names the file any more: it is removed after the last holder is gone.
+    /// Called when no manifest edit names the file any more. The file is removed after the last holder is
+    /// gone.
     pub(crate) fn set_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
@@ -55,12 +56,12 @@ pub(crate) struct ObsoleteFiles {
 }
 
 impl ObsoleteFiles {
-    /// Sets what wakes the background.
+    /// Sets what wakes the background work.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         let _ = self.waker.set(Box::new(waker));
     }
 
-    /// Wakes the background: there may be work.
+    /// Wakes the background work: there may be files to remove.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker();
@@ -72,7 +73,7 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Passes every obsolete file to `remove`. Waits for another thread that is removing some. `true` if
+    /// Passes every obsolete file to `remove`. Waits if another thread is removing files. Returns `true` if
     /// there were any.
     pub(crate) fn clear(&self, remove: impl FnMut(FileName)) -> bool {
         let _one_at_a_time = lock(&self.clearing);
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_goes_only_when_it_is_obsolete_and_nobody_holds_it() {
+    fn a_file_is_removed_only_when_it_is_obsolete_and_nobody_holds_it() {
         let obsolete_files = Arc::new(ObsoleteFiles::default());
         let kept = SharedFile::new(FileName::Table(1), Arc::clone(&obsolete_files));
         let gone = SharedFile::new(FileName::Filter(2), Arc::clone(&obsolete_files));

@@ -25,7 +25,7 @@ pub struct Options {
     pub(crate) memory_budget: usize,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
-    /// `None`: by what the process may have open.
+    /// `None`: derived from the number of files that the process may have open.
     pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
     pub(crate) audit_absent: u64,
@@ -84,20 +84,20 @@ impl Options {
     ///
     /// - A quarter is for memtables, including those that wait to be flushed. Writers wait rather than exceed
     ///   it; only a single batch larger than the quarter may.
-    /// - An eighth is for flushes and compactions: what a table takes while it is written, with its filter.
-    ///   Each thread has an equal part and ends its table when the part is full. A part is at least eight
-    ///   blocks, which is more than the eighth if the budget is small and
+    /// - An eighth is for flushes and compactions: tables being written, with their filters. Each thread has
+    ///   an equal part and ends its table when the part is full. A part is at least eight blocks, so the
+    ///   parts exceed the eighth if the budget is small and
     ///   [`KeyspaceOptions::block_bytes`](crate::KeyspaceOptions::block_bytes) is large. A new filter for an
     ///   existing table can use memory of cached blocks too; see
     ///   [`Keyspace::refilter`](crate::Keyspace::refilter).
-    /// - The rest is for open tables, filters and cached blocks. Tables and filters come first, and blocks
-    ///   get what is left, at least an eighth of the rest. If the filters do not all fit, those that answer
-    ///   most lookups for their size stay in memory, ribbon filters possibly with half of their columns; a
-    ///   lookup in another table reads a page of its filter.
+    /// - The rest is for open tables, filters and cached blocks. Tables and filters come first; blocks get
+    ///   what is left, at least an eighth of the rest. If not all filters fit, those that answer the most
+    ///   lookups for their size stay in memory, ribbon filters possibly with half of their columns. A lookup
+    ///   in another table reads a page of its filter.
     ///
     /// Not counted: what a caller holds (values, iterators and the blocks and memtables that they pin,
     /// batches); the block or chunk that each running lookup or job is reading; the bounds of tables; the
-    /// logs of a store opened for reading, which cannot flush. [`Stats::memory`](crate::Stats) has the parts
+    /// logs of a store opened read-only, which cannot flush. [`Stats::memory`](crate::Stats) has the parts
     /// and their sum.
     ///
     /// ```
@@ -112,9 +112,8 @@ impl Options {
         self
     }
 
-    /// Opens the store for reading: nothing is written, not even a lock file. A store is open for many
-    /// readers or for one writer at a time. What the logs hold is read into memory, whatever the memory
-    /// budget.
+    /// Opens the store read-only: nothing is written, not even a lock file. A store can be open for many
+    /// readers or for one writer at a time. The logs are read into memory, whatever the memory budget.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -143,9 +142,9 @@ impl Options {
         self
     }
 
-    /// Whether a store may be created in a directory that holds files of other programs; by default it may
-    /// not ([`Error::OtherFiles`]), because such a path is more likely a mistake. A directory that already
-    /// holds a store is opened whatever else is in it.
+    /// Whether a store may be created in a directory that has files of other programs. By default it may not
+    /// ([`Error::OtherFiles`]), because such a path is more likely a mistake. A directory that already has a
+    /// store is opened whatever else is in it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -161,8 +160,8 @@ impl Options {
         self
     }
 
-    /// How many threads flush and compact; 2 by default, at most 256. With 0 the caller drives this work with
-    /// [`Db::step`](crate::Db::step), and a writer that has to wait does a step itself.
+    /// Number of threads that flush and compact; 2 by default, at most 256. With 0 the caller runs this work
+    /// with [`Db::step`](crate::Db::step), and a writer that has to wait runs a step itself.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -176,9 +175,9 @@ impl Options {
         self
     }
 
-    /// Size of all logs together, in bytes, from which keyspaces that hold back old logs are flushed; 0, the
-    /// default, means half of the memory budget. It bounds the time that opening takes after a crash, and the
-    /// memory of a store that is then opened for reading.
+    /// Total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed; 0, the
+    /// default, means half of the memory budget. It limits the time to open after a crash, and the memory of
+    /// a store that is then opened read-only.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -191,10 +190,10 @@ impl Options {
         self
     }
 
-    /// How many table files are open at a time, at least 8. The default is a quarter of the files that the
+    /// Number of table files open at a time, at least 8. The default is a quarter of the files that the
     /// process may have open (`RLIMIT_NOFILE`) when the store is opened, at most 1024; 256 where the system
-    /// does not say. Further tables are reopened when they are needed. If the process runs out of open files
-    /// all the same, open tables are closed to make room.
+    /// does not report a limit. Other tables are reopened when they are needed. If the process still runs out
+    /// of open files, open tables are closed to make room.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -208,7 +207,7 @@ impl Options {
     }
 
     /// Whether a lookup fails if it needs a filter that cannot be used. By default it does not: such a filter
-    /// means "maybe", and the answer comes from the data. Either way the filter is counted, reported and
+    /// means "maybe", and the answer comes from the data. In both cases the filter is counted, reported and
     /// rebuilt in the background. Scans probe no filters, and [`Db::may_contain`](crate::Db::may_contain)
     /// never fails.
     ///
@@ -224,7 +223,7 @@ impl Options {
     }
 
     /// Checks one in `one_in` "absent" answers of filters against the data of the table, with a read; 0, the
-    /// default, checks none. A filter found wrong is not used any more: the lookup answers from the data, the
+    /// default, checks none. A filter found wrong is no longer used: the lookup answers from the data, the
     /// error is counted and reported, and the filter is rebuilt. If the data cannot be read, the lookup
     /// fails.
     ///
@@ -240,8 +239,8 @@ impl Options {
         self
     }
 
-    /// Options of the keyspace `"default"`. Without this call a new store takes the defaults and an existing
-    /// one keeps its own; with it the options of an existing one change, as with
+    /// Options of the keyspace `"default"`. Without this call a new store uses the defaults, and an existing
+    /// store keeps its options. With it the options of an existing store change, as with
     /// [`Keyspace::set_options`](crate::Keyspace::set_options).
     ///
     /// ```
@@ -287,7 +286,7 @@ impl Options {
         self.default_keyspace.as_ref().map_or(Ok(()), KeyspaceOptions::validate)
     }
 
-    /// Most table files that are open at a time.
+    /// Most table files open at a time.
     pub(crate) fn open_files(&self) -> usize {
         let of_limit = || open_files_limit().map_or(256, |limit| (limit / 4).clamp(8, 1024) as usize);
         self.open_files_max.unwrap_or_else(of_limit)
@@ -298,14 +297,14 @@ impl Options {
     }
 }
 
-/// Immutable memtables a keyspace may have waiting before writers must wait.
+/// Immutable memtables that a keyspace may have before writers must wait.
 pub(crate) const IMMUTABLES_MAX: usize = 3;
 
 impl KeyspaceOptions {
     pub(crate) fn memtable_bytes_in(&self, memory_budget: usize) -> usize {
         let bytes =
             if self.memtable_bytes > 0 { self.memtable_bytes } else { (memory_budget / 16).min(64 << 20) };
-        // All memtables together may hold a quarter: one alone is flushed then at the latest.
+        // All memtables together may take a quarter, so a single one is flushed at that size at the latest.
         bytes.min(memory_budget / 4)
     }
 

@@ -1,4 +1,4 @@
-//! What the tree knows about a table without opening it. The manifest stores it, the table writer makes it.
+//! What the tree knows about a table without opening it. The table writer creates it; the manifest stores it.
 
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ pub(crate) struct FilterRef {
     pub offset: u64,
     /// Length of the block in bytes.
     pub len: u64,
-    /// The filter header's checksum, so that a filter that is not the one named here is noticed.
+    /// The filter header's checksum, so that a filter other than the one named here is detected.
     pub header_checksum: u32,
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct TableMeta {
     pub largest: Bytes,
     /// Filters, in the order in which they should be probed.
     pub filters: Vec<FilterRef>,
-    /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key: so a manifest
-    /// stores a long key. The table has the whole one; a version holds whole ones only.
+    /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key, which is how a
+    /// manifest stores a long key. The table has the whole key; a version holds whole keys only.
     pub trimmed: bool,
 }
 
@@ -95,12 +95,12 @@ impl FilterRef {
         })
     }
 
-    /// Appends a list of filters: the fields of a table record that stand for them.
+    /// Appends a list of filters, as fields of a table record.
     pub(crate) fn encode_all(filters: &[Self], out: &mut Vec<u8>) {
         filters.iter().for_each(|filter| filter.encode(out));
     }
 
-    /// Decodes such a list, to the end of the reader.
+    /// Decodes such a list up to the end of the reader.
     pub(crate) fn decode_all(mut reader: Reader<'_>) -> Result<Vec<Self>, DecodeError> {
         let mut filters = Vec::new();
         while let Some(mut field) = reader.field()? {
@@ -140,7 +140,7 @@ impl TableMeta {
         });
         put_field(out, POINT_BOUNDS, |out| {
             let bounds = [&self.smallest, &self.largest];
-            // A record that was read trimmed and is written again, into the next manifest, stays so.
+            // A record that was read trimmed stays trimmed when it is written into the next manifest.
             out.push(u8::from(self.trimmed || bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
             for bound in bounds {
                 put_length_prefixed(out, &bound[..bound.len().min(BOUND_BYTES_MAX)]);
@@ -149,7 +149,7 @@ impl TableMeta {
         FilterRef::encode_all(&self.filters, out);
     }
 
-    /// Decodes the fields of a table record, to the end of the reader.
+    /// Decodes the fields of a table record up to the end of the reader.
     pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
         let mut meta = Self {
             number: 0,
@@ -218,7 +218,7 @@ impl TableMeta {
         field.finish("table record")
     }
 
-    /// Bounds that all its keys are within: a largest key that was cut stands for every key that begins with
+    /// Bounds that contain all keys of the table: a trimmed largest key stands for every key that begins with
     /// it.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
         let mut largest = self.largest.to_vec();
@@ -341,7 +341,7 @@ mod tests {
         let error = TableMeta::decode(Reader::new(&counts)).unwrap_err();
         assert_eq!((error.offset, error.what), (counts.len() as u64 - 1, "table record"));
 
-        // One that stands in something longer: from the start of that.
+        // For a record inside a longer encoding, the offset counts from the start of that encoding.
         let mut longer = vec![0; 100];
         longer.extend_from_slice(&unknown);
         let mut reader = Reader::new(&longer);
@@ -377,14 +377,14 @@ mod tests {
 
     #[test]
     fn very_many_unknown_fields_are_passed_over_in_one_pass() {
-        // With a list of those that were met, this would take minutes.
+        // With a list of the fields met so far, this would take minutes.
         let mut bytes = encoded(&meta());
         (100..600_000u64).for_each(|number| put_field(&mut bytes, number << 1, |_| ()));
         assert_eq!(TableMeta::decode(Reader::new(&bytes)), Ok(meta()));
     }
 
     #[test]
-    fn no_key_is_outside_of_the_wide_bounds_also_where_they_were_cut() {
+    fn no_key_is_outside_the_wide_bounds_even_if_they_were_trimmed() {
         let of = |largest: Vec<u8>| {
             let whole = TableMeta { largest: largest.into(), ..meta() };
             let mut bytes = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) struct TableContext {
     pub(crate) store_id: FileId,
     /// The store's secret seed of the key hash.
     pub(crate) hash_seed: u64,
-    /// The budget, and the cached blocks that are a part of it.
+    /// The memory budget; cached blocks are a part of it.
     pub(crate) memory: Arc<Memory>,
     pub(crate) files: Arc<FileCache>,
     pub(crate) trust: FilterTrust,
@@ -31,7 +31,7 @@ pub(crate) struct TableContext {
 /// How far filters are trusted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FilterTrust {
-    /// Whether a lookup that needs an unusable filter fails, instead of taking it as "maybe".
+    /// Whether a lookup that needs an unusable filter fails, instead of treating it as "maybe".
     pub(crate) strict: bool,
     /// One in this many "absent" answers of a filter is checked against the data; 0: none is.
     pub(crate) audit_one_in: u64,
@@ -61,7 +61,7 @@ impl TableContext {
     }
 }
 
-/// How often tables went to the file or to the cache. Relaxed counters: for statistics and tests.
+/// How often tables read from a file or from the cache. Relaxed counters, for statistics and tests.
 #[derive(Debug, Default)]
 pub(crate) struct TableIo {
     /// Data blocks read from a file.
@@ -70,19 +70,19 @@ pub(crate) struct TableIo {
     pub(crate) data_block_cache_hits: AtomicU64,
     /// Index blocks read from a file, roots included.
     pub(crate) index_block_reads: AtomicU64,
-    /// Index blocks found in the cache; the root does not count, it is always in memory.
+    /// Index blocks found in the cache. The root is not counted: it is always in memory.
     pub(crate) index_block_cache_hits: AtomicU64,
     /// Chunks of long values read from a file.
     pub(crate) value_chunk_reads: AtomicU64,
-    /// Pages read of filters that are not in memory.
+    /// Pages of filters not in memory that were read from a file.
     pub(crate) filter_page_reads: AtomicU64,
-    /// Such pages found in the cache.
+    /// Pages of filters not in memory that were found in the cache.
     pub(crate) filter_page_cache_hits: AtomicU64,
-    /// Filters that turned out damaged, unknown, another table's or wrong.
+    /// Filters found to be damaged, unknown, of another table, or wrong.
     pub(crate) unusable_filters: AtomicU64,
     /// "Absent" answers of filters that were checked against the data.
     pub(crate) audited: AtomicU64,
-    /// Filters that this found to be wrong.
+    /// Filters that this check found to be wrong.
     pub(crate) audit_failures: AtomicU64,
     /// Blocks and pages of filters that failed their check and were read a second time.
     pub(crate) block_rereads: AtomicU64,

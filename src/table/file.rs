@@ -1,8 +1,8 @@
 //! One table file as a source of checked blocks.
 //!
-//! Every block goes through here: from the cache, or from the file with its handle checked against the length
-//! of the file and its envelope verified. A block that fails its check is read once more before corruption is
-//! reported, because the bit may have flipped on the way and not on the disk.
+//! All blocks are read here: from the cache, or from the file. A handle is checked against the length of the
+//! file, and the envelope of the block is verified. A block that fails its check is read once more before
+//! corruption is reported, because the bit may have flipped in transfer and not on disk.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,13 +30,13 @@ pub(crate) struct TableFile {
 }
 
 impl TableFile {
-    /// Reads bytes that must all be there.
+    /// Reads bytes that must all exist.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let file = self.ctx.files.get_or_open(self.number, || open_file(&self.ctx, &self.path))?;
         read_exact(&*file, &self.path, offset, len)
     }
 
-    /// A block from the cache, or from the file and then, if `fill_cache`, cached.
+    /// Returns a block from the cache, or else from the file; caches it then if `fill_cache`.
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind, fill_cache: bool) -> Result<Bytes> {
         let mut was_read = false;
         let read = || {
@@ -56,7 +56,7 @@ impl TableFile {
         Ok(payload)
     }
 
-    /// A block from the file, past the cache. The handle may come from anywhere.
+    /// Reads a block from the file, bypassing the cache. The handle may come from anywhere.
     pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
         handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
         match kind {

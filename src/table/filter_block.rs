@@ -1,4 +1,4 @@
-//! Where tables and filters meet: which filter a table gets, and what a filter can answer.
+//! The filter of a table: which filter a table gets, and what a probe of it can answer.
 //!
 //! The filter of a table is bound to it by the table's file id (the filter's owner), by the seed of the key
 //! hash and by the number of distinct user keys; its salt is taken from the file id, so that the false
@@ -24,15 +24,15 @@ pub(super) fn start_filter(plan: FilterPlan, hash_seed: u64, file_id: FileId) ->
 /// Length of a filter from which its columns are stored in two groups.
 const TWO_GROUPS_BYTES: u64 = 32 << 10;
 
-/// The first of two groups has at least this many columns. Keys that pass it are looked for in the second
-/// group, which costs a read if that is not in memory: 3 % of the absent keys with five columns, 6 % with
+/// The first of two groups has at least this many columns. A key that passes the first group is probed in the
+/// second, which costs a read if that is not in memory: 3 % of the absent keys with five columns, 6 % with
 /// four.
 const FIRST_GROUP_COLUMNS: u8 = 5;
 
 /// Makes the block of a table's filter.
 ///
 /// A ribbon filter of several pages stores its columns in two groups, the larger half first. If memory is
-/// short, the first group alone turns away nearly all absent keys: with 5 of 10 columns 31 of 32. The second
+/// short, the first group alone rejects nearly all absent keys: 31 of 32 with 5 of 10 columns. The second
 /// section costs at most 128 bytes (a page, for sections of 1 MiB and more): 0.1 % at 100 000 keys. A present
 /// key is probed in both groups, which costs one or two more cache lines before its block is read.
 pub(super) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
@@ -67,9 +67,9 @@ fn salt(file_id: &FileId) -> u64 {
 /// What a filter said about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The table does not hold the key: certain.
+    /// The table certainly does not hold the key.
     Absent,
-    /// The filter cannot rule the key out.
+    /// The table may hold the key.
     Maybe,
     /// There is no usable filter to probe, or none in memory.
     Unknown,

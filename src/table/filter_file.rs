@@ -1,15 +1,15 @@
-//! A filter beside its table: how one is made from the table's keys, and the file it lies in.
+//! A filter beside its table: how it is built from the table's keys, and the file that holds it.
 //!
 //! ```text
 //! file header · zeros · filter block
 //! 64 bytes      to 4096 own format, to the end of the file
 //! ```
 //!
-//! The block is the same as in the table itself: its owner is the table's file id, and seed, salt and key
-//! count are the same. The manifest makes it the current one: it has the number of the file and the checksum
-//! of the filter's header. Nothing else refers to the file id in the file header.
+//! The block is the same as inside a table: its owner is the table's file id, and seed, salt and key count
+//! are the same. The manifest makes it the table's current filter: it has the number of the file and the
+//! checksum of the filter's header. Nothing else refers to the file id in the file header.
 //!
-//! A table never changes, so an older filter of it is as right as the newest.
+//! A table never changes, so an older filter of it is as correct as the newest.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -38,12 +38,12 @@ pub(crate) const FILTER_OFFSET: u64 = 4096;
 const STOP_INTERVAL: u64 = 1024;
 
 impl Table {
-    /// Builds the filter block of the table's keys, which are read from its data. Takes eight bytes per key,
-    /// and what the kind of filter takes to build; `stop` is called with the bytes in use so far.
+    /// Builds the filter block of the table from the keys in its data. Takes eight bytes per key, and what
+    /// the filter kind needs to build; `stop` is called with the bytes in use so far.
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] or [`Error::Io`] if not all of the table can be read; [`Error::Closed`] if
+    /// [`Error::Corruption`] or [`Error::Io`] if part of the table cannot be read; [`Error::Closed`] if
     /// `stop` returns `true`.
     pub(crate) fn build_filter(
         self: &Arc<Self>,
@@ -109,7 +109,7 @@ pub(super) fn open_filter_file(ctx: &TableContext, path: &Path) -> Result<Arc<dy
     }
 }
 
-/// Checks that the file is one of this store, and holds this filter block and nothing else.
+/// Checks that the file belongs to this store, and holds this filter block and nothing else.
 pub(super) fn check_filter_file(
     ctx: &TableContext,
     file: &dyn ReadFile,

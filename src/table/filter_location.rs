@@ -1,7 +1,7 @@
-//! The place of a filter block, in its table's file or in a file beside it, and reading single pages of it.
+//! The location of a filter block, in its table's file or in a file beside it, and reads of its pages.
 //!
 //! Pages come from the block cache or from the file. A page that several threads need is read once, and
-//! verified before it enters the cache. One that fails its check is read a second time, as blocks are.
+//! verified before it enters the cache. A page that fails its check is read a second time, like a block.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl FilterLocation {
         Ok(bytes)
     }
 
-    /// A page from the file, verified.
+    /// Reads a page from the file and verifies it.
     fn read_page(&self, ctx: &TableContext, page: &Page) -> Result<Bytes> {
         TableIo::count(&ctx.io.filter_page_reads);
         let file = self.open(ctx)?;

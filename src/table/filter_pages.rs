@@ -1,9 +1,9 @@
-//! A filter for which there is no room in memory: it is probed by pages.
+//! A filter that does not fit in memory: it is probed page by page.
 //!
 //! Its head is in memory, leased like a filter. Its pages come from the block cache or from the file; a page
 //! that several threads need is read once, and verified before it enters the cache. A page that fails its
-//! check is read a second time, as blocks are. If it fails again, or cannot be read, the probe is an error,
-//! and the filter is not used any more.
+//! check is read a second time, like a block. If it fails again, or cannot be read, the probe returns an
+//! error, and the filter is no longer used.
 
 use super::context::TableContext;
 use super::filter_block::Verdict;
@@ -23,13 +23,13 @@ impl FilterPages {
         Self { filter, location }
     }
 
-    /// What the filter says about the key with this hash. Reads what is not in the cache.
+    /// Probes the filter for the key with this hash. Reads pages that are not in the cache.
     pub(crate) fn read_and_probe(&self, ctx: &TableContext, hash: u64) -> Result<Verdict> {
         let maybe = self.filter.may_contain(hash, |page| self.location.page(ctx, page))?;
         Ok(if maybe { Verdict::Maybe } else { Verdict::Absent })
     }
 
-    /// What the filter says about the key with this hash, if the cache has the pages that the key leads to.
+    /// Probes the filter for the key with this hash, if the cache has the pages needed.
     pub(crate) fn probe_cached(&self, ctx: &TableContext, hash: u64) -> Verdict {
         match self.filter.may_contain(hash, |page| self.location.cached_page(ctx, page).ok_or(())) {
             Ok(true) => Verdict::Maybe,
@@ -38,12 +38,12 @@ impl FilterPages {
         }
     }
 
-    /// What it takes in memory, without its pages in the cache.
+    /// Its memory, without pages in the cache.
     pub(crate) fn memory_bytes(&self) -> u64 {
         (size_of::<FilterLocation>() + self.filter.memory_bytes()) as u64
     }
 
-    /// What the filter with this header would take.
+    /// The memory that the filter with this header would take.
     pub(crate) fn memory_bytes_of(header: &Header) -> u64 {
         Self::memory_bytes_with(header.head_len() as usize)
     }

@@ -1,4 +1,4 @@
-//! Where the block of a filter lies on disk, and reading it: whole, some column groups, or the head for
+//! The location of a filter block on disk, and reads of it: whole, some column groups, or the head for
 //! probing by pages.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::filter::{AlignedBytes, Expect, Filter, Header, PagedFilter};
 use crate::fs::ReadFile;
 use crate::table_meta::{FILTER_ALIGN, FilterRef, TableMeta};
 
-/// The whole filter that `filter` refers to.
+/// Reads the whole filter that `filter` refers to.
 pub(super) fn read_filter(
     table: &TableFile,
     meta: &TableMeta,
@@ -27,7 +27,7 @@ pub(super) fn read_filter(
     FilterSource::open(table, meta, filter)?.read()
 }
 
-/// The same of a table that is not open.
+/// The same, for a table that is not open.
 pub(crate) fn read_filter_of(
     ctx: &Arc<TableContext>,
     meta: &TableMeta,
@@ -43,7 +43,7 @@ pub(crate) fn read_filter_of(
     read_filter(&table, meta, filter)
 }
 
-/// Whether a filter block may stand at this offset of a table.
+/// Whether a filter block may start at this offset of a table.
 pub(super) fn is_aligned(offset: u64) -> bool {
     offset.is_multiple_of(FILTER_ALIGN)
 }
@@ -56,18 +56,18 @@ pub(crate) struct FilterSource<'a> {
     pub(crate) filter: &'a FilterRef,
 }
 
-/// The byte ranges that have to be in memory to probe a filter by pages.
+/// The byte ranges that must be in memory to probe a filter by pages.
 pub(crate) struct PageNeeds(Vec<Range<u64>>);
 
 impl PageNeeds {
-    /// What it takes in memory.
+    /// Their size in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         FilterPages::memory_bytes_with(self.0.first().map_or(0, |head| head.end as usize))
     }
 }
 
 impl<'a> FilterSource<'a> {
-    /// Finds the block; all of it is in the file.
+    /// Finds the block and checks that all of it is in the file.
     pub(super) fn open(table: &TableFile, meta: &TableMeta, filter: &'a FilterRef) -> Result<Self> {
         let location = FilterLocation::of(table, filter);
         let file = location.open(&table.ctx)?;
@@ -84,7 +84,7 @@ impl<'a> FilterSource<'a> {
         Ok(Self { file, location, expect, filter })
     }
 
-    /// The header alone.
+    /// Reads the header alone.
     pub(crate) fn read_header(&self) -> Result<Header> {
         let header = Header::decode(&self.read_first()?).map_err(|error| self.error(error))?;
         if (header.block_len, header.checksum) != (self.filter.len, self.filter.header_checksum) {
@@ -95,13 +95,13 @@ impl<'a> FilterSource<'a> {
         Ok(header)
     }
 
-    /// The whole filter.
+    /// Reads the whole filter.
     pub(crate) fn read(&self) -> Result<Filter<AlignedBytes>> {
         self.read_bytes(self.filter.len, &[], usize::MAX)
     }
 
-    /// The first column groups of the filter with this header. The `known` bytes at their start are copied,
-    /// not read.
+    /// Reads the first column groups of the filter with this header. The `known` bytes at their start are
+    /// copied, not read.
     pub(crate) fn read_column_groups(
         &self,
         header: &Header,
@@ -119,7 +119,7 @@ impl<'a> FilterSource<'a> {
         Filter::open_groups(bytes, self.expect, column_groups).map_err(|error| self.error(error))
     }
 
-    /// What has to be in memory to probe the filter by pages.
+    /// Reads what must be in memory to probe the filter by pages.
     pub(crate) fn read_page_needs(&self) -> Result<PageNeeds> {
         let needs = PagedFilter::needs(&self.read_first()?, self.filter.len);
         needs.map(PageNeeds).map_err(|error| self.error(error))

@@ -1,4 +1,4 @@
-//! The last 128 bytes of a table: where the rest is found, and the seal over the whole.
+//! The last 128 bytes of a table: the offsets of its parts, its length, and a checksum.
 //!
 //! ```text
 //!   0  root index offset  u64
@@ -10,19 +10,19 @@
 //!  48  entries            u64  at least 1
 //!  56  file length        u64  with the footer: a truncated or extended file is noticed
 //!  64  filter count       u32
-//!  68  index depth        u8   1: the root refers to data blocks; 2, 3, 4: so many levels
+//!  68  index depth        u8   levels of index blocks, 1 to 4; 1: the root refers to data blocks
 //!  69  reserved           3    0
-//!  72  required features  u32  bits known only once the table is written; unknown ones refuse
+//!  72  required features  u32  bits known only once the table is written; a reader refuses unknown ones
 //!  76  optional features  u32  bits that a reader may ignore
-//!  80  file id            16   as in the file header, for the day that one is lost
+//!  80  file id            16   as in the file header, in case that one is lost
 //!  96  reserved           18   0
 //! 114  format version     u16
 //! 116  checksum           u32  CRC-32 of (file id, offset of the footer, bytes 0..116)
 //! 120  magic              8    89 53 56 54 42 4c 0d 0a
 //! ```
 //!
-//! Length, magic, and the place and function of the checksum are the same in every version. Checked from the
-//! outside in: magic, checksum, version, features, fields; so a newer table says "newer", not "corrupt".
+//! Length, magic, and the place and function of the checksum are the same in every version. Checked in this
+//! order: magic, checksum, version, features, fields; so a newer table is reported as newer, not as corrupt.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -83,7 +83,7 @@ impl Footer {
     }
 
     /// Decodes the last [`FOOTER_BYTES`] bytes of the file `owner`, which has `file_len` bytes, and returns
-    /// the footer with its checksum. Errors count from the start of the footer.
+    /// the footer with its checksum. Offsets of errors count from the start of the footer.
     pub(crate) fn decode(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<(Self, u32), DecodeError> {
         let stored = check_seal(bytes, owner, file_len)?;
         let mut reader = Reader::new(&bytes[..CHECKED_BYTES]);
@@ -97,7 +97,7 @@ impl Footer {
         let stated_len = reader.u64("file length")?;
         let filters = reader.u32("filter count")?;
         let index_depth = reader.u8("index depth")?;
-        // Features first: one that is not known here may give the reserved bytes a meaning.
+        // Features first: a feature unknown here may define the reserved bytes.
         let mut reserved = reader.clone();
         reader.bytes(3, "footer reserved bytes")?;
         let required = reader.u32("required features")?;
@@ -185,7 +185,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The footer with some bytes changed and the checksum made right again.
+    /// The footer with some bytes changed and the checksum recomputed.
     fn patched(offset: usize, bytes: &[u8]) -> Vec<u8> {
         let mut out = footer().encode().0;
         out[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -252,7 +252,7 @@ pub(super) mod tests {
             assert!(matches!(error.kind, DecodeErrorKind::Unsupported { .. }), "{error}");
         }
         assert!(Footer::decode(&patched(76, &[1, 0]), &OWNER, LEN).is_ok());
-        // A feature may give the reserved bytes a meaning.
+        // A feature may define the reserved bytes.
         for reserved in [69, 96] {
             let mut out = patched(72, &[1]);
             out[reserved] = 1;

@@ -1,10 +1,10 @@
 //! Builds the index of a table: `(add)* finish`.
 //!
-//! 1. Entries (separator, handle of the block) go into a block of up to [`PARTITION_BYTES`]; a full one is a
+//! 1. Entries (separator, block handle) are added to a block of up to [`PARTITION_BYTES`]. A full block is a
 //!    partition, kept in memory until the filter has been written.
 //! 2. At the end, if all entries fit into one block of [`ROOT_BYTES_MAX`], that block is the root: depth 1.
-//! 3. Otherwise the partitions are written, and their last separators with their handles are the entries of
-//!    the level above, which is built the same way: depth 2, 3, ….
+//! 3. Otherwise the partitions are written. Their last separators, with their handles, are the entries of the
+//!    level above, which is built the same way: depth 2, 3, ….
 //!
 //! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, however long the separators, so that each
 //! level is at least that many times smaller than the one below.
@@ -22,7 +22,7 @@ const PARTITION_BYTES: usize = 8 << 10;
 /// Fewest entries of a partition, except the last of a level.
 const PARTITION_ENTRIES_MIN: usize = 16;
 
-/// Largest root that is kept in one block if it could be split.
+/// Largest root that is kept as one block if it could be split.
 const ROOT_BYTES_MAX: usize = 32 << 10;
 
 /// The finished index.
@@ -88,8 +88,8 @@ impl IndexBuilder {
         self.current_entries = 0;
     }
 
-    /// Writes all levels through `write`, which seals a payload and says where it lies. At least one entry
-    /// must have been added.
+    /// Writes all levels with `write`, which seals a payload and returns its handle. At least one entry must
+    /// have been added.
     pub(super) fn finish(
         mut self,
         write: &mut dyn FnMut(&[u8]) -> Result<BlockHandle>,

@@ -1,12 +1,12 @@
 //! A cursor over all entries of a table, in both directions.
 //!
 //! It holds one block cursor per level: the root of the index, its partitions if there are any, a data block.
-//! To step, the data cursor steps. At the end of its block, the lowest index cursor that can step does, and
-//! the blocks below it are loaded.
+//! A step moves the data cursor. At the end of its block, the lowest index cursor that has a further entry
+//! moves, and the blocks below it are loaded.
 //!
-//! Invariants: on each level blocks are met in the order of their offsets, forward ascending and backward
-//! descending; an index that says otherwise is corrupt. So a walk ends, whatever the index says. After an
-//! error every movement fails with the same error.
+//! Invariants: on each level, blocks are visited in the order of their offsets, forward ascending and
+//! backward descending; an index in another order is corrupt. So every walk ends, whatever the index says.
+//! After an error every movement fails with the same error.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::reader::Table;
 pub(crate) struct TableIter {
     table: Arc<Table>,
     fill_cache: bool,
-    /// From the root (0) down; complete to the data block while the iterator is valid.
+    /// From the root (0) down; reaches the data block while the iterator is valid.
     levels: Vec<Level>,
     valid: bool,
     failed: Option<Error>,
@@ -75,7 +75,7 @@ impl TableIter {
         usize::from(self.table.footer.index_depth)
     }
 
-    /// Puts the root alone into `levels` and positions it; `false` if there is no such entry.
+    /// Leaves only the root in `levels` and positions it; `false` if there is no such entry.
     fn enter_root(&mut self, goal: Goal<'_>) -> Result<bool> {
         self.valid = false;
         let block = self.table.footer.root.offset;
@@ -100,8 +100,8 @@ impl TableIter {
         Ok(level.entries.is_valid())
     }
 
-    /// Loads the block to which the lowest loaded index block refers. `after` is the block of that level that
-    /// the walk comes from, if it walks.
+    /// Loads the block that the lowest loaded index block refers to. In a walk, `after` is the block of that
+    /// level that the walk leaves.
     fn enter_child(&mut self, after: Option<(Direction, u64)>) -> Result<()> {
         let Some(parent) = self.levels.last() else { return Ok(()) };
         let file = &self.table.file;
@@ -147,7 +147,7 @@ impl TableIter {
         self.table.past_separator(block)
     }
 
-    /// From the end of a data block to the next block in this direction.
+    /// Moves from the end of a data block to the next block in this direction.
     fn step_block(&mut self, direction: Direction) -> Result<()> {
         self.valid = false;
         let mut left = Vec::new();
@@ -198,7 +198,8 @@ impl InternalIterator for TableIter {
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
         self.movement(|iter| {
             iter.descend(Goal::AtOrAfter(target))?;
-            // Between the last key of a block and its separator: the next block begins with the answer.
+            // The target is after the last key of a block and before its separator: the next block begins
+            // with the answer.
             match iter.valid || iter.levels.len() <= iter.depth() {
                 true => Ok(()),
                 false => iter.step_block(Direction::Forward),
@@ -214,7 +215,7 @@ impl InternalIterator for TableIter {
             }
             match iter.valid {
                 true => iter.step(Direction::Backward),
-                // All of this block is before the target.
+                // All keys of this block are before the target.
                 false => {
                     iter.valid = iter.stand(Goal::Last)?;
                     Ok(())

@@ -1,19 +1,19 @@
-//! The table file: sorted entries that never change, their index, their filter, and what they add up to.
+//! The table file: sorted entries that never change, their index, their filter, and their properties.
 //!
 //! ```text
 //! file header · data and value-chunk blocks · padding · filter block · index blocks · properties · footer
 //! 64 bytes                                   to 4 KiB   own format                               128 bytes
 //! ```
 //!
-//! - [`TableWriter`] is fed internal keys in ascending order and makes a file and its [`TableMeta`].
-//! - [`Table`] opens such a file and answers [`Table::get`] and [`Table::iter`]. It holds in memory the root
-//!   of the index and the properties. [`FilterSource`] reads its filter, as much as it is told.
-//! - [`Table::build_filter`] and [`write_filter_file`] make it a new filter, in a file beside it.
+//! - [`TableWriter`] takes internal keys in ascending order, writes a file, and returns its [`TableMeta`].
+//! - [`Table`] opens such a file and serves [`Table::get`] and [`Table::iter`]. It keeps the root of the
+//!   index and the properties in memory. [`FilterSource`] reads its filter, whole or in part.
+//! - [`Table::build_filter`] and [`write_filter_file`] build a new filter for it, in a file beside it.
 //! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
 //!
-//! Every byte of the file is covered by a checksum: the header's, a block's, the filter's own or the
-//! footer's; and the footer's stands in the manifest. Blocks are checked when they are read, so that a table
-//! costs nothing to open and damage is met, and named, where it lies.
+//! Every byte of the file is covered by a checksum: the header's, a block's, the filter's or the footer's.
+//! The manifest has the footer's checksum. Blocks are checked when they are read, so that opening a table is
+//! cheap and damage is reported where it lies.
 //!
 //! [`TableMeta`]: crate::table_meta::TableMeta
 

@@ -4,9 +4,9 @@
 //! 2. The file header is a table's, of this store, with the file id of the manifest.
 //! 3. The footer is intact and has the checksum that the manifest has.
 //! 4. The properties agree with footer and manifest.
-//! 5. The root of the index is read, and stays.
+//! 5. The root of the index is read and kept in memory.
 //!
-//! The filter (`version/filter` reads it), data blocks and index partitions are not touched.
+//! The filter (read by `version/filter`), data blocks and index partitions are not read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Table {
     /// # Errors
     ///
     /// [`Error::Corruption`] if the file is damaged or another one, [`Error::Unsupported`] if it is newer,
-    /// [`Error::Io`] if it cannot be read. Never because of a filter.
+    /// [`Error::Io`] if it cannot be read. A filter never causes an error.
     pub(crate) fn open(ctx: &Arc<TableContext>, meta: Arc<TableMeta>) -> Result<Arc<Self>> {
         let path = FileName::Table(meta.number).path(&ctx.dir);
         let unverified = UnverifiedTable::read(ctx, meta.number, &path)?;
@@ -109,7 +109,7 @@ impl UnverifiedTable {
     }
 }
 
-/// The length and the header of a file, which must be of this kind and of this store.
+/// Reads the length and the header of a file, which must be of this kind and of this store.
 pub(super) fn read_header(
     file: &dyn ReadFile,
     path: &Path,
@@ -139,5 +139,6 @@ fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
     Ok(properties)
 }
 
-/// What an open table takes beside its bounds and the root of its index, with all that refers to it; about.
+/// Approximate memory of an open table and of all that refers to it, without its bounds and the root of its
+/// index.
 const TABLE_BYTES: usize = 2048;

@@ -1,4 +1,4 @@
-//! What a table says about itself: the payload of its properties block.
+//! The properties of a table: the payload of its properties block.
 //!
 //! A record of tagged fields (`tag varint · length varint · payload`, the lowest bit of the tag says whether
 //! a reader that does not know the field must refuse):
@@ -8,12 +8,12 @@
 //! 2  critical  seqnos   smallest · largest                                             varints
 //! 3  critical  bounds   length varint · smallest user key · length varint · largest    in full
 //! 4  critical  layout   index depth u8 · data end · data blocks · chunk blocks · index blocks  varints
-//! 5            shape    compression u8 · block bytes varint                            what the writer was told
+//! 5            shape    compression u8 · block bytes varint                            the writer's options
 //! 6            filter   kind u8 · domain u8 · offset varint · length varint · header checksum u32; once per filter
 //! ```
 //!
-//! With header and footer they are enough to make a [`TableMeta`] again, so that a store can be repaired
-//! whose manifest is lost. At open they must agree with the footer and with the manifest.
+//! With header and footer they are enough to rebuild the [`TableMeta`], so that a store whose manifest is
+//! lost can be repaired. At open they must agree with the footer and with the manifest.
 
 use bytes::Bytes;
 
@@ -201,7 +201,7 @@ impl Properties {
     }
 
     /// Checks that this is the table that the manifest describes. The filters are not compared: the manifest
-    /// may know better ones.
+    /// may name newer ones.
     pub(crate) fn agree_with(&self, meta: &TableMeta) -> Result<(), DecodeError> {
         let counts = |meta: &TableMeta| [meta.entries, meta.tombstones, meta.keys, meta.data_bytes];
         let own = self.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);

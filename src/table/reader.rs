@@ -1,6 +1,6 @@
 //! An open table and its point lookups.
 //!
-//! A lookup goes down the index, one block per level, to the one data block in which the key can be. The
+//! A lookup reads one block per level of the index, and then the one data block that can hold the key. The
 //! index is built so that a second one is never needed. The root of the index is in memory; the other blocks
 //! come from the block cache. The value is a slice of the cached block.
 
@@ -28,7 +28,7 @@ pub(crate) struct Table {
     pub(super) file: Arc<TableFile>,
     pub(crate) properties: Properties,
     pub(super) footer: Footer,
-    /// The payload of the root of the index, if there was memory to keep it.
+    /// The payload of the root of the index, if memory had room for it.
     pub(super) root: Option<Bytes>,
     /// For the table and for the root.
     pub(super) _leases: [Option<Lease>; 2],
@@ -49,8 +49,8 @@ impl Table {
         self.file.corrupt(0, "filter", detail)
     }
 
-    /// The newest entry of this user key with a sequence number of at most `seqno`. Does not probe the
-    /// filter.
+    /// Returns the newest entry of this user key with a sequence number of at most `seqno`. Does not probe
+    /// the filter.
     pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
         if user_key < &self.properties.smallest[..] || user_key > &self.properties.largest[..] {
             return Ok(None);
@@ -84,7 +84,7 @@ impl Table {
         }
     }
 
-    /// The data block in which `target` or its successor is, if it is in the table.
+    /// Finds the data block that holds `target` or its successor, if the table has it.
     fn find_data_block(&self, target: InternalKey<'_>) -> Result<Option<BlockHandle>> {
         let mut payload = self.root()?;
         let mut at = self.footer.root.offset;
@@ -93,7 +93,8 @@ impl Table {
             let mut entries = BlockIter::new(payload, BlockValues::Index).map_err(in_block)?;
             entries.seek(target).map_err(in_block)?;
             if !entries.is_valid() {
-                // Behind the last separator of the root there is no key; further down there must be one.
+                // A key after the last separator of the root is not in the table; on lower levels there must
+                // be an entry.
                 return match level {
                     1 => Ok(None),
                     _ => Err(self.past_separator(at)),
@@ -113,7 +114,7 @@ impl Table {
         self.file.corrupt(index_block, "index block", "ends before its separator one level up")
     }
 
-    /// Checks that a value in chunks can be in this file, before its length is used.
+    /// Checks that a value in chunks fits in this file, before its length is used.
     pub(super) fn check_value(&self, entries: &BlockIter, block: u64) -> Result<()> {
         match entries.chunks() {
             Some(chunks) => chunks.check(block).map_err(|error| self.file.error_in_block(error, block)),

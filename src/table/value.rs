@@ -1,7 +1,7 @@
 //! Long values: a reference in the data block, the value in chunk blocks of its own.
 //!
-//! The chunks follow each other in the file, so the envelope of each gives the start of the next one. They
-//! bypass the block cache: they would evict thousands of blocks that are worth more.
+//! The chunks are contiguous in the file, so the envelope of each gives the start of the next one. They
+//! bypass the block cache: they would evict thousands of more useful blocks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::iter::ChunkedValue;
 
 use super::file::TableFile;
 
-/// A value in the chunk blocks of a table. Keeps the table's file usable, not its index.
+/// A value in the chunk blocks of a table. Holds the table's file, but not its index.
 #[derive(Debug)]
 pub(super) struct TableChunks {
     file: Arc<TableFile>,
