@@ -112,11 +112,13 @@ impl Verification<'_> {
             seed: ctx.hash_seed,
             filters: meta.filters.iter().filter(|own| own.file.is_none()).map(|own| own.offset).collect(),
         };
-        let mut window = Window::new(file)?;
+        // Bytes behind the length that the manifest states are one piece of damage and are not read.
+        let len = Window::new(file)?.len();
+        let mut window = Window::of_first(file, meta.len)?;
         let head = Head::read_any(&mut window)?;
         let ends = Ends::read(&mut window, &head, Some(&stated))?;
         self.findings.bounds = ends.bounds();
-        self.compare(&head, &ends, window.len());
+        self.compare(&head, &ends, len);
         let (named, unnamed) = self.filters(&ends);
         let (paths, beside): (Vec<PathBuf>, Vec<Held>) = self.open_beside(named).into_iter().unzip();
         let Self { path, findings, .. } = self;

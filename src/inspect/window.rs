@@ -23,7 +23,13 @@ impl<'f> Window<'f> {
         Ok(Self { file, len, start: 0, bytes: Vec::new() })
     }
 
-    /// Length of the file when it was opened.
+    /// The same of the first `len` bytes of the file, or of all if it is shorter.
+    pub(super) fn of_first(file: &'f dyn ReadFile, len: u64) -> Result<Self> {
+        let whole = Self::new(file)?;
+        Ok(Self { len: len.min(whole.len), ..whole })
+    }
+
+    /// Length of the file when it was opened, or of the part of it that is read.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
