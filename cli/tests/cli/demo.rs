@@ -120,9 +120,15 @@ fn the_demo_leaves_other_files_in_its_directory_alone() {
     let mine = Path::new(&store.db).join("mine");
     std::fs::create_dir_all(&mine).unwrap();
     std::fs::write(mine.join("file"), "mine").unwrap();
-    for _ in 0..2 {
-        run(&["demo", &store.db, "--from", &words]).ok();
-    }
+    let refused = run(&["demo", &store.db, "--from", &words]);
+    assert!(refused.code == Some(3) && refused.stderr.contains("mine"), "{}", refused.stderr);
+    assert_eq!(std::fs::read_dir(&store.db).unwrap().count(), 1, "nothing was made beside it");
+
+    std::fs::remove_dir_all(&store.db).unwrap();
+    run(&["demo", &store.db, "--from", &words]).ok();
+    std::fs::create_dir_all(&mine).unwrap();
+    std::fs::write(mine.join("file"), "mine").unwrap();
+    run(&["demo", &store.db, "--from", &words]).ok();
     assert_eq!(std::fs::read(mine.join("file")).unwrap(), b"mine");
 }
 
