@@ -33,7 +33,8 @@ use crate::fs::{Fs, ReadFile};
 use crate::inspect::{Keys, verify_table};
 use crate::manifest::current::Current;
 use crate::manifest::log::{ReadManifest, read_prefix};
-use crate::manifest::state::ManifestState;
+use crate::manifest::overlap::{Bounds, Overlap, Runs};
+use crate::manifest::state::{ManifestState, TablePlace};
 use crate::options::Options;
 use crate::table::{Table, TableContext};
 use crate::table_meta::TableMeta;
@@ -499,28 +500,19 @@ impl<'a> Verifier<'a> {
 
     fn known_tables(&mut self, context: &Arc<TableContext>, state: &ManifestState) {
         for keyspace in state.keyspaces.values() {
-            let mut runs = BTreeMap::<_, Vec<(Vec<u8>, Vec<u8>, u64)>>::new();
-            for place in keyspace.tables.values() {
-                let bounds = self.table(context, &place.meta, Some(&keyspace.name));
-                let run = runs.entry((place.level, place.run)).or_default();
-                run.extend(bounds.map(|(smallest, largest)| (smallest, largest, place.meta.number)));
+            let mut runs = Runs::default();
+            for TablePlace { level, run, meta } in keyspace.tables.values() {
+                // Those of the table itself, which are whole.
+                let Some((smallest, largest)) = self.table(context, meta, Some(&keyspace.name)) else {
+                    continue;
+                };
+                let (smallest, largest, number) = (smallest.into(), largest.into(), meta.number);
+                runs.add(*level, *run, Bounds { smallest, largest, trimmed: false, number });
             }
-            for tables in runs.values_mut() {
-                tables.sort();
-                self.check_run(&keyspace.name, tables);
-            }
-        }
-    }
-
-    /// Verifies the tables of one run, in order.
-    fn check_run(&mut self, keyspace: &str, tables: &[(Vec<u8>, Vec<u8>, u64)]) {
-        for pair in tables.windows(2) {
-            let [(_, end, a), (start, largest, b)] = pair else { continue };
-            if start <= end {
-                let path = FileName::Table(*b).path(self.dir);
-                let detail = format!("its keys overlap those of table {a} in one run");
-                let (first, last) = (start.clone(), end.min(largest).clone());
-                let keys = DamagedKeys { keyspace: Some(keyspace.to_owned()), first, last };
+            for Overlap { number, detail, keys: (first, last) } in runs.overlaps() {
+                let path = FileName::Table(number).path(self.dir);
+                let (first, last) = (first.to_vec(), last.to_vec());
+                let keys = DamagedKeys { keyspace: Some(keyspace.name.clone()), first, last };
                 let error = Error::corruption(&path, 0, "table", detail);
                 self.list(Damage { error, keys: Some(keys) });
             }

@@ -18,8 +18,8 @@ use super::window::Window;
 use super::words::{bytes, counted};
 use crate::codec::DecodeError;
 use crate::file_header::FileKind;
-use crate::limits::BOUND_BYTES_MAX;
 use crate::manifest::edit::{EditItems, LEVELS};
+use crate::manifest::overlap::{Bounds, Runs};
 use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
@@ -153,33 +153,15 @@ fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
         out.refused(0, &fault)?;
     }
     for keyspace in state.keyspaces.values() {
-        let mut tables: Vec<_> = keyspace.tables.values().collect();
-        tables.sort_by(|a, b| {
-            let place = |table: &TablePlace| (table.level, table.run);
-            let bounds = |table: &TablePlace| {
-                let meta = &table.meta;
-                // Of two that begin alike where they were cut, the one that ends first, whole, is the first.
-                (meta.smallest.clone(), meta.largest.clone(), meta.trimmed)
-            };
-            place(a).cmp(&place(b)).then_with(|| bounds(a).cmp(&bounds(b)))
-        });
-        for pair in tables.windows(2) {
-            let [a, b] = [&pair[0], &pair[1]];
-            if (a.level, a.run) == (b.level, b.run) && overlap(&a.meta, &b.meta) {
-                let detail =
-                    format!("the keys of {} overlap those of {} in one run", b.meta.number, a.meta.number);
-                out.damage(0, "table", detail)?;
-            }
+        let mut runs = Runs::default();
+        for TablePlace { level, run, meta } in keyspace.tables.values() {
+            let (smallest, largest) = (meta.smallest.clone(), meta.largest.clone());
+            let (trimmed, number) = (meta.trimmed, meta.number);
+            runs.add(*level, *run, Bounds { smallest, largest, trimmed, number });
         }
+        runs.overlaps().try_for_each(|overlap| out.damage(0, "table", overlap.detail))?;
     }
     Ok(())
-}
-
-/// Whether the keys of `b`, which begins behind `a`, certainly overlap those of `a`: of a key that was cut
-/// there may be more.
-fn overlap(a: &TableMeta, b: &TableMeta) -> bool {
-    let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
-    a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest))
 }
 
 fn state_facts(out: &mut Out<'_>, state: &ManifestState) -> Result {

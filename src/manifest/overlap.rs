@@ -1,0 +1,83 @@
+//! Tables of one run must not overlap: a lookup reads only the one that its key falls into.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::limits::BOUND_BYTES_MAX;
+
+/// The keys of a table, from one to another. Ordered as the tables of a run are: of two that begin alike
+/// where they were cut, the one that ends first, whole, is the first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bounds {
+    pub(crate) smallest: Bytes,
+    pub(crate) largest: Bytes,
+    /// Bounds of the greatest length were cut there.
+    pub(crate) trimmed: bool,
+    pub(crate) number: u64,
+}
+
+/// Two tables of one run that overlap.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overlap {
+    /// Number of the one that begins later.
+    pub(crate) number: u64,
+    /// What is wrong, in words.
+    pub(crate) detail: String,
+    /// The first and the last key that it concerns.
+    pub(crate) keys: (Bytes, Bytes),
+}
+
+/// The tables of the runs of a keyspace, by level and run.
+#[derive(Debug, Default)]
+pub(crate) struct Runs(BTreeMap<(u8, u64), Vec<Bounds>>);
+
+impl Runs {
+    pub(crate) fn add(&mut self, level: u8, run: u64, bounds: Bounds) {
+        self.0.entry((level, run)).or_default().push(bounds);
+    }
+
+    /// The tables that certainly overlap the one before them in their run.
+    pub(crate) fn overlaps(self) -> impl Iterator<Item = Overlap> {
+        self.0.into_values().flat_map(|mut tables| {
+            tables.sort();
+            tables.windows(2).filter_map(|pair| overlap(&pair[0], &pair[1])).collect::<Vec<_>>()
+        })
+    }
+}
+
+/// The overlap of `b` with `a`, which begins before it, if that is certain: of a key that was cut there may be
+/// more.
+fn overlap(a: &Bounds, b: &Bounds) -> Option<Overlap> {
+    let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
+    let overlaps = a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest));
+    overlaps.then(|| Overlap {
+        number: b.number,
+        detail: format!("the keys of table {} overlap those of table {} in one run", b.number, a.number),
+        keys: (b.smallest.clone(), a.largest.clone().min(b.largest.clone())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tables_of_one_run_overlap_and_the_keys_of_both_are_named() {
+        let bounds = |number, smallest: &'static str, largest: &'static str| Bounds {
+            smallest: smallest.into(),
+            largest: largest.into(),
+            trimmed: false,
+            number,
+        };
+        let mut runs = Runs::default();
+        runs.add(1, 0, bounds(9, "c", "e"));
+        runs.add(1, 0, bounds(7, "a", "d"));
+        runs.add(1, 0, bounds(8, "f", "g"));
+        runs.add(1, 1, bounds(6, "a", "z"));
+        runs.add(2, 0, bounds(5, "a", "z"));
+        let found: Vec<_> = runs.overlaps().collect();
+        let detail = "the keys of table 9 overlap those of table 7 in one run".to_owned();
+        assert_eq!(found, [Overlap { number: 9, detail, keys: ("c".into(), "d".into()) }]);
+    }
+}
