@@ -1,8 +1,8 @@
-//! Cache digests between two processes: who asks whom.
+//! Cache digests between two processes.
 //!
 //! `cargo run --release --example cache_digests`. The program starts itself a second time. The child has a
-//! cache and sends its digest through a pipe; the parent, asked for objects that it does not have, asks the
-//! child only for those in the digest.
+//! cache and sends its digest through a pipe. The parent gets requests for objects that it does not have, and
+//! sends to the child only those that the digest reports as present.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         now.saturating_sub(digest.time())
     );
 
-    // What the parent is asked for: any object.
+    // The parent gets a request for every object.
     let (mut asked, mut hits, mut wasted, mut forgone) = (0u64, 0u64, 0u64, 0u64);
     for object in 0..OBJECTS {
         let there = object % 3 == 0;
@@ -46,9 +46,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     println!(
-        "of {OBJECTS} requests {asked} went to the other cache: {hits} hits, {wasted} wasted; {forgone} hits forgone"
+        "of {OBJECTS} requests {asked} went to the other cache: {hits} hits, {wasted} wasted; {forgone} hits missed"
     );
-    println!("without a digest {OBJECTS} would have gone there");
+    println!("without a digest all {OBJECTS} would go there");
     Ok(())
 }
 

@@ -1,8 +1,8 @@
-//! What the structures that are built once, bound or list take: bits a key, rates by formula and measured,
-//! times, and forbidden answers, of which there must be none.
+//! Measures the structures that are built once, that bound values or that list differences: bits a key, rates
+//! by formula and measured, times, and forbidden answers, which must be 0.
 //!
-//! `cargo run --release --example measured [KEYS] [QUERIES]`, a million keys and ten million queries of
-//! present keys unless told.
+//! `cargo run --release --example measured [KEYS] [QUERIES]`, with a million keys and ten million queries of
+//! present keys by default.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -24,8 +24,8 @@ fn hash(key: u64) -> u64 {
 }
 
 impl Run {
-    /// A row: `wrong` says of a present key whether its answer is forbidden, `found` of an absent one whether
-    /// it is taken for present.
+    /// A row. `wrong` returns whether the answer for a present key is forbidden, `found` whether an absent
+    /// key is taken for present.
     fn row(
         &self,
         name: &str,
@@ -52,7 +52,7 @@ impl Run {
     }
 }
 
-/// What came out, and the nanoseconds for each key.
+/// The result, and the nanoseconds for each key.
 fn timed<T>(keys: u64, make: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let made = make();

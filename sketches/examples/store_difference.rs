@@ -1,7 +1,7 @@
-//! The keys that two stores do not share, and the bytes that it takes to find out.
+//! The difference of two stores, and the bytes that are exchanged to find it.
 //!
-//! `cargo run --release --features store --example store_difference`. Makes two stores of 200,000 entries
-//! that differ in a few, in a directory for temporary files.
+//! `cargo run --release --features store --example store_difference`. Creates two stores of 200,000 entries
+//! that differ in a few, in temporary directories.
 
 use sievedb::{Db, WriteBatch};
 use sievedb_sketches::store::diff;
@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     for differences in [0, 10, 100, 1000, 10_000] {
         let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
-        // Half of them only in the first store, half only in the second; and ten have other values.
+        // Half of the keys are only in the first store, half only in the second. Ten more have different
+        // values.
         let first = fill(dirs[0].path(), 0, differences / 2, false)?;
         let second = fill(dirs[1].path(), differences / 2, 0, differences > 0)?;
         let (one, two) = (first.snapshot(), second.snapshot());

@@ -1,9 +1,9 @@
-//! Previously stored blocks: files cut by their content, each block archived once.
+//! Detects previously stored blocks: files are cut by content, and each block is archived once.
 //!
-//! `cargo run --release --example stored_blocks [FILE..]`. Without files it makes versions of one up. Before
-//! a block goes to the archive, a filter in memory says whether it is certainly new; only for the others the
-//! archive's index, which is on a disk, must be asked (as in Venti, Quinlan and Dorward, FAST 2002, and in
-//! the summary vector of Zhu, Li and Patterson, FAST 2008).
+//! `cargo run --release --example stored_blocks [FILE..]`. Without files it generates versions of one file.
+//! Before a block is archived, a filter in memory reports whether it is certainly new. Only for the other
+//! blocks must the archive's index on disk be read (as in Venti, Quinlan and Dorward, FAST 2002, and in the
+//! summary vector of Zhu, Li and Patterson, FAST 2008).
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [] => versions(20),
         _ => paths.iter().map(std::fs::read).collect::<Result<_, _>>()?,
     };
-    // The archive: the block by its fingerprint. The number of blocks is not known before.
+    // The archive: each block by its fingerprint. The number of blocks is not known in advance.
     let mut archive: HashMap<u128, Vec<u8>> = HashMap::new();
     let mut known = Scalable::with_rate(0.01, 7)?;
     let (mut bytes, mut blocks, mut asked, mut wasted, mut again) = (0, 0u64, 0u64, 0u64, 0u64);
@@ -50,19 +50,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         100.0 * stored as f64 / bytes.max(1) as f64
     );
     println!(
-        "the index was asked {asked} times instead of {blocks}: {again} blocks were there, {wasted} lookups wasted"
+        "the index was read {asked} times instead of {blocks}: {again} blocks were present, {wasted} reads wasted"
     );
     println!("the filter has {} bytes", known.encode().len());
     Ok(())
 }
 
-/// Cuts where the content says so, so that an insertion changes the blocks around it only.
+/// Cuts by content, so that an insertion changes only the blocks around it.
 fn cut(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = file;
     std::iter::from_fn(move || {
         let mut rolling = 0u64;
         let end = rest.iter().position(|&byte| {
-            // Every byte leaves the hash after 64 shifts.
+            // A byte leaves the hash after 64 shifts.
             rolling = (rolling << 1).wrapping_add(key_hash(3, &[byte]));
             rolling >> 40 & CUT == 0
         });

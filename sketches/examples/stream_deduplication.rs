@@ -1,7 +1,7 @@
-//! Lines of a log without those that were seen within the last minute.
+//! Prints the lines of a log that were not seen within the last minute.
 //!
-//! `tail -f log | cargo run --release --example stream_deduplication -- -` prints the lines that are new.
-//! Without the hyphen it makes a log up, and prints what was kept beside an exact window.
+//! `tail -f log | cargo run --release --example stream_deduplication -- -` prints the new lines. Without the
+//! hyphen it generates a log, and compares the lines kept with an exact window.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use sievedb_sketches::{Ring, Sketch};
 
-/// A line is remembered for at least so many seconds, and for a quarter longer at most.
+/// A line is remembered for at least this many seconds, and for at most a quarter longer.
 const WINDOW: u64 = 60;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // 180,000 different lines in a window, in five spans of a quarter of it each.
+    // 180,000 different lines in a window. Five spans, each a quarter of the window.
     let mut seen = Ring::with_rate(180_000, 0.001, WINDOW, 5, 1)?;
     if std::env::args().nth(1).as_deref() == Some("-") {
         let start = Instant::now();
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lines += 1;
             let known = seen.contains(&line, now);
             kept += u64::from(!known);
-            // Since when was it not seen, exactly.
+            // The exact time since it was last seen.
             let age = exact.insert(line.clone(), now).map(|before| now - before);
             repeated += u64::from(age.is_some_and(|age| age < WINDOW));
             wrong += u64::from(known && age.is_none_or(|age| age > seen.longest()));
@@ -51,10 +51,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{lines} lines in ten minutes, {repeated} of them seen within {WINDOW} seconds before");
     println!("{kept} kept, in {bytes} bytes; an exact map of all lines has {exact_bytes}");
     println!(
-        "{wrong} dropped that were not seen within {} seconds (predicted rate now {:.4} %)",
+        "{wrong} wrongly dropped: not seen within {} seconds (predicted rate now {:.4} %)",
         seen.longest(),
         100.0 * seen.predicted_rate(599)
     );
-    println!("{late} kept that were seen within {} seconds: must be 0", seen.least());
+    println!("{late} wrongly kept: seen within {} seconds; must be 0", seen.least());
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Visited states in model checking: all positions of the eight-puzzle, found by breadth-first search.
 //!
 //! `cargo run --release --example visited_states`. The exact set finds all 181,440. Bit-state hashing (a
-//! Bloom filter) and hash compaction take a fraction of its memory and may omit states, the fewer the more
-//! bits they have.
+//! Bloom filter) and hash compaction take a fraction of its memory and may omit states. They omit fewer with
+//! more bits.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -14,7 +14,7 @@ type Board = [u8; 9];
 
 const SOLVED: Board = [1, 2, 3, 4, 5, 6, 7, 8, 0];
 
-/// Positions that can be reached: half of 9!.
+/// Reachable positions: half of 9!.
 const REACHABLE: u64 = 181_440;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut bloom = Bloom::with_memory(REACHABLE, REACHABLE * bits / 8, 1)?;
         let start = Instant::now();
         let found = search(|board| !bloom.insert(board));
-        // The rate grows while the states come in: its mean over a hundred parts of them.
+        // The rate grows as states are inserted; this is its mean over a hundred steps.
         let rates = (1..=100).map(|part| bloom.expected_rate(REACHABLE * part / 100));
         let expected = rates.sum::<f64>() / 100.0 * REACHABLE as f64;
         row(&format!("bit-state hashing, {bits} bits"), bloom.encode().len() as u64, found, expected, start);
@@ -54,9 +54,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         row(&name, table.encode().len() as u64, found, table.expected_omissions(), start);
     }
     println!(
-        "\nomitted: states that were not found, because they were taken for visited or are behind such a state"
+        "\nomitted: states not found, because they were taken for visited or are reachable through such states only"
     );
-    println!("expected: states taken for visited, by the formula, if all came in");
+    println!("expected: states taken for visited, by the formula, if all were inserted");
     Ok(())
 }
 
@@ -67,7 +67,8 @@ fn row(name: &str, bytes: u64, found: u64, expected: f64, start: Instant) {
     println!("{name:<36} {bytes:>9} {bits:>11.1} {found:>9} {omitted:>9} {expected:>9.1} {millis:>7}");
 }
 
-/// Breadth first from the solved board; `visit` says whether a board is new. How many were.
+/// Breadth-first search from the solved board. `visit` returns whether a board is new. Returns the number of
+/// new boards.
 fn search(mut visit: impl FnMut(&Board) -> bool) -> u64 {
     let mut boards = vec![SOLVED];
     let mut found = u64::from(visit(&SOLVED));

@@ -1,15 +1,15 @@
-//! The compact approximator: a function into a lattice, bounded from above in a few cells a key.
+//! The compact approximator: an upper bound of a lattice value for each key, in a few cells a key.
 //!
-//! A Bloom filter whose bits are values of a lattice. To insert a key with a value, join the value into the
-//! `k` cells that the hash names; to ask, meet the `k` cells. Each cell is at least every value that was
-//! joined into it, so the answer is at least the join of the key's own values.
+//! It is a Bloom filter whose bits are values of a lattice. An insertion joins the value into the `k` cells
+//! chosen by the hash. A query returns the meet of the `k` cells. Each cell is at least every value joined
+//! into it, so the answer is at least the join of the key's own values.
 //!
 //! ```text
 //! P(answer is not exact) <= (1 - e^(-k n' / m))^k     n': distinct keys with values not below the truth
 //! ```
 //!
-//! because every one of the key's cells must have been raised by another key; for a key that was never
-//! inserted `n'` is the number of all keys. A key with the greatest value of all is always exact.
+//! because another key must have raised every one of the key's cells. For a key that was never inserted, `n'`
+//! is the number of all keys. The key with the greatest value is always exact.
 //!
 //! Boldi and Vigna, *Mutable strings in Java: design, implementation and lightweight text-search algorithms*,
 //! Science of Computer Programming 2005, section on approximators, and *Compact approximation of lattice
@@ -37,7 +37,7 @@ const CELLS_MAX: u64 = 1 << 44;
 /// `join` and `meet` are associative, commutative and idempotent, `join(x, 0) = x`, and `meet(x, join(x, y))
 /// = x`. Of a total order they are maximum and minimum.
 pub trait Lattice: Debug + Clone + Copy + PartialEq + Eq + 'static {
-    /// What the encoding says of it. Numbers from 2^32 on are free for lattices outside this crate.
+    /// Its number in the encoding. Numbers from 2^32 on are free for lattices outside this crate.
     const ID: u64;
 
     /// The least element that is not below either.
@@ -83,16 +83,15 @@ impl Lattice for Flags {
     }
 }
 
-/// For every key a bound of the values inserted with it, such as the newest version that wrote it.
+/// An upper bound of the values inserted with each key, such as the newest version that wrote it.
 ///
 /// # Guarantees
 ///
-/// - The answer is never below the join of the values that were inserted with the key: for [`Max`], never
-///   smaller.
-/// - It is above that with a probability of at most [`predicted_rate`](Self::predicted_rate); the more the
-///   key's value is above those of others, the less probably. A key that was never inserted has 0 but for
+/// - The answer is never below the join of the values inserted with the key.
+/// - It is above that join with a probability of at most [`predicted_rate`](Self::predicted_rate). The
+///   probability is lower if fewer keys have greater values. A key that was never inserted has 0, except with
 ///   that rate.
-/// - Threads may insert at once, [`insert`](Self::insert) takes `&self`.
+/// - Several threads may insert at once: [`insert`](Self::insert) takes `&self`.
 ///
 /// # Cost
 ///
@@ -101,8 +100,8 @@ impl Lattice for Flags {
 ///
 /// # When not to use it
 ///
-/// For values that are known once and do not change: a [`StaticMap`](crate::StaticMap) is exact and takes the
-/// bits of the value once a key. To count: the spectral estimates of a counting filter.
+/// For values that do not change: a [`StaticMap`](crate::StaticMap) is exact and stores each value once. To
+/// count keys: [`Spectral`](crate::Spectral).
 ///
 /// ```
 /// use sievedb_sketches::{Approximator, Max};
@@ -122,7 +121,7 @@ pub struct Approximator<L: Lattice> {
 }
 
 impl<L: Lattice> Approximator<L> {
-    /// One whose answers are inexact with at most this rate when it has so many keys.
+    /// An approximator whose answers are inexact with at most `rate` when it has `keys` keys.
     ///
     /// # Errors
     ///
@@ -142,12 +141,12 @@ impl<L: Lattice> Approximator<L> {
         Self::with_shape(cells, optimal_probes(cells as f64 / keys.max(1) as f64).min(PROBES_MAX), seed)
     }
 
-    /// One of so many cells, `probes` of them for each key.
+    /// An approximator of `cells` cells, `probes` of them for each key.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if there are no cells or not 1 to 64 probes; [`Error::TooLarge`] beyond
-    /// 2^44 cells or what there is memory for.
+    /// 2^44 cells or the available memory.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || !(1..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!(
@@ -171,13 +170,13 @@ impl<L: Lattice> Approximator<L> {
     #[inline]
     pub fn insert_hash(&self, hash: u64, value: u64) {
         for cell in self.cells_of(hash) {
-            // A cell that is high enough is not written: its line stays shared between caches.
+            // A cell that is high enough is not written, so its line stays shared between caches.
             let raise = |there| Some(L::join(there, value)).filter(|&joined| joined != there);
             let _ = cell.fetch_update(Relaxed, Relaxed, raise);
         }
     }
 
-    /// A bound of the join of a key's values; 0 if it certainly has none.
+    /// An upper bound of the join of a key's values; 0 if the key certainly has none.
     #[must_use]
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
         self.get_hash(key_hash(self.seed, key.as_ref()))
@@ -190,7 +189,7 @@ impl<L: Lattice> Approximator<L> {
         self.cells_of(hash).map(|cell| cell.load(Relaxed)).reduce(L::meet).unwrap_or(0)
     }
 
-    /// Joins all of another's values to this one's: exactly what inserting both would have made. Linear.
+    /// Joins all values of another approximator into this one: identical to inserting both. Linear.
     ///
     /// # Errors
     ///
@@ -211,7 +210,7 @@ impl<L: Lattice> Approximator<L> {
         Ok(())
     }
 
-    /// The probability that a key which was never inserted has a value, as the cells stand. Linear.
+    /// The probability that a key that was never inserted has a value, from the current cells. Linear.
     ///
     /// It is the share of cells that are not 0, to the power of `k`; for a lattice in which the meet of two
     /// values can be 0 ([`Flags`]) the probability is lower.
@@ -220,7 +219,7 @@ impl<L: Lattice> Approximator<L> {
         (self.taken() as f64 / self.cells.len() as f64).powf(self.probes as f64)
     }
 
-    /// The rate that is to be expected with so many keys whose values are not below a key's own.
+    /// The expected rate with `keys` keys whose values are not below a key's own.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         rate(self.cells.len() as f64 / keys.max(1) as f64, self.probes as f64)

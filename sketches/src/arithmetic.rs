@@ -1,17 +1,17 @@
-//! The formulas of Bloom filters: sizes, rates, and how many keys there are.
+//! The formulas of Bloom filters: sizes, rates, and estimates of the number of keys.
 //!
-//! `m` is the number of bits, `n` of keys, `k` of probes. A bit is still clear after `n` keys with the
-//! probability `(1 - 1/m)^(kn)`, near `e^(-kn/m)`, so that an absent key is not recognised with
+//! `m` is the number of bits, `n` of keys, `k` of probes. After `n` keys a bit is still clear with
+//! probability `(1 - 1/m)^(kn)`, near `e^(-kn/m)`. An absent key is therefore found with probability
 //!
 //! ```text
 //! rate = (1 - e^(-kn/m))^k        least, for given m/n, at k = m/n · ln 2, where it is 2^-k = 0.6185^(m/n)
 //! ```
 //!
-//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula takes the share of set bits for its
-//! mean, which makes it a little optimistic where there are few bits (Bose, Guo, Kranakis and others 2008):
-//! by 1 % of itself at some thousand bits.
+//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula uses the mean of the share of set bits.
+//! This makes it slightly too low for small filters (Bose, Guo, Kranakis and others 2008): by 1 % of itself
+//! at some thousand bits.
 //!
-//! # A figure that is often copied, and wrong
+//! # A wrong figure that is often copied
 //!
 //! Tables give 4e-14 for `m = 32n` with `k = 44` probes. It is really 2.7e-6: 44 probes fill three quarters
 //! of the bits. The least for 32 bits a key is 2.1e-7, with `k = 22`.
@@ -28,20 +28,20 @@ use std::f64::consts::LN_2;
 
 use crate::error::Error;
 
-/// The share of absent keys that are not recognised, of a filter with this many bits for each key.
+/// The false-positive rate of a filter with `bits_per_key` bits for each key.
 #[must_use]
 pub fn rate(bits_per_key: f64, probes: f64) -> f64 {
     (-(-probes / bits_per_key).exp_m1()).powf(probes)
 }
 
-/// The bits for each key with which the rate is reached, by the best number of probes if it were no whole
-/// number: `log2(1/rate) / ln 2`, 9.6 for 1 %.
+/// The bits a key that reach the rate with the best number of probes, which need not be a whole number:
+/// `log2(1/rate) / ln 2`, 9.6 for 1 %.
 #[must_use]
 pub fn bits_per_key(rate: f64) -> f64 {
     -rate.log2() / LN_2
 }
 
-/// The bits for so many keys: [`bits_per_key`] of them, rounded up. 0 for none.
+/// The bits for `keys` keys: [`bits_per_key`] for each, rounded up. 0 for no keys.
 ///
 /// ```
 /// # use sievedb_sketches::arithmetic::{optimal_bits, optimal_probes};
@@ -61,22 +61,22 @@ pub fn optimal_probes(bits_per_key: f64) -> u64 {
     if rate(bits_per_key, below) <= rate(bits_per_key, above) { below as u64 } else { above as u64 }
 }
 
-/// The keys that fit so many bits at this rate.
+/// The number of keys that fit into `bits` bits at this rate.
 #[must_use]
 pub fn keys_that_fit(bits: u64, rate: f64) -> u64 {
     (bits as f64 / bits_per_key(rate)) as u64
 }
 
-/// How many distinct keys leave `ones` of `bits` set: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi 2007).
-/// `None` if all are set.
+/// The number of distinct keys that set `ones` of `bits` bits: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi
+/// 2007). `None` if all are set.
 #[must_use]
 pub fn keys_of_ones(bits: u64, probes: u64, ones: u64) -> Option<f64> {
     let (bits, ones) = (bits as f64, ones as f64);
     (ones < bits).then(|| -(-ones / bits).ln_1p() * bits / probes as f64)
 }
 
-/// The probability that [`HashCompaction`](crate::HashCompaction) takes a state that was not inserted to be
-/// there; the module has the derivation.
+/// The probability that [`HashCompaction`](crate::HashCompaction) takes a state that was not inserted for
+/// visited. The module derives it.
 #[must_use]
 pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -84,8 +84,8 @@ pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     (-2.0 * (-load).ln_1p() - load) / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
 }
 
-/// How many of so many states [`HashCompaction`](crate::HashCompaction) omits on average while they come in:
-/// the integral of [`compaction_rate`].
+/// The number of states that [`HashCompaction`](crate::HashCompaction) omits on average while all are
+/// inserted: the integral of [`compaction_rate`].
 #[must_use]
 pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -94,8 +94,8 @@ pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64
     cells as f64 * shares / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
 }
 
-/// The divisor of Golomb's code for so many random numbers below `range`: the least `M` with
-/// `(1-p)^M + (1-p)^(M+1) <= 1` (Gallager and Van Voorhis 1975). Only a writer needs it.
+/// The divisor of Golomb's code for `numbers` random numbers below `range`: the least `M` with `(1-p)^M +
+/// (1-p)^(M+1) <= 1` (Gallager and Van Voorhis 1975). Only a writer needs it.
 #[must_use]
 pub fn golomb_divisor(numbers: u64, range: u64) -> u64 {
     if numbers == 0 {
@@ -105,7 +105,7 @@ pub fn golomb_divisor(numbers: u64, range: u64) -> u64 {
     (((1.0 - share).ln_1p() / -(-share).ln_1p()).ceil() as u64).max(1)
 }
 
-/// The rate, if a structure can have it: above 0 and below 1.
+/// The rate, if it is above 0 and below 1.
 pub(crate) fn checked_rate(rate: f64) -> Result<f64, Error> {
     if rate > 0.0 && rate < 1.0 {
         return Ok(rate);
@@ -113,13 +113,13 @@ pub(crate) fn checked_rate(rate: f64) -> Result<f64, Error> {
     Err(Error::invalid(format!("a rate is above 0 and below 1, not {rate}")))
 }
 
-/// A rate in units of 2^-64, as headers have it.
+/// A rate in units of 2^-64, as headers store it.
 #[must_use]
 pub fn rate_to_bits(rate: f64) -> u64 {
     (rate * 2f64.powi(64)) as u64
 }
 
-/// The rate that is stored so.
+/// The rate from units of 2^-64.
 #[must_use]
 pub fn rate_from_bits(bits: u64) -> f64 {
     bits as f64 / 2f64.powi(64)

@@ -1,12 +1,12 @@
-//! The Bloom filter as the textbook has it: bits that keys set, and that can be set further at any time.
+//! The textbook Bloom filter: an array of bits. Keys can be added at any time.
 //!
 //! 1. `m` bits, all clear.
-//! 2. To insert a key, set the `k` bits that its hash names.
-//! 3. A key is perhaps there if all of its bits are set; if one is clear it was never inserted.
+//! 2. To insert a key, set the `k` bits chosen by its hash.
+//! 3. A key is possibly present if all of its bits are set. If one is clear, the key was never inserted.
 //!
-//! The rate of wrong answers is `(1 - e^(-kn/m))^k` (Bloom 1970; see [`arithmetic`](crate::arithmetic)). How
-//! the hash names the bits is the [`Hashing`]. The default is that of the store's own filters, into whose
-//! block the filter freezes.
+//! The false-positive rate is `(1 - e^(-kn/m))^k` (Bloom 1970; see [`arithmetic`](crate::arithmetic)).
+//! [`Hashing`] defines how the hash chooses the bits. The default is that of the store's own filters, so a
+//! filter can freeze into one of their blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ use crate::hash::key_hash;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// The most bits: 2^48, what no memory holds.
+/// The most bits: 2^48, more than any memory holds.
 const BITS_MAX: u64 = 1 << 48;
 
 /// A Bloom filter that keys can be added to at any time.
@@ -34,19 +34,19 @@ const BITS_MAX: u64 = 1 << 48;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted is always found. One that was not is found with [`Bloom::predicted_rate`]. A union
-/// is exactly the filter of both sets; an intersection has every common key and a higher rate than a filter
-/// of these alone.
+/// An inserted key is always found. Any other key is found with probability [`Bloom::predicted_rate`]. A
+/// union is exactly the filter of both sets. An intersection has every common key, and a higher rate than a
+/// filter of the common keys alone.
 ///
 /// # Cost
 ///
-/// `k` probes for an insertion or a key that is there, two on average for an absent one; each may be a miss
-/// of the cache. 44 % more bits than the least possible, 9.6 a key for 1 %.
+/// `k` probes for an insertion or a present key, two on average for an absent key; each may miss the cache.
+/// 44 % more bits than the lower bound: 9.6 a key for 1 %.
 ///
 /// # When not to use it
 ///
-/// For a set that is complete before it is asked: the ribbon filter of `sievedb-filter` takes 30 % less. For
-/// a set whose size nobody knows: `Scalable`. To remove keys: [`Counting`](crate::Counting) or `Cuckoo`.
+/// For a set that is complete before the first query: the ribbon filter of `sievedb-filter` takes 30 % less.
+/// For a set of unknown size: `Scalable`. To remove keys: [`Counting`](crate::Counting) or `Cuckoo`.
 #[derive(Debug)]
 pub struct Bloom {
     words: Box<[AtomicU64]>,
@@ -54,7 +54,7 @@ pub struct Bloom {
     seed: u64,
 }
 
-/// What the positions of a key's bits follow from.
+/// The parameters that determine the positions of a key's bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     bits: u64,
@@ -79,7 +79,7 @@ impl Shape {
 }
 
 impl Bloom {
-    /// A filter that reaches `rate` when it has so many keys. It goes on beyond them, at a higher rate.
+    /// A filter that reaches `rate` when it has `keys` keys. It accepts more keys, at a higher rate.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Bloom {
         Self::with_best_probes(bits, keys, seed)
     }
 
-    /// The filter in so many bytes that has the lowest rate for so many keys.
+    /// The filter of at most `bytes` bytes that has the lowest rate for `keys` keys.
     ///
     /// # Errors
     ///
@@ -103,12 +103,12 @@ impl Bloom {
         Self::with_shape(bits, probes, Hashing::Enhanced, seed)
     }
 
-    /// A filter of so many bits, of which each key sets up to `probes`.
+    /// A filter of `bits` bits, of which each key sets up to `probes`.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if there are no bits, or not 1 to 64 probes; [`Error::TooLarge`] beyond
-    /// 2^48 bits or what there is memory for.
+    /// 2^48 bits or the available memory.
     pub fn with_shape(bits: u64, probes: u64, hashing: Hashing, seed: u64) -> Result<Self, Error> {
         if bits == 0 || probes == 0 || probes > PROBES_MAX {
             let detail = format!("{bits} bits and {probes} probes, expected 1 or more and 1 to {PROBES_MAX}");
@@ -124,7 +124,8 @@ impl Bloom {
         Ok(Self { words: words.into(), shape, seed })
     }
 
-    /// Adds a key, and says whether it was found before: one that was inserted was, another perhaps.
+    /// Adds a key. Returns whether a query would have found it before: always for an inserted key, sometimes
+    /// for another.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -134,11 +135,11 @@ impl Bloom {
         self.insert_counted(hash) == 0
     }
 
-    /// Adds a key while others are added or asked for. Of two threads that add the same key at once, at least
-    /// one is told that it was not there.
+    /// Adds a key while other threads add or query keys. If two threads add the same new key at once, at
+    /// least one of them gets `false`.
     ///
-    /// A key is found by whoever learns of its insertion through something that orders memory: a lock, a
-    /// channel, a join.
+    /// Another thread finds the key once the insertion happens before its query, through a lock, a channel or
+    /// a join.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()))
     }
@@ -148,8 +149,8 @@ impl Bloom {
         let mut all = true;
         for bit in self.shape.positions(hash) {
             let (word, mask) = (&self.words[(bit / 64) as usize], 1 << (bit % 64));
-            // Most bits that a known key needs are set; not to write them leaves the line shared between
-            // caches.
+            // The bits of a known key are mostly set already. Skipping the write keeps the line shared
+            // between caches.
             if word.load(Relaxed) & mask == 0 {
                 all &= word.fetch_or(mask, Relaxed) & mask != 0;
             }
@@ -157,7 +158,7 @@ impl Bloom {
         all
     }
 
-    /// Whether a key is perhaps there; false is certain.
+    /// Whether a key may be present. `false` is certain.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
@@ -172,7 +173,7 @@ impl Bloom {
             .all(|bit| self.words[(bit / 64) as usize].load(Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// Adds a key; how many bits it has set that were clear.
+    /// Adds a key. Returns how many clear bits it has set.
     pub(crate) fn insert_counted(&mut self, hash: u64) -> u64 {
         let mut set = 0;
         for bit in self.shape.positions(hash) {
@@ -183,7 +184,7 @@ impl Bloom {
         set
     }
 
-    /// The filter with the bits in `bytes`, which are of the right length.
+    /// The filter with the bits in `bytes`, which must have the right length.
     pub(crate) fn from_bits(
         parts: &Envelope<'_>,
         bytes: &[u8],
@@ -198,12 +199,12 @@ impl Bloom {
         Ok(Self { words, shape: Shape { bits, probes, hashing }, seed: parts.seed })
     }
 
-    /// How many words the bits take.
+    /// Number of words that hold the bits.
     pub(crate) fn word_count(&self) -> usize {
         self.words.len()
     }
 
-    /// Clears so many words from one on; gives the first that is left.
+    /// Clears the given number of words from one on. Returns the first word not cleared.
     pub(crate) fn clear_words(&mut self, from: usize, count: usize) -> usize {
         let to = from.saturating_add(count).min(self.words.len());
         self.words[from..to].iter_mut().for_each(|word| *word.get_mut() = 0);
@@ -220,7 +221,7 @@ impl Bloom {
         self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
     }
 
-    /// The filter of all keys that either has: exactly what inserting both sets would have made. Linear.
+    /// The filter of the keys of both: identical to inserting both sets into one filter. Linear.
     ///
     /// # Errors
     ///
@@ -229,8 +230,8 @@ impl Bloom {
         self.merged(other, |one, two| one | two)
     }
 
-    /// A filter of all keys that both have. It has no wrong "absent"; its rate is up to that of the smaller
-    /// filter. Linear.
+    /// A filter of the keys that both have. It has no false negatives; its rate is at most that of the
+    /// smaller filter. Linear.
     ///
     /// # Errors
     ///
@@ -254,14 +255,15 @@ impl Bloom {
         Ok(Self { words: merged.collect(), shape: self.shape, seed: self.seed })
     }
 
-    /// How many distinct keys were inserted, as the bits let one guess; `None` if all are set. Linear.
+    /// An estimate of the number of distinct keys inserted, from the set bits. `None` if all bits are set.
+    /// Linear.
     #[must_use]
     pub fn estimate_keys(&self) -> Option<f64> {
         keys_of_ones(self.shape.bits, self.shape.probes, self.ones())
     }
 
-    /// How many keys two filters have in common: both together less their union. `None` if all bits of one
-    /// are set. Linear.
+    /// An estimate of the number of keys that two filters have in common: both counts less that of their
+    /// union. `None` if all bits of one are set. Linear.
     ///
     /// # Errors
     ///
@@ -272,13 +274,13 @@ impl Bloom {
         Ok(all.map(|((one, two), union)| one + two - union))
     }
 
-    /// The share of absent keys that are not recognised, by the bits as they stand: `(ones / m)^k`. Linear.
+    /// The false-positive rate of the current bits: `(ones / m)^k`. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (self.ones() as f64 / self.shape.bits as f64).powf(self.shape.probes as f64)
     }
 
-    /// The rate that is to be expected once there are so many keys.
+    /// The expected rate once there are `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         arithmetic::rate(self.shape.bits as f64 / keys as f64, self.shape.probes as f64)
@@ -302,9 +304,9 @@ impl Bloom {
         self.shape.hashing
     }
 
-    /// The block of `sievedb-filter` with these bits, which probes the same bits for the same key. It is
-    /// opened with this filter's seed and the given owner and number of keys (if 0, the block says "absent"
-    /// to everything); its salt is 0. Linear.
+    /// The block of `sievedb-filter` with these bits; it probes the same bits for the same key. Open it with
+    /// this filter's seed and the given owner and number of keys. With 0 keys, the block reports every key as
+    /// absent. Its salt is 0. Linear.
     ///
     /// # Errors
     ///
@@ -515,7 +517,7 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let bloom = &bloom;
-                // Neighbours insert half of their keys both.
+                // Neighbouring threads share half of their keys.
                 scope.spawn(move || {
                     (thread * 5000..thread * 5000 + 10_000).for_each(|key| {
                         bloom.insert_shared(&key.to_le_bytes());

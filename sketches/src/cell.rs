@@ -1,9 +1,10 @@
-//! What the tables that list a difference are made of: a sum of items that can be undone.
+//! The cell of the tables that list a difference: a sum of items that can be undone.
 //!
-//! A cell holds how many items were added to it (less those that were removed), their exclusive or, and the
-//! exclusive or of their checks. Cells of two sets, subtracted from each other, hold the items of the
-//! difference: those of the first set as added, those of the second as removed. A cell with exactly one item
-//! is *pure*, and shows it; the check tells it from cells whose counts only cancel.
+//! A cell holds the number of items added less the number removed, the exclusive or of the items, and the
+//! exclusive or of their checks. Subtracting the cells of two sets leaves the items of the difference: those
+//! of the first set as added, those of the second as removed. A cell with exactly one item is *pure*, and
+//! that item can be read from it. The check distinguishes it from a cell of several items whose counts
+//! cancel.
 
 use crate::envelope::{DecodeError, Reader, put_u64, put_varint};
 use crate::hash::key_hash;
@@ -22,7 +23,7 @@ pub(crate) struct Cell {
     pub(crate) checks: u64,
 }
 
-/// The check of an item: its hash, on which its cells depend too.
+/// The check of an item: its hash. It also determines the item's cells.
 #[inline]
 pub(crate) fn check_of(seed: u64, item: u128) -> u64 {
     key_hash(seed, &item.to_le_bytes())
@@ -47,7 +48,7 @@ impl Cell {
         *self == Self::default()
     }
 
-    /// The one item of the cell, if there is exactly one.
+    /// Whether the cell has exactly one item.
     #[inline]
     pub(crate) fn pure(&self, seed: u64) -> bool {
         matches!(self.count, 1 | -1) && check_of(seed, self.items) == self.checks
@@ -75,9 +76,9 @@ impl Cell {
 /// What two sets do not share.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// Items that only the set has that was asked.
+    /// Items that only the queried set has.
     pub mine: Vec<u128>,
-    /// Items that only the other has.
+    /// Items that only the other set has.
     pub theirs: Vec<u128>,
 }
 
@@ -95,12 +96,12 @@ impl Difference {
     }
 }
 
-/// Takes items out of pure cells until there is none left. `cells_of` names the cells of an item with this
+/// Removes the items of pure cells until no cell is pure. `cells_of` lists the cells of an item with this
 /// check.
 ///
-/// Every item that is taken empties a cell, so there are at most as many items as cells; if more come, the
-/// cells are not those of two sets, and `false` is returned. What is left in the cells is what could not be
-/// listed.
+/// Every removed item empties a cell, so there are at most as many items as cells. If there are more, the
+/// cells are not those of two sets, and the result is `false`. Items that could not be listed remain in the
+/// cells.
 pub(crate) fn peel<I: Iterator<Item = usize>>(
     cells: &mut [Cell],
     seed: u64,

@@ -6,7 +6,7 @@ use crate::error::Error;
 /// The widest cell of counters and fingerprints; the cells themselves can have up to 63 bits.
 pub(crate) const WIDTH_MAX: u64 = 32;
 
-/// The most bits of all cells together: 2^48, what no memory holds.
+/// The most bits of all cells together: 2^48, more than any memory holds.
 const BITS_MAX: u64 = 1 << 48;
 
 /// `count` numbers of `width` bits. Cell `i` is the bits from `i · width` on, from the least significant bit
@@ -23,7 +23,7 @@ impl Cells {
     ///
     /// # Errors
     ///
-    /// `TooLarge` if there is no memory for them, `InvalidArgument` if there are none.
+    /// `TooLarge` if the memory cannot be allocated, `InvalidArgument` if there are no cells.
     pub(crate) fn new(count: u64, width: u64) -> Result<Self, Error> {
         debug_assert!((1..64).contains(&width));
         if count == 0 {
@@ -91,7 +91,7 @@ impl Cells {
         self.words.fill(0);
     }
 
-    /// Length of the cells in bytes; `None` if it is beyond what can be.
+    /// Length of the cells in bytes; `None` if it overflows.
     pub(crate) fn byte_len(count: u64, width: u64) -> Option<u64> {
         count.checked_mul(width).filter(|&bits| bits <= BITS_MAX).map(|bits| bits.div_ceil(8))
     }
@@ -100,7 +100,7 @@ impl Cells {
         words_to_bytes(self.words.iter().copied(), (self.count * u64::from(self.width)).div_ceil(8))
     }
 
-    /// The cells in `bytes`, which are of the right length; an error if a bit behind the last cell is set.
+    /// The cells in `bytes`, which must have the right length. An error if a bit after the last cell is set.
     pub(crate) fn from_bytes(
         parts: &Envelope<'_>,
         bytes: &[u8],
@@ -115,7 +115,7 @@ impl Cells {
         Ok(Self { words: bytes_to_words(bytes).collect(), count, width: width as u32 })
     }
 
-    /// The body of `parts` as cells, which are all of it.
+    /// The body of `parts` as cells. They must fill it.
     pub(crate) fn from_body(parts: &Envelope<'_>, count: u64, width: u64) -> Result<Self, DecodeError> {
         let body = parts.body_of(Self::byte_len(count, width))?;
         Self::from_bytes(parts, body, count, width)

@@ -1,14 +1,14 @@
-//! The counting Bloom filter: cells that count instead of bits, so that keys can be removed.
+//! The counting Bloom filter: counters instead of bits, so that keys can be removed.
 //!
 //! 1. `m` cells of four bits, all 0; a key has `k` of them, by enhanced double hashing.
-//! 2. To insert a key, add one to each of its cells. A cell that has reached 15 stays so for ever.
-//! 3. To remove a key, take one from each of its cells that is not 15.
-//! 4. A key is perhaps there if none of its cells is 0.
+//! 2. To insert a key, add one to each of its cells. A cell that has reached 15 stays at 15.
+//! 3. To remove a key, subtract one from each of its cells that is not 15.
+//! 4. A key is possibly present if none of its cells is 0.
 //!
 //! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), section V-C. With the best `k` the chance that any
-//! of `m` cells reaches 16 is at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m` ([`overflow_probability`]). What
-//! is often wrong elsewhere: cells that wrap, or that are decremented after they have saturated: both make
-//! keys absent that are there.
+//! of `m` cells reaches 16 is at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m` ([`overflow_probability`]). Two
+//! common errors make present keys absent: cells that wrap, and cells that are decremented after they have
+//! saturated.
 
 use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::bloom::Bloom;
@@ -22,10 +22,10 @@ use crate::sketch::{Parts, Sketch, Summary};
 /// Bits of a cell.
 const WIDTH: u64 = 4;
 
-/// At this a cell stays.
+/// The value at which a cell saturates.
 const SATURATED: u64 = 15;
 
-/// A bound on the chance that a cell saturates, with so many cells and the best number of probes for the
+/// A bound on the probability that any of `cells` cells saturates, with the best number of probes for the
 /// keys.
 #[must_use]
 pub fn overflow_probability(cells: u64) -> f64 {
@@ -47,14 +47,13 @@ pub fn overflow_probability(cells: u64) -> f64 {
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as nothing is removed that was not
-/// there. A removal of what was never inserted is refused if one of its cells is 0. If none is, it cannot be
-/// told from a key: it is carried out, and keys that share a cell with it may become absent. Such a removal
-/// passes with [`Counting::predicted_rate`]. Other errors are keys that are found and not there, with that
-/// rate too.
+/// A key that was inserted more often than removed is found, as long as only present keys are removed.
+/// Removing an absent key is refused if one of its cells is 0. If none is 0, the removal is carried out, and
+/// keys that share a cell with it may become absent; this happens with probability
+/// [`Counting::predicted_rate`]. Absent keys are found with the same rate.
 ///
-/// A cell that has saturated is not counted down, for nobody knows what it should be: it errs on the side of
-/// "there".
+/// A saturated cell is never decremented, because its true count is unknown. It can only cause false
+/// positives.
 ///
 /// # Cost
 ///
@@ -62,9 +61,9 @@ pub fn overflow_probability(cells: u64) -> f64 {
 ///
 /// # When not to use it
 ///
-/// If keys are removed all at once or by age ([`Bloom::clear`], `Ring`); where space counts (`DLeft` takes
-/// half, `Cuckoo` a quarter); for keys that are inserted more than 15 times and then removed; to count
-/// (`Spectral`).
+/// If keys are removed all at once or by age, use [`Bloom::clear`] or `Ring`. If space matters, `DLeft` takes
+/// half and `Cuckoo` a quarter. If keys are inserted more than 15 times and then removed, their cells
+/// saturate. To count keys, use `Spectral`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counting {
     cells: Cells,
@@ -73,7 +72,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// A filter that reaches `rate` when it has so many keys. It goes on beyond them, at a higher rate.
+    /// A filter that reaches `rate` when it has `keys` keys. It accepts more keys, at a higher rate.
     ///
     /// # Errors
     ///
@@ -83,7 +82,7 @@ impl Counting {
         Self::with_best_probes(cells, keys, seed)
     }
 
-    /// The filter in so many bytes that has the lowest rate for so many keys.
+    /// The filter of at most `bytes` bytes that has the lowest rate for `keys` keys.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl Counting {
         Self::with_shape(cells, probes, seed)
     }
 
-    /// A filter of so many cells, of which each key has `probes`.
+    /// A filter of `cells` cells, of which each key has `probes`.
     ///
     /// # Errors
     ///
@@ -113,7 +112,7 @@ impl Counting {
         positions(hash, self.probes, self.cells.count())
     }
 
-    /// Adds a key; the same key again counts again.
+    /// Adds a key. Each insertion of the same key counts.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
@@ -128,11 +127,11 @@ impl Counting {
         }
     }
 
-    /// Takes back one insertion of a key.
+    /// Undoes one insertion of a key.
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly not there; nothing has changed.
+    /// [`Error::Absent`] if the key is certainly absent; nothing has changed.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -144,8 +143,8 @@ impl Counting {
     /// As [`Counting::remove`].
     pub fn remove_hash(&mut self, hash: u64) -> Result<(), Error> {
         let positions = self.positions(hash);
-        // Two probes of a key may meet in one cell, which then needs to be 2: hence one by one, and back if
-        // one is missing.
+        // Two probes of a key may hit one cell, which must then be at least 2. So decrement one by one, and
+        // undo it all if a cell is already 0.
         let mut taken = 0u64;
         for (probe, cell) in positions.clone().enumerate() {
             match self.cells.get(cell) {
@@ -169,7 +168,7 @@ impl Counting {
         self.cells.clear();
     }
 
-    /// Whether a key is perhaps there.
+    /// Whether a key may be present.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
@@ -182,8 +181,8 @@ impl Counting {
         self.positions(hash).all(|cell| self.cells.get(cell) > 0)
     }
 
-    /// How often a key was inserted and not removed, at most: the least of its cells. `None` if that has
-    /// saturated.
+    /// An upper bound of a key's insertions less its removals: the least of its cells. `None` if that cell
+    /// has saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         let hash = key_hash(self.seed, key.as_ref());
@@ -191,7 +190,7 @@ impl Counting {
         least.filter(|&least| least < SATURATED)
     }
 
-    /// How many cells have saturated and stay. Linear.
+    /// Number of saturated cells. Linear.
     #[must_use]
     pub fn saturated(&self) -> u64 {
         self.cells.iter().filter(|&count| count == SATURATED).count() as u64
@@ -219,11 +218,11 @@ impl Counting {
         Ok(sum)
     }
 
-    /// The Bloom filter of the keys that are there: a bit for each cell that is not 0. Linear.
+    /// The Bloom filter of the present keys: a bit for each cell that is not 0. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no memory for it.
+    /// [`Error::TooLarge`] if the memory cannot be allocated.
     pub fn to_bloom(&self) -> Result<Bloom, Error> {
         let mut bloom = Bloom::with_shape(self.cells.count(), self.probes, Hashing::Enhanced, self.seed)?;
         let used = (0..).zip(self.cells.iter()).filter(|&(_, count)| count > 0);
@@ -231,13 +230,13 @@ impl Counting {
         Ok(bloom)
     }
 
-    /// The share of absent keys that are not recognised, by the cells as they stand. Linear.
+    /// The false-positive rate of the current cells. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (1.0 - self.cells.zeros() as f64 / self.cells.count() as f64).powf(self.probes as f64)
     }
 
-    /// The rate that is to be expected once there are so many keys.
+    /// The expected rate once there are `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         arithmetic::rate(self.cells.count() as f64 / keys as f64, self.probes as f64)
@@ -249,7 +248,7 @@ impl Counting {
         self.cells.count()
     }
 
-    /// What a cell holds, 0 to 15. For those who compare filters cell by cell.
+    /// The value of a cell, 0 to 15, to compare filters cell by cell.
     #[must_use]
     pub fn cell(&self, index: u64) -> Option<u64> {
         (index < self.cells.count()).then(|| self.cells.get(index))

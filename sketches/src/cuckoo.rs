@@ -1,22 +1,21 @@
-//! The cuckoo filter: fingerprints in one of two buckets, which make room for each other.
+//! The cuckoo filter: each fingerprint is in one of two buckets and can move to the other.
 //!
 //! 1. `B` buckets of four slots; a slot is 0 or a fingerprint of `f` bits.
-//! 2. A key has a fingerprint `p`, a first bucket `i`, and a second one, `h(p) - i` modulo `B`; from which
-//!    the first is `h(p)` less the second. So a fingerprint that is found in a bucket can be moved to its
-//!    other one without the key.
-//! 3. To insert a key, put its fingerprint into one of its buckets; if both are full, into the place of
-//!    another fingerprint there, which moves to its other bucket, and so on, up to 500 times. If that does
-//!    not end, every fingerprint goes back to where it was, and the filter is full.
-//! 4. A key is perhaps there if one of its buckets has its fingerprint. To remove it, clear one such slot.
+//! 2. A key has a fingerprint `p`, a first bucket `i`, and a second bucket `h(p) - i` modulo `B`. The first
+//!    bucket is `h(p)` less the second, so a fingerprint can move to its other bucket without its key.
+//! 3. To insert a key, store its fingerprint in one of its buckets. If both are full, it replaces another
+//!    fingerprint, which moves to its own other bucket, and so on, up to 500 times. If there is still no free
+//!    slot, all moves are undone, and the filter is full.
+//! 4. A key is possibly present if one of its buckets has its fingerprint. To remove it, clear one such slot.
 //!
 //! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section
-//! 3. There the second bucket is `i xor h(p)`, for which `B` must be a power of two; the difference takes any
-//! number of buckets, so that memory is what the keys need, and not up to twice that. What is often wrong
-//! elsewhere: an insertion that fails after it has moved others drops the last of them, so that a key is
-//! absent that was inserted; and a fingerprint of 0 counts as a free slot.
+//! 3. There the second bucket is `i xor h(p)`, so `B` must be a power of two. The difference allows any
+//!    number of buckets, so the filter takes the memory that the keys need and not up to twice as much. Two
+//!    common errors: an insertion that fails drops the last fingerprint it moved, so an inserted key becomes
+//!    absent; and a fingerprint of 0 is taken for a free slot.
 //!
-//! The variant that sorts the fingerprints of a bucket, and so saves one bit a key (section 5.2), is not
-//! built: it saves 8 % at 1 %, and each operation has to decode and encode a bucket.
+//! Sorting the fingerprints of a bucket saves one bit a key (section 5.2). This variant is not built: it
+//! saves 8 % at 1 %, and each operation would have to decode and encode a bucket.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::{Cells, WIDTH_MAX};
@@ -28,15 +27,15 @@ use crate::sketch::{Parts, Sketch, Summary};
 /// Slots of a bucket.
 const SLOTS: u64 = 4;
 
-/// Fingerprints that are moved before a filter is called full.
+/// Most moves of an insertion before it fails.
 const MOVES_MAX: usize = 500;
 
-/// The share of the slots that a filter for a number of keys is to have in use.
+/// The planned share of slots in use.
 const LOAD: f64 = 0.95;
 
 const BUCKETS_MAX: u64 = 1 << 44;
 
-/// A filter that keys can be removed from, and that is smaller than a Bloom filter at rates below 2 %.
+/// A filter from which keys can be removed. It is smaller than a Bloom filter at rates below 2 %.
 ///
 /// ```
 /// use sievedb_sketches::{Cuckoo, Error};
@@ -51,48 +50,49 @@ const BUCKETS_MAX: u64 = 1 << 44;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as nothing is removed that was not
-/// there. An insertion that fails has changed nothing. A removal of what was never inserted is refused,
-/// unless the key's fingerprint is in one of its buckets, which happens with [`Cuckoo::predicted_rate`]; then
-/// another key may become absent. Other errors are keys that are found and not there, with that rate too.
+/// A key that was inserted more often than removed is found, as long as only present keys are removed. A
+/// failed insertion changes nothing. Removing an absent key is refused unless its fingerprint is in one of
+/// its buckets; this happens with probability [`Cuckoo::predicted_rate`], and another key may then become
+/// absent. Absent keys are found with the same rate.
 ///
 /// # Cost
 ///
-/// Two buckets to ask; to insert, more the fuller it is, some ten moves on average at 95 %. `f / 0.95` bits a
-/// key, where `f` is at least `log2(8 / rate)`: 10.5 at 1 %, 13.7 at 0.1 %, 17.9 at 0.01 %.
+/// A query reads two buckets. An insertion moves more fingerprints the fuller the filter is: some ten on
+/// average at 95 %. `f / 0.95` bits a key, where `f` is at least `log2(8 / rate)`: 10.5 at 1 %, 13.7 at 0.1
+/// %, 17.9 at 0.01 %.
 ///
 /// # When not to use it
 ///
-/// Where it may not get full. For keys that are inserted many times: eight insertions of one key fill its two
-/// buckets ([`DLeft`](crate::DLeft) counts). For a set that never changes: a ribbon filter takes a third
-/// less.
+/// If the filter must never be full. For keys that are inserted many times: eight insertions of one key fill
+/// its two buckets ([`DLeft`](crate::DLeft) counts). For a set that never changes: a ribbon filter takes a
+/// third less.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cuckoo {
     cells: Cells,
     buckets: u64,
     width: u64,
     used: u64,
-    /// What chance chooses next.
+    /// State of the random number generator.
     state: u64,
     seed: u64,
 }
 
 impl Cuckoo {
-    /// A filter for so many keys, which then has at most this rate.
+    /// A filter that has at most `rate` with `keys` keys.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if the rate is not between 2^-29 and 1; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let rate = checked_rate(rate)?;
-        // A key meets the fingerprints of two buckets, each of which is one of 2^f - 1.
+        // A query compares the fingerprints of two buckets; a fingerprint has 2^f - 1 values.
         let width = (2.0 * SLOTS as f64 * LOAD / rate + 1.0).log2().ceil().max(2.0);
-        // A small table has chance in the sizes of its buckets: some slots more.
+        // The load of the buckets of a small table varies more, so it gets some more slots.
         let slots = keys as f64 / LOAD + 4.0 * (keys as f64).sqrt().min(16.0);
         Self::with_shape((slots / SLOTS as f64).ceil().max(1.0) as u64, width as u64, seed)
     }
 
-    /// A filter of so many buckets of four fingerprints of `width` bits.
+    /// A filter of `buckets` buckets of four fingerprints of `width` bits.
     ///
     /// # Errors
     ///
@@ -117,14 +117,14 @@ impl Cuckoo {
         (fingerprint, [first, self.other(fingerprint, first)])
     }
 
-    /// The other bucket of a fingerprint that is in this one.
+    /// The other bucket of a fingerprint in this bucket.
     #[inline]
     fn other(&self, fingerprint: u64, bucket: u64) -> u64 {
         let sum = reduce(nth(fingerprint, 1), self.buckets);
         if sum >= bucket { sum - bucket } else { sum + self.buckets - bucket }
     }
 
-    /// The slot of a bucket that has this fingerprint, or is free for 0.
+    /// The slot of a bucket with this fingerprint; for 0, a free slot.
     #[inline]
     fn find(&self, bucket: u64, fingerprint: u64) -> Option<u64> {
         let first = bucket * SLOTS;
@@ -135,7 +135,7 @@ impl Cuckoo {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] if no room could be made; nothing has changed.
+    /// [`Error::Full`] if there is no room; nothing has changed.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -156,7 +156,7 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Puts a fingerprint into the place of another, which moves on.
+    /// Replaces another fingerprint, which moves to its other bucket.
     fn make_room(&mut self, fingerprint: u64, buckets: [u64; 2]) -> Result<(), Error> {
         let before = self.state;
         let mut moved = Vec::new();
@@ -184,11 +184,11 @@ impl Cuckoo {
         spread(spread(self.state)) >> 32
     }
 
-    /// Takes back one insertion of a key.
+    /// Undoes one insertion of a key.
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly not there; nothing has changed.
+    /// [`Error::Absent`] if the key is certainly absent; nothing has changed.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -207,7 +207,7 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Whether a key is perhaps there.
+    /// Whether a key may be present.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
@@ -221,13 +221,13 @@ impl Cuckoo {
         buckets.into_iter().any(|bucket| self.find(bucket, fingerprint).is_some())
     }
 
-    /// How many insertions were not taken back.
+    /// Number of insertions less removals.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.used
     }
 
-    /// Whether no key is there.
+    /// Whether no key is present.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0
@@ -239,16 +239,17 @@ impl Cuckoo {
         self.cells.count()
     }
 
-    /// The share of absent keys that are found: eight slots are met, as many in use as of all.
+    /// The false-positive rate: a query compares eight slots, of which the same share is in use as of all
+    /// slots.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.expected_rate(self.used)
     }
 
-    /// The rate that is to be expected once there are so many keys.
+    /// The expected rate once there are `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
-        // In a filter of one bucket the two are the same.
+        // In a filter of one bucket the two buckets are the same.
         let met = 2.0 - 1.0 / self.buckets as f64;
         let met = met * keys as f64 / self.buckets as f64;
         -(met * (-1.0 / self.cells.max() as f64).ln_1p()).exp_m1()

@@ -1,4 +1,4 @@
-//! What bytes are, without knowing it before.
+//! Describes an encoded structure of any kind.
 
 use crate::approximator::{Approximator, Flags, Max};
 use crate::bloom::Bloom;
@@ -20,7 +20,7 @@ use crate::spectral::Spectral;
 use crate::stable::Stable;
 use crate::static_map::StaticMap;
 
-/// Decodes a structure of any kind and says what it is. Linear in its size.
+/// Decodes a structure of any kind and returns its summary. Linear in its size.
 ///
 /// # Errors
 ///

@@ -1,21 +1,22 @@
-//! The size of the difference of two sets, from a small array of counters each.
+//! Estimates the size of the difference of two sets from a small array of counters for each set.
 //!
-//! Every item adds one to one of `m` counters. In the difference of two such arrays, cell by cell, what both
-//! sets have cancels; an item of the difference adds 1 or takes 1. With `d` items of difference, `a` on one
-//! side and `b` on the other (`a - b` is known from the totals), two estimates follow:
+//! Every item adds one to one of `m` counters. When two such arrays are subtracted cell by cell, common items
+//! cancel, and an item of the difference adds or subtracts 1. Let the difference have `d` items, `a` on one
+//! side and `b` on the other (`a - b` is known from the totals). There are two estimates:
 //!
 //! ```text
-//! zeros      a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m)     both sides' items meet and cancel, too
-//! squares    the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average      holds for any d
+//! zeros a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m) items of both sides can cancel, too
+//! squares the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average holds for any d
 //! ```
 //!
-//! The first is the more accurate by half as long as cells are empty, and is taken while at least 30 % are;
-//! its deviation is `d sqrt(1/2m)` for few items. That of the second is `d sqrt(2/m)`: 2.2 % for 4,096 cells.
+//! The first has half the deviation as long as cells are empty. It is used while at least 30 % are. Its
+//! deviation is `d sqrt(1/2m)` for few items. The deviation of the second is `d sqrt(2/m)`: 2.2 % for 4,096
+//! cells.
 //!
 //! Agarwal and Trachtenberg, *Approximating the number of differences between remote sets*, ITW 2006
-//! (counting filters, and their zeros; there to the first order, which ignores that differences cancel, and
-//! so is too low); Alon, Matias, Szegedy, *The space complexity of approximating the frequency moments*, STOC
-//! 1996 (the squares).
+//! (counting filters and their zeros; there to the first order, which ignores that differences cancel and is
+//! therefore too low); Alon, Matias, Szegedy, *The space complexity of approximating the frequency moments*,
+//! STOC 1996 (the squares).
 
 use crate::envelope::{DecodeError, Kind, put_varint};
 use crate::error::Error;
@@ -25,27 +26,27 @@ use crate::sketch::{Parts, Sketch, Summary};
 /// Most cells.
 const CELLS_MAX: u64 = 1 << 28;
 
-/// The least share of empty cells with which they are counted.
+/// The least share of empty cells at which the first estimate is used.
 const ZEROS_MIN: f64 = 0.3;
 
-/// Counters of a set, which with those of another set tell how much the two differ.
+/// Counters of a set. With the counters of another set, they estimate how much the two differ.
 ///
 /// # Guarantees
 ///
-/// - Equal sets are estimated at exactly 0. Others are too, if all of their differences cancel: two keys in
-///   one cell, with probability `1/2m`.
-/// - Otherwise the estimate has a standard deviation of at most [`deviation`](Self::deviation) of itself; it
+/// - The estimate for equal sets is exactly 0. It is also 0 for sets whose differences all cancel: for two
+///   keys, with probability `1/2m`.
+/// - Otherwise the estimate has a standard deviation of at most [`deviation`](Self::deviation) of itself; It
 ///   is never less than the difference of the totals.
 ///
 /// # Cost
 ///
-/// One counter for an insertion. 8 bytes a cell in memory, two encoded: 8 KiB for 2.2 %, whatever the sets'
-/// size.
+/// One counter for an insertion. 8 bytes a cell in memory, two encoded: 8 KiB for 2.2 %, at any size of the
+/// sets.
 ///
 /// # When not to use it
 ///
-/// Where items are listed by a [`Rateless`](crate::Rateless) table in the same conversation and a second
-/// message costs nothing: it needs no size.
+/// If a [`Rateless`](crate::Rateless) table lists the items and further messages are cheap: it needs no
+/// estimate.
 ///
 /// ```
 /// use sievedb_sketches::DifferenceSize;
@@ -74,7 +75,7 @@ impl DifferenceSize {
         Self::with_shape(4096, seed)
     }
 
-    /// So many cells as give this deviation.
+    /// An array with the cells needed for this deviation.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl DifferenceSize {
         Self::with_shape((2.0 / (deviation * deviation)).ceil() as u64, seed)
     }
 
-    /// So many cells.
+    /// An array of `cells` cells.
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ impl DifferenceSize {
         }
     }
 
-    /// Adds a key, which must not be there. `O(1)`.
+    /// Adds a key, which must be absent. `O(1)`.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
@@ -106,7 +107,7 @@ impl DifferenceSize {
         self.add(hash, 1);
     }
 
-    /// Removes a key, which must be there. `O(1)`.
+    /// Removes a key, which must be present. `O(1)`.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.remove_hash(key_hash(self.seed, key.as_ref()));
     }
@@ -123,7 +124,7 @@ impl DifferenceSize {
         self.keys = self.keys.wrapping_add(sign);
     }
 
-    /// How many keys one of the two sets has and not the other, about. Linear in the cells.
+    /// An estimate of the number of keys that only one of the two sets has. Linear in the cells.
     ///
     /// # Errors
     ///
@@ -167,14 +168,14 @@ impl DifferenceSize {
         self.cells.len() as u64
     }
 
-    /// What the encoding leaves out of every cell.
+    /// The expected value of a cell. The encoding stores cells relative to it.
     fn expected(keys: i64, cells: u64) -> i64 {
         (i128::from(keys) / i128::from(cells.max(1))) as i64
     }
 }
 
-/// The items of difference per cell for which so many cells are empty, if there are `surplus` per cell more
-/// on one side. By halving: the share of empty cells falls with the items.
+/// The items of difference per cell that leave this share of cells empty, if one side has `surplus` more per
+/// cell. By bisection: the share of empty cells falls with the number of items.
 fn load_of_zeros(zeros: f64, surplus: f64) -> f64 {
     let least = surplus.abs();
     let empty = |load: f64| (-load).exp() * bessel_i0((load * load - least * least).max(0.0).sqrt());

@@ -1,13 +1,13 @@
-//! The digest: what a process has, as one small filter to send to others.
+//! The digest: the keys of a process as one small filter to send to other processes.
 //!
-//! A static filter of all keys, with the time at which it was made, and with a seed of its own that is
-//! public: everyone who asks it must hash by it, so it must not be the secret seed of a store. The filter is
-//! the smallest of `sievedb-filter`, a ribbon filter, as a whole block: `log2(1 / rate)` bits a key and half
-//! of a per cent.
+//! A digest is a static filter of all keys with the time at which it was built. It has its own public seed,
+//! because everyone who queries it must hash with that seed; it must not be the secret seed of a store. The
+//! filter is a ribbon filter, the smallest of `sievedb-filter`, as a complete block: `log2(1 / rate)` bits a
+//! key plus half a per cent.
 //!
-//! Who holds digests of others asks them first and then only those processes that perhaps have a key. Both
-//! errors are harmless there: a false positive costs one wasted request; a key that came
-//! after the digest was made is not asked for until the next.
+//! A process with the digests of others probes them first, and sends a request only to the processes that may
+//! have the key. Both errors are harmless: a false positive wastes a request, and a key added after the
+//! digest was built is not requested until the next digest.
 //!
 //! Fan, Cao, Almeida, Broder, *Summary cache*, ToN 2000, sections 4 and 5; Rousskov and Wessels, *Cache
 //! digests*, 1998 (as in Squid).
@@ -20,21 +20,20 @@ use crate::error::Error;
 use crate::hash::key_hash;
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// In the place of the table that a filter block belongs to.
+/// Replaces the file id of the table to which a filter block belongs.
 const OWNER: [u8; 16] = *b"sievedb-digest\0\0";
 
-/// A set of keys at one time, small, to be asked elsewhere.
+/// A small filter of the keys at one time, to be probed by other processes.
 ///
 /// # Guarantees
 ///
-/// A key that was there when the digest was made is found; another is found with
-/// [`predicted_rate`](Self::predicted_rate). The seed is public: with it anyone can look for keys that are
-/// found and are not there.
+/// Every key that was present when the digest was built is found. Any other key is found with probability
+/// [`predicted_rate`](Self::predicted_rate). The seed is public, so anyone can search for false positives.
 ///
 /// # Cost
 ///
 /// `log2(1 / rate)` bits a key and less than 1 % (from 256 keys on, for rates that are powers of 1/2): 6.7
-/// for 1 %. Some 100 ns a key to build, 20 to ask.
+/// for 1 %. Some 100 ns a key to build, and 20 ns a query.
 ///
 /// # When not to use it
 ///
@@ -56,8 +55,8 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The digest of these keys, which may repeat, at a time in seconds since 1970. A rate below 2^-32 is
-    /// 2^-32. Linear.
+    /// The digest of these keys at a time in seconds since 1970. Keys may repeat. A rate below 2^-32 counts
+    /// as 2^-32. Linear.
     ///
     /// # Errors
     ///
@@ -87,7 +86,7 @@ impl Digest {
         hashes.dedup();
         let keys = hashes.len() as u64;
         let invalid = |error: sievedb_filter::FilterError| Error::invalid(error.to_string());
-        // Whole columns: the rate is at most what was asked for.
+        // Whole columns: the rate is at most the requested one.
         let columns = bits.ceil().clamp(1.0, 32.0);
         let builder = FilterBuilder::new(FilterKind::Ribbon, columns, seed, 0, OWNER).map_err(invalid)?;
         let mut builder = builder.columns(columns).map_err(invalid)?;
@@ -101,7 +100,7 @@ impl Digest {
         Ok(Self { seed, time, keys, filter })
     }
 
-    /// Whether the key was perhaps there.
+    /// Whether the key may have been present.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.filter.may_contain_key(key.as_ref())
@@ -113,7 +112,7 @@ impl Digest {
         self.filter.may_contain(hash)
     }
 
-    /// When it was made, in seconds since 1970.
+    /// The time at which it was built, in seconds since 1970.
     #[must_use]
     pub fn time(&self) -> u64 {
         self.time
@@ -125,13 +124,13 @@ impl Digest {
         self.keys
     }
 
-    /// Whether there was no key.
+    /// Whether the digest has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys == 0
     }
 
-    /// The probability that a key is found which was not there.
+    /// The probability that a key that was absent is found.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.filter.predicted_rate()

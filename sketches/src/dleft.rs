@@ -2,17 +2,19 @@
 //!
 //! 1. Four subtables of `B` buckets; a bucket has eight cells of `r` bits of fingerprint and `c` bits of
 //!    counter.
-//! 2. A key's hash is a bucket number and a remainder of `r` bits. Each subtable sees that pair through a
-//!    permutation of its own, so that two keys meet in one subtable if and only if they meet in all.
-//! 3. To insert a key, look for its remainder in its bucket of each subtable; where it stands, count it up.
-//!    If it stands nowhere, put it with the count 1 into the bucket with the fewest cells in use, the
-//!    leftmost of several.
-//! 4. To remove a key, count down where its remainder stands; at 0 the cell is free.
+//! 2. A key's hash is a bucket number and a remainder of `r` bits. Each subtable applies its own permutation
+//!    to that pair. So two keys have the same bucket and remainder in one subtable if and only if they have
+//!    them in all.
+//! 3. To insert a key, look for its remainder in its bucket of each subtable, and increment the counter
+//!    beside it. If no bucket has the remainder, store it with the count 1 in the bucket with the fewest
+//!    cells in use, the leftmost of several.
+//! 4. To remove a key, decrement the counter beside its remainder. At 0 the cell is free.
 //!
 //! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters"
-//! (2006), section 3. The permutations are what makes removal right: without them a key's remainder may be
-//! met in a subtable where another key left it, and the wrong one be counted down. An absent key meets `24`
-//! cells on average at six keys a bucket, and is found with `24 / 2^r`.
+//! (2006), section 3. Correct removal depends on the permutations. Without them, a key's remainder may also
+//! be in a subtable where another key stored it, and the wrong counter would be decremented. A query for an
+//! absent key compares `24` cells on average at six keys a bucket, and finds the key with probability `24 /
+//! 2^r`.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -27,10 +29,10 @@ const TABLES: u64 = 4;
 /// Cells of a bucket.
 const HEIGHT: u64 = 8;
 
-/// Keys in a bucket of a table that is as full as planned.
+/// Planned keys per bucket.
 const LOAD: f64 = 6.0;
 
-/// Bits of a counter of those that are made by rate: up to 3.
+/// Bits of a counter in a table made by rate: counts up to 3.
 const COUNTER_BITS: u64 = 2;
 
 const BUCKETS_MAX: u64 = 1 << 40;
@@ -50,11 +52,10 @@ const BUCKETS_MAX: u64 = 1 << 40;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as nothing is removed that was not
-/// there. A removal of what was never inserted is refused, unless the key has the bucket and the remainder of
-/// one that is there, which happens with [`DLeft::predicted_rate`]; then that one may become absent. Other
-/// errors are keys that are found and not there, with that rate too. A counter that has reached its end stays
-/// so, and its cell is never free again.
+/// A key that was inserted more often than removed is found, as long as only present keys are removed.
+/// Removing an absent key is refused unless it has the bucket and the remainder of a present key; this
+/// happens with probability [`DLeft::predicted_rate`], and the present key may then become absent. Absent
+/// keys are found with the same rate. A saturated counter stays saturated, and its cell is never freed.
 ///
 /// # Cost
 ///
@@ -63,8 +64,8 @@ const BUCKETS_MAX: u64 = 1 << 40;
 ///
 /// # When not to use it
 ///
-/// Where it may not get full: [`Counting`](crate::Counting) has no such limit. If keys are distinct, and
-/// inserted once: [`Cuckoo`](crate::Cuckoo) takes two thirds of the space.
+/// If the filter must never be full: [`Counting`](crate::Counting) has no such limit. If keys are distinct
+/// and inserted once: [`Cuckoo`](crate::Cuckoo) takes two thirds of the space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DLeft {
     cells: Cells,
@@ -97,8 +98,8 @@ impl Shape {
         let (bucket, remainder) = (reduce(hash, self.buckets), remix(hash) >> 32 & mask);
         std::array::from_fn(|table| {
             let table = table as u64;
-            // Two rounds of a Feistel network, each of which can be undone: a permutation of the pairs. The
-            // first table has none.
+            // Two rounds of a Feistel network. Each is invertible, so together they permute the pairs. The
+            // first table uses the pairs unchanged.
             let (mut bucket, mut remainder) = (bucket, remainder);
             if table > 0 {
                 bucket += reduce(nth(remainder, table), self.buckets);
@@ -113,7 +114,7 @@ impl Shape {
 }
 
 impl DLeft {
-    /// A table for so many distinct keys, which then has at most this rate. It takes up to a third more keys.
+    /// A table that has at most `rate` with `keys` distinct keys. It has room for up to a third more.
     ///
     /// # Errors
     ///
@@ -124,12 +125,13 @@ impl DLeft {
         Self::with_shape(buckets.max(1), remainder_bits, COUNTER_BITS, seed)
     }
 
-    /// Four times so many buckets of eight cells, each of a remainder and a counter of so many bits.
+    /// A table of four times `buckets` buckets of eight cells. Each cell has a remainder of `remainder_bits`
+    /// and a counter of `counter_bits`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no buckets, no bits of one sort or more than 32 of both;
-    /// [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] if there are no buckets, no remainder or counter bits, or more than 32 of
+    /// both; [`Error::TooLarge`].
     pub fn with_shape(
         buckets: u64,
         remainder_bits: u64,
@@ -152,7 +154,7 @@ impl DLeft {
         (1 << self.shape.counter_bits) - 1
     }
 
-    /// A cell's remainder and counter; a counter of 0 is a free cell.
+    /// A cell's remainder and counter. A cell with a counter of 0 is free.
     #[inline]
     fn cell(&self, index: u64) -> (u64, u64) {
         let cell = self.cells.get(index);
@@ -175,7 +177,7 @@ impl DLeft {
         })
     }
 
-    /// Adds a key; the same key again counts again.
+    /// Adds a key. Each insertion of the same key counts.
     ///
     /// # Errors
     ///
@@ -207,11 +209,11 @@ impl DLeft {
         Ok(())
     }
 
-    /// Takes back one insertion of a key.
+    /// Undoes one insertion of a key.
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly not there; nothing has changed.
+    /// [`Error::Absent`] if the key is certainly absent; nothing has changed.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -230,7 +232,7 @@ impl DLeft {
         Ok(())
     }
 
-    /// Whether a key is perhaps there.
+    /// Whether a key may be present.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
@@ -243,7 +245,7 @@ impl DLeft {
         self.find(self.shape.places(hash)).is_some()
     }
 
-    /// How often a key was inserted and not removed, at most. `None` if its counter is at its end.
+    /// An upper bound of a key's insertions less its removals. `None` if its counter is saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         let found = self.find(self.shape.places(key_hash(self.seed, key.as_ref())));
@@ -251,31 +253,32 @@ impl DLeft {
         (count < self.most()).then_some(count)
     }
 
-    /// How many keys are there that can be told from each other.
+    /// Number of present keys, where keys with the same bucket and remainder count as one.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.used
     }
 
-    /// Whether no key is there.
+    /// Whether no key is present.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// How many would fill all cells. A bucket gets full before: at 6 of 8 cells never in practice.
+    /// Number of cells. A bucket is full before all cells are in use; with 6 of 8 cells in use on average,
+    /// this never happens in practice.
     #[must_use]
     pub fn cells(&self) -> u64 {
         self.cells.count()
     }
 
-    /// The share of absent keys that are found: that of the pairs of bucket and remainder which are there.
+    /// The false-positive rate: the share of all pairs of bucket and remainder that are present.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.used as f64 / (self.shape.buckets as f64 * (self.shape.remainder_bits as f64).exp2())
     }
 
-    /// The rate that is to be expected once there are so many distinct keys.
+    /// The expected rate once there are `keys` distinct keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         let remainders = (self.shape.remainder_bits as f64).exp2();

@@ -1,5 +1,5 @@
-//! The encoding that all structures share: a header that says what follows, then the body; every byte under a
-//! checksum.
+//! The encoding that all structures share: a header that describes the body, then the body. A checksum covers
+//! every byte.
 //!
 //! ```text
 //!   0  magic              8   89 53 56 53 4b 54 0d 0a                                        frozen
@@ -17,9 +17,9 @@
 //!  48  parameters             the kind's own, zeros up to the header length
 //! ```
 //!
-//! The fields called frozen have their place and meaning in every version, so that a reader tells newer from
-//! damaged: it verifies the header before it looks at the version. This is the only file that knows the codec
-//! of the filter crate.
+//! The frozen fields keep their place and meaning in every version. A reader verifies the header before it
+//! reads the version, so it can distinguish newer from damaged. This is the only file that uses the codec of
+//! the filter crate.
 
 use std::fmt;
 
@@ -39,15 +39,14 @@ pub const MAGIC: [u8; 8] = *b"\x89SVSKT\r\n";
 /// The newest format version, and the only one so far.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// In the place of a file's id under the checksums, so that no other block of the store passes for one of
-/// these.
+/// Replaces a file's id in the checksums, so that no other block of the store is accepted as a sketch.
 const OWNER: FileId = *b"sievedb-sketches";
 
 const CHECKSUM_OFFSET: usize = 12;
 const FIXED_BYTES: usize = 48;
 const HEADER_BYTES_MAX: usize = 4096;
 
-/// What an encoded structure is. The numbers are on disk: append only, see format.md.
+/// The kind of an encoded structure. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -111,7 +110,7 @@ impl Kind {
     ];
 }
 
-/// What a person calls it: "Bloom filter".
+/// The readable name, such as "Bloom filter".
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -136,7 +135,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An encoded structure whose header and body are as they were written.
+/// An encoded structure whose header and body are verified.
 #[derive(Debug, Clone)]
 pub(crate) struct Envelope<'a> {
     pub(crate) kind: Kind,
@@ -146,8 +145,8 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Verifies `bytes`, which are one structure and nothing else. Checked in this order: magic, header
-    /// length and checksum, version, required flags, kind, hash id, body length and checksum.
+    /// Verifies `bytes`, which must be exactly one structure. Checks, in this order: magic, header length and
+    /// checksum, version, required flags, kind, hash id, body length and checksum.
     pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 8] = reader.array("sketch magic")?;
@@ -201,7 +200,7 @@ impl<'a> Envelope<'a> {
         Parameters { reader: Reader::new(self.parameters) }
     }
 
-    /// The body, if it has the length that follows from the parameters.
+    /// The body, if it has the length that the parameters imply.
     pub(crate) fn body_of(&self, len: Option<u64>) -> Result<&'a [u8], DecodeError> {
         if len == Some(self.body.len() as u64) {
             return Ok(self.body);
@@ -221,7 +220,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Fails if `found` is larger than what this code knows.
+/// Fails if `found` is larger than the largest supported value.
 fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<(), DecodeError> {
     if found > supported || (found == 0 && supported > 0) {
         return Err(DecodeError::unsupported(offset, what, found, supported));
@@ -229,7 +228,7 @@ fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<
     Ok(())
 }
 
-/// The parameters of a kind, read front to back; errors name the field.
+/// The parameters of a kind, read in order. Errors name the field.
 #[derive(Debug)]
 pub(crate) struct Parameters<'a> {
     reader: Reader<'a>,
@@ -263,7 +262,7 @@ impl Parameters<'_> {
     }
 }
 
-/// Encodes a structure: its numbers, which become the parameters, and its body.
+/// Encodes a structure from its parameters and its body.
 pub(crate) fn seal(kind: Kind, seed: u64, parameters: &[u64], body: &[u8]) -> Vec<u8> {
     let len = FIXED_BYTES + 8 * parameters.len();
     debug_assert!(len <= HEADER_BYTES_MAX);
@@ -293,7 +292,7 @@ fn seal_header(header: &mut [u8]) {
     LittleEndian::write_u32(&mut header[CHECKSUM_OFFSET..], checksum);
 }
 
-/// Makes lengths and checksums right again after a change: what the fuzzer and the tests of the decoder need.
+/// Corrects lengths and checksums after a change, for the fuzzer and the tests of the decoder.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn reseal(bytes: &mut [u8]) {
     if bytes.len() < FIXED_BYTES {
@@ -306,7 +305,7 @@ pub(crate) fn reseal(bytes: &mut [u8]) {
     seal_header(header);
 }
 
-/// The block of the filter crate with these bits of a Bloom filter, for so many keys.
+/// The block of the filter crate with these bits of a Bloom filter, for `keys` keys.
 pub(crate) fn filter_block(
     bits: u64,
     probes: u8,
@@ -315,7 +314,7 @@ pub(crate) fn filter_block(
     owner: FileId,
     keys: u64,
 ) -> Result<Vec<u8>, Error> {
-    // The bits per key are of no consequence for a filter of a stated number of bits.
+    // The bits per key have no effect on a filter of a given number of bits.
     let builder = FilterBuilder::new(sievedb_filter::Kind::Bloom, 10.0, seed, 0, owner);
     let builder = builder.and_then(|builder| builder.bits_and_probes(bits, probes));
     let block = builder
@@ -326,7 +325,7 @@ pub(crate) fn filter_block(
     })
 }
 
-/// Words as bytes, little-endian, the last word cut to `len` bytes in all.
+/// Words as little-endian bytes, cut to `len` bytes.
 pub(crate) fn words_to_bytes(words: impl Iterator<Item = u64>, len: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((len as usize).next_multiple_of(8));
     words.for_each(|word| put_u64(&mut bytes, word));
@@ -334,7 +333,7 @@ pub(crate) fn words_to_bytes(words: impl Iterator<Item = u64>, len: u64) -> Vec<
     bytes
 }
 
-/// The words whose bytes these are; the last one is filled up with zeros.
+/// The words of these bytes; the last word is padded with zeros.
 pub(crate) fn bytes_to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];

@@ -1,17 +1,17 @@
-//! What can go wrong with a structure in memory. Bytes that cannot be read are a
-//! [`DecodeError`](crate::DecodeError) instead.
+//! Errors of structures in memory. Bytes that cannot be decoded are a [`DecodeError`](crate::DecodeError)
+//! instead.
 
 use std::fmt;
 
-/// Why something could not be made or done. What it was to be done to is as it was before.
+/// Why a structure could not be built or an operation failed. A failed operation changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// An argument has no meaning.
     InvalidArgument(String),
-    /// It would need this many bytes, more than there are or than the structure can have.
+    /// The structure would need this many bytes: more than can be allocated or than its format allows.
     TooLarge(u64),
-    /// Two structures cannot be combined, because they differ in this.
+    /// Two structures cannot be combined because they differ in this parameter.
     Differ(&'static str),
     /// The structure has no room for another key.
     Full,

@@ -1,19 +1,19 @@
-//! Exchange by Bloom filters: what the other side lacks, without asking for every key.
+//! Exchange by Bloom filters: what the other side lacks, without a query for every key.
 //!
-//! One side sends a Bloom filter of its set; the other sends all of its keys that the filter does not know.
-//! These are certainly missing there. A share of the filter's rate of what is missing is not sent: another
-//! round, with another seed, finds those but for the same share of them.
+//! One side sends a Bloom filter of its set. The other side sends all of its keys that the filter reports as
+//! absent; the first side certainly lacks these. Of the keys it lacks, a share equal to the filter's rate is
+//! not sent. Another round with another seed finds them, except for the same share of them.
 //!
 //! Byers, Considine, Mitzenmacher, Rost, *Informed content delivery across adaptive overlay networks*, ToN
 //! 2004, section 4.
 
 use crate::bloom::Bloom;
 
-/// Those of `mine` that the set of the filter `theirs` certainly lacks. Of all that it lacks, `1 - rate` on
-/// average.
+/// The keys of `mine` that the set of the filter `theirs` certainly lacks: on average a share of `1 - rate`
+/// of all that it lacks.
 ///
-/// For large differences that need not be listed to the last; a [`Rateless`](crate::Rateless) table lists all
-/// of a small one, in bytes in proportion to the difference and not to the set.
+/// For large differences that need not be listed completely. A [`Rateless`](crate::Rateless) table lists a
+/// small difference completely, in bytes proportional to the difference and not to the set.
 ///
 /// ```
 /// use sievedb_sketches::{Bloom, certainly_missing};

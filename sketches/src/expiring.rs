@@ -1,20 +1,19 @@
-//! The filter with a clock in each cell: which keys were inserted within a time to live, asked in one place.
+//! A Bloom filter with a timestamp in each cell: which keys were inserted within a time to live.
 //!
 //! 1. Time is cut into ticks of half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of when
 //!    it was last written.
-//! 2. To insert a key, write the present tick into its `k` cells.
-//! 3. A key is perhaps there if each of its cells was written in this tick or one of the two before.
-//! 4. At each tick, clear the cells among the next twelfth of them whose time is over.
+//! 2. To insert a key, write the current tick into its `k` cells.
+//! 3. A key is possibly present if each of its cells was written in this tick or one of the two before.
+//! 4. At each tick, sweep the next twelfth of the cells, and clear those that have expired.
 //!
-//! A key is found for more than two and up to three ticks: the time to live, and at most half of it more. The
-//! filter has the keys of three ticks.
+//! A key is found for more than two and up to three ticks: for the time to live, and at most half as long
+//! again. The filter holds the keys of three ticks.
 //!
-//! The cells with a clock are those of the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), which
-//! clears a cell only when a question meets it. There a cell that is not asked for 13 ticks has gone once
-//! round the clock, and *looks fresh again*: a key is found that was forgotten long ago. Step 4 is the cure.
-//! A written cell is met once in any twelve ticks, so at an age of 3 to 14 ticks: after its time, and before
-//! it wraps. A question changes nothing here, and an insertion by a thread that is late never makes a cell
-//! older than it is.
+//! The cells are those of the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), which clears a cell
+//! only when a query reads it. There the tick of a cell that is not read for 13 ticks wraps, and the cell
+//! *looks fresh again*: a key is found long after it expired. Step 4 prevents this. The sweep visits a cell
+//! once in any twelve ticks, so at an age of 3 to 14 ticks: after it expires, and before it wraps. Here a
+//! query changes nothing, and an insertion by a late thread never makes a cell older than it is.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,13 +24,13 @@ use crate::hash::key_hash;
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Values of a cell that are a tick.
+/// Number of cell values that stand for a tick.
 const CLOCK: u64 = 15;
 
-/// Ages, in ticks, at which a cell counts.
+/// Number of ticks for which a written cell is live.
 const FRESH: u64 = 2;
 
-/// Ticks in which all cells are swept once.
+/// Ticks in which the sweep visits all cells once.
 const SWEEP_TICKS: u64 = CLOCK - FRESH - 1;
 
 /// Cells in a word.
@@ -41,43 +40,41 @@ const CELLS_MAX: u64 = 1 << 46;
 
 /// Remembers keys for a time to live, and up to half of it longer.
 ///
-/// Time is a number in any unit, as long as it is always the same. The filter never reads a clock. It takes a
-/// time before the latest it has heard for that latest time.
+/// Time is a number in any fixed unit. The filter never reads a clock. A time earlier than the latest it was
+/// given counts as that latest time.
 ///
 /// ```
 /// use sievedb_sketches::Expiring;
 ///
-/// // For 60 seconds; 1000 keys in such a time.
-/// let mut seen = Expiring::with_rate(1000, 0.01, 60, 42)?;
-/// seen.insert(b"request 7", 1_000_000);
-/// assert!(seen.contains(b"request 7", 1_000_060));
+/// // For 60 seconds, with 1000 keys in that time. let mut seen = Expiring::with_rate(1000, 0.01, 60, 42)?;
+/// seen.insert(b"request 7", 1_000_000); assert!(seen.contains(b"request 7", 1_000_060));
 /// assert!(!seen.contains(b"request 7", 1_000_000 + seen.longest() + 1));
 /// # Ok::<(), sievedb_sketches::Error>(())
 /// ```
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Expiring::least`] after it was last inserted, and is forgotten at the latest
-/// after [`Expiring::longest`]. A key that was never inserted, or was forgotten, is found with
+/// A key is always found until [`Expiring::least`] after its last insertion. It is forgotten at the latest
+/// after [`Expiring::longest`]. A key that was forgotten or never inserted is found with probability
 /// [`Expiring::predicted_rate`].
 ///
 /// # Cost
 ///
-/// `k` cells for each operation. Four bits a cell, for the keys of 1.5 times to live: 58 bits for each key of
-/// one time to live at 1 %. At each tick a twelfth of the cells is swept; after a pause of three ticks or
-/// more, all are cleared.
+/// `k` cells for each operation. Four bits a cell, for the keys inserted in 1.5 times the time to live: 58
+/// bits for each key of one time to live at 1 %. Each tick sweeps a twelfth of the cells; a pause of three
+/// ticks or more clears all.
 ///
 /// # When not to use it
 ///
-/// Where space counts more than time: a [`Ring`](crate::Ring) of five spans takes 19 bits, and asks five
+/// If space matters more than time: a [`Ring`](crate::Ring) of five spans takes 19 bits and probes five
 /// filters.
 #[derive(Debug)]
 pub struct Expiring {
     words: Box<[AtomicU64]>,
     shape: Shape,
-    /// Number of the present tick.
+    /// Number of the current tick.
     present: u64,
-    /// The word from which on the next tick sweeps.
+    /// The first word that the next tick sweeps.
     hand: u64,
     seed: u64,
 }
@@ -90,16 +87,15 @@ struct Shape {
     tick: u64,
 }
 
-/// How many ticks before `present` a cell of this value, not 0, was written, if it has not gone round the
-/// clock.
+/// How many ticks before `present` a cell of this value, not 0, was written, if it has not wrapped.
 #[inline]
 fn age(present: u64, value: u64) -> u64 {
     (present % CLOCK + CLOCK - (value - 1)) % CLOCK
 }
 
 impl Expiring {
-    /// A filter that remembers for at least `ttl`, and has at most `rate` when so many keys come in each
-    /// `ttl`.
+    /// A filter that remembers for at least `ttl`, and has at most `rate` when `keys` keys are inserted in
+    /// each `ttl`.
     ///
     /// # Errors
     ///
@@ -111,7 +107,7 @@ impl Expiring {
         Self::with_shape(cells, probes, ttl.div_ceil(2), seed)
     }
 
-    /// So many cells, of which a key has `probes`, and a tick of this length.
+    /// A filter of `cells` cells, of which a key has `probes`, and a tick of this length.
     ///
     /// # Errors
     ///
@@ -135,12 +131,12 @@ impl Expiring {
         Ok(Self { words: words.into(), shape: Shape { cells, probes, tick }, present: 0, hand: 0, seed })
     }
 
-    /// Tells the filter what time it is. Insertions do that too. A twelfth of the cells for a tick, all after
-    /// a pause.
+    /// Advances the filter to the time `now`. Insertions do so too. Sweeps a twelfth of the cells for each
+    /// tick, and clears all after a pause.
     pub fn advance(&mut self, now: u64) {
         let now = now / self.shape.tick;
         if now > self.present.saturating_add(FRESH) {
-            // The time of every cell is over.
+            // Every cell has expired.
             self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
             self.present = now;
         }
@@ -150,7 +146,7 @@ impl Expiring {
         }
     }
 
-    /// Clears the cells whose time is over among the next words.
+    /// Clears the expired cells of the next words.
     fn sweep(&mut self) {
         let len = self.words.len() as u64;
         for _ in 0..len.div_ceil(SWEEP_TICKS) {
@@ -165,7 +161,7 @@ impl Expiring {
         }
     }
 
-    /// Adds a key at this time. It is remembered from then on, if it was there before too.
+    /// Adds a key at this time. Its lifetime starts anew, even if it was present before.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now);
     }
@@ -180,7 +176,7 @@ impl Expiring {
         }
     }
 
-    /// Adds a key at the latest time that the filter has heard of, while others add and ask.
+    /// Adds a key at the latest time that the filter was given, while other threads add and query keys.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
     }
@@ -190,7 +186,7 @@ impl Expiring {
         let value = 1 + self.present % CLOCK;
         for cell in positions(hash, self.shape.probes, self.shape.cells) {
             let (word, shift) = (&self.words[(cell / CELLS) as usize], 4 * (cell % CELLS));
-            // Time cannot advance while this borrow lasts, so nobody writes another value here.
+            // Time cannot advance while this borrow lasts, so all threads write the same value here.
             if word.load(Relaxed) >> shift & 15 != value {
                 let _ =
                     word.fetch_update(Relaxed, Relaxed, |word| Some(word & !(15 << shift) | value << shift));
@@ -198,7 +194,7 @@ impl Expiring {
         }
     }
 
-    /// Whether a key was perhaps inserted lately; false is certain for [`Expiring::least`].
+    /// Whether a key may have been inserted recently. `false` is certain within [`Expiring::least`].
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
@@ -218,13 +214,13 @@ impl Expiring {
         value != 0 && age(self.present, value).saturating_add(behind) <= FRESH
     }
 
-    /// For how long a key is remembered at least.
+    /// The least time for which a key is remembered.
     #[must_use]
     pub fn least(&self) -> u64 {
         self.shape.tick.saturating_mul(FRESH)
     }
 
-    /// For how long a key is remembered at most.
+    /// The longest time for which a key is remembered.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.shape.tick.saturating_mul(FRESH + 1)
@@ -235,13 +231,13 @@ impl Expiring {
         (0..self.shape.cells).filter(|&cell| self.is_fresh(cell, behind)).count() as u64
     }
 
-    /// The share of absent keys that are found at this time, by the cells as they stand. Linear.
+    /// The false-positive rate at this time, from the current cells. Linear.
     #[must_use]
     pub fn predicted_rate(&self, now: u64) -> f64 {
         (self.fresh(now) as f64 / self.shape.cells as f64).powf(self.shape.probes as f64)
     }
 
-    /// The rate that is to be expected with so many distinct keys in three ticks.
+    /// The expected rate with `keys` distinct keys in three ticks.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         arithmetic::rate(self.shape.cells as f64 / keys as f64, self.shape.probes as f64)
@@ -338,7 +334,7 @@ mod tests {
 
     quickcheck! {
         fn a_key_is_found_as_long_as_promised_and_no_longer(times: Vec<u16>, tick: u8, ask: u8) -> bool {
-            // Large enough that no key is found by chance.
+            // Large enough that no false positive occurs.
             let mut filter = Expiring::with_shape(50_000, 20, 1 + u64::from(tick) % 9, 1).unwrap();
             let mut latest = 0;
             let mut model = Vec::new();
@@ -377,7 +373,7 @@ mod tests {
         let mut filter = Expiring::with_shape(10_000, 10, 10, 1).unwrap();
         let mut zombies = 0;
         for tick in 0..200 {
-            // One key a tick, which nobody asks for until its time is over.
+            // One key a tick, not queried until it has expired.
             filter.insert_hash(hash(tick), 10 * tick);
             let over = (0..tick.saturating_sub(FRESH)).map(hash);
             zombies += over.filter(|&hash| filter.contains_hash(hash, 10 * tick)).count();
@@ -435,7 +431,7 @@ mod tests {
     fn time_that_leaps_leaves_nothing_and_time_that_goes_back_is_the_latest() {
         let mut filter = Expiring::with_shape(10_000, 20, 10, 1).unwrap();
         hashes(20).for_each(|hash| filter.insert_hash(hash, 5));
-        // A multiple of fifteen ticks, at which the clock shows the same.
+        // A multiple of fifteen ticks, after which a tick has the same value.
         filter.insert(b"now", 5 + 150 * 1000);
         assert!(hashes(20).all(|hash| !filter.contains_hash(hash, 0)));
         filter.insert(b"late", 3);

@@ -1,10 +1,11 @@
-//! The Golomb-coded set: a Bloom filter's answers from the sorted hashes themselves, compressed, in blocks.
+//! The Golomb-coded set: the sorted hashes of the keys, compressed, in blocks. It answers like a Bloom
+//! filter.
 //!
 //! Every key is hashed to a number below `N = n / rate`. The numbers, sorted and without duplicates, are cut
-//! into blocks of equal ranges, 256 numbers long on average. In a block the gaps from one number to the next,
-//! less one (of the first, from the start of the range), are written with Golomb's code: the quotient by a
-//! divisor `M` as so many ones and a zero, the remainder in truncated binary. A probe reduces its hash to a
-//! number, finds the block by a division, and decodes it up to that number.
+//! into blocks of equal ranges, 256 numbers long on average. A block stores the gaps between successive
+//! numbers, less one, in Golomb's code; the first gap counts from the start of the range. The quotient of a
+//! gap by a divisor `M` is written in unary, ones and then a zero, and the remainder in truncated binary. A
+//! probe reduces its hash to a number, finds the block by a division, and decodes it up to that number.
 //!
 //! ```text
 //! rate   = numbers / N                    exactly, for hashes that are as good as random
@@ -22,32 +23,32 @@ use crate::error::Error;
 use crate::hash::{key_hash, reduce, spread};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Numbers in a block, on average.
+/// Average numbers per block.
 const BLOCK_NUMBERS: u64 = 256;
 
 /// Largest range of the numbers: their sums with a block's range stay below 2^64.
 const RANGE_MAX: u64 = 1 << 62;
 
-/// A set of keys, to send or to store, in hardly more bits than any filter must have.
+/// A set of keys to send or to store, in little more than the fewest bits that any filter needs.
 ///
 /// # Guarantees
 ///
-/// - A key that was given is always found.
+/// - Every key of the set is always found.
 /// - Another key is found with probability [`predicted_rate`](Self::predicted_rate), which is never above the
-///   rate that was asked for.
-/// - It is built once; nothing is added later.
+///   requested rate.
+/// - It is built once. No key can be added later.
 ///
 /// # Cost
 ///
 /// `log2(1 / rate) + 1.5` bits a key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the hashes.
-/// A probe decodes half a block, 128 gaps on average: one to two microseconds. In memory there are 64 bits
-/// for each block besides.
+/// A probe decodes half a block, 128 gaps on average: one to two microseconds. In memory, each block takes 64
+/// bits more.
 ///
 /// # When not to use it
 ///
-/// In memory, where probes count: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)` and 0.5
-/// %) and a hundred times faster. What this one has is that its numbers can be listed
-/// ([`numbers`](Self::numbers), [`block`](Self::block)), so that two sets can be merged or compared without
+/// In memory, where probes must be fast: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)`
+/// and 0.5 %) and a hundred times faster. The advantage of a Golomb-coded set is that its numbers can be
+/// listed ([`numbers`](Self::numbers), [`block`](Self::block)): two sets can be merged or compared without
 /// their keys, and read block by block.
 ///
 /// ```
@@ -60,18 +61,18 @@ const RANGE_MAX: u64 = 1 << 62;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GolombSet {
     seed: u64,
-    /// Numbers that are there.
+    /// Count of numbers.
     len: u64,
-    /// All numbers are below it; 0 if there are none.
+    /// All numbers are below it. 0 if there are no numbers.
     range: u64,
     divisor: u64,
-    /// Where each block starts in the bits, and where the last one ends.
+    /// The bit at which each block starts, and the bit at which the last one ends.
     starts: Vec<u64>,
     words: Vec<u64>,
 }
 
 impl GolombSet {
-    /// The set of these keys, which may repeat, with at most this rate from 2^-32 to 1/2. `O(n log n)`.
+    /// The set of these keys with at most this rate, from 2^-32 to 1/2. Keys may repeat. `O(n log n)`.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl GolombSet {
         set
     }
 
-    /// Whether the key was given, or has the number of one that was. Decodes half a block on average.
+    /// Whether the set has the key or another key with its number. Decodes half a block on average.
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -139,7 +140,7 @@ impl GolombSet {
         self.block(number / self.block_range()).find(|&found| found >= number) == Some(number)
     }
 
-    /// The numbers of one block in order; none of one that is not there.
+    /// The numbers of one block in order. Empty if there is no such block.
     pub fn block(&self, block: u64) -> impl Iterator<Item = u64> + '_ {
         let bounds = self.starts.get(block as usize..).and_then(|starts| starts.first_chunk::<2>());
         let [mut at, end] = bounds.copied().unwrap_or_default();
@@ -161,7 +162,7 @@ impl GolombSet {
         (0..self.blocks()).flat_map(|block| self.block(block))
     }
 
-    /// Numbers that are there: the keys without those that share one.
+    /// Count of numbers: keys that share a number count once.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -171,17 +172,17 @@ impl GolombSet {
         self.len == 0
     }
 
-    /// The range of the numbers, and their hash: `reduce(spread(key_hash), range)`.
+    /// The range of the numbers. A key's number is `reduce(spread(key_hash), range)`.
     pub fn range(&self) -> u64 {
         self.range
     }
 
-    /// Blocks, each of which can be decoded by itself.
+    /// Number of blocks. Each can be decoded by itself.
     pub fn blocks(&self) -> u64 {
         self.len.div_ceil(BLOCK_NUMBERS)
     }
 
-    /// The probability that a key which was not given is found.
+    /// The probability that a key that is not in the set is found.
     pub fn predicted_rate(&self) -> f64 {
         if self.len == 0 { 0.0 } else { self.len as f64 / self.range as f64 }
     }
@@ -194,8 +195,8 @@ impl GolombSet {
         block * self.block_range()
     }
 
-    /// Checks that every block is whole, in order and in its range, and that they have as many numbers as is
-    /// said.
+    /// Checks that every block is complete, in order and in its range, and that the blocks have the stated
+    /// count of numbers.
     fn check(&self) -> Result<(), &'static str> {
         let mut count = 0;
         for block in 0..self.blocks() {
@@ -275,10 +276,10 @@ impl Sketch for GolombSet {
 }
 
 impl GolombSet {
-    /// Reads the lengths of the blocks, which are `bits` in all, and returns the bytes behind them.
+    /// Reads the lengths of the blocks, which must add up to `bits`, and returns the bytes after them.
     fn read_starts<'a>(&mut self, envelope: &Envelope<'a>, bits: u64) -> Result<&'a [u8], DecodeError> {
         let mut body = envelope.body_reader();
-        // A block's length takes a byte at least.
+        // A block's length takes at least one byte.
         if self.blocks() > envelope.body.len() as u64 {
             return Err(envelope.corrupt("golomb blocks", "more than there are bytes"));
         }
@@ -302,7 +303,7 @@ impl GolombSet {
     }
 }
 
-/// Bits while they are written, the lowest of a word first.
+/// A writer of bits, the lowest of a word first.
 struct Bits {
     words: Vec<u64>,
     len: u64,
@@ -340,7 +341,7 @@ impl Bits {
         if remainder < saved {
             self.put(remainder, short);
         } else {
-            // The high bits first decide whether there is one more.
+            // The high bits first; they decide whether there is one more.
             let long = remainder + saved;
             self.put(long >> 1, short);
             self.put(long & 1, 1);
@@ -348,13 +349,13 @@ impl Bits {
     }
 }
 
-/// Truncated binary for remainders below `divisor`: the bits of a short one, and how many are short.
+/// Truncated binary for remainders below `divisor`: the bits of a short code, and how many codes are short.
 fn truncated(divisor: u64) -> (u32, u64) {
     let short = divisor.ilog2();
     (short, (1u64 << short << 1) - divisor)
 }
 
-/// The number that is coded from bit `at` on, and its length in bits; `None` if it does not end.
+/// Decodes the number at bit `at`. Returns it and its length in bits; `None` if the bits end first.
 #[inline]
 fn get_golomb(words: &[u64], at: u64, divisor: u64) -> Option<(u64, u64)> {
     let mut quotient = 0u64;
@@ -382,7 +383,7 @@ fn get_golomb(words: &[u64], at: u64, divisor: u64) -> Option<(u64, u64)> {
     in_bits.then_some((number, len))
 }
 
-/// The 64 bits from bit `at` on; 0 behind the end.
+/// The 64 bits from bit `at` on; bits after the end are 0.
 #[inline]
 fn window(words: &[u64], at: u64) -> u64 {
     let (word, shift) = ((at / 64) as usize, (at % 64) as u32);
@@ -484,7 +485,7 @@ mod tests {
     fn the_encoding_keeps_the_rules_of_all() {
         let small = set(20, 0.01);
         check_codec(&small);
-        // Numbers beyond their range, under right checksums.
+        // Numbers outside their range, with correct checksums.
         let mut bytes = small.encode();
         let last = bytes.len() - 2;
         bytes[last] = 0xff;

@@ -1,10 +1,10 @@
-//! The hash that all structures share. Set in stone: it is part of the format, as hash id 1.
+//! The hash that all structures share. It never changes: it is part of the format, as hash id 1.
 //!
 //! A key is hashed once, by XXH3-64 with the structure's seed ([`key_hash`]). Two structures can be combined
-//! or compared only if they have the same seed. Keep a seed secret where keys come from strangers; publish it
-//! where structures are exchanged. Functions called `.._hash` take that hash, so that a program with several
-//! structures of one seed hashes once. They must be given hashes all of whose bits are as good as random: not
-//! counters, not pointers.
+//! or compared only if they have the same seed. Keep the seed secret if keys come from untrusted sources.
+//! Publish it if structures are exchanged. Functions called `.._hash` take that hash, so a program with
+//! several structures of one seed hashes each key once. All bits of a hash must be as good as random: do not
+//! pass counters or pointers.
 
 pub use sievedb_filter::hash::{key_hash, reduce};
 
@@ -16,10 +16,10 @@ pub const HASH_ID: u8 = 1;
 /// 2^64 divided by the golden ratio; odd.
 pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The hash that structures place a key by: the filter crate's table hash with salt 0.
+/// The hash that places a key: the filter crate's table hash with salt 0.
 ///
-/// It keeps a structure's bits independent of whatever else the caller uses the hash for, such as choosing a
-/// shard by its high bits.
+/// It keeps a structure's bits independent of other uses of the hash by the caller, such as choosing a shard
+/// by its high bits.
 #[inline]
 #[must_use]
 pub fn spread(hash: u64) -> u64 {
@@ -33,7 +33,7 @@ pub fn nth(hash: u64, n: u64) -> u64 {
     table_hash(hash, n.wrapping_mul(STEP))
 }
 
-/// A second hash out of a spread one, of which no part is a linear function of its high bits.
+/// A second hash from a spread hash. No part of it is a linear function of the high bits of the first.
 #[inline]
 #[must_use]
 pub fn remix(hash: u64) -> u64 {

@@ -1,39 +1,39 @@
 //! Hash compaction: visited states as short signatures in an open-addressing table.
 //!
-//! A state is hashed twice, independently: to a first place in a table of `m` cells, a prime number, and to a
-//! signature of `b` bits that is not 0. From its place it goes on in steps that depend on the signature only.
-//! On its way it passes cells with larger signatures and stops
+//! A state has two independent hashes: a first cell in a table of `m` cells, a prime number, and a signature
+//! of `b` bits that is not 0. From the first cell, its probe sequence moves in steps that depend on the
+//! signature only. It passes cells with larger signatures and stops
 //!
-//! 1. at its own signature: it is taken to be there (*seen*; if it is not, it is *omitted*);
-//! 2. at an empty cell: it is new, and stored there;
-//! 3. at a smaller signature: it is new, and stored there, and the smaller one goes on from there in its own
-//!    steps.
+//! 1. at its own signature: the state counts as visited (if it was not, it is *omitted*);
+//! 2. at an empty cell: the state is new, and its signature is stored there;
+//! 3. at a smaller signature: the state is new, and its signature is stored there; the smaller signature
+//!    moves on from there by its own steps.
 //!
-//! Rule 3 is ordered hashing (Amble and Knuth 1974): a state that is not there is known after as few cells as
-//! one that is, 3.2 at a load of 95 %, and the table is the same whatever the order of insertion. Because the
-//! step follows from the signature, a signature can go on without the state it was made of.
+//! Rule 3 is ordered hashing (Amble and Knuth 1974): a query for an absent state visits as few cells as one
+//! for a present state, 3.2 at a load of 95 %, and the table does not depend on the order of insertion.
+//! Because the step depends on the signature only, a signature can move without its state.
 //!
 //! # Error
 //!
-//! A state that was not inserted is taken to be there if the place where its way ends holds the same
-//! signature. In a table with share `a` of its cells taken, a signature that ranks at `u` of all (1 the
-//! smallest) passes those above it: a share of `x = a*u`. Ways of equal signatures have equal steps, and two
-//! of them end in the same place with probability `(1 + x) / (1 - x) / m`. Of `n` entries `n / (2^b - 1)`
-//! have the same signature; over all `u` that gives
+//! A state that was not inserted counts as visited if its probe sequence ends at the same signature. In a
+//! table with a share `a` of its cells taken, a signature of rank `u` (1 is the smallest) passes the larger
+//! ones: a share of `x = a*u`. Equal signatures have equal steps, and two of their probe sequences end in the
+//! same cell with probability `(1 + x) / (1 - x) / m`. Of `n` entries `n / (2^b - 1)` have the same
+//! signature; integrated over `u` this gives
 //!
 //! ```text
 //! P(omission at load a) = (2 ln(1 / (1 - a)) - a) / (2^b - 1)
 //! expected omissions while n states come in = m (2 ((1 - a) ln(1 - a) + a) - a^2 / 2) / (2^b - 1)
 //! ```
 //!
-//! and `n / 2^64` for two states with the same hash. The usual formula, cells passed divided by `2^b - 1`
-//! (1/a ln(1/(1-a))), is for steps that do not depend on the signature: at a load of 95 % it is 1.6 times too
-//! low for this table.
+//! plus `n / 2^64` for two states with the same hash. The usual formula, cells passed divided by `2^b - 1`
+//! (1/a ln(1/(1-a))), holds for steps that do not depend on the signature. At a load of 95 % it is 1.6 times
+//! too low for this table.
 //!
 //! Stern and Dill, *Improved probabilistic verification by hash compaction*, CHARME 1995, and *A new scheme
-//! for memory-efficient probabilistic verification*, FORTE/PSTV 1996 (place and signature independent of each
-//! other, ordered hashing; the error above is derived here, and held against simulation in the tests); Wolper
-//! and Leroy, CAV 1993 (the idea).
+//! for memory-efficient probabilistic verification*, FORTE/PSTV 1996 (independent cell and signature, ordered
+//! hashing; the error above is derived here and compared with simulation in the tests); Wolper and Leroy, CAV
+//! 1993 (the idea).
 
 use crate::arithmetic;
 use crate::cells::Cells;
@@ -45,32 +45,32 @@ use crate::sketch::{Parts, Sketch, Summary};
 /// Share of the cells that [`HashCompaction::for_states`] plans to fill.
 const LOAD: f64 = 0.95;
 
-/// Most bits of a signature: with the place they are hardly more than a hash has.
+/// Most bits of a signature: together with the first cell, hardly more than a hash has.
 const SIGNATURE_BITS_MAX: u32 = 56;
 
-/// Most cells: finding a prime number takes the root of that many divisions.
+/// Most cells: finding a prime number takes about the square root of that many divisions.
 const CELLS_MAX: u64 = 1 << 40;
 
-/// Which states were visited, at some bits a state: the set of a model checker.
+/// The set of visited states of a model checker, in a few bits a state.
 ///
 /// # Guarantees
 ///
-/// - A state that was inserted is always found: it is never visited twice.
-/// - A state that was not inserted is *omitted*, that is taken to be there, with probability
-///   [`predicted_rate`](Self::predicted_rate): a search then does not go on from it, and misses what is
-///   reachable through omitted states only.
-/// - A full table is [`Error::Full`], and nothing is lost.
+/// - An inserted state is always found: it is never visited twice.
+/// - A state that was not inserted is *omitted*, that is, taken for visited, with probability
+///   [`predicted_rate`](Self::predicted_rate). A search does not continue from an omitted state, so it misses
+///   states that are reachable through omitted states only.
+/// - A full table returns [`Error::Full`] and loses nothing.
 ///
 /// # Cost
 ///
-/// Insertion and lookup pass 3.2 cells at a load of 95 %, each in a cache line of its own. `b / load` bits a
+/// Insertion and lookup visit 3.2 cells at a load of 95 %, each in a cache line of its own. `b / load` bits a
 /// state.
 ///
 /// # When not to use it
 ///
-/// Where states can be listed in order, sorted exact sets take less; where so few bits a state are left that
-/// most signatures would be equal (below 20 or so), a [`Bloom`](crate::Bloom) filter (*bitstate hashing*)
-/// covers more states.
+/// If states can be listed in order, sorted exact sets take less. With too few bits a state (below 20 or so),
+/// too many signatures are equal; a [`Bloom`](crate::Bloom) filter (*bitstate hashing*) then covers more
+/// states.
 ///
 /// ```
 /// use sievedb_sketches::HashCompaction;
@@ -91,12 +91,12 @@ pub struct HashCompaction {
 }
 
 impl HashCompaction {
-    /// A table for so many states, of which on average `omissions` are omitted: for small values, the
-    /// probability that even one is. It has room for 5 % more.
+    /// A table for `states` states, of which on average `omissions` are omitted. A small value is the
+    /// probability that any state is omitted. The table has room for 5 % more.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if no signature is long enough for that.
+    /// [`Error::InvalidArgument`] if no signature is long enough.
     pub fn for_states(states: u64, omissions: f64, seed: u64) -> Result<Self, Error> {
         let cells = (states.max(1) as f64 / LOAD) as u64 + 1;
         let enough = |&bits: &u32| arithmetic::compaction_omissions(states, cells, bits) <= omissions;
@@ -108,7 +108,7 @@ impl HashCompaction {
         }
     }
 
-    /// A table of at least so many cells (the next prime number) with signatures of 4 to 56 bits.
+    /// A table of at least `cells` cells (the next prime number) with signatures of 4 to 56 bits.
     ///
     /// # Errors
     ///
@@ -123,11 +123,11 @@ impl HashCompaction {
         Ok(Self { seed, len: 0, cells: Cells::new(prime_from(cells), signature_bits.into())? })
     }
 
-    /// Adds a state. Whether it is new: `false` if it was there, or is omitted. `O(1 / (1 - load))`.
+    /// Adds a state. Returns whether it is new: `false` if it was present or is omitted. `O(1 / (1 - load))`.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] if it is new and every cell is taken.
+    /// [`Error::Full`] if the state is new and every cell is taken.
     pub fn insert(&mut self, state: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, Error> {
         self.insert_hash(key_hash(self.seed, state.as_ref()))
     }
@@ -161,7 +161,7 @@ impl HashCompaction {
         }
     }
 
-    /// Whether the state was inserted, or is taken for one that was. `O(1 / (1 - load))`.
+    /// Whether the state was inserted or is taken for an inserted one. `O(1 / (1 - load))`.
     pub fn contains(&self, state: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, state.as_ref()))
     }
@@ -179,8 +179,8 @@ impl HashCompaction {
         false
     }
 
-    /// Signatures that are stored: one for each state that came in new, but for two of one signature that met
-    /// on their ways.
+    /// Number of stored signatures: one for each state that was new, except where equal signatures met in one
+    /// cell.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -205,12 +205,12 @@ impl HashCompaction {
         self.len as f64 / self.cells.count() as f64
     }
 
-    /// The probability that a state that was not inserted is taken to be there, as the table stands.
+    /// The probability that a state that was not inserted is taken for visited, with the current contents.
     pub fn predicted_rate(&self) -> f64 {
         arithmetic::compaction_rate(self.len, self.cells.count(), self.cells.width())
     }
 
-    /// How many states have been omitted on average, up to now: the sum of the rates at which they came in.
+    /// The expected number of states omitted so far: the sum of the rates at their insertions.
     pub fn expected_omissions(&self) -> f64 {
         arithmetic::compaction_omissions(self.len, self.cells.count(), self.cells.width())
     }
@@ -220,8 +220,8 @@ impl HashCompaction {
         (reduce(nth(hash, 0), self.cells.count()), 1 + reduce(nth(hash, 1), self.cells.max()))
     }
 
-    /// The cell after `place` on the way of a signature. The number of cells is prime: every step meets them
-    /// all.
+    /// The cell after `place` in a signature's probe sequence. The number of cells is prime, so every step
+    /// visits all cells.
     #[inline]
     fn next(&self, place: u64, signature: u64) -> u64 {
         let next = place + 1 + reduce(nth(signature, 2), self.cells.count() - 1);
@@ -350,7 +350,7 @@ mod tests {
                 let found = absent_hashes(1_000_000).filter(|&hash| table.contains_hash(hash)).count() as u64;
                 let what = format!("{bits} bits at {percent} %");
                 assert_rate(&what, found, 1_000_000, table.predicted_rate(), 0.03);
-                // Of n states that came in, one after the other at a rate of its own.
+                // Each of the n states is inserted at a different rate.
                 let share = table.expected_omissions() / next as f64;
                 assert_rate(&format!("{what}, on the way"), omitted, next, share, 0.05);
             }

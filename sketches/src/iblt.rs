@@ -1,10 +1,11 @@
-//! The invertible Bloom lookup table: a fixed number of cells that list a difference of up to so many items.
+//! The invertible Bloom lookup table: a fixed number of cells from which a difference of limited size is
+//! listed.
 //!
-//! `k` ranges of equally many cells; an item is in one cell of each. Tables of two sets, subtracted from each
-//! other, hold their difference: an item that is alone in a cell is listed and taken out of its other cells,
-//! which leaves others alone in theirs. That ends with empty cells if there were enough: 1.222 cells an item
-//! for `k = 3` and 1.295 for `k = 4`, in the limit of large differences; small ones need more for the same
-//! chance.
+//! The table has `k` ranges of equally many cells; an item is in one cell of each range. Subtracting the
+//! tables of two sets leaves their difference. An item that is alone in a cell is listed and removed from its
+//! other cells, which can leave other items alone. With enough cells, all cells end empty: 1.222 cells an
+//! item for `k = 3` and 1.295 for `k = 4`, in the limit of large differences. Small differences need more for
+//! the same probability.
 //!
 //! Goodrich and Mitzenmacher, *Invertible Bloom lookup tables*, Allerton 2011; Eppstein, Goodrich, Uyeda,
 //! Varghese, *What's the difference? Efficient set reconciliation without prior context*, SIGCOMM 2011,
@@ -23,24 +24,24 @@ const PROBES_MAX: u64 = 8;
 /// Most cells.
 const CELLS_MAX: u64 = 1 << 31;
 
-/// The cells of a set of 128-bit items, from which with those of another set the difference is listed.
+/// The cells of a set of 128-bit items. With the cells of another set, they list the difference.
 ///
 /// # Guarantees
 ///
-/// - [`difference`](Self::difference) lists the whole difference or is `None`; a wrong list has the
+/// - [`difference`](Self::difference) lists the whole difference or is `None`. A list is wrong with the
 ///   probability of a wrong check, `2^-64` a cell.
-/// - It is `None` with a probability of less than 1 % if the difference is at most that the table was
+/// - It is `None` with a probability of less than 1 % if the difference is at most the one the table was
 ///   [made for](Self::for_differences).
 ///
 /// # Cost
 ///
-/// Four cells of 32 bytes for each insertion; 1.36 cells an item of the largest difference, and 30. Some 26
-/// bytes a cell encoded.
+/// An insertion writes four cells of 32 bytes. A table has 1.36 cells for each item of the largest
+/// difference, plus 30. An encoded cell takes some 26 bytes.
 ///
 /// # When not to use it
 ///
-/// Where a second message can be sent: a [`Rateless`](crate::Rateless) table needs no bound, and grows from
-/// where it ends.
+/// Where a second message can be sent: a [`Rateless`](crate::Rateless) table needs no bound and can be
+/// extended.
 ///
 /// ```
 /// use sievedb_sketches::Iblt;
@@ -61,7 +62,7 @@ pub struct Iblt {
 }
 
 impl Iblt {
-    /// A table that lists differences of up to so many items, with at least 99 % probability.
+    /// A table that lists differences of up to `differences` items, with at least 99 % probability.
     ///
     /// # Errors
     ///
@@ -71,12 +72,12 @@ impl Iblt {
         Self::with_shape(cells.saturating_add(30), 4, seed)
     }
 
-    /// A table of at least so many cells, `probes` (3 to 8) of them for each item.
+    /// A table of at least `cells` cells, `probes` (3 to 8) of them for each item.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other numbers of probes, [`Error::TooLarge`] beyond 2^31 cells or what
-    /// there is memory for.
+    /// [`Error::InvalidArgument`] for other numbers of probes, [`Error::TooLarge`] beyond 2^31 cells or the
+    /// available memory.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(3..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!("{probes} cells an item, not 3 to {PROBES_MAX}")));
@@ -90,13 +91,13 @@ impl Iblt {
         Ok(Self { seed, probes, cells })
     }
 
-    /// Adds an item, which must not be there. `O(1)`.
+    /// Adds an item, which must be absent. `O(1)`.
     pub fn insert(&mut self, item: u128) {
         self.add(item, 1);
     }
 
-    /// Removes an item, which must be there: one that is not counts as a difference to a table that has it
-    /// not. `O(1)`.
+    /// Removes an item, which must be there: an absent one counts as a difference to a table without it.
+    /// `O(1)`.
     pub fn remove(&mut self, item: u128) {
         self.add(item, -1);
     }
@@ -108,7 +109,7 @@ impl Iblt {
         }
     }
 
-    /// What the two sets do not share; `None` if it is too much for the table. Linear.
+    /// The difference of the two sets; `None` if it is too large for the table. Linear.
     ///
     /// # Errors
     ///

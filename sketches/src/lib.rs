@@ -1,5 +1,5 @@
-//! The relatives of the Bloom filter: small structures that answer about a set approximately, with stated
-//! errors.
+//! The relatives of the Bloom filter: small structures that answer queries about a set approximately, with
+//! stated errors.
 //!
 #![doc = include_str!("../README.md")]
 //!
@@ -9,9 +9,9 @@
 //! |---|---|---|
 //! | is the key in the set, which only grows | [`Bloom`] | absent keys |
 //! | the same, and keys are removed | [`Counting`] | absent keys |
-//! | is the key in a set whose size nobody knows | [`Scalable`] | absent keys |
+//! | is the key in a set of unknown size | [`Scalable`] | absent keys |
 //! | was it seen within a time | [`Ring`], [`Expiring`] | absent keys |
-//! | was it seen lately, in so much memory | [`Stable`] | both sides |
+//! | was it seen recently, in constant memory | [`Stable`] | both sides |
 //! | the same in half the space, until it is full | [`DLeft`] | absent keys |
 //! | the same in a quarter, for keys inserted once, until it is full | [`Cuckoo`] | absent keys |
 //! | how often was the key inserted | [`Spectral`] | either side, by method |
@@ -25,54 +25,54 @@
 //! | most of what another set lacks, from a Bloom filter of it | [`certainly_missing()`] | lacking keys |
 //! | what another process has | [`Digest`] | absent keys |
 //!
-//! # Which were not built
+//! # What was not built
 //!
-//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to have fewer wrong "there", at
-//!   the price of wrong "absent". Clearing bits at random loses at least as large a share of the keys as it
-//!   removes of the wrong answers, and choosing the bits well needs the keys at hand. Whoever can bear wrong
-//!   "absent" is served better by a filter that forgets the old ([`Stable`], [`Ring`]), whoever knows the
-//!   keys that go wrong by a small exact list of them beside the filter.
+//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to get fewer false positives at
+//!   the price of false negatives. Clearing random bits loses at least as large a share of the keys as it
+//!   removes of the false positives, and choosing the bits well needs the keys. If false negatives are
+//!   acceptable, use a filter that forgets old keys ([`Stable`], [`Ring`]). If the false positives are known,
+//!   keep a small exact list of them beside the filter.
 //! - **Hierarchical Bloom filters** (Shanmugasundaram, Brönnimann, Memon 2004) hold the blocks of a text with
-//!   their places, at doubling sizes, to find excerpts. That is some Bloom filters and a rule of what is
-//!   inserted: `insert` of (block, place) does it. As a filter of ranges they are superseded by such as take
-//!   no more for keys that are near each other (Rosetta, Grafite).
+//!   their offsets, at doubling sizes, to find excerpts. They are several Bloom filters with a rule for what
+//!   to insert; inserting (block, offset) into a [`Bloom`] does the same. As range filters they are
+//!   superseded by filters that need no more space for keys near each other (Rosetta, Grafite).
 //!
 //! # How a structure is laid out
 //!
-//! Every structure is one file of `src/`, and has the same parts in the same order. [`bloom`](Bloom) is the
-//! pattern.
+//! Every structure is one file of `src/`. All have the same parts in the same order; [`bloom`](Bloom) is the
+//! model.
 //!
 //! 1. **The essay** (`//!`): the algorithm in steps, the formula of its error, the source (paper, section).
 //!    On the type: headings *Guarantees* (which answers are certain, which can be wrong, on which side),
 //!    *Cost* (time, space), *When not to use it*, and an example.
 //! 2. **Constructors**: from what a user knows (`with_rate(keys, rate, seed)`, `with_memory(keys, bytes,
-//!    seed)`, or what fits) and from the raw parameters (`with_shape(.., seed)`). All check their arguments
-//!    and return [`Error`]; sizes come from [`arithmetic`], which is also where a new formula goes, with a
-//!    published value as its test.
+//!    seed)` or similar) and from the raw parameters (`with_shape(.., seed)`). All check their arguments and
+//!    return [`Error`]. Sizes are computed in [`arithmetic`]; a new formula goes there, with a published
+//!    value as its test.
 //! 3. **Operations**, each twice: `insert(&impl AsRef<[u8]>)`, which hashes by [`hash::key_hash`] with the
-//!    structure's seed, and `insert_hash(u64)`, which takes that hash. The structure passes what it is given
-//!    through [`hash::spread`] or [`hash::nth`], once, and places keys by the high bits ([`hash::reduce`];
-//!    any size, no division). Probes that can be wrong on the side of "there" are called `contains`. What
-//!    cannot be done is an [`Error`], and nothing has changed.
-//! 4. **Rates**: `predicted_rate()` of the structure as it stands, `expected_rate(..)` by the formula.
-//! 5. **[`Sketch`]**: the number of its kind ([`Kind`], append only), its parameters, its body, and back. All
-//!    numbers on disk are integers in little-endian; a rate is stored in units of 2^-64
-//!    ([`arithmetic::rate_to_bits`]). `from_parts` gets a header that is intact and whose body has the stated
-//!    length; it checks every parameter, and the body's length against what follows from them *before* it
-//!    allocates. Only `envelope.rs` knows the codec of the filter crate (and `solver.rs` its ribbon solver).
+//!    structure's seed, and `insert_hash(u64)`, which takes that hash. The structure passes the hash once
+//!    through [`hash::spread`] or [`hash::nth`] and places keys by its high bits ([`hash::reduce`]: any size,
+//!    no division). A probe that can report an absent key as present is called `contains`. An operation that
+//!    returns an [`Error`] has changed nothing.
+//! 4. **Rates**: `predicted_rate()` of the current contents, `expected_rate(..)` by the formula.
+//! 5. **[`Sketch`]**: encodes the kind ([`Kind`], append only), the parameters and the body, and decodes
+//!    them. All numbers on disk are little-endian integers; a rate is stored in units of 2^-64
+//!    ([`arithmetic::rate_to_bits`]). `from_parts` is given an intact header and a body of the stated length.
+//!    It checks every parameter, and checks the body's length against the parameters *before* it allocates.
+//!    Only `envelope.rs` knows the codec of the filter crate (and `solver.rs` its ribbon solver).
 //! 6. **Tests**: `testing::check_codec` (round trip, every flipped bit, every truncation, newer versions);
 //!    quickcheck properties against an exact model; the measured rate against the formula
 //!    (`testing::assert_rate`).
 //!
-//! And outside of its file:
+//! Outside of its file, a structure has:
 //!
 //! - a chapter of `format.md` with the parameters, the placement of a key and a vector; the vector's name and
-//!   check in `vectors.rs`; `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors` writes
-//!   `tests/golden/v1/NAME.bin`.
-//! - an arm of [`describe()`], which the compiler asks for.
-//! - a function of bytes in `fuzzing/`, a seed of it in `fuzzing/replay.rs`, a line in
-//!   `fuzz/fuzz_targets/sketch_NAME.rs` and an entry in `fuzz/Cargo.toml`. The function does both:
-//!   `fuzzing::decoder` for the decoder, and operations against an exact model.
+//!   check are in `vectors.rs`, and `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors` writes
+//!   `tests/golden/v1/NAME.bin`;
+//! - an arm of [`describe()`], which the compiler enforces;
+//! - a fuzz function in `fuzzing/`, its seed in `fuzzing/replay.rs`, a line in
+//!   `fuzz/fuzz_targets/sketch_NAME.rs` and an entry in `fuzz/Cargo.toml`. The function runs the decoder
+//!   (`fuzzing::decoder`) and compares operations with an exact model.
 
 #![cfg_attr(
     any(test, fuzzing),

@@ -2,7 +2,7 @@
 
 use crate::hash::{STEP, nth, reduce, remix, spread};
 
-/// The most probes that a structure can have. The store's filter block has at most 30.
+/// Most probes of a structure. The store's filter block has at most 30.
 pub(crate) const PROBES_MAX: u64 = 64;
 
 /// How a hash becomes the positions of `k` bits. The numbers are on disk: append only.
@@ -17,8 +17,9 @@ pub(crate) const PROBES_MAX: u64 = 64;
 /// | `Enhanced` | `x + i·y + i(i-1)/2·c + i(i-1)(i-2)/6·c` with a constant `c` | the same, section 5.3, scaled |
 /// | `Seeded` | hash number `i` | the simplest, and the reference for the others |
 ///
-/// `Double` is as good as `Seeded` in the limit of large filters. Small filters with low rates are worse than
-/// the formula, because keys that agree in two bits may agree in all; the other two do not have that floor.
+/// In the limit of large filters `Double` is as good as `Seeded`. With `Double`, small filters with low rates
+/// are worse than the formula, because keys that share two bits may share all. `Triple` and `Enhanced` do not
+/// have that floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -29,7 +30,7 @@ pub enum Hashing {
     Triple = 2,
     /// With a constant quadratic and cubic term: the placement of the store's filter block.
     Enhanced = 3,
-    /// A hash of its own for each probe.
+    /// A separate hash for each probe.
     Seeded = 4,
 }
 

@@ -1,22 +1,23 @@
-//! The rateless invertible table: cells without end, of which so many are sent as the difference needs.
+//! The rateless invertible table: an endless sequence of cells, of which a prefix is sent that grows with the
+//! difference.
 //!
 //! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. The first `d` cells or so of
 //! the difference of two sets are enough to list `d` items: 1.35 cells an item in the limit, up to some 1.7
-//! on average for few. Nobody has to know `d`: a receiver with too few cells asks for the next ones, and no
+//! on average for few. `d` need not be known: a receiver with too few cells requests the next ones, and no
 //! cell is wasted.
 //!
 //! 1. An item's check, its hash, starts a sequence of random numbers `z` (SplitMix64).
 //! 2. Its first cell is 0. From cell `i` it goes to `i + ceil((2i + 3) (2^32 - s) / 2s)`, at least one
-//!    further, where `s` is the integer root of `z`, plus one. For `u = z / 2^64` that is `(i + 1.5) (1 /
-//!    sqrt(u) - 1)`: the probability of going more than `g` cells further is `((i + 1.5) / (i + 1.5 + g))^2`,
-//!    which `(1 - 1/(1+j/2))` multiplied over those cells comes to.
-//! 3. A table is the cells from `first` to `end` of a set. The cells of two sets, subtracted, are those of
-//!    their difference; they are listed as in [`cell`](crate::Difference): an item out of a pure cell is
-//!    removed from all of its cells, which leaves others pure. When cell 0 is empty, nothing is missing.
+//!    further, where `s` is the integer square root of `z`, plus one. With `u = z / 2^64` the step is `(i +
+//!    1.5) (1 / sqrt(u) - 1)`. The probability of a step of more than `g` cells is `((i + 1.5) / (i + 1.5 +
+//!    g))^2`, the product of `(1 - 1/(1+j/2))` over those cells.
+//! 3. A table is the cells of a set from `first` to `end`. Subtracting the cells of two sets leaves the cells
+//!    of their difference. Its items are listed as in [`cell`](crate::Difference): the item of a pure cell is
+//!    removed from all of its cells, which can make others pure. When cell 0 is empty, the list is complete.
 //!
 //! Yang, Gilad, Alizadeh, *Practical rateless set reconciliation*, SIGCOMM 2024, sections 4.1 and 4.2 (there
-//! with the square root of floating point); Eppstein, Goodrich, Uyeda, Varghese, *What's the difference?*,
-//! SIGCOMM 2011 (the cells).
+//! with a floating-point square root); Eppstein, Goodrich, Uyeda, Varghese, *What's the difference?*, SIGCOMM
+//! 2011 (the cells).
 
 use std::ops::Range;
 
@@ -26,7 +27,7 @@ use crate::error::Error;
 use crate::hash::STEP;
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// No table goes beyond this cell: then the steps of an item fit 64 bits.
+/// No table goes beyond this cell, so the steps of an item fit into 64 bits.
 const END_MAX: u64 = 1 << 30;
 
 /// Cells per item of a large difference.
@@ -36,10 +37,11 @@ const CELLS_PER_ITEM: f64 = 1.37;
 ///
 /// # Guarantees
 ///
-/// - Items that [`Decoder::finish`] lists are the difference, but for two sets with different items of equal
-///   fingerprint: of 128 bits, `n^2 / 2^129`.
-/// - Too few cells are told ([`Decoder::is_complete`]) and never give a wrong list, but with the probability
-///   of a wrong check, `2^-64` a cell. Nobody may know the seed who can choose items to make them collide.
+/// - The items that [`Decoder::finish`] lists are the difference, unless different keys have equal
+///   fingerprints: with 128 bits, a probability of `n^2 / 2^129`.
+/// - Too few cells are detected ([`Decoder::is_complete`]). They give a wrong list only with the probability
+///   of a wrong check, `2^-64` a cell. Keep the seed secret from anyone who can choose items, because
+///   colliding items can be computed from it.
 ///
 /// # Cost
 ///
@@ -48,8 +50,8 @@ const CELLS_PER_ITEM: f64 = 1.37;
 ///
 /// # When not to use it
 ///
-/// For sets that differ in most of their items, send the set. If the size of the difference is known and a
-/// second round is impossible, an [`Iblt`](crate::Iblt) of fixed size has a bounded number of cells an item.
+/// If sets differ in most of their items, send the set. If the size of the difference is known and a second
+/// round is impossible, an [`Iblt`](crate::Iblt) of fixed size has a bounded number of cells an item.
 ///
 /// ```
 /// use sievedb_sketches::{Decoder, Rateless};
@@ -84,7 +86,7 @@ impl Walk {
         Self { cell: 0, state: check }
     }
 
-    /// Goes to the next cell; one beyond [`END_MAX`] is as good as none.
+    /// Moves to the next cell. A cell beyond [`END_MAX`] counts as the end.
     #[inline]
     fn step(&mut self) {
         self.state = self.state.wrapping_add(STEP);
@@ -117,12 +119,12 @@ fn cells_in(range: Range<u64>, check: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Rateless {
-    /// The cells of an empty set in this range, of which 0 is the first.
+    /// The cells of an empty set in this range; the first cell of all is 0.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for a range that ends before it starts or beyond 2^30; [`Error::TooLarge`]
-    /// if there is no memory for it.
+    /// if the memory cannot be allocated.
     pub fn new(range: Range<u64>, seed: u64) -> Result<Self, Error> {
         if range.start > range.end || range.end > END_MAX {
             return Err(Error::invalid(format!("cells {} to {}, not in 0 to 2^30", range.start, range.end)));
@@ -134,21 +136,21 @@ impl Rateless {
         Ok(Self { seed, first: range.start, items: 0, cells })
     }
 
-    /// So many cells are enough for a difference of this many items in four of five cases: `1.37 d + 3
-    /// sqrt(d) + 5`.
+    /// The number of cells that suffices for a difference of this many items in four of five cases: `1.37 d +
+    /// 3 sqrt(d) + 5`.
     #[must_use]
     pub fn cells_for(differences: u64) -> u64 {
         let items = differences as f64;
         ((items * CELLS_PER_ITEM + 3.0 * items.sqrt()) as u64).saturating_add(5).min(END_MAX)
     }
 
-    /// Adds an item, which must not be there. `O(log(cells))`.
+    /// Adds an item, which must be absent. `O(log(cells))`.
     #[inline]
     pub fn insert(&mut self, item: u128) {
         self.add(item, 1);
     }
 
-    /// Removes an item, which must be there. `O(log(cells))`.
+    /// Removes an item, which must be present. `O(log(cells))`.
     #[inline]
     pub fn remove(&mut self, item: u128) {
         self.add(item, -1);
@@ -163,7 +165,7 @@ impl Rateless {
         }
     }
 
-    /// Which cells of the set these are.
+    /// The range of cells in this table.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.first..self.first + self.cells.len() as u64
@@ -175,13 +177,13 @@ impl Rateless {
         self.items
     }
 
-    /// The expected count of a cell, which is what the encoding leaves out.
+    /// The expected count of a cell. The encoding stores counts relative to it.
     fn expected(items: i64, cell: u64) -> i64 {
         (i128::from(items) * 2 / i128::from(cell + 2)) as i64
     }
 }
 
-/// Lists the difference of two sets from their cells, as these come in.
+/// Lists the difference of two sets from their cells as they arrive.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     seed: u64,
@@ -191,18 +193,19 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Without a cell.
+    /// A decoder without cells.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, cells: Vec::new(), found: Vec::new(), sound: true }
     }
 
-    /// Takes the next cells of both sets, and lists what can be listed. `O(new cells + items * log(cells))`.
+    /// Takes the next cells of both sets and lists all items that they reveal. `O(new cells + items *
+    /// log(cells))`.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if the tables have another seed, other cells than each other or do not follow those
-    /// that were taken; [`Error::InvalidArgument`] if the cells are not those of two sets of distinct items.
+    /// [`Error::Differ`] if the tables have another seed, have different ranges, or do not follow the cells
+    /// taken so far; [`Error::InvalidArgument`] if the cells are not those of two sets of distinct items.
     pub fn extend(&mut self, mine: &Rateless, theirs: &Rateless) -> Result<(), Error> {
         if mine.seed != self.seed || theirs.seed != self.seed {
             return Err(Error::Differ("seed"));
@@ -227,13 +230,13 @@ impl Decoder {
         if self.sound { Ok(()) } else { Err(Error::invalid("the cells are not those of two sets")) }
     }
 
-    /// How many cells of each set were taken.
+    /// Number of cells taken of each set.
     #[must_use]
     pub fn cells(&self) -> u64 {
         self.cells.len() as u64
     }
 
-    /// How many items of the difference are listed by now.
+    /// Number of items of the difference listed so far.
     #[must_use]
     pub fn listed(&self) -> u64 {
         self.found.len() as u64
@@ -252,7 +255,7 @@ impl Decoder {
     }
 }
 
-/// The items by whose they are.
+/// Splits the items by the set they belong to.
 pub(crate) fn split(found: &[(u128, i64)]) -> Difference {
     let of = |sign| {
         let mut items: Vec<_> = found.iter().filter(|found| found.1 == sign).map(|found| found.0).collect();
@@ -334,7 +337,7 @@ mod tests {
         table
     }
 
-    /// Cells until the difference of so many items, half of them on either side, is listed.
+    /// Number of cells until a difference of `differences` items, half of them on each side, is listed.
     fn cells_needed(differences: u64, trial: u64) -> u64 {
         let mut decoder = Decoder::new(1);
         let items =
@@ -435,7 +438,7 @@ mod tests {
 
     #[test]
     fn cells_of_no_set_end_the_listing() {
-        // One pure cell that is none of its item's cells.
+        // One pure cell that is not among its item's cells.
         let mut forged = table(0..50, []);
         let check = check_of(1, 7);
         let cells: Vec<usize> = cells_in(0..50, check).collect();

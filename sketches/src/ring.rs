@@ -1,11 +1,10 @@
-//! The ring: which keys were inserted in the last so many seconds, with slices of time that are dropped
-//! whole.
+//! The ring: which keys were inserted within a recent time. Time is cut into spans; each expires as a whole.
 //!
 //! 1. Time is cut into spans of equal length. A ring has `N` Bloom filters, one for each of the last `N`
 //!    spans, and one more that is being cleared.
 //! 2. A key is inserted into the filter of the present span.
-//! 3. A key is perhaps there if one of the `N` filters has it. Each knows its span, so that one whose time is
-//!    over is not asked, even if nobody has dropped it yet.
+//! 3. A key is possibly present if one of the `N` filters has it. Each filter stores its span, so an expired
+//!    filter is not probed even if it has not been cleared yet.
 //!
 //! A key is found for more than `N - 1` and up to `N` spans after its last insertion. The rates of the
 //! filters add up. The double buffering of Chang, Feng and Li ("Approximate Caches for Packet
@@ -19,20 +18,19 @@ use crate::hash::key_hash;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// The most spans that are remembered.
+/// Most spans that a ring remembers.
 const SPANS_MAX: u64 = 255;
 
-/// The last span of all.
+/// The largest span number.
 const SPAN_MAX: u64 = u64::MAX - 1;
 
-/// Words that an insertion clears of the filter that was dropped last.
+/// Words of the expired filter that one insertion clears.
 const SWEEP_WORDS: usize = 16;
 
 /// Remembers keys for a time, and forgets them soon after.
 ///
-/// Time is a number in any unit, as long as it is always the same: milliseconds since the epoch, or a count
-/// of requests. The ring never reads a clock. It takes a time before the latest it has heard for that latest
-/// time.
+/// Time is a number in any fixed unit: milliseconds since the epoch, or a count of requests. The ring never
+/// reads a clock. A time earlier than the latest it was given counts as that latest time.
 ///
 /// ```
 /// use sievedb_sketches::Ring;
@@ -47,36 +45,37 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Ring::least`] after it was last inserted, and is forgotten at the latest
-/// after [`Ring::longest`]. A key that was never inserted, or was forgotten, is found with
+/// A key is always found until [`Ring::least`] after its last insertion. It is forgotten at the latest after
+/// [`Ring::longest`]. A key that was forgotten or never inserted is found with probability
 /// [`Ring::predicted_rate`].
 ///
 /// # Cost
 ///
-/// `N` Bloom filters to ask for an absent key. Space for all keys of `N + 1` spans at a rate of `rate / N`:
-/// 19 bits for each key that is remembered at 1 % with 5 spans. Forgetting is free; clearing is spread over
-/// the insertions.
+/// A query for an absent key probes `N` Bloom filters. Space for all keys of `N + 1` spans at a rate of `rate
+/// / N`: 19 bits for each remembered key at 1 % with 5 spans. Forgetting takes no work of its own; clearing
+/// is spread over the insertions.
 ///
 /// # When not to use it
 ///
-/// If the longest memory may be half as long again as the least: [`Expiring`](crate::Expiring) asks one
-/// filter. If not time but memory is the limit: [`Stable`](crate::Stable).
+/// If the longest time may be 1.5 times the least: [`Expiring`](crate::Expiring) probes one filter. If the
+/// limit is memory and not time: [`Stable`](crate::Stable).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ring {
-    /// Filter `i` is that of the last span whose number is `i` modulo their count.
+    /// Filter `i` holds the latest span whose number is `i` modulo the number of filters.
     slices: Vec<Bloom>,
     /// Length of a span.
     span: u64,
     /// Number of the present span.
     present: u64,
-    /// Words from which on the filter of the next span is still to be cleared.
+    /// First word of the next span's filter that is not cleared yet.
     dirty: usize,
     seed: u64,
 }
 
 impl Ring {
     /// A ring that remembers for at least `ttl` and at most `ttl · spans / (spans - 1)` (a little more where
-    /// `ttl` is no multiple of `spans - 1`), and has at most `rate` when so many keys come in each `ttl`.
+    /// `ttl` is no multiple of `spans - 1`), and has at most `rate` when `keys` keys are inserted in each
+    /// `ttl`.
     ///
     /// # Errors
     ///
@@ -95,7 +94,7 @@ impl Ring {
         Self::with_shape(spans, span, bits, probes, seed)
     }
 
-    /// A ring of filters for so many spans of this length, of so many bits and probes each, and one more.
+    /// A ring of `spans + 1` filters of `bits` bits and `probes` probes, for spans of this length.
     ///
     /// # Errors
     ///
@@ -124,10 +123,10 @@ impl Ring {
         (now / self.span).clamp(self.present, SPAN_MAX)
     }
 
-    /// Tells the ring what time it is. Insertions do that too.
+    /// Advances the ring to the time `now`. Insertions do so too.
     pub fn advance(&mut self, now: u64) {
         let present = self.span_at(now);
-        // After a long time all spans are over, and each filter is cleared once.
+        // After a long time all spans have expired, and each filter is cleared once.
         let first = (self.present + 1).max(present.saturating_sub(self.spans()));
         for span in first..=present {
             if span > self.present + 1 {
@@ -135,19 +134,19 @@ impl Ring {
                 self.dirty = 0;
             }
             self.sweep(usize::MAX);
-            // The filter that was cleared becomes that of the span; the next one is dropped.
+            // The cleared filter becomes that of the new span; the next filter expires.
             self.present = span;
             self.dirty = 0;
         }
     }
 
-    /// Clears so many words of the filter that was dropped.
+    /// Clears the next `words` words of the expired filter.
     fn sweep(&mut self, words: usize) {
         let spare = self.place(self.present + 1);
         self.dirty = self.slices[spare].clear_words(self.dirty, words);
     }
 
-    /// Adds a key at this time. It is remembered from then on, if it was there before too.
+    /// Adds a key at this time. Its lifetime starts anew, even if it was present before.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now);
     }
@@ -160,12 +159,12 @@ impl Ring {
         self.slices[place].insert_hash(hash);
     }
 
-    /// Adds a key at the latest time that the ring has heard of, while others add and ask.
+    /// Adds a key at the latest time that the ring was given, while other threads add and query keys.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.slices[self.place(self.present)].insert_shared(key);
     }
 
-    /// Whether a key was perhaps inserted lately; false is certain for [`Ring::least`].
+    /// Whether a key may have been inserted recently. `false` is certain within [`Ring::least`].
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
@@ -177,25 +176,25 @@ impl Ring {
         self.live(now).any(|span| self.slices[self.place(span)].contains_hash(hash))
     }
 
-    /// The spans that are remembered at this time, the newest first.
+    /// The spans remembered at this time, the newest first.
     fn live(&self, now: u64) -> impl Iterator<Item = u64> + use<> {
         let oldest = self.span_at(now).saturating_sub(self.spans() - 1);
         (oldest..=self.present).rev()
     }
 
-    /// For how long a key is remembered at least.
+    /// The least time for which a key is remembered.
     #[must_use]
     pub fn least(&self) -> u64 {
         self.span.saturating_mul(self.spans() - 1)
     }
 
-    /// For how long a key is remembered at most.
+    /// The longest time for which a key is remembered.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.span.saturating_mul(self.spans())
     }
 
-    /// The share of absent keys that are found at this time, by the bits as they stand. Linear.
+    /// The false-positive rate at this time, from the current bits. Linear.
     #[must_use]
     pub fn predicted_rate(&self, now: u64) -> f64 {
         let recognised = |span| 1.0 - self.slices[self.place(span)].predicted_rate();
@@ -217,7 +216,7 @@ impl Sketch for Ring {
     fn body(&self) -> Vec<u8> {
         let live = (0..self.spans()).rev().filter_map(|age| self.present.checked_sub(age));
         let mut body: Vec<u8> = live.flat_map(|span| self.slices[self.place(span)].body()).collect();
-        // Before there were so many spans.
+        // Before that many spans have passed.
         let len = self.slices[0].bits().div_ceil(8) * self.spans();
         body.resize(len as usize, 0);
         body
@@ -277,7 +276,7 @@ mod tests {
     quickcheck! {
         fn a_key_is_found_as_long_as_promised_and_no_longer(times: Vec<u16>, spans: u8, span: u8, ask: u16) -> bool {
             let (spans, span) = (1 + u64::from(spans) % 9, 1 + u64::from(span) % 50);
-            // Large enough that no key is found by chance.
+            // Large enough that no false positive occurs.
             let mut ring = Ring::with_shape(spans, span, 100_000, 20, 1).unwrap();
             let mut latest = 0;
             let mut model = Vec::new();
@@ -314,7 +313,7 @@ mod tests {
     #[test]
     fn rates_add_up_to_that_asked_for() {
         let mut ring = Ring::with_rate(10_000, 0.01, 1000, 5, 1).unwrap();
-        // Ten keys each unit of time, for three lifetimes.
+        // Ten keys in each unit of time, for three lifetimes.
         for (number, hash) in hashes(30_000).enumerate() {
             ring.insert_hash(hash, number as u64 / 10);
         }

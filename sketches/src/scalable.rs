@@ -1,16 +1,16 @@
-//! The scalable Bloom filter: for a set whose size nobody knows, at a rate that holds whatever it becomes.
+//! The scalable Bloom filter: for a set of unknown size, with a bounded rate at any size.
 //!
-//! 1. Begin with a slice, a Bloom filter for `n` keys.
-//! 2. When half of the newest slice's bits are set, begin another: for `s` times as many keys, at `t` times
-//!    the rate.
-//! 3. To insert a key that is not found, insert it into the newest slice. To ask, ask them all, the newest
-//!    first, for it has most of the keys.
+//! 1. Start with one slice, a Bloom filter for `n` keys.
+//! 2. When half of the newest slice's bits are set, add a slice for `s` times as many keys at `t` times the
+//!    rate.
+//! 3. A key that no slice has is inserted into the newest slice. A query probes all slices, the newest first
+//!    because it has most of the keys.
 //!
-//! Slice `i` has the rate `P0 · t^i`; together that is at most the sum, `P0 / (1 - t)`, so with `P0 = P (1 -
-//! t)` the rate is at most `P` whatever the number of slices (Almeida, Baquero, Preguiça and Hutchison,
-//! "Scalable Bloom Filters", 2007, section 3). A slice has `ceil(log2(1 / rate))` probes, with which it has
-//! the rate when half of its bits are set: fullness is seen from the bits, not from a count of keys, so that
-//! keys that are inserted again cost nothing.
+//! Slice `i` has the rate `P0 · t^i`. The rate of all slices is at most the sum, `P0 / (1 - t)`. With `P0 = P
+//! (1 - t)` the rate is at most `P` for any number of slices (Almeida, Baquero, Preguiça and Hutchison,
+//! "Scalable Bloom Filters", 2007, section 3). A slice has `ceil(log2(1 / rate))` probes, so it reaches its
+//! rate when half of its bits are set. A slice is full by its set bits and not by a count of keys, so
+//! inserting a key again takes no space.
 
 use crate::arithmetic::{checked_rate, rate_from_bits, rate_to_bits};
 use crate::bloom::Bloom;
@@ -20,13 +20,13 @@ use crate::hash::key_hash;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Bits that no slice needs: 2^48.
+/// Most bits of a slice: 2^48.
 const BITS_MAX: u64 = 1 << 48;
 
-/// More slices are never begun; with a growth of 2 there is no memory for half as many.
+/// Most slices; with a growth of 2, memory ends before half as many.
 const SLICES_MAX: usize = 64;
 
-/// By how much the rate of each slice is less than that of the one before it.
+/// Factor from the rate of a slice to that of the next.
 const TIGHTENING: f64 = 0.85;
 
 /// A Bloom filter that grows with its keys.
@@ -45,15 +45,15 @@ const TIGHTENING: f64 = 0.85;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted is always found. One that was not is found with at most the rate that was asked
-/// for, whatever the number of keys, on average over seeds.
+/// An inserted key is always found. Any other key is found with at most the requested rate, at any number of
+/// keys, on average over seeds.
 ///
 /// # Cost
 ///
-/// A probe of each slice for an absent key, two bits in each; one slice for most that are there. Slices are
-/// about `log2(keys / first capacity)`. Space: between 1 and 2 times (more with a larger growth) that of a
-/// filter for the slices' rates, which are lower than the one asked for: 13 to 25 bits a key at 1 % in the
-/// middle of its life.
+/// A query for an absent key probes every slice, two bits in each. For most present keys it probes one slice.
+/// There are about `log2(keys / first capacity)` slices. Space: 1 to 2 times (more with a larger growth) that
+/// of a filter with the slices' rates, which are lower than the requested rate. That is 13 to 25 bits a key
+/// at 1 % in the middle of its life.
 ///
 /// # When not to use it
 ///
@@ -75,7 +75,8 @@ struct Slice {
 }
 
 impl Scalable {
-    /// A filter that holds `rate`, begun for 1024 keys and doubled.
+    /// A filter with at most `rate` whose first slice is for 1024 keys, and each further slice for twice as
+    /// many.
     ///
     /// # Errors
     ///
@@ -84,8 +85,8 @@ impl Scalable {
         Self::with_shape(1024, 2, rate, TIGHTENING, seed)
     }
 
-    /// A filter that holds `rate`, whose first slice is for `first_keys` keys, and each other for `growth`
-    /// times as many as the one before it at `tightening` times its rate.
+    /// A filter with at most `rate`. Its first slice is for `first_keys` keys. Each further slice is for
+    /// `growth` times as many as the slice before it, at `tightening` times its rate.
     ///
     /// # Errors
     ///
@@ -132,12 +133,13 @@ impl Scalable {
         Ok(())
     }
 
-    /// Adds a key, and says whether it was found before: one that was inserted was, another perhaps.
+    /// Adds a key. Returns whether a query would have found it before: always for an inserted key, sometimes
+    /// for another.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] or [`Error::TooLarge`] if another slice is needed and there is no room for it; nothing
-    /// has changed.
+    /// [`Error::Full`] or [`Error::TooLarge`] if another slice is needed and cannot be added; nothing has
+    /// changed.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, Error> {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -160,7 +162,7 @@ impl Scalable {
         Ok(false)
     }
 
-    /// Whether a key is perhaps there; false is certain.
+    /// Whether a key may be present. `false` is certain.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
@@ -172,7 +174,7 @@ impl Scalable {
         self.slices.iter().rev().any(|slice| slice.bloom.contains_hash(hash))
     }
 
-    /// The share of absent keys that are not recognised, by the bits as they stand.
+    /// The false-positive rate of the current bits.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         let recognised = |slice: &Slice| {
@@ -181,8 +183,8 @@ impl Scalable {
         1.0 - self.slices.iter().map(recognised).product::<f64>()
     }
 
-    /// How many distinct keys were inserted, as the bits let one guess. `None` if all bits of a slice are
-    /// set.
+    /// An estimate of the number of distinct keys inserted, from the set bits. `None` if all bits of a slice
+    /// are set.
     #[must_use]
     pub fn estimate_keys(&self) -> Option<f64> {
         self.slices.iter().map(|slice| slice.bloom.estimate_keys()).sum()

@@ -1,12 +1,12 @@
-//! What all structures have in common: bytes, and something to say of themselves.
+//! What all structures have in common: an encoding and a summary.
 
 use std::fmt;
 
 use crate::envelope::{DecodeError, Envelope, Kind, seal};
 
-/// A structure that can be written and read. See `format.md` for its bytes.
+/// A structure that can be encoded and decoded. `format.md` defines the bytes.
 pub trait Sketch: Sized {
-    /// What it is.
+    /// The kind of structure.
     const KIND: Kind;
 
     /// The seed of its hash, [`key_hash`](crate::hash::key_hash).
@@ -20,26 +20,25 @@ pub trait Sketch: Sized {
     #[doc(hidden)]
     fn body(&self) -> Vec<u8>;
 
-    /// The structure with these parts, which are checked.
+    /// The structure with these parts. Checks them.
     #[doc(hidden)]
     fn from_parts(parts: Parts<'_>) -> Result<Self, DecodeError>;
 
-    /// What there is to say of it. At most linear in its size.
+    /// A summary for display. At most linear in its size.
     fn summary(&self) -> Summary;
 
-    /// Its bytes: the same for the same contents, on every machine. Linear in its size.
+    /// Its encoding. The same contents have the same bytes on every machine. Linear in its size.
     fn encode(&self) -> Vec<u8> {
         seal(Self::KIND, self.seed(), &self.parameters(), &self.body())
     }
 
-    /// The structure whose bytes these are. Every byte is verified, and nothing is allocated by what they
-    /// claim. Linear.
+    /// Decodes a structure. Verifies every byte, and never allocates by an unverified length. Linear.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::DecodeErrorKind::Unsupported) if they are intact but of a newer version, of an
-    /// unknown kind or with an unknown required flag; [`Corrupt`](crate::DecodeErrorKind::Corrupt) if they
-    /// are damaged or of another kind.
+    /// [`Unsupported`](crate::DecodeErrorKind::Unsupported) if the bytes are intact but have a newer version,
+    /// an unknown kind or an unknown required flag. [`Corrupt`](crate::DecodeErrorKind::Corrupt) if they are
+    /// damaged or encode another kind.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let envelope = Envelope::open(bytes)?;
         if envelope.kind != Self::KIND {
@@ -55,19 +54,19 @@ pub trait Sketch: Sized {
 #[derive(Debug, Clone)]
 pub struct Parts<'a>(pub(crate) Envelope<'a>);
 
-/// What a structure says of itself.
+/// A summary of a structure, for display.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// What it is.
+    /// The kind of structure.
     pub kind: Kind,
     /// The seed of its hash.
     pub seed: u64,
-    /// Its parameters and what it holds, by name, as a person reads them.
+    /// Its parameters and contents, by name, in readable form.
     pub facts: Vec<(&'static str, String)>,
-    /// The predicted share of wrong answers as it stands, if it gives wrong answers.
+    /// The predicted error rate of the current contents, if answers can be wrong.
     pub predicted_rate: Option<f64>,
-    /// What of its bytes are contents, without the header.
+    /// Length of the body in bytes, without the header.
     pub body_bytes: u64,
 }
 

@@ -1,17 +1,17 @@
-//! The spectral Bloom filter: how often a key was inserted, about.
+//! The spectral Bloom filter estimates how often each key was inserted.
 //!
-//! A key has `k` counters of `m`. Each is too high by what other keys have added to it; the least of them is
-//! the estimate. Two methods make it better than adding one to all (Cohen and Matias, "Spectral Bloom
-//! Filters", 2003):
+//! A key has `k` counters of `m`. Each counter is too high by what other keys added to it; the least of them
+//! is the estimate. Two methods improve on adding one to all (Cohen and Matias, "Spectral Bloom Filters",
+//! 2003):
 //!
-//! - **Minimal increase** (section 3.2): raise only those of the key's counters that are the least. Never too
-//!   low, and the most exact; but what was added can never be taken back. The same as a count-min sketch with
-//!   conservative update.
-//! - **Recurring minimum** (section 3.3): add to all. A key whose least value stands in one counter only is
-//!   suspect, and is kept in a second, smaller filter besides, from the estimate on that it has then; which
-//!   answers for it ever after. Removals are possible. A key that is met in the second filter by mistake gets
-//!   its estimate from there: so the estimate can be too low as well as too high. It helps keys that come
-//!   again and again among others, and not those that come once.
+//! - **Minimal increase** (section 3.2): raise only the least of the key's counters. The estimate is never
+//!   too low and is the most exact, but insertions cannot be undone. This is the same as a count-min sketch
+//!   with conservative update.
+//! - **Recurring minimum** (section 3.3): add to all. A key whose least value occurs in one counter only is
+//!   suspect. It is also added to a second, smaller filter, starting from its estimate at that time. From
+//!   then on the second filter answers for it. Removals are possible. A key that is found in the second
+//!   filter by mistake gets its estimate from there, so an estimate can be too low or too high. The method
+//!   helps keys that are inserted many times, not keys that are inserted once.
 
 use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::cells::Cells;
@@ -26,9 +26,10 @@ use crate::sketch::{Parts, Sketch, Summary};
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Method {
-    /// Only the least: estimates that are never too low, and no removals.
+    /// Raises only the least counters: estimates are never too low, and there are no removals.
     MinimalIncrease = 1,
-    /// All, and suspect keys in a second filter of half the size: removals, and errors on both sides.
+    /// Raises all counters, and keeps suspect keys in a second filter of half the size: allows removals, and
+    /// errs on both sides.
     RecurringMinimum = 2,
 }
 
@@ -52,25 +53,25 @@ impl Method {
 ///
 /// # Guarantees
 ///
-/// By [`Method::MinimalIncrease`] [`Spectral::count`] is never below the truth (up to where counters end),
-/// and above it for at most a share of [`Spectral::predicted_rate`] of the keys. By
-/// [`Method::RecurringMinimum`] it errs on both sides, more seldom than the least of plain counters; only
-/// [`Spectral::contains`] is never wrongly false, as long as nothing is removed that was not there. Counters
-/// that reach their end stay there.
+/// With [`Method::MinimalIncrease`], [`Spectral::count`] is never below the true count (up to the largest
+/// value of a counter). It is above it for at most a share of [`Spectral::predicted_rate`] of the keys. With
+/// [`Method::RecurringMinimum`] it errs on both sides, less often than the least of plain counters.
+/// [`Spectral::contains`] is never wrongly false, as long as only present keys are removed. Saturated
+/// counters stay saturated.
 ///
 /// # Cost
 ///
-/// `k` counters for each operation, twice that for some keys by recurring minimum, whose second filter takes
-/// half of the space of the first besides.
+/// `k` counters for each operation. With recurring minimum, twice as many for some keys, and half as much
+/// space again for the second filter.
 ///
 /// # When not to use it
 ///
-/// To know whether, and not how often: [`Counting`](crate::Counting) or [`Bloom`](crate::Bloom). For the few
-/// most frequent keys: a sketch with a heap.
+/// To know whether a key was inserted, and not how often: [`Counting`](crate::Counting) or
+/// [`Bloom`](crate::Bloom). For the few most frequent keys: a sketch with a heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spectral {
     cells: Cells,
-    /// By recurring minimum: counters of the suspect keys.
+    /// With recurring minimum: counters of the suspect keys.
     second: Option<Cells>,
     width: u64,
     probes: u64,
@@ -79,7 +80,7 @@ pub struct Spectral {
 }
 
 impl Spectral {
-    /// Counters of 8 bits, so many that at most `rate` of the estimates are wrong when there are so many
+    /// A filter with counters of 8 bits in which at most `rate` of the estimates are wrong with `keys`
     /// distinct keys.
     ///
     /// # Errors
@@ -91,7 +92,7 @@ impl Spectral {
         Self::with_shape(cells, 8, probes, method, seed)
     }
 
-    /// So many counters of `width` bits, of which each key has `probes`.
+    /// A filter of `cells` counters of `width` bits, of which each key has `probes`.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Spectral {
         Ok(Self { cells: Cells::new(cells, width)?, second, width, probes, method, seed })
     }
 
-    /// Counts a key once more.
+    /// Adds one to the count of a key.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
@@ -133,12 +134,12 @@ impl Spectral {
         }
     }
 
-    /// Takes back one insertion.
+    /// Undoes one insertion.
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly not there, [`Error::InvalidArgument`] by minimal increase,
-    /// which has forgotten what to take back. Nothing has changed.
+    /// [`Error::Absent`] if the key is certainly not there, [`Error::InvalidArgument`] with minimal increase,
+    /// which cannot undo an insertion. Nothing has changed.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -165,7 +166,7 @@ impl Spectral {
         self.second.iter_mut().for_each(Cells::clear);
     }
 
-    /// How often a key was inserted, about.
+    /// An estimate of how often a key was inserted.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
         self.count_hash(key_hash(self.seed, key.as_ref()))
@@ -184,20 +185,20 @@ impl Spectral {
         }
     }
 
-    /// Whether a key was perhaps inserted.
+    /// Whether a key may have been inserted.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         least(&self.cells, self.probes, key_hash(self.seed, key.as_ref())).0 > 0
     }
 
-    /// The share of absent keys that have a count, by the counters as they stand; and a bound on the share of
+    /// The share of absent keys that have a count, from the current counters. Also a bound on the share of
     /// keys whose least counter is too high. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (1.0 - self.cells.zeros() as f64 / self.cells.count() as f64).powf(self.probes as f64)
     }
 
-    /// The rate that is to be expected once there are so many distinct keys.
+    /// The expected rate once there are `keys` distinct keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         arithmetic::rate(self.cells.count() as f64 / keys as f64, self.probes as f64)
@@ -210,7 +211,7 @@ impl Spectral {
     }
 }
 
-/// The least of a key's counters, and whether it stands in more than one of them.
+/// The least of a key's counters, and whether more than one of them has that value.
 fn least(cells: &Cells, probes: u64, hash: u64) -> (u64, bool) {
     let mut found = (u64::MAX, 0, false);
     for cell in positions(hash, probes, cells.count()) {
@@ -233,7 +234,7 @@ fn raise(cells: &mut Cells, probes: u64, hash: u64, value: u64) {
     }
 }
 
-/// Adds one to each of a key's counters; where two probes meet it adds two.
+/// Adds one to each of a key's counters; two to a counter that two probes hit.
 fn add(cells: &mut Cells, probes: u64, hash: u64) {
     for cell in positions(hash, probes, cells.count()) {
         let value = cells.get(cell);
@@ -243,7 +244,7 @@ fn add(cells: &mut Cells, probes: u64, hash: u64) {
     }
 }
 
-/// Takes one from each of a key's counters that is not at its end, if none is 0.
+/// Subtracts one from each of a key's counters that is not saturated, if none is 0.
 fn take(cells: &mut Cells, probes: u64, hash: u64) -> bool {
     if least(cells, probes, hash).0 == 0 {
         return false;
@@ -327,7 +328,7 @@ mod tests {
         1 + hash(key) % 100 + 1000 / (1 + key)
     }
 
-    /// A thousand keys, in an order without order.
+    /// A thousand keys in a shuffled order.
     fn stream() -> impl Iterator<Item = u64> {
         let mut stream: Vec<u64> = (0..1000).flat_map(|key| (0..times(key)).map(move |_| key)).collect();
         for at in 1..stream.len() {
@@ -342,7 +343,7 @@ mod tests {
         spectral
     }
 
-    /// How many of the thousand have a count that is too high, and too low.
+    /// How many of the thousand counts are too high, and how many too low.
     fn wrong(count: impl Fn(u64) -> u64) -> (usize, usize) {
         let found = |key: u64| count(hash(key));
         let high = (0..1000).filter(|&key| found(key) > times(key)).count();

@@ -1,20 +1,19 @@
-//! The stable Bloom filter: was this seen lately, in a stream without end?
+//! The stable Bloom filter: was an element seen recently in an endless stream?
 //!
 //! 1. `m` cells of a few bits, all 0.
-//! 2. An element is perhaps known if none of its `K` cells is 0.
-//! 3. Whether or not it is: take one from `P` cells that chance chooses, then set its `K` cells to the
-//!    highest value, `Max`.
+//! 2. An element is possibly known if none of its `K` cells is 0.
+//! 3. In either case, subtract one from `P` randomly chosen cells, then set its `K` cells to the highest
+//!    value, `Max`.
 //!
-//! So the filter forgets as fast as it learns, and the share of cells that are 0 converges whatever the
-//! stream to
+//! The filter forgets as fast as it learns. For any stream, the share of cells that are 0 converges to
 //!
 //! ```text
 //! zeros = (1 / (1 + 1 / (P (1/K - 1/m))))^Max        the rate of wrong "known" to (1 - zeros)^K
 //! ```
 //!
 //! Deng and Rafiei, "Approximately Detecting Duplicates for Streaming Data using Stable Bloom Filters"
-//! (2006), theorem 2 and sections 3.2 to 3.4. The `P` cells are neighbours from a random one on, which
-//! section 3.1 shows to be as good.
+//! (2006), theorem 2 and sections 3.2 to 3.4. The `P` cells are adjacent, starting at a random cell; section
+//! 3.1 shows that this is as good.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -24,10 +23,10 @@ use crate::hash::{STEP, key_hash, reduce, spread};
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Steps in which a cell's way down is followed: enough for three figures.
+/// Steps of the simulation of a cell: enough for three figures.
 const STEPS: f64 = 4000.0;
 
-/// A filter for streams, which forgets what is old.
+/// A filter for streams that forgets old elements.
 ///
 /// ```
 /// use sievedb_sketches::Stable;
@@ -40,23 +39,24 @@ const STEPS: f64 = 4000.0;
 ///
 /// # Guarantees
 ///
-/// None for a single answer: it errs on both sides. An element that is new is taken for known with at most
-/// [`Stable::stable_rate`], once and for all. One that is known is forgotten with a chance that grows with
-/// what came between, [`Stable::expected_forgotten`]; the element that came last is always known.
+/// None for a single answer: the filter errs on both sides. A new element is taken for known with a
+/// probability of at most [`Stable::stable_rate`], at any time. A known element is forgotten with a
+/// probability that grows with the number of elements since, [`Stable::expected_forgotten`]. The last element
+/// is always known.
 ///
 /// # Cost
 ///
-/// `K + P` cells for each element, of which the `P` are neighbours. Memory is constant.
+/// `K + P` cells for each element, of which the `P` are adjacent. Memory is constant.
 ///
 /// # When not to use it
 ///
-/// Where a wrong "new" does harm. Where "lately" is a time: [`Ring`](crate::Ring) and
-/// [`Expiring`](crate::Expiring) state how long they remember, and never forget before.
+/// Where a wrong "new" does harm. Where elements must be remembered for a certain time: [`Ring`](crate::Ring)
+/// and [`Expiring`](crate::Expiring) state how long they remember, and never forget earlier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stable {
     cells: Cells,
     shape: Shape,
-    /// What chance chooses next.
+    /// State of the random number generator.
     state: u64,
     seed: u64,
 }
@@ -91,8 +91,8 @@ impl Shape {
         (1.0 / ((1.0 / zeros.powf(1.0 / self.max() as f64) - 1.0) * per_cell)).ceil()
     }
 
-    /// The chance that one of an element's cells is 0 after `gap` others. A cell goes down at the rate `P/m`
-    /// and back to the top at the rate `K/m`; the cells of an element are taken for independent.
+    /// The probability that one of an element's cells is 0 after `gap` others. A cell is decremented at the
+    /// rate `P/m` and set to `Max` at the rate `K/m`. The cells of an element are assumed to be independent.
     fn forgotten(self, gap: f64) -> f64 {
         let (top, m) = (self.max() as usize, self.cells as f64);
         let steps = (gap.min(STEPS)).ceil().max(1.0);
@@ -113,7 +113,7 @@ impl Shape {
         1.0 - (1.0 - shares[0]).powf(self.probes as f64)
     }
 
-    /// After how many others half of the elements are forgotten.
+    /// The number of other elements after which half of the elements are forgotten.
     fn half_life(self) -> f64 {
         let (mut low, mut high) = (0.0, 1.0);
         while self.forgotten(high) < 0.5 && high < self.cells as f64 * 1e3 {
@@ -128,12 +128,12 @@ impl Shape {
 }
 
 impl Stable {
-    /// The filter in so many bytes that takes at most `rate` of new elements for known ones and remembers
-    /// longest.
+    /// The filter of at most `bytes` bytes that takes at most `rate` of new elements for known ones and
+    /// remembers longest.
     ///
     /// # Errors
     ///
-    /// As [`Stable::with_shape`], and if the rate is not between 0 and 1 or cannot be reached in so few
+    /// As [`Stable::with_shape`], and if the rate is not between 0 and 1 or cannot be reached in `bytes`
     /// bytes.
     pub fn with_memory(bytes: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let rate = checked_rate(rate)?;
@@ -158,7 +158,8 @@ impl Stable {
         Self::of_shape(shape, seed)
     }
 
-    /// So many cells of `width` bits, of which an element has `probes`, and takes one from `decrements`.
+    /// A filter of `cells` cells of `width` bits. An element has `probes` cells, and decrements `decrements`
+    /// cells.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Stable {
         Ok(Self { cells: Cells::new(cells, width)?, shape, state: seed, seed })
     }
 
-    /// Meets an element: says whether it is known, and remembers it.
+    /// Adds an element. Returns whether it was known.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -208,7 +209,7 @@ impl Stable {
         known
     }
 
-    /// Whether an element is known; it may have been forgotten, and another may be taken for it.
+    /// Whether an element is known. An element may have been forgotten, and a new one may be taken for known.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
@@ -221,13 +222,13 @@ impl Stable {
         positions(hash, self.shape.probes, self.shape.cells).all(|cell| self.cells.get(cell) > 0)
     }
 
-    /// The share of new elements that are taken for known, by the cells as they stand. Linear.
+    /// The share of new elements that are taken for known, from the current cells. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (1.0 - self.zeros()).powf(self.shape.probes as f64)
     }
 
-    /// The same in the long run, whatever the stream: what [`Stable::predicted_rate`] rises to.
+    /// The limit that [`Stable::predicted_rate`] rises to, for any stream.
     #[must_use]
     pub fn stable_rate(&self) -> f64 {
         self.shape.stable_rate()
@@ -239,7 +240,7 @@ impl Stable {
         self.cells.zeros() as f64 / self.shape.cells as f64
     }
 
-    /// What [`Stable::zeros`] converges to.
+    /// The limit of [`Stable::zeros`].
     #[must_use]
     pub fn stable_zeros(&self) -> f64 {
         self.shape.stable_zeros()
@@ -251,7 +252,7 @@ impl Stable {
         self.shape.forgotten(gap as f64)
     }
 
-    /// After how many others half of the elements are forgotten.
+    /// The number of other elements after which half of the elements are forgotten.
     #[must_use]
     pub fn half_life(&self) -> f64 {
         self.shape.half_life()
@@ -355,7 +356,7 @@ mod tests {
             let mut stable = after(shape, 200_000);
             let rate = stable.stable_rate();
             let found = absent_hashes(200_000).filter(|&hash| stable.insert_hash(hash)).count();
-            // Errors of neighbours in time go together, hence the wider interval.
+            // Errors of successive elements are correlated, hence the wider interval.
             assert_rate(&format!("{shape:?}"), found as u64, 200_000, rate, 0.15);
         }
     }

@@ -1,26 +1,26 @@
-//! The Bloomier filter, or static function: from keys to small values, without the keys.
+//! The Bloomier filter, or static function: a map from keys to small values that does not store the keys.
 //!
 //! Every key is an equation over single bits: the exclusive or of some bits of a window of a table equals one
-//! bit of its value, and so in every column of the table. Columns beyond those of the values hold a
-//! fingerprint of the key; a key that is not there agrees with it by chance only.
+//! bit of the key's value. The same equation holds in every column of the table. Further columns hold a
+//! fingerprint of the key; an absent key matches it only by chance.
 //!
 //! # Algorithm
 //!
-//! 1. The keys are cut by the high bits of their hash into shards of 3,000 on average. A shard is a system of
-//!    its own, with 0.5 % more slots than keys (128 at least).
+//! 1. The keys are cut by the high bits of their hash into shards of 3,000 on average. A shard is a separate
+//!    system, with 0.5 % more slots than keys (at least 128).
 //! 2. A key's hash, mixed with the number of the attempt, gives the first slot of its window, and 128
-//!    coefficients of which the first is 1. The outermost slots are the first of 64 times as many hashes:
-//!    they would have too few equations.
-//! 3. Equations are added to a band matrix by elimination: one whose first slot is taken is added to the
-//!    equation that is there, and moves right to the first of its coefficients that is left. If none is left,
-//!    it contradicts the others: the next attempt begins, after sixteen with more slots.
-//! 4. The slots are solved from the last to the first, all columns at once. Free slots are 0, so that the
-//!    table depends on the set of pairs and not on their order.
+//!    coefficients of which the first is 1. The outermost slots would have too few equations, so 64 times as
+//!    many hashes have them as their first slot.
+//! 3. Equations are added to a band matrix by elimination: an equation whose first slot is taken is added to
+//!    the equation there, and moves right to its first remaining coefficient. If none remains, it contradicts
+//!    the others and the next attempt starts; after sixteen attempts, with more slots.
+//! 4. The slots are solved from the last to the first, all columns at once. Free slots are 0, so the table
+//!    depends on the set of pairs and not on their order.
 //!
-//! The slots of all shards stand one behind the other, 64 in a block: a word for each column.
+//! The slots of all shards follow each other, 64 in a block. A block has a word for each column.
 //!
 //! Charles and Chellapilla, *Bloomier filters: a second look*, ESA 2008; Dietzfelbinger and Pagh 2008; Porat
-//! 2009 (systems that are solved); Dillinger and Walzer 2021 (ribbon: band matrices, and this row); Chazelle,
+//! 2009 (solving a linear system); Dillinger and Walzer 2021 (ribbon: band matrices, and this row); Chazelle,
 //! Kilian, Rubinfeld, Tal 2004 (the name).
 
 use crate::envelope::{DecodeError, Kind, bytes_to_words, put_varint, words_to_bytes};
@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::hash::{key_hash, nth, reduce, spread};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Keys of a shard, on average. Longer systems need more slots for the same chance of a solution.
+/// Average keys per shard. Larger systems need more slots for the same probability of a solution.
 const SHARD_KEYS: u64 = 3000;
 
 /// Slots in the window of an equation.
@@ -37,7 +37,7 @@ const WIDE: u64 = 128;
 /// Slots in a block.
 const BLOCK_SLOTS: u64 = 64;
 
-/// Hashes that the first start has and others have not, and as many for the last.
+/// Additional hashes for the first start, and as many for the last.
 const SMASH: u64 = 63;
 
 /// Most attempts at a shard.
@@ -46,15 +46,16 @@ const ATTEMPTS_MAX: u64 = 256;
 /// Most bits of value and fingerprint together.
 const COLUMNS_MAX: u32 = 64;
 
-/// A map from keys to values of a few bits that does not hold its keys.
+/// A map from keys to values of a few bits that does not store its keys.
 ///
 /// # Guarantees
 ///
-/// - For a key that was given, [`get`](Self::get) is exactly its value.
-/// - For another, it is `None`, except with probability `2^-fingerprint_bits`
-///   ([`predicted_rate`](Self::predicted_rate)): then it is some value. With no fingerprint every key has
-///   some value.
-/// - Two pairs of one key, or of one hash, are refused when the map is built. Nothing is added later.
+/// - For a key of the map, [`get`](Self::get) is exactly its value.
+/// - For any other key it is `None`, except with probability `2^-fingerprint_bits`
+///   ([`predicted_rate`](Self::predicted_rate)), when it is an arbitrary value. Without a fingerprint every
+///   key has a value.
+/// - Two pairs with the same key or the same hash are refused when the map is built. No pair can be added
+///   later.
 ///
 /// # Cost
 ///
@@ -64,8 +65,7 @@ const COLUMNS_MAX: u32 = 64;
 ///
 /// # When not to use it
 ///
-/// Where values change, or keys must be listed. For values of more than 64 bits, map to an index into an
-/// array.
+/// If values change or keys must be listed. For values of more than 64 bits, map to an index into an array.
 ///
 /// ```
 /// use sievedb_sketches::StaticMap;
@@ -82,7 +82,7 @@ pub struct StaticMap {
     fingerprint_bits: u32,
     shards: Vec<Shard>,
     slots: u64,
-    /// The blocks, and two of zeros into which the last windows may reach.
+    /// The blocks, and two blocks of zeros, because the last windows may reach beyond the slots.
     words: Vec<u64>,
 }
 
@@ -102,7 +102,7 @@ struct Row {
 }
 
 impl Row {
-    /// The equation of a hash in a shard of so many slots (at least 128), in this attempt.
+    /// The equation of a hash in a shard of `slots` slots (at least 128), in this attempt.
     #[inline]
     fn new(hash: u64, slots: u64, attempt: u64) -> Self {
         let hash = nth(hash, attempt + 2);
@@ -114,14 +114,14 @@ impl Row {
 }
 
 impl StaticMap {
-    /// The map of these pairs. The values are below `2^value_bits`; absent keys are told by
-    /// `fingerprint_bits` more; together they are 1 to 64. `O(n log n)`.
+    /// The map of these pairs. Values are below `2^value_bits`. `fingerprint_bits` more bits detect absent
+    /// keys. The sum of both is 1 to 64. `O(n log n)`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other numbers of bits and for larger values; [`Error::Duplicate`] if
-    /// two pairs have the same key, or two keys the same hash (for a million keys a chance of 3 in 10^8:
-    /// another seed parts them); [`Error::TooLarge`] if the table does not fit the address space.
+    /// [`Error::InvalidArgument`] for other numbers of bits or larger values; [`Error::Duplicate`] if two
+    /// pairs have the same key, or two keys the same hash (for a million keys a probability of 3 in 10^8; use
+    /// another seed); [`Error::TooLarge`] if the table does not fit into the address space.
     pub fn build<K: AsRef<[u8]>>(
         pairs: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -171,7 +171,7 @@ impl StaticMap {
         Ok(map)
     }
 
-    /// Solves the shards of these pairs of hash and columns, which are in the order of their hashes.
+    /// Solves the shards of these pairs of hash and columns, sorted by hash.
     fn solve(&mut self, pairs: &[(u64, u64)]) -> Result<(), Error> {
         let shards = shard_count(self.len);
         let mut band = Band::default();
@@ -198,7 +198,7 @@ impl StaticMap {
         self.words.resize(blocks * self.columns() as usize, 0);
     }
 
-    /// The value of a key; `None` if it was certainly not given.
+    /// The value of a key; `None` if the key is certainly not in the map.
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         self.get_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -234,7 +234,7 @@ impl StaticMap {
             .fold(0, |all, (column, bit)| all | bit << column)
     }
 
-    /// Pairs in the map.
+    /// Number of pairs.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -254,7 +254,7 @@ impl StaticMap {
         self.fingerprint_bits
     }
 
-    /// The probability that a key which was not given has a value.
+    /// The probability that a key that is not in the map has a value.
     pub fn predicted_rate(&self) -> f64 {
         if self.len == 0 { 0.0 } else { (-f64::from(self.fingerprint_bits)).exp2() }
     }
@@ -263,14 +263,14 @@ impl StaticMap {
         self.value_bits + self.fingerprint_bits
     }
 
-    /// Independent of the equation, whatever the attempt.
+    /// Independent of the equation, in every attempt.
     #[inline]
     fn fingerprint(&self, hash: u64) -> u64 {
         nth(hash, 1) & low_bits(self.fingerprint_bits)
     }
 }
 
-/// A number with so many ones, at most 64.
+/// A number whose lowest bits, at most 64, are ones.
 fn low_bits(count: u32) -> u64 {
     if count == 0 { 0 } else { u64::MAX >> (64 - count) }
 }
@@ -279,7 +279,7 @@ fn shard_count(keys: u64) -> u64 {
     keys.div_ceil(SHARD_KEYS)
 }
 
-/// The equations of one shard while they are added and solved: one for each slot, or none.
+/// The equations of one shard while they are added and solved: at most one for each slot.
 #[derive(Debug, Default)]
 struct Band {
     rows: Vec<u128>,
@@ -287,7 +287,7 @@ struct Band {
 }
 
 impl Band {
-    /// Adds the equations of these keys. Whether they can be true together.
+    /// Adds the equations of these keys. Returns whether they have a solution.
     fn eliminate(&mut self, keys: &[(u64, u64)], attempt: u64) -> bool {
         let slots = slots_for(keys.len() as u64, attempt);
         self.rows.clear();
@@ -334,7 +334,7 @@ impl Band {
     }
 }
 
-/// Slots of a shard of so many keys at this attempt.
+/// Slots of a shard of `keys` keys in this attempt.
 fn slots_for(keys: u64, attempt: u64) -> u64 {
     (keys + keys / 200 + 1 + attempt / 16 * (keys / 256 + 1)).max(WIDE)
 }
@@ -350,7 +350,7 @@ impl Sketch for StaticMap {
         vec![self.len, self.value_bits.into(), self.fingerprint_bits.into(), self.slots]
     }
 
-    /// Of every shard its slots and its attempt as varints, then the blocks.
+    /// For every shard its slots and its attempt as varints, then the blocks.
     fn body(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for shard in &self.shards {
@@ -381,7 +381,7 @@ impl Sketch for StaticMap {
             words: Vec::new(),
         };
         let mut body = envelope.body_reader();
-        // A shard takes two bytes at least.
+        // A shard takes at least two bytes.
         if 2 * shard_count(len) > envelope.body.len() as u64 {
             return Err(envelope.corrupt("static map shards", "more than there are bytes"));
         }

@@ -1,4 +1,4 @@
-//! What works on a store: a digest of a snapshot, and what two stores do not share.
+//! Functions on a store: the digest of a snapshot, and the difference of two stores.
 //!
 //! An entry of a store becomes a *fingerprint* of 128 bits: XXH3-128 of its key, or of its key and value,
 //! with a public seed. Two stores that differ in `d` entries are compared in messages of some 36 bytes for
@@ -7,8 +7,8 @@
 //! 1. one sends the [size](Fingerprints::size) of its set, 8 KiB, and the other estimates how much they
 //!    differ;
 //! 2. one sends [cells](Fingerprints::cells) for that and a margin, and the other lists the difference;
-//! 3. if they fall short, it asks for as many again; nothing that was sent is lost;
-//! 4. each side [names](Fingerprints::keys) the fingerprints that are its own by another scan.
+//! 3. if they are too few, it requests as many again and uses all cells sent so far;
+//! 4. each side finds the [keys](Fingerprints::keys) of its own listed fingerprints by another scan.
 //!
 //! Each step is a full scan of a snapshot, in memory that does not grow with the store.
 
@@ -27,7 +27,7 @@ use crate::hash::key_hash;
 use crate::rateless::{Decoder, Rateless};
 use crate::sketch::Sketch;
 
-/// What can be scanned more than once, with the same entries every time.
+/// A source that can be scanned repeatedly, with the same entries every time.
 pub trait Entries {
     /// All entries in order.
     fn entries(&self) -> Iter;
@@ -51,7 +51,7 @@ impl Entries for KeyspaceSnapshot {
 pub enum StoreError {
     /// The store could not be read.
     Store(sievedb::Error),
-    /// The structure could not be made.
+    /// The structure could not be built.
     Sketch(Error),
 }
 
@@ -85,14 +85,14 @@ impl From<Error> for StoreError {
     }
 }
 
-/// A seed to be published: random, and of no store.
+/// A seed that may be published: random, and not the seed of any store.
 #[must_use]
 pub fn public_seed() -> u64 {
     RandomState::new().hash_one(0x9e37_79b9u32)
 }
 
-/// The digest of a snapshot's keys, made now with a new public seed. A full scan, and eight bytes of memory a
-/// key.
+/// Builds the digest of a snapshot's keys with a new public seed and the current time. A full scan, and eight
+/// bytes of memory a key.
 ///
 /// # Errors
 ///
@@ -107,20 +107,21 @@ pub fn digest(snapshot: &impl Entries, rate: f64) -> Result<Digest, StoreError> 
     Ok(Digest::from_hashes(hashes, rate, time, seed)?)
 }
 
-/// How entries become fingerprints: by a seed that both sides share.
+/// Maps entries to fingerprints with a seed that both sides share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprints {
     seed: u64,
 }
 
 impl Fingerprints {
-    /// New ones, of keys only or of keys and values. The lowest bit of the seed says which.
+    /// Fingerprints with a new seed, of keys only or of keys and values. The lowest bit of the seed records
+    /// which.
     #[must_use]
     pub fn new(values: bool) -> Self {
         Self { seed: public_seed() & !1 | u64::from(values) }
     }
 
-    /// Those of a structure that came from the other side.
+    /// The fingerprints used by a structure that the other side sent.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
         Self { seed }
@@ -132,7 +133,7 @@ impl Fingerprints {
         self.seed
     }
 
-    /// Whether values count too.
+    /// Whether values are compared too.
     #[must_use]
     pub fn values(self) -> bool {
         self.seed & 1 == 1
@@ -143,7 +144,7 @@ impl Fingerprints {
         hash.update(key);
         if self.values() {
             hash.update(value);
-            // The length parts key and value.
+            // The length separates key and value.
             hash.update(key.len().to_string().as_bytes());
         }
         hash.digest128()
@@ -163,8 +164,7 @@ impl Fingerprints {
         Ok(size)
     }
 
-    /// Cells for the other side, by which it lists the difference. A full scan, and 32 bytes of memory a
-    /// cell.
+    /// Cells from which the other side lists the difference. A full scan, and 32 bytes of memory a cell.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl Fingerprints {
         Ok(cells)
     }
 
-    /// The keys of those fingerprints that are this store's, in order. A full scan.
+    /// The keys of this store that have one of these fingerprints, in order. A full scan.
     ///
     /// # Errors
     ///
@@ -196,14 +196,14 @@ impl Fingerprints {
     }
 }
 
-/// How many cells are sent first for an estimated difference: with a margin of two deviations of the
+/// The number of cells sent first for an estimated difference. It includes a margin of two deviations of the
 /// estimate.
 #[must_use]
 pub fn cells_for_estimate(estimate: f64, deviation: f64) -> u64 {
     Rateless::cells_for((estimate * (1.0 + 2.0 * deviation)).ceil() as u64)
 }
 
-/// What two stores do not share, and what it took to find out.
+/// The difference of two stores, and the cost of finding it.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct StoreDifference {
@@ -215,15 +215,14 @@ pub struct StoreDifference {
     pub differ: Vec<Vec<u8>>,
     /// The estimated number of different entries.
     pub estimate: f64,
-    /// Bytes that were, or would have been, exchanged: the size, the cells, and the fingerprints that are
-    /// listed.
+    /// Bytes that two machines would exchange: the size, the cells, and the listed fingerprints.
     pub exchanged_bytes: u64,
     /// Messages of cells.
     pub rounds: u64,
 }
 
-/// Compares two snapshots in this process as two machines would. Four full scans of each, or two more for
-/// each round.
+/// Compares two snapshots in this process as two machines would. Four full scans of each, and two more for
+/// each additional round.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use crate::envelope::{DecodeErrorKind, reseal};
 use crate::hash::remix;
 use crate::sketch::Sketch;
 
-/// Hashes of so many keys, as random as [`key_hash`](crate::hash::key_hash) makes them.
+/// Hashes of `keys` keys, as random as those of [`key_hash`](crate::hash::key_hash).
 pub(crate) fn hashes(keys: u64) -> impl Iterator<Item = u64> {
     (0..keys).map(hash)
 }
@@ -21,7 +21,7 @@ pub(crate) fn hash(key: u64) -> u64 {
     remix(remix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ 0x5851_f42d_4c95_7f2d)
 }
 
-/// Checks that `found` of `asked` agree with `rate`, but for four standard deviations and a share by which
+/// Checks that `found` of `asked` agrees with `rate`, within four standard deviations plus a share by which
 /// the formula itself may be wrong.
 #[track_caller]
 pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula: f64) {
@@ -33,9 +33,9 @@ pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula
     );
 }
 
-/// Checks what holds of every encoding: it comes back the same; every flipped bit, missing or additional byte
-/// is an error; a newer version, kind, hash or required flag is "unsupported"; and a parameter of any value
-/// is no panic.
+/// Checks what holds for every encoding. It decodes to the same structure. Every flipped bit, missing byte or
+/// additional byte is an error. A newer version, kind, hash or required flag is "unsupported". No parameter
+/// value causes a panic.
 pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
     let bytes = sketch.encode();
     assert!(S::decode(&bytes).unwrap() == *sketch);
@@ -68,7 +68,7 @@ pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
             }
         }
     }
-    // One of another kind is not taken for this.
+    // An encoding of another kind is refused.
     let mut other = bytes;
     other[32] = if other[32] == 1 { 2 } else { 1 };
     reseal(&mut other);

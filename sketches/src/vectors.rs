@@ -1,8 +1,8 @@
-//! `format.md` is the law: every vector of it is made by the code from its facts, and read.
+//! Tests the vectors of `format.md`: the code builds each vector from its parameters, and decodes it.
 //!
-//! `tests/golden/v1/NAME.bin` are the bytes of the vectors as they were when the version was made.
-//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, fills a new vector of the document
-//! that has no bytes yet, and then writes its golden file. It changes none that is there.
+//! `tests/golden/v1/NAME.bin` has the bytes of a vector as written when the version was introduced.
+//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, fills in the bytes of a new vector of
+//! the document and then writes its golden file. It never changes an existing one.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ use crate::static_map::StaticMap;
 
 const DOCUMENT: &str = include_str!("../format.md");
 
-/// What makes the structure of a vector from its facts.
+/// Builds the structure of a vector from its parameters.
 type Make = fn(&Vector) -> Vec<u8>;
 
 /// In the order of the document.
@@ -102,7 +102,7 @@ fn stable(vector: &Vector) -> Vec<u8> {
     checked(filter, vector, Stable::contains)
 }
 
-/// The keys of the stream come every seven units of time.
+/// A key of the stream is inserted every seven units of time.
 fn ring(vector: &Vector) -> Vec<u8> {
     let shape = ["spans", "span", "bits", "probes"].map(|fact| vector.number(fact));
     let mut ring = Ring::with_shape(shape[0], shape[1], shape[2], shape[3], seed(vector)).unwrap();
@@ -198,7 +198,7 @@ fn digest(vector: &Vector) -> Vec<u8> {
     checked(digest, vector, Digest::contains)
 }
 
-/// The encoding of a structure, after it was decoded and asked for the keys of the vector.
+/// The encoding of a structure, after it was decoded and probed for the keys of the vector.
 fn checked<S: Sketch>(sketch: S, vector: &Vector, contains: fn(&S, &Vec<u8>) -> bool) -> Vec<u8> {
     let bytes = sketch.encode();
     let decoded = S::decode(&bytes).unwrap();
@@ -253,7 +253,7 @@ fn spaced(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Puts its bytes into a vector of the document that has none.
+/// Writes the bytes of a vector that has none into the document.
 fn fill(name: &str, lines: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/format.md");
     let document = std::fs::read_to_string(path).unwrap();

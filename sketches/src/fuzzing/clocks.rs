@@ -17,7 +17,7 @@ pub fn expiring(bytes: &[u8]) {
     super::run::<Expiring>(bytes, cells);
 }
 
-/// A time that mostly goes on by little, and sometimes leaps or goes back.
+/// A time that mostly advances a little, and sometimes jumps ahead or goes back.
 fn time(input: &mut Input<'_>, now: u64) -> u64 {
     match input.u8() {
         step @ 0..240 => now.saturating_add(u64::from(step) / 16),
@@ -86,8 +86,7 @@ fn cells(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate(now)));
 }
 
-/// Asks for each key of the model. Eight keys do not meet in a large filter, so that there none is found too
-/// long.
+/// Queries each key of the model. In a large filter eight keys share no cells, so no key is found too long.
 fn check(
     model: &HashMap<[u8; 1], u64>,
     now: u64,

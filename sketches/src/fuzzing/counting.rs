@@ -18,8 +18,8 @@ pub fn spectral(bytes: &[u8]) {
     super::run::<Spectral>(bytes, estimate);
 }
 
-/// Only what was inserted is removed, or what is certainly absent: then no key is ever absent, and no count
-/// too low.
+/// Removes only keys that were inserted or are certainly absent. No inserted key is ever absent, and no count
+/// is too low.
 fn count(input: &mut Input<'_>) {
     let (cells, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let mut counting = Counting::with_shape(cells, probes, input.u8().into()).unwrap();

@@ -12,8 +12,8 @@ pub fn run(bytes: &[u8]) {
     super::run::<Cuckoo>(bytes, operations);
 }
 
-/// Only what was inserted is removed, or what is certainly absent: then no key is ever absent, and the filter
-/// has as many.
+/// Removes only keys that were inserted or are certainly absent. No inserted key is ever absent, and the
+/// number of keys is exact.
 fn operations(input: &mut Input<'_>) {
     let (buckets, width) = (1 + input.below(64) as u64, 2 + input.below(31) as u64);
     let mut filter = Cuckoo::with_shape(buckets, width, input.u8().into()).unwrap();

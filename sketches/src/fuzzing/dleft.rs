@@ -12,8 +12,8 @@ pub fn run(bytes: &[u8]) {
     super::run::<DLeft>(bytes, operations);
 }
 
-/// Only what was inserted is removed, or what is certainly absent: then no key is ever absent, and no count
-/// too low.
+/// Removes only keys that were inserted or are certainly absent. No inserted key is ever absent, and no count
+/// is too low.
 fn operations(input: &mut Input<'_>) {
     let (buckets, remainder_bits) = (1 + input.below(32) as u64, 1 + input.below(16) as u64);
     let counter_bits = 1 + input.below(16) as u64;

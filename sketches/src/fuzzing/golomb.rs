@@ -12,7 +12,7 @@ pub fn run(bytes: &[u8]) {
     super::run::<GolombSet>(bytes, operations);
 }
 
-/// The numbers are those of the keys, and each probe says whether the key's number is among them.
+/// The numbers are those of the keys, and each probe reports whether the key's number is among them.
 fn operations(input: &mut Input<'_>) {
     let rate = 1.0 / (2.0 + f64::from(input.u16()));
     let seed = input.u8().into();

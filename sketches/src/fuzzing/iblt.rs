@@ -7,17 +7,17 @@ use crate::cell::Difference;
 use crate::iblt::Iblt;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_iblt`: two tables behind each other are a decoder and a difference.
+/// Runs an input of the target `sketch_iblt`: an input of two tables is decoded and subtracted.
 pub fn run(bytes: &[u8]) {
     super::run::<Iblt>(bytes, operations);
-    // Whatever cells there are: the listing ends.
+    // The listing ends for any cells.
     if let Ok(table) = Iblt::decode(bytes.get(1..).unwrap_or(&[])) {
         let empty = Iblt::with_shape(table.cells(), table.probes(), table.seed()).unwrap();
         let _ = table.difference(&empty).unwrap();
     }
 }
 
-/// A list is the difference of the sets, or there is none.
+/// The list is the difference of the sets, or there is no list.
 fn operations(input: &mut Input<'_>) {
     let (cells, probes) = (u64::from(input.u8()), 3 + input.below(6) as u64);
     let empty = Iblt::with_shape(cells, probes, input.u8().into()).unwrap();

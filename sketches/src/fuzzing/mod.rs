@@ -1,13 +1,14 @@
-//! What the fuzzer runs, and `cargo test` runs again: a function of bytes for each structure.
+//! The fuzz functions, one for each structure. The fuzzer and `cargo test` run them.
 //!
-//! Only there under `cfg(fuzzing)` and in tests. The first byte of an input chooses:
+//! Compiled only under `cfg(fuzzing)` and in tests. The first byte of an input chooses:
 //!
 //! 0. *raw*: the rest is an encoded structure.
-//! 1. *resealed*: the same, its lengths and checksums made right, so that parameters and body are reached.
-//! 2. *operations*: the rest describes a structure and what is done to it, beside an exact model.
+//! 1. *resealed*: the same with corrected lengths and checksums, so that the decoder reaches parameters and
+//!    body.
+//! 2. *operations*: the rest describes a structure and operations, which an exact model repeats.
 //!
-//! The promises: bytes decode to something that encodes to the same bytes, or are refused; no panic; memory
-//! in proportion to the bytes. Operations never give an answer that the structure's documentation forbids.
+//! Bytes are refused, or decode to a structure that encodes to the same bytes. Nothing panics. Memory is
+//! proportional to the bytes. Operations never give an answer that the structure's documentation forbids.
 
 mod approximator;
 mod bloom;
@@ -60,12 +61,12 @@ fn run<S: Sketch>(bytes: &[u8], operations: impl FnOnce(&mut Input<'_>)) {
     }
 }
 
-/// Whatever the bytes are: refused, or a structure that has these bytes again.
+/// Any bytes are refused, or decode to a structure with the same encoding.
 fn decoder<S: Sketch>(bytes: &[u8]) {
     let described = crate::describe(bytes);
     if let Ok(sketch) = S::decode(bytes) {
         let again = sketch.encode();
-        // Optional flags are ignored and not kept; then the checksum of the header differs too.
+        // Optional flags are ignored and not kept, so the checksum of the header differs too.
         assert!(
             again.len() == bytes.len() && again[38..] == bytes[38..],
             "bytes that decode are those that encode"

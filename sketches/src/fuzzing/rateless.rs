@@ -10,7 +10,7 @@ use crate::sketch::Sketch;
 /// Runs an input of the target `sketch_rateless`.
 pub fn run(bytes: &[u8]) {
     super::run::<Rateless>(bytes, operations);
-    // Whatever cells there are: the listing ends.
+    // The listing ends for any cells.
     if let Ok(table) = Rateless::decode(bytes.get(1..).unwrap_or(&[])) {
         let mut decoder = Decoder::new(table.seed());
         let _ = decoder.extend(&table, &Rateless::new(table.range(), table.seed()).unwrap());
@@ -18,7 +18,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// With more and more cells the difference of the sets is listed, and nothing else ever is.
+/// With enough cells exactly the difference of the sets is listed.
 fn operations(input: &mut Input<'_>) {
     let (seed, step) = (input.u8().into(), 1 + u64::from(input.u8()));
     let mut models = [BTreeSet::new(), BTreeSet::new()];

@@ -1,5 +1,5 @@
-//! All seeds and findings, run again by `cargo test`, and the seeds a little changed: a fuzzer without
-//! feedback. `SIEVEDB_SEEDS=1` writes the seeds to `fuzz/corpus`, `SIEVEDB_FUZZ_ROUNDS` makes more of it.
+//! `cargo test` runs all seeds and findings, and slightly changed seeds: a fuzzer without feedback.
+//! `SIEVEDB_SEEDS=1` writes the seeds to `fuzz/corpus`. `SIEVEDB_FUZZ_ROUNDS` runs more rounds.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! [`Scalable`] and [`Stable`]: what takes keys without end.
+//! [`Scalable`] and [`Stable`]: filters for endless streams of keys.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,8 @@ pub fn stable(bytes: &[u8]) {
     super::run::<Stable>(bytes, forget);
 }
 
-/// What was inserted is found, however often the filter has grown; an insertion says what the question says.
+/// Every inserted key is found, however often the filter has grown. An insertion returns what a query would
+/// have returned.
 fn grow(input: &mut Input<'_>) {
     let (first, growth) = (1 + input.below(64) as u64, 1 + input.below(4) as u64);
     let (rate, tightening) = ((1 + input.below(200)) as f64 / 256.0, (1 + input.below(200)) as f64 / 256.0);
