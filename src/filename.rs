@@ -27,7 +27,7 @@ pub(crate) fn names_in(fs: &dyn Fs, dir: &Path) -> Result<Vec<OsString>> {
     })
 }
 
-/// What a name in a store's directory stands for.
+/// What a name in a store's directory means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileName {
     /// Held open and locked by whoever works on the store.

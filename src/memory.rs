@@ -197,7 +197,6 @@ impl Memory {
 
     /// Whether [`Memory::try_lease_instead`] would succeed now. If not, the waker is called when memory is
     /// released.
-    /// comes back.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let leased = *lock(&self.leased);
         let has_room = leased.tables + leased.filters + bytes <= self.most_instead(before);

@@ -73,7 +73,7 @@ const FILTER: u64 = 5 << 1;
 // 6 overall bounds (with range deletes), 7 global sequence number (of an ingested table): reserved.
 
 impl FilterRef {
-    /// Appends the field that stands for it in a table record.
+    /// Appends the field of a table record that describes this filter.
     fn encode(&self, out: &mut Vec<u8>) {
         put_field(out, FILTER, |out| {
             put_varint(out, self.file.unwrap_or(0));

@@ -42,7 +42,7 @@ pub(super) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
         && header.answers_only_maybe()
     {
         let (kind, keys, salt) = (header.kind, header.key_count, header.salt);
-        tracing::error!(%kind, keys, salt, "a filter loses keys however it is built: it answers maybe for every key");
+        tracing::error!(%kind, keys, salt, "every build of the filter lost keys: it answers maybe for every key");
     }
     Ok(block)
 }

@@ -118,7 +118,7 @@ pub(super) fn check_filter_file(
 ) -> Result<()> {
     let (len, _) = read_header(file, path, FileKind::Filter, &ctx.store_id)?;
     if filter.offset != FILTER_OFFSET || filter.offset.checked_add(filter.len) != Some(len) {
-        let detail = format!("{} bytes at {} are not what a file of {len} holds", filter.len, filter.offset);
+        let detail = format!("{} bytes at {} do not match a file of {len} bytes", filter.len, filter.offset);
         return Err(Error::corruption(path, filter.offset, "filter handle", detail));
     }
     let padding = read_exact(file, path, HEADER_BYTES as u64, FILTER_OFFSET - HEADER_BYTES as u64)?;

@@ -88,7 +88,7 @@ impl<'a> FilterSource<'a> {
     pub(crate) fn read_header(&self) -> Result<Header> {
         let header = Header::decode(&self.read_first()?).map_err(|error| self.error(error))?;
         if (header.block_len, header.checksum) != (self.filter.len, self.filter.header_checksum) {
-            let detail = "is another one than the manifest names";
+            let detail = "is not the filter that the manifest names";
             let FilterLocation { path, offset, .. } = &self.location;
             return Err(Error::corruption(path, *offset, "filter header", detail));
         }
@@ -137,7 +137,7 @@ impl<'a> FilterSource<'a> {
         Ok(FilterPages::new(filter, self.location))
     }
 
-    /// As many bytes as a header has.
+    /// Reads as many bytes as a header has.
     fn read_first(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.filter.len.min(HEADER_BYTES as u64) as usize];
         self.read_into(0, &mut bytes)?;

@@ -127,7 +127,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// From the root down to a data block that has an end where the goal is.
+    /// Goes from the root down to a data block, and positions the cursor of each level by `goal`.
     fn descend(&mut self, goal: Goal<'_>) -> Result<()> {
         if !self.enter_root(goal)? {
             return Ok(());

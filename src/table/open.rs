@@ -133,7 +133,8 @@ fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
     let own = (properties.entries, properties.index_depth, properties.filters.len() as u64, first);
     let expected = (footer.entries, footer.index_depth, u64::from(footer.filters), footer.filter);
     if own != expected {
-        let detail = format!("the footer has (entries, depth, filters, first) {expected:?}, they {own:?}");
+        let detail =
+            format!("the footer has (entries, depth, filters, first) {expected:?}, the properties {own:?}");
         return Err(file.corrupt(at, "properties", detail));
     }
     Ok(properties)

@@ -48,7 +48,7 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What stands behind each `crate::`; of a list in braces all first names.
+/// The name after each `crate::`; of a list in braces, all first names.
 fn imported(source: &str) -> Vec<&str> {
     let mut names = Vec::new();
     for (at, _) in source.match_indices("crate::") {
@@ -120,7 +120,7 @@ fn upward(imports: &Imports) -> Vec<String> {
     wrong.map(|(from, to)| format!("{from} imports {to}")).collect()
 }
 
-/// Modules that need themselves, by way of others.
+/// Modules that need themselves, through others.
 fn mutual(imports: &Imports) -> Vec<&str> {
     let needs_itself = |module: &str| {
         let mut seen = BTreeSet::new();

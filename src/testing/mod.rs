@@ -1,4 +1,4 @@
-//! Tests of the whole, and what they share.
+//! Tests of the whole crate, and what they share.
 //!
 //! | folder | what is tested |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! The inspector's output for files of the version: `tests/golden/v1/dump/NAME.dump`, and the worked examples
 //! of the document, which are the same.
 //!
-//! `SIEVEDB_BLESS=dump` writes both anew, and touches no other golden file.
+//! `SIEVEDB_BLESS=dump` rewrites both, and no other golden file.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ const VECTORS: [&str; 10] = [
     "filter-file",
 ];
 
-/// Opens a worked example: its name follows, and what [`dump`] has of it.
+/// The start of a worked example: its name follows, then the output of [`dump`].
 const OPENING: &str = "```dump ";
 
 fn dump(name: &str, bytes: &[u8], detail: Detail) -> String {

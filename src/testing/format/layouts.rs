@@ -18,7 +18,7 @@ const TOTALS: [(&str, &str); 10] = [
     ("Filter file", "4096 + n"),
 ];
 
-/// The sum of the sizes so far: a number and the names of what is as long as its name says.
+/// The sum of the sizes so far: a number, and the names of the parts whose size is a name.
 #[derive(Default)]
 struct Sum {
     number: u64,
@@ -40,7 +40,7 @@ impl Sum {
     }
 }
 
-/// Checks one table, from its first row on, and gives its total.
+/// Checks one table, starting at its first row, and returns its total.
 fn total(heading: &str, rows: impl Iterator<Item = &'static str>) -> String {
     let mut sum = Sum::default();
     for row in rows {

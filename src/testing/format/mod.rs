@@ -1,15 +1,16 @@
 //! `format.md` is the law: these tests hold code, document and golden files together.
 //!
 //! - Every vector of the document has a check here or beside its codec: the bytes decode to the stated facts,
-//!   and encoding those gives the same bytes. A vector without a check fails, and a check without a vector.
-//! - `tests/golden/v1/NAME.bin` are the bytes of the vector. They were committed when the version was made:
-//!   whoever changes document and code together still meets them.
-//! - Every layout table adds up, and to the size that the code has.
-//! - A whole store of the version opens, reads and goes on.
-//! - What the inspector says of the files of the version is in golden files too, and in the document.
+//!   and encoding those gives the same bytes. A vector without a check fails, and so does a check without a
+//!   vector.
+//! - `tests/golden/v1/NAME.bin` are the bytes of the vector. They were committed when the version was made,
+//!   so a change of both document and code is still compared with them.
+//! - Every layout table adds up to its total, which is the size in the code.
+//! - A whole store of the version can be opened, read and written.
+//! - The inspector's output for the files of the version is in golden files and in the document.
 //!
-//! `SIEVEDB_BLESS=1 cargo test testing::format` writes the golden files anew, `SIEVEDB_BLESS=dump` only what
-//! the inspector says; see `tests/golden/README.md`.
+//! `SIEVEDB_BLESS=1 cargo test testing::format` rewrites the golden files, `SIEVEDB_BLESS=dump` only the
+//! inspector's output; see `tests/golden/README.md`.
 
 mod dumps;
 mod layouts;
@@ -23,7 +24,7 @@ use crate::testing::Vector;
 
 type Check = fn(&Vector);
 
-/// What checks the vectors, in the order of the document.
+/// The checks of the vectors, in the order of the document.
 const CHECKS: [(&str, Check); 25] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
@@ -61,7 +62,7 @@ fn blessing() -> bool {
     std::env::var_os("SIEVEDB_BLESS").is_some_and(|what| what != "dump")
 }
 
-/// Whether at least the inspector's output is to be written anew.
+/// Whether at least the inspector's output is to be rewritten.
 fn blessing_dumps() -> bool {
     std::env::var_os("SIEVEDB_BLESS").is_some()
 }
@@ -104,7 +105,7 @@ fn every_vector_is_its_golden_file_and_no_golden_file_is_left_over() {
 
 #[test]
 fn every_kind_of_file_that_is_written_has_a_vector() {
-    // A header by itself is no file.
+    // No file is a header alone.
     let files = Vector::all().into_iter().filter(|vector| vector.bytes.len() > HEADER_BYTES);
     let headers: Vec<_> = files.filter_map(|vector| FileHeader::decode(&vector.bytes).ok()).collect();
     let kinds: Vec<_> = (0..=u16::MAX).filter_map(FileKind::from_u16).collect();

@@ -1,7 +1,7 @@
-//! The vectors of what stands outside tables, filters and framing: headers, batches, edits, options.
+//! The vectors outside tables, filters and framing: headers, batches, edits, options.
 //!
-//! Each check makes an example, encodes it, and compares that with the vector's bytes; the facts are those
-//! that decoding the vector's bytes gives.
+//! Each check builds an example, encodes it, and compares the result with the vector's bytes. The facts are
+//! decoded from the vector's bytes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -215,7 +215,7 @@ pub(super) fn table_record(vector: &Vector) {
     vector.assert_is(&facts, &encoded(&table_example()));
 }
 
-/// Edits that use every item: the first as a new manifest begins, the second with everything else.
+/// Edits that use every item: the first as at the start of a new manifest, the second with everything else.
 fn edits_example() -> [Vec<EditItem>; 2] {
     let meta = Arc::new(table_example());
     let first = vec![

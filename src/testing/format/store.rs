@@ -1,8 +1,8 @@
-//! A whole store, as version 1 wrote it: it opens, holds what it should, and can be written on.
+//! A whole store, as version 1 wrote it: it opens, has the expected entries, and can be written.
 //!
-//! It has a bit of everything: two levels, an index of two levels, a filter of several pages and one of the
-//! other kind, compressed and plain blocks, a value in chunks, a bound that the manifest cuts, tombstones,
-//! two entries of one key, a dropped keyspace, a log that was closed with a batch in it that is in no table.
+//! It has a little of everything: two levels, an index of two levels, a filter of several pages and one of
+//! the other kind, compressed and plain blocks, a value in chunks, a bound that the manifest trims,
+//! tombstones, two entries of one key, a dropped keyspace, and a closed log with a batch that is in no table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn long_value() -> Vec<u8> {
     b"0123456789".repeat(10_000)
 }
 
-/// What the default keyspace and the keyspace "users" hold in the end.
+/// The expected entries of the default keyspace and of the keyspace "users".
 fn contents() -> [Contents; 2] {
     let mut default: Contents = (0..KEYS).map(|index| (key(index), value(index))).collect();
     default.extend([(b"long".to_vec(), long_value()), (long_key(), b"end".to_vec())]);
@@ -116,7 +116,7 @@ fn write(fs: &MemFs) {
     db.close().unwrap();
 }
 
-/// The files of the golden store, name and bytes; when blessing, of one that was just made.
+/// Names and bytes of the files of the golden store; when blessing, of one just made.
 pub(super) fn golden_files() -> Vec<(String, Vec<u8>)> {
     static BLESSED: std::sync::Once = std::sync::Once::new();
     if blessing() {

@@ -7,9 +7,9 @@
 //!
 //! # Invariants
 //!
-//! - A batch that decodes to its end is the only encoding of its entries: encoding them gives its bytes.
-//! - Sequence numbers ascend one by one from the stated first one; none is beyond the limit.
-//! - The number of entries is bounded by the bytes that are there, whatever the header claims.
+//! - A batch that decodes to its end is the only encoding of its entries: encoding them gives the same bytes.
+//! - Sequence numbers ascend by one from the stated first one; none exceeds the limit.
+//! - The number of entries is bounded by the bytes present, whatever the header states.
 //! - Applied to a memtable, the entries are found: the last one of each key, and all of them in order.
 
 use std::collections::BTreeMap;

@@ -2,21 +2,21 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses the way to a block:
+//! The first byte chooses how the block is made:
 //!
-//! 0. *raw*: the rest is a sealed block; its checksum is almost always wrong, so this is the way for the
+//! 0. *raw*: the rest is a sealed block. Its checksum is almost always wrong, so this mode tests the
 //!    envelope.
-//! 1. *resealed*: the same, with the checksum made right: lengths, kinds and LZ4 are reached.
+//! 1. *resealed*: the same with the checksum recomputed, which reaches lengths, kinds and LZ4.
 //! 2. *payload*: the rest is a payload, sealed here, compressed or not.
-//! 3. *built*: the rest describes entries; they are put in order and built into a block, of which some bytes
-//!    are then changed: a block that is almost right.
+//! 3. *built*: the rest describes entries. They are sorted and built into a block, of which some bytes are
+//!    then changed: a block that is almost right.
 //!
 //! # Invariants
 //!
-//! - Whatever was sealed opens again to the same payload and kind.
-//! - No cursor panics or stays where it is; every entry of a walk costs at least one byte of the payload.
-//! - A block that passes `verify` is the same from both ends, a search finds in it what a walk from the start
-//!   finds, and building its entries again gives a block with the same entries.
+//! - Every sealed block opens to the same payload and kind.
+//! - No cursor panics or stays in place; every entry of a walk takes at least one byte of the payload.
+//! - A block that passes `verify` is the same from both ends. A search in it finds what a walk from the start
+//!   finds. Building its entries again gives a block with the same entries.
 
 use bytes::Bytes;
 
@@ -34,7 +34,7 @@ const OFFSET: u64 = 64;
 /// An entry: user key, tag, stored value, and whether that refers to chunks.
 type Entry = (Vec<u8>, Tag, Vec<u8>, bool);
 
-/// Searches that one input makes.
+/// The searches of one input.
 const SEEKS_MAX: usize = 64;
 
 /// Runs an input of the target `data_block`.
@@ -80,7 +80,7 @@ fn assert_opens_again(kind: BlockKind, payload: &Bytes) {
     }
 }
 
-/// The payload of a block of entries in order, with a few bytes changed.
+/// The payload of a block of sorted entries, with a few bytes changed.
 fn built(input: &mut Input<'_>, values: BlockValues) -> Bytes {
     let interval = 1 + input.below(16);
     let mut changes = Vec::new();
@@ -150,7 +150,7 @@ fn check(payload: Bytes, values: BlockValues) {
     }
 }
 
-/// Searches of which only the end is certain: no panic, and the cursor stands or not.
+/// Searches that only have to end: no panic, and the cursor is positioned at an entry or nowhere.
 fn seek_anywhere(iter: &mut BlockIter, payload: &[u8]) {
     for at in (0..payload.len()).step_by(1 + payload.len() / SEEKS_MAX) {
         let key = &payload[at..payload.len().min(at + 5)];

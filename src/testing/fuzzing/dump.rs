@@ -2,18 +2,18 @@
 //!
 //! # Strategy
 //!
-//! The first bytes choose the view: how far it goes, one block or all, keys, values, secrets, a name. The
-//! next one chooses 0 *raw*, the rest is a file, or 1 *resealed*, the rest is a file whose checksums are made
-//! right, as the kind in its header asks. It is then described by that view and, to compare, to the last
-//! byte.
+//! The first bytes choose the view: how detailed it is, one block or all, keys, values, secrets, a name. The
+//! next byte chooses 0 *raw*, the rest is a file, or 1 *resealed*, the rest is a file whose checksums are
+//! recomputed by the kind in its header. The file is then described with that view and, for comparison, to
+//! the last byte.
 //!
 //! # Invariants
 //!
-//! - Describing never fails, and ends; what a file is does not depend on the view.
-//! - Where nothing is damaged every byte is accounted for, and never more than there are.
-//! - What the description calls intact, and wholly read, the readers of the store accept, and `verify` finds
-//!   nothing wrong with it. A table that the description calls damaged `verify` calls so too.
-//! - What is said of the filters of a file alone is no other verdict.
+//! - Describing never fails, and ends; the verdict on a file does not depend on the view.
+//! - In a file without damage every byte is accounted for, and in no file more bytes than it has.
+//! - A file described as intact and completely read is accepted by the readers of the store, and `verify`
+//!   finds no damage in it. A table described as damaged is damaged for `verify` too.
+//! - A description of the filters alone gives the same verdict on them.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn run(bytes: &[u8]) {
     }
     let seen = describe(&file, &view);
     filters(&file, &view);
-    // An empty file is what its name says: all else of the view may be another.
+    // An empty file is described by its name alone; the rest of the view may differ.
     let whole = describe(&file, &View { name: view.name.clone(), ..View::new().detail(Detail::Bytes) });
     assert_eq!((seen.kind, seen.len), (whole.kind, file.len() as u64));
     assert!(whole.accounted <= whole.len && seen.accounted <= seen.len);
@@ -77,7 +77,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Whether the reader takes a filter block, to its last byte.
+/// Whether the reader accepts a filter block, to its last byte.
 fn is_filter(block: &[u8]) -> bool {
     Filter::open(block, Expect::anything()).and_then(|filter| filter.verify()).is_ok()
 }
@@ -97,8 +97,8 @@ fn view(input: &mut Input<'_>) -> View {
     view
 }
 
-/// The filter of a table that is intact: whatever it answers, asking it ends, and finds the keys that were
-/// asked. Gives its seed.
+/// Describes and verifies the filter of an intact table: both end with consistent counts, whatever the filter
+/// answers. Returns its seed.
 fn ask_filter(bytes: &[u8]) -> u64 {
     let (fs, path) = (MemFs::new(), Path::new("table"));
     fs.overwrite(path, bytes.to_vec());
@@ -155,7 +155,7 @@ fn filters(file: &[u8], view: &View) {
     inspect::describe_filter(&*file, view, &mut text).expect("nothing that a file holds is an error");
 }
 
-/// Counts what is printed, which may be much more than the file.
+/// Counts what is printed, which may be much longer than the file.
 struct Counting(u64);
 
 impl Write for Counting {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_are_flipped_under_right_checksums_leave_what_its_readers_agree_on() {
+    fn readers_agree_on_files_with_flipped_bits_and_recomputed_checksums() {
         let mut files: Vec<Vec<u8>> = Vector::all()
             .into_iter()
             .filter(|vector| ["table", "manifest"].contains(&vector.name))
@@ -229,7 +229,7 @@ mod tests {
     fn printer_and_verify_agree_on_tables_whatever_bit_is_flipped() {
         let mut verdicts = [0, 0];
         for good in tables() {
-            // Of long ones a few thousand bits.
+            // Of long files, a few thousand bits.
             let step = (8 * good.len() / 4000).max(1) | 1;
             for bit in (0..8 * good.len()).step_by(step) {
                 for resealed in [true, false] {

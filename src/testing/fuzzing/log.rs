@@ -2,17 +2,17 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a file; 1 *header prepended*, the rest follows a good file
-//! header and is resealed; 2 *resealed*, the rest is a file whose header and fragments are made right; 3
-//! *built*, the rest describes records that the writer frames, and damage that is then done to the file.
+//! The first byte chooses: 0 *raw*, the rest is a file; 1 *header prepended*, the rest follows a valid file
+//! header and is resealed; 2 *resealed*, the rest is a file whose header and fragments get correct checksums;
+//! 3 *built*, the rest describes records that the writer frames, and damage then done to the file.
 //!
 //! # Invariants
 //!
 //! - Records ascend, do not overlap, and are no longer than the file.
-//! - A file that is complete is, written again, complete with the same records.
-//! - What a crash may leave of a file (a beginning of it) holds a beginning of its records, or is an error.
-//! - The pages divide into areas without gaps, whatever is in them.
-//! - A file that was built and then damaged in one place is an error, or torn, or unchanged.
+//! - The records of a complete file, written again, make a complete file with the same records.
+//! - A beginning of a file, as a crash may leave it, holds a beginning of its records, or is an error.
+//! - The pages divide into areas without gaps, whatever they contain.
+//! - A built file that was damaged in one place is an error, or torn, or unchanged.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn read(file: &[u8], kind: FileKind) -> Result<(Vec<Found>, Ending)> {
     Ok((found, reader.ending().expect("the end was reached")))
 }
 
-/// The records of a log that goes on to the end of its file, if the reader says that.
+/// The records of a log that continues to the end of its file, if the reader says so.
 pub(super) fn complete(file: &[u8]) -> Option<Vec<(RecordKind, Vec<u8>)>> {
     match read(file, FileKind::Log) {
         Ok((found, Ending::Complete)) => {

@@ -1,17 +1,17 @@
-//! Manifests, `CURRENT`, and what stands in edits: table records and options of keyspaces.
+//! Manifests, `CURRENT`, and the contents of edits: table records and options of keyspaces.
 //!
 //! # Strategy
 //!
 //! The first byte chooses: 0 *raw*, the rest is a manifest; 1 *resealed*, the same with hashes and checksums
-//! made right; 2 *edits*, the rest are the fields of edits, each preceded by its length, and everything
-//! around them is right; 3 a `CURRENT`, 4 the same resealed; 5 options of a keyspace; 6 a table record.
+//! recomputed; 2 *edits*, the rest are the fields of edits, each preceded by its length, in an otherwise
+//! valid manifest; 3 a `CURRENT`, 4 the same resealed; 5 options of a keyspace; 6 a table record.
 //!
 //! # Invariants
 //!
-//! - What decodes, encodes to something that decodes to the same; where no field is unknown, to the same
-//!   bytes.
-//! - A state is what its snapshot makes anew: a manifest that is replaced loses nothing.
-//! - Options are within their limits, whatever the file says.
+//! - Encoding what was decoded gives bytes that decode to the same; where no field is unknown, it gives the
+//!   same bytes.
+//! - A state is equal to the one made from its snapshot: replacing a manifest loses nothing.
+//! - Options are within their limits, whatever the file states.
 
 use std::path::Path;
 

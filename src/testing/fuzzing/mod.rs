@@ -1,24 +1,25 @@
 //! What the fuzzer runs, and `cargo test` runs again: a function of bytes for each kind of thing that is
 //! decoded.
 //!
-//! Only there under `cfg(fuzzing)`, which cargo-fuzz sets, and in tests; no build that anybody uses has it.
-//! The decoders are private, and this is the one door to them; `fuzz/fuzz_targets/` holds a line for each
-//! target.
+//! This module exists only under `cfg(fuzzing)`, which cargo-fuzz sets, and in tests; no build for users has
+//! it. The decoders are private, and only this module gives access to them; `fuzz/fuzz_targets/` has one line
+//! for each target.
 //!
 //! # How a target is made
 //!
-//! A target takes any bytes and returns, or panics if the code under it broke a promise: "it did not crash"
-//! is the least of them. Each module says its strategy and its invariants. Bytes that are merely random end
-//! at the first checksum, hence the first byte of an input chooses a way in: *raw* as it is, with a valid
-//! header *prepended*, with all checksums *resealed*, or *built* by the writer from a description and then
-//! damaged. Damage that is not resealed is at most four bytes in one place: a CRC-32 is certain to notice
-//! that, so a wrong answer is never chance.
+//! A target takes any bytes and returns, or panics if the code under test broke a promise; not to crash is
+//! the least of them. Each module states its strategy and its invariants. Random bytes are rejected at the
+//! first checksum, so the first byte of an input chooses a mode: *raw* as it is, with a valid header
+//! *prepended*, with all checksums *resealed*, or *built* by the writer from a description and then damaged.
+//! Damage that is not resealed is at most four bytes in one place: a CRC-32 always detects that, so a wrong
+//! answer is never chance.
 //!
 //! # Seeds and findings
 //!
 //! Seeds are made from the golden files, see `seeds`, and not committed: `SIEVEDB_SEEDS=1 cargo test -p
-//! sievedb --lib fuzzing` writes them to `fuzz/corpus`. What the fuzzer found is in `tests/corpus/TARGET`,
-//! small, with a line in `replay` that says what it was. `cargo test` runs all of both.
+//! sievedb --lib fuzzing` writes them to `fuzz/corpus`. Small inputs that the fuzzer found are in
+//! `tests/corpus/TARGET`, each with a line in `replay` that says what was wrong. `cargo test` runs all seeds
+//! and findings.
 
 mod batch;
 mod block;

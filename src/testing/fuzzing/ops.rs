@@ -2,18 +2,18 @@
 //!
 //! # Strategy
 //!
-//! The first bytes choose how the store is kept: sizes so small that a few dozen writes make several levels,
-//! and a filter of any kind. What follows are operations, a byte for which and then their choices, on two
-//! keyspaces of few keys of awkward shapes. No thread works in the background, so that an input does the same
-//! every time (but for the random ids of files).
+//! The first bytes choose the options: sizes so small that a few dozen writes make several levels, and a
+//! filter of any kind. Then follow operations, each a byte for its kind and then its parameters, on two
+//! keyspaces with few keys of awkward shapes. No thread works in the background, so that an input does the
+//! same every time (except for the random ids of files).
 //!
 //! # Invariants
 //!
-//! - Every answer is that of the map: lookups, ranges from both ends, prefixes, many at a time; and in a
-//!   snapshot, that of the map as it was.
-//! - "May contain" is never said to be false of a key that is there.
-//! - After a crash the store is what it was after some batch, none before the last that was made durable.
-//! - No operation fails; what stands on the disk is sound.
+//! - Every answer is that of the map: lookups, ranges from both ends, prefixes, many keys at a time. A
+//!   snapshot answers as the map was.
+//! - "May contain" is never false for a present key.
+//! - After a crash the store is as it was after some batch, none before the last durable one.
+//! - No operation fails; the files on disk are sound.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -104,7 +104,7 @@ struct World {
     keyspace: KeyspaceOptions,
     log_bytes: u64,
     db: Option<Db>,
-    /// What the store holds after each batch since the last that is durable; the last one is now.
+    /// The contents of the store after each batch since the last durable one; the last is the current one.
     history: Vec<Arc<Maps>>,
     snapshots: Vec<(Snapshot, Arc<Maps>)>,
 }
@@ -295,7 +295,7 @@ impl World {
             policy != CrashPolicy::KeepAll || found == self.now()[..],
             "nothing is lost with the process"
         );
-        // What was recovered was made durable by the open.
+        // The open made durable what was recovered.
         self.history.drain(survivor + 1..);
         self.all_durable();
         self.check(&Arc::clone(self.now()));

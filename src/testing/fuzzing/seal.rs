@@ -1,9 +1,8 @@
-//! Makes checksums right again after bytes were changed, so that what they protect is reached.
+//! Recomputes checksums after bytes were changed, so that what they protect is reached.
 //!
-//! Written from format.md and lenient: it follows whatever lengths it finds as far as they lie in the bytes,
-//! and leaves alone what it cannot follow. Resealing what is intact changes nothing (a test says so for every
-//! golden file), hence the two readings of the format, here and in the decoders, agree on where the checksums
-//! are.
+//! Written from format.md and lenient: it follows every length that stays within the bytes, and leaves alone
+//! what it cannot follow. Resealing an intact file changes nothing (a test shows this for every golden file),
+//! so the two readings of the format, here and in the decoders, agree on where the checksums are.
 //!
 //! A checksum may be repeated in what refers to it (a filter's in its table, a table's in the manifest, an
 //! edit's hash in the logs). [`Mended`] carries such changes on to the referrers.
@@ -83,8 +82,8 @@ pub(super) fn current(file: &mut [u8]) {
     file[92..96].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The fragments of a log or manifest, from front to back; where one cannot be followed, from the next page
-/// on.
+/// The fragments of a log or manifest, from front to back. After one that cannot be followed, continues with
+/// the next page.
 pub(super) fn framed(file: &mut [u8]) {
     header(file);
     let Some(id) = file_id(file) else { return };

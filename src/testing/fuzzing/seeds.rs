@@ -1,6 +1,6 @@
-//! The inputs that a fuzzer begins with, made from the golden files and vectors of format.md.
+//! The first inputs of a fuzzer, made from the golden files and the vectors of format.md.
 //!
-//! Each golden file goes in by every way that its target has for it.
+//! Each golden file is used in every mode that its target has for it.
 
 use super::store;
 use crate::file_header::{FileHeader, FileKind};
@@ -85,7 +85,7 @@ impl Seeds {
     fn blocks(&mut self) {
         let data = vector("data-block");
         let table = vector("table");
-        // The index block of the vector stands right behind its data block.
+        // The index block of the vector follows its data block.
         let index = &table[64 + data.len()..][..40];
         for (target, block) in [("data_block", &data[..]), ("index_block", index)] {
             self.add(target, "raw", &[&[0], block]);
@@ -161,7 +161,7 @@ impl Seeds {
 
     fn tables(&mut self) {
         let mut files = golden(FileKind::Table);
-        // The longest would make every input that is made from it slow.
+        // The longest file would make all inputs made from it slow.
         files.truncate(2);
         files.push(vector("table"));
         for (name, file) in files.iter().enumerate() {

@@ -1,25 +1,25 @@
-//! A whole store: a directory of files, opened, read in every way, checked, written on, and opened again.
+//! A whole store: a directory of files, opened, read in every way, verified, written, and opened again.
 //!
 //! # Strategy
 //!
 //! The first byte chooses:
 //!
-//! 0. *files*: the rest are files: a byte for the name's kind, one for its number, the length, the bytes.
-//! 1. *files, resealed*: the same; every checksum is made right, and carried on to whatever repeats it:
-//!    filter to table, table to manifest, edit to log.
+//! 0. *files*: the rest are files: a byte for the kind of name, one for its number, the length, the bytes.
+//! 1. *files, resealed*: the same with every checksum recomputed, and carried on to its copies: filter to
+//!    table, table to manifest, edit to log.
 //! 2. *golden, damaged*: the golden store of format version 1, with at most four bytes of one file changed,
 //!    or one file cut, or removed.
-//! 3. *golden, resealed*: the golden store with several changes, made right.
+//! 3. *golden, resealed*: the golden store with several changes and recomputed checksums.
 //!
 //! # Invariants
 //!
 //! - Opening, reading, verifying, compacting and drawing end, whatever the files hold; errors name what they
 //!   are about.
-//! - Reading only changes nothing. A store that can be read and is verified can be written, and holds the
-//!   same before and after, compacted and opened again.
-//! - Every way of reading agrees: from both ends, by key, many at a time.
-//! - A golden store that is damaged in one place gives for every key what it held or an error, unless the
-//!   open reports that it dropped a torn end.
+//! - Reading changes nothing. A store that can be read and is verified can be written, and holds the same
+//!   entries after it is compacted and opened again.
+//! - All ways of reading agree: from both ends, by key, many keys at a time.
+//! - A golden store that is damaged in one place returns for every key its entry or an error, unless the open
+//!   report lists a dropped torn tail.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,10 +38,10 @@ use crate::options::Options;
 
 const DIR: &str = "/db";
 
-/// Steps of one walk: more than any honest store of an input's size needs.
+/// Steps of one walk: more than any valid store of an input's size needs.
 const STEPS_MAX: usize = 5000;
 
-/// What one keyspace holds, by the keyspace's name.
+/// The contents of one keyspace, by the keyspace's name.
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 type Files = BTreeMap<FileName, Vec<u8>>;
@@ -91,7 +91,7 @@ fn files(input: &mut Input<'_>) -> Files {
     files
 }
 
-/// Bytes from which [`run`] in mode 0 or 1 makes these files.
+/// Bytes from which [`run`] makes these files in mode 0 or 1.
 #[cfg(test)]
 pub(super) fn described(files: &Files) -> Vec<u8> {
     let mut out = Vec::new();
@@ -195,13 +195,13 @@ fn options(fs: &MemFs) -> Options {
     Options::new().background_threads(0).memory_budget(1 << 20).fs(Arc::new(fs.clone()))
 }
 
-/// Every keyspace of the store that has a name that can be asked for.
+/// Every keyspace of the store that can be opened by its name.
 fn keyspaces(db: &Db) -> Vec<Keyspace> {
     db.keyspaces().iter().filter_map(|name| db.existing_keyspace(name)).collect()
 }
 
-/// What a store holds, or the first error. The second value says that all was read, in order: files that were
-/// made to lie can hold keys in any order, which `verify` finds and a walk does not look for.
+/// The contents of a store, or the first error. The second value says that all was read, in order: forged
+/// files can hold keys in any order, which `verify` detects and a walk does not check.
 fn contents(db: &Db) -> Result<(Contents, bool)> {
     let (mut contents, mut whole) = (Contents::new(), true);
     for keyspace in keyspaces(db) {
@@ -220,7 +220,7 @@ fn contents(db: &Db) -> Result<(Contents, bool)> {
     Ok((contents, whole))
 }
 
-/// Reads in every other way, and compares where the store is sound.
+/// Reads in all other ways, and compares the results if the store is sound.
 fn read_otherwise(db: &Db, contents: &Contents, sound: bool) {
     for keyspace in keyspaces(db) {
         let Some(entries) = contents.get(keyspace.name()) else { continue };
@@ -261,7 +261,7 @@ fn exercise(files: &Files) {
         return;
     };
     let Some(before) = read else {
-        // Damaged somewhere: nothing is promised but an end.
+        // The store is damaged: nothing is promised, except that every call ends.
         let _ = contents(&db).map(|(found, _)| read_otherwise(&db, &found, false));
         let _ = db.put("k", "v").and_then(|()| db.flush()).and_then(|()| db.compact());
         let _ = (db.verify(), db.stats());
@@ -281,7 +281,7 @@ fn exercise(files: &Files) {
     assert!(contents(&db).expect("a sound store can be read").0 == expected, "compaction changes no answer");
 }
 
-/// What a store holds that can be read and in which `verify` finds nothing wrong.
+/// The contents of a store that can be read and in which `verify` finds no damage.
 fn read_only(fs: &MemFs) -> Option<Contents> {
     let at_rest = options(fs).verify(DIR);
     if let Ok(report) = &at_rest {
@@ -296,7 +296,7 @@ fn read_only(fs: &MemFs) -> Option<Contents> {
     };
     let sound = db.verify().expect("it is open").damage.is_empty();
     let sound_at_rest = at_rest.is_ok_and(|report| report.damage.is_empty());
-    assert!(sound || !sound_at_rest, "what is wrong with an open store is found at rest");
+    assert!(sound || !sound_at_rest, "damage of an open store is found at rest too");
     let read = contents(&db);
     let _ = db.stats();
     match read {
@@ -318,7 +318,7 @@ fn golden_contents() -> &'static Contents {
     CONTENTS.get_or_init(|| read_only(&disk(&golden())).expect("the golden store is sound"))
 }
 
-/// The golden store with one thing wrong that no checksum vouches for.
+/// The golden store with damage in one place, for which no checksum was recomputed.
 fn damaged(input: &mut Input<'_>) {
     let mut files = golden();
     let names: Vec<FileName> = files.keys().copied().collect();
@@ -373,8 +373,8 @@ fn assert_same_or_error(db: &Db) {
     }
 }
 
-/// A small store with a bit of everything, the same every time: it is written out part by part, without an
-/// engine and its random ids.
+/// A small store with a little of everything, the same every time: its parts are written one by one, without
+/// the engine and its random ids.
 #[cfg(test)]
 pub(super) fn small() -> Files {
     use crate::batch;
@@ -431,7 +431,7 @@ pub(super) fn small() -> Files {
         }
         let mut meta = table.finish().unwrap();
         if file == 4 {
-            // A filter beside the table, instead of the one in it.
+            // A filter beside the table replaces the one in it.
             let mut filter = FilterBuilder::new(Kind::Ribbon, 12.0, 5, 6, [file as u8; 16]).unwrap();
             (0..20u64).for_each(|index| filter.add_key(format!("key{:02}", index * (6 - file)).as_bytes()));
             let block = filter.finish().unwrap();

@@ -2,17 +2,19 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a table; 1 *resealed*, the same with every checksum made
-//! right and the filter's repeated in the properties; 2 *built*, the rest describes entries and options, from
-//! which a table is written; a few of its bytes are changed and then, by a further choice, resealed or not.
+//! The first byte chooses: 0 *raw*, the rest is a table; 1 *resealed*, the same with every checksum
+//! recomputed and the filter's repeated in the properties; 2 *built*, the rest describes the entries and
+//! options of a table. A few bytes of a built table are changed; a further choice decides whether it is
+//! resealed.
 //!
 //! # Invariants
 //!
 //! - A walk ends, in both directions, and takes no more memory than the file's length explains.
-//! - A table in which `verify` finds nothing wrong is the same from both ends, is what a lookup of each of
-//!   its entries and a search for it find, adds up to its properties, and its filter denies none of its keys.
-//! - A table that was built has every entry that was added. With at most four bytes changed in one place and
-//!   nothing resealed, every lookup and every step of a walk is an error, or what it was.
+//! - A table in which `verify` finds no damage is the same from both ends. A lookup of each entry and a
+//!   search for it find it. The entries add up to the properties. The filter never answers "absent" for a key
+//!   of the table.
+//! - A built table has every entry that was added. With at most four bytes changed in one place and nothing
+//!   resealed, every lookup and every step of a walk returns an error or the original answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +42,7 @@ const STORE: [u8; 16] = [1; 16];
 const FILE: [u8; 16] = [2; 16];
 const SEED: u64 = 5;
 
-/// Entries that are walked and looked up, at most.
+/// Most entries that are walked and looked up.
 const STEPS_MAX: usize = 20_000;
 const LOOKUPS_MAX: usize = 50;
 
@@ -93,8 +95,8 @@ fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
     report.damage.into_iter().map(|(error, _)| error).collect()
 }
 
-/// What is wrong with a table of a store that hashes keys with this seed: opening it, verifying it, walking
-/// it from both ends.
+/// The damage of a table of a store that hashes keys with this seed, found by opening it, verifying it, and
+/// walking it from both ends.
 pub(crate) fn faults(file: Vec<u8>, hash_seed: u64) -> Vec<Error> {
     let (table, _, mut faults) = match open(file, hash_seed) {
         Ok(found) => found,
@@ -133,7 +135,7 @@ fn sample(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
     entries.iter().step_by(1 + entries.len() / LOOKUPS_MAX)
 }
 
-/// A table in which nothing is wrong, with these entries.
+/// A table without damage, with these entries.
 fn check_sound(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
     assert_eq!(table.properties.entries, entries.len() as u64);
     let mut iter = table.iter(true);
@@ -141,7 +143,7 @@ fn check_sound(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
         let found = table.get(user, tag.seqno()).expect("a sound table can be read");
         let (found_tag, found_value) = found.expect("every entry is found");
         let found_value = found_value.read().expect("a sound table can be read");
-        // A hostile table may have a put and a tombstone of one number; the put is found.
+        // A hostile table may have a put and a tombstone with one sequence number; the put is found.
         assert!(found_tag.seqno() == tag.seqno() && (found_tag != *tag || found_value == *value));
         let newest = entries.iter().find(|entry| entry.0 == *user).expect("it is there").1;
         assert_eq!(table.get(user, SEQNO_MAX).expect("read").map(|found| found.0), Some(newest));
@@ -257,7 +259,7 @@ fn config(input: &mut Input<'_>) -> TableConfig {
 fn described(input: &mut Input<'_>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let numbers = u32::from(input.u16()) % 1000;
-    // Long common beginnings make deep indexes of small blocks.
+    // Long common prefixes make deep indexes of small blocks.
     let prefix = vec![b'k'; input.u8().into()];
     entries.extend((0..numbers).map(|number| {
         let value = Bytes::from(vec![number as u8; number as usize % 50]);
