@@ -68,12 +68,22 @@ impl Default for WriteBatch {
 
 impl WriteBatch {
     /// An empty batch.
+    ///
+    /// ```
+    /// assert_eq!(sievedb::WriteBatch::new().len(), 0);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
 
     /// An empty batch with room for `bytes` bytes of encoded entries.
+    ///
+    /// ```
+    /// let mut batch = sievedb::WriteBatch::with_capacity(64 << 10);
+    /// batch.put("k", "v");
+    /// assert_eq!(batch.len(), 1);
+    /// ```
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         let mut buffer = Vec::with_capacity(HEADER_BYTES + bytes);
@@ -82,16 +92,34 @@ impl WriteBatch {
     }
 
     /// Sets `key` to `value` in the default keyspace.
+    ///
+    /// ```
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.put("from", "90").put("to", "110");
+    /// assert_eq!(batch.len(), 2);
+    /// ```
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push_put(DEFAULT_KEYSPACE, key.as_ref(), value.as_ref())
     }
 
     /// Removes `key` from the default keyspace.
+    ///
+    /// ```
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.delete("pending").delete("failed");
+    /// assert_eq!(batch.len(), 2);
+    /// ```
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.push_delete(DEFAULT_KEYSPACE, key.as_ref())
     }
 
-    /// The number of entries.
+    /// The number of entries. Two entries for one key count twice.
+    ///
+    /// ```
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.put("k", "v").delete("k");
+    /// assert_eq!(batch.len(), 2);
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
@@ -113,12 +141,26 @@ impl WriteBatch {
     }
 
     /// Size of the encoded batch in bytes: what the log stores, and what the limit of 1 GiB applies to.
+    ///
+    /// ```
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// let empty = batch.size_bytes();
+    /// batch.put("key", [0; 1000]);
+    /// assert!(batch.size_bytes() > empty + 1000);
+    /// ```
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// Removes all entries and keeps the memory.
+    ///
+    /// ```
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.put("k", "v");
+    /// batch.clear();
+    /// assert!(batch.is_empty());
+    /// ```
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER_BYTES);
         self.bytes.fill(0);

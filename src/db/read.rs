@@ -47,6 +47,14 @@ impl Value {
     }
 
     /// A copy of the bytes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// assert_eq!(db.get("k")?.unwrap().to_vec(), b"v");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.to_vec()
