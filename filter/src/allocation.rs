@@ -1,38 +1,36 @@
 //! How many bits each filter of a tree gets, so that a lookup of an absent key wastes the fewest reads.
 //!
-//! A lookup probes every filter whose table can hold the key, and each that errs costs a read. With `n` keys
-//! under a filter, `q` the share of absent lookups that probe it and `ε` its rate, `Σ q·ε` reads are wasted
-//! per lookup, for `Σ n·bits(ε)` bits. Where the rate falls by half for every bit, the least waste for the
-//! memory has
+//! A lookup probes every filter whose table can hold the key. Each false positive wastes a read. Let a filter
+//! have `n` keys and the rate `ε`, and let a share `q` of the absent lookups probe it. Then a lookup wastes
+//! `Σ q·ε` reads on average, for `Σ n·bits(ε)` bits. If every bit halves the rate, the fewest reads are
+//! wasted with
 //!
 //! ```text
-//! ε = c · n / q, at most 1                          c such that the bits come to the total
+//! ε = c · n / q, at most 1 c such that the bits add up to the total
 //! ```
 //!
-//! which is Monkey (Dayan, Athanassoulis, Idreos 2017) for tables that are not all probed equally often: a
-//! level that is ten times smaller gets a rate ten times lower, for 3.3 bits more of its few keys. Over
-//! levels of ratio `T` the waste then is `T/(T-1) · 2^-(b - log2(T)/(T-1))` at `b` bits per key, whatever
-//! their number, where equal bits waste `2^-b` on every level.
+//! This is Monkey (Dayan, Athanassoulis, Idreos 2017), extended to tables that are not all probed equally
+//! often. A level with ten times fewer keys gets a rate ten times lower, for 3.3 more bits for each of its
+//! keys. Over levels of ratio `T`, a lookup then wastes `T/(T-1) · 2^-(b - log2(T)/(T-1))` reads at `b` bits
+//! per key, for any number of levels. With equal bits it wastes `2^-b` on every level.
 //!
 //! # Algorithm
 //!
-//! No kind has that smooth a rate. A ribbon filter has whole columns, and fractions are mixtures; Bloom
-//! filters change their number of probes. So each kind is a convex chain of (bits per key, rate), its
-//! *steps*; the steps of all filters are sorted by the waste that they save per bit, and taken until the
-//! total is spent, the last one in part. For convex chains that is the exact optimum. O(s log s) for s steps;
-//! some thirty steps a filter.
+//! No kind has such a smooth rate. A ribbon filter has whole columns, and fractions are mixtures; a Bloom
+//! filter has a whole number of probes. So each kind is a convex chain of points (bits per key, rate), joined
+//! by *steps*. The steps of all filters are sorted by the reads they save per bit, and taken until the total
+//! is spent; the last step is taken in part. For convex chains this is the exact optimum. O(s log s) for s
+//! steps; some thirty steps a filter.
 //!
 //! ```
 //! use sievedb_filter::Kind;
 //! use sievedb_filter::allocation::{Share, Total, allocate, uniform};
 //!
-//! // Five levels, each ten times the one above it; every absent lookup probes all of them.
-//! let shares: Vec<Share> = (0..5).map(|level| Share::new(Kind::Ribbon, 1000 * 10u64.pow(level), 1.0)).collect();
-//! let total = Total::bits_per_key(10.0).unwrap();
-//! let optimal = allocate(&shares, total);
-//! assert!(optimal.bits_per_key[0] > 22.0 && optimal.bits_per_key[4] < 10.0);
-//! assert!(optimal.wasted_reads < 0.0016);
-//! assert!(uniform(&shares, total).wasted_reads > 0.004);
+//! // Five levels, each ten times as large as the one above it. Every absent lookup probes all of them. let
+//! shares: Vec<Share> = (0..5).map(|level| Share::new(Kind::Ribbon, 1000 * 10u64.pow(level), 1.0)).collect();
+//! let total = Total::bits_per_key(10.0).unwrap(); let optimal = allocate(&shares, total);
+//! assert!(optimal.bits_per_key[0] > 22.0 && optimal.bits_per_key[4] < 10.0); assert!(optimal.wasted_reads <
+//! 0.0016); assert!(uniform(&shares, total).wasted_reads > 0.004);
 //! ```
 
 use alloc::format;
@@ -48,19 +46,19 @@ use crate::error::FilterError;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// A filter, or the filters of a whole run: what the planner needs to know of it.
+/// The planner's input for a filter, or for the filters of a whole run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
     /// The kind that will be built.
     pub kind: Kind,
     /// Distinct user keys.
     pub keys: u64,
-    /// Which share of the absent lookups probe it: 1 for a run over all keys, less for one of its tables. 0
-    /// gets it nothing.
+    /// Share of the absent lookups that probe it: 1 for a run over all keys, less for one of its tables. With
+    /// 0 it gets no bits.
     pub probe_rate: f64,
-    /// Bits per key that it has at least, whatever the total.
+    /// Least bits per key, at any total.
     pub bits_min: f64,
-    /// Bits per key that it has at most.
+    /// Most bits per key.
     pub bits_max: f64,
 }
 
@@ -71,7 +69,7 @@ impl Share {
         Self { kind, keys, probe_rate, bits_min: 0.0, bits_max: BITS_PER_KEY_MAX }
     }
 
-    /// Sets the least and the most bits per key. Equal ones stand for a filter that is there already.
+    /// Sets the least and the most bits per key. Equal values stand for a filter that already exists.
     #[must_use]
     pub fn between(mut self, bits_min: f64, bits_max: f64) -> Self {
         self.bits_min = bits_min.clamp(0.0, BITS_PER_KEY_MAX);
@@ -99,7 +97,7 @@ impl Share {
         before.rate + part * (after.rate - before.rate)
     }
 
-    /// The corners of its rate as a function of its bits: convex, from (0, 1) on.
+    /// The corners of its rate as a function of its bits: a convex chain from (0, 1).
     fn steps(&self) -> Vec<Step> {
         match self.kind {
             Kind::Ribbon => ribbon_steps(self.keys),
@@ -108,7 +106,7 @@ impl Share {
     }
 }
 
-/// What there is to be shared out.
+/// The bits to allocate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Total(Unit);
 
@@ -119,11 +117,11 @@ enum Unit {
 }
 
 impl Total {
-    /// So many bits for each key of all shares.
+    /// This many bits per key of all shares.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] for a number that is negative, infinite or none.
+    /// [`FilterError::InvalidArgument`] for a number that is negative, infinite or NaN.
     pub fn bits_per_key(bits: f64) -> Result<Self, FilterError> {
         if bits.is_finite() && bits >= 0.0 {
             return Ok(Self(Unit::BitsPerKey(bits)));
@@ -131,7 +129,7 @@ impl Total {
         Err(FilterError::invalid(format!("a total of {bits} bits per key is not a number from 0 on")))
     }
 
-    /// So many bytes for all together.
+    /// This many bytes for all shares together.
     #[must_use]
     pub fn bytes(bytes: u64) -> Self {
         Self(Unit::Bytes(bytes))
@@ -145,18 +143,18 @@ impl Total {
     }
 }
 
-/// What each share gets, and what that is good for.
+/// The bits of each share, and the expected result.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Allocation {
-    /// Bits per key of each share, in their order; 0 is no filter.
+    /// Bits per key of each share, in order; 0 means no filter.
     pub bits_per_key: Vec<f64>,
-    /// The rate that each has then.
+    /// The rate of each share.
     pub rates: Vec<f64>,
     /// Bits of all filters together, without their headers and checksums.
     pub bits: f64,
-    /// Reads that an absent lookup wastes in the mean: the sum of the rates by how often each filter is
-    /// probed.
+    /// Reads that an absent lookup wastes on average: the sum of the rates, weighted by how often each filter
+    /// is probed.
     pub wasted_reads: f64,
 }
 
@@ -172,7 +170,7 @@ impl Allocation {
 
 /// The allocation of `total` that wastes the fewest reads.
 ///
-/// What no filter has a use for is not spent: a share that is never probed gets its least.
+/// Bits that save no reads are not spent: a share that is never probed gets its least.
 #[must_use]
 pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     let mut left = total.bits(shares);
@@ -195,7 +193,8 @@ pub fn allocate(shares: &[Share], total: Total) -> Allocation {
             from = step;
         }
     }
-    // Stable, so that steps of equal gain stay in the order of the shares, and those of one share in theirs.
+    // A stable sort: steps of equal gain stay in the order of the shares, and steps of one share stay in
+    // order.
     purchases.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     for Purchase { index, to, .. } in purchases {
         let keys = shares[index].keys.max(1) as f64;
@@ -210,7 +209,7 @@ pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     Allocation::of(shares, bits_per_key)
 }
 
-/// The same number of bits for every key: what [`allocate`] is compared with.
+/// The same number of bits for every key, for comparison with [`allocate`].
 #[must_use]
 pub fn uniform(shares: &[Share], total: Total) -> Allocation {
     let keys: f64 = shares.iter().map(|share| share.keys as f64).sum();
@@ -218,12 +217,12 @@ pub fn uniform(shares: &[Share], total: Total) -> Allocation {
     Allocation::of(shares, vec![bits; shares.len()])
 }
 
-/// One step of a share's bits that can be bought.
+/// One step of a share's bits.
 struct Purchase {
-    /// Waste that it saves per bit.
+    /// Wasted reads that it saves per bit.
     gain: f64,
     index: usize,
-    /// Bits per key with it.
+    /// Bits per key after it.
     to: f64,
 }
 
@@ -244,7 +243,7 @@ fn ribbon_steps(keys: u64) -> Vec<Step> {
     core::iter::once(none).chain(columns).take_while(|step| step.bits <= BITS_PER_KEY_MAX).collect()
 }
 
-/// The steps of [`hull`], computed once.
+/// The steps of [`hull`]. Computed once.
 #[cfg(feature = "std")]
 fn bloom_steps(kind: Kind) -> Vec<Step> {
     static STEPS: [OnceLock<Vec<Step>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
@@ -256,7 +255,7 @@ fn bloom_steps(kind: Kind) -> Vec<Step> {
     hull(kind)
 }
 
-/// A step for each quarter of a bit, without those that a mixture of their neighbours would beat. Below the
+/// A step for each quarter of a bit, without the points that a mixture of their neighbours beats. Below the
 /// first corner, near two bits, a real filter is worse than the mixture; an optimum has at most one filter
 /// there.
 fn hull(kind: Kind) -> Vec<Step> {
@@ -295,7 +294,7 @@ mod tests {
                 // The last attempts at a solution take a slot or two more.
                 let off = filter.predicted_rate() / planned - 1.0;
                 assert!(off.abs() < 0.005, "{keys} {bits}: {planned} and {}", filter.predicted_rate());
-                // It takes the bits that were wanted, to half a block of 64.
+                // It takes the requested bits, to within half a block of 64.
                 let taken = filter.header().bits() as f64 / keys as f64;
                 assert!(keys < 128 || (taken / bits - 1.0).abs() < 0.13, "{keys} {bits}: {taken}");
             }
@@ -315,10 +314,10 @@ mod tests {
             let optimal = allocate(&shares, Total::bits_per_key(bits).unwrap());
             let t = ratio as f64;
             let formula = t / (t - 1.0) * (-(bits - t.log2() / (t - 1.0))).exp2();
-            // Whole columns and what a ribbon takes above the theory cost a few per cent.
+            // Whole columns and the overhead of a ribbon cost a few per cent.
             let found = optimal.wasted_reads / formula;
             assert!((1.0..1.09).contains(&found), "{ratio} {bits}: {found}");
-            // A level that is `ratio` times larger has log2(ratio) bits fewer, to a column.
+            // A level that is `ratio` times larger has log2(ratio) bits fewer, to within a column.
             for pair in optimal.bits_per_key.windows(2) {
                 assert!((pair[0] - pair[1] - t.log2()).abs() <= 1.1, "{:?}", optimal.bits_per_key);
             }
@@ -361,7 +360,7 @@ mod tests {
         assert!((plan.bits_per_key[0] - plan.bits_per_key[1] - 4.0).abs() < 1.1, "{plan:?}");
         assert_eq!(plan.bits_per_key[2..], [0.0, 3.0]);
         assert_eq!(plan.rates[2], 1.0);
-        // With a total that nobody can use up, what is probed has all that it can hold.
+        // With a total larger than all limits, every probed share has its most bits.
         let plan = allocate(&shares, Total::bits_per_key(1000.0).unwrap());
         assert!(plan.bits_per_key[0] > 32.0 && plan.rates[0] == 2f64.powi(-32));
         assert_eq!(plan.bits_per_key[2], 0.0);

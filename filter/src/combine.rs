@@ -1,11 +1,11 @@
-//! Sets of keys as one standard Bloom filter each: union, intersection, and how many keys there are.
+//! Union and intersection of standard Bloom filters, and an estimate of their number of keys.
 //!
 //! Two filters of the same number of bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set the
-//! same bits for the same key. So the bits that either has are exactly the filter of the union. The bits that
-//! both have include those of every common key, and some more: never a wrong "absent", at a rate between that
-//! of the smaller one and that of a filter built from the common keys.
+//! same bits for the same key. So the bits set in either filter are exactly the filter of the union. The bits
+//! set in both include those of every common key and some more. So the intersection has no false negatives,
+//! and a rate between that of the smaller filter and that of a filter built from the common keys.
 //!
-//! What was added can be estimated from the bits alone: of `m` bits `n` keys with `k` probes leave `m ·
+//! The number of keys can be estimated from the bits alone. Of `m` bits, `n` keys with `k` probes leave `m ·
 //! e^(-kn/m)` clear, hence `n = -m/k · ln(clear / m)` (Swamidass and Baldi 2007). The header of a union or
 //! intersection has that estimate as its key count.
 
@@ -27,13 +27,13 @@ use crate::float::Float;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CombineError {
-    /// One of them is no standard Bloom filter with keys, but this.
+    /// One of them is not a standard Bloom filter with keys, but this.
     #[non_exhaustive]
     Kind(Kind),
-    /// They differ in this: `"bits"`, `"probes"`, `"seed"` or `"salt"`.
+    /// They differ in this parameter: `"bits"`, `"probes"`, `"seed"` or `"salt"`.
     #[non_exhaustive]
     Differ(&'static str),
-    /// The result could not be made.
+    /// The result could not be built.
     #[non_exhaustive]
     Build(FilterError),
 }
@@ -55,9 +55,9 @@ impl core::error::Error for CombineError {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// The block of the filter of all keys that either of two standard Bloom filters has, byte for byte as if
-    /// built from them but for its key count, which is [estimated](Filter::estimate_key_count). Linear in
-    /// their size.
+    /// The block of the filter of the keys of two standard Bloom filters. It has the same bytes as a filter
+    /// built from these keys, except for its key count, which is [estimated](Filter::estimate_key_count).
+    /// Linear in their size.
     ///
     /// # Errors
     ///
@@ -71,11 +71,11 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// The block of a filter of all keys that both of two standard Bloom filters have: it may say "maybe"
-    /// more often than one built from these, and never "absent" to one of them. Linear in their size.
+    /// The block of a filter of the keys that two standard Bloom filters have in common. It has no false
+    /// negatives, but a higher rate than a filter built from the common keys. Linear in their size.
     ///
-    /// Its key count is estimated as that of both together less that of their union (inclusion and
-    /// exclusion), and is at least 1.
+    /// Its key count is the sum of both estimates less that of their union (inclusion and exclusion), and at
+    /// least 1.
     ///
     /// # Errors
     ///
@@ -94,8 +94,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// How many distinct keys a standard Bloom filter was built from, as its bits let one guess. `None` if
-    /// all bits are set, and for other kinds, whose key count is exact. Linear in its size.
+    /// An estimate of the number of distinct keys of a standard Bloom filter, from its bits. `None` if all
+    /// bits are set, and for other kinds, whose key count is exact. Linear in its size.
     #[must_use]
     pub fn estimate_key_count(&self) -> Option<f64> {
         let (Shape::Bloom(bloom), bits) = self.shape_and_section() else { return None };
@@ -191,7 +191,7 @@ mod tests {
         let others = (0..4000u64).chain(6000..10_000);
         let found = others.filter(|key| both.may_contain_key(&key.to_le_bytes())).count();
         assert!(found < 400, "{found}");
-        // Nothing in common: one key, so that it is a filter with bits still.
+        // Nothing in common: the key count is 1, so that the result is still a filter with bits.
         let none = open(one.intersection(&filter(99_991, 7, 3, 20_000..20_001), [9; 16]).unwrap());
         assert_eq!(none.key_count(), 1);
     }

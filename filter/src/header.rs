@@ -1,4 +1,4 @@
-//! The first 256 bytes of a filter block, from which everything else in it is found.
+//! The first 256 bytes of a filter block. They locate everything else in it.
 //!
 //! ```text
 //!   0  magic              8   89 53 56 46 4c 54 0d 0a                                            frozen
@@ -28,10 +28,10 @@
 //! 248  plain blocks      u64  ribbon: the first block with an additional column; others: 0
 //! ```
 //!
-//! Offsets count from the start of the block, so that a block means the same wherever it stands. The fields
-//! called frozen have their place and meaning in every version, for ever, see `frozen`.
+//! Offsets count from the start of the block, so a block is valid at any position of a file. The frozen
+//! fields keep their place and meaning in every version, see `frozen`.
 //!
-//! What follows the header is computed from the lengths of its sections, see `layout`.
+//! The layout after the header follows from the lengths of its sections, see `layout`.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ const SECTIONS_MAX: usize = 5;
 #[doc(hidden)]
 pub const SECTION_BYTES: usize = 24;
 
-/// What a filter block is. The numbers are on disk: append only, see format.md.
+/// The kind of a filter block. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -85,7 +85,7 @@ impl Kind {
         Self::ALL.into_iter().find(|known| *known as u8 == kind)
     }
 
-    /// Whether a filter is the solution of a linear system, in columns; else keys set bits in it.
+    /// Whether a filter is the solution of a linear system, in columns. Otherwise keys set bits in it.
     pub(crate) const fn has_columns(self) -> bool {
         match self {
             Self::Bloom | Self::BlockedBloom => false,
@@ -94,7 +94,7 @@ impl Kind {
     }
 }
 
-/// What a person calls it: "blocked Bloom".
+/// The readable name, such as "blocked Bloom".
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -119,15 +119,15 @@ pub struct Header {
     pub owner: FileId,
     /// Length of the whole block in bytes.
     pub block_len: u64,
-    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret against those who choose keys: whoever
-    /// knows it can choose many that collide. It stands in the block as it is, so whoever reads the file
-    /// knows it; no error and no `Debug` prints it, nor the salt.
+    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret: anyone who knows it can choose many keys
+    /// that collide. The block stores it in plain form, so anyone who can read the file knows it. No error
+    /// and no `Debug` output contains the seed or the salt.
     pub seed: u64,
     /// Salt of [`table_hash`](crate::hash::table_hash).
     pub salt: u64,
     /// Number of distinct user keys.
     pub key_count: u64,
-    /// False-positive rate in units of 2^-64, computed from the bits as they stand.
+    /// False-positive rate in units of 2^-64, computed from the bits.
     pub rate: u64,
     /// Bits, lines of 64 bytes, or slots of the last layer, by kind; 0 if there are no keys, and for a ribbon
     /// filter that could not be built.
@@ -144,7 +144,7 @@ pub struct Header {
     pub plain_blocks: u64,
     /// The parts of the body.
     pub sections: Vec<Section>,
-    /// The checksum of the header as it stands in it.
+    /// The checksum stored in the header.
     pub checksum: u32,
 }
 
@@ -182,15 +182,14 @@ impl Header {
         }
     }
 
-    /// Whether this is a ribbon filter of which no attempt to build it succeeded: it says "maybe" of every
-    /// key.
+    /// Whether this is a ribbon filter that could not be built: it answers "maybe" for every key.
     #[must_use]
     pub fn answers_only_maybe(&self) -> bool {
         self.kind.has_columns() && self.key_count > 0 && self.size == 0
     }
 
-    /// Length of the beginning of the block that holds its first `sections` sections whole: what has to be in
-    /// memory for a query that does without the others.
+    /// Length of the beginning of the block that holds its first `sections` sections completely: the part
+    /// needed in memory for a query without the others.
     #[must_use]
     pub fn prefix_len(&self, sections: usize) -> u64 {
         match self.sections.get(..sections).and_then(<[Section]>::last) {
@@ -199,15 +198,15 @@ impl Header {
         }
     }
 
-    /// In how many column groups it can be loaded, each after those before it. A filter without columns is
-    /// one group. The first group of a ribbon filter comes with the thresholds.
+    /// Number of column groups that can be loaded separately, in order. A filter without columns is one
+    /// group. The first group of a ribbon filter comes with the thresholds.
     #[must_use]
     pub fn column_group_count(&self) -> usize {
         if self.kind.has_columns() { self.sections.len().saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// Length of the beginning of the block that must be in memory for a filter that is probed by pages:
-    /// header, page checksums, and of a ribbon filter the thresholds.
+    /// Length of the beginning of the block that must be in memory for a filter probed by pages: header, page
+    /// checksums, and the thresholds of a ribbon filter.
     #[doc(hidden)]
     #[must_use]
     pub fn head_len(&self) -> u64 {
@@ -227,7 +226,7 @@ impl Header {
         }
     }
 
-    /// The share of absent keys that its first `column groups` do not recognise; 1 with none.
+    /// The false-positive rate of its first `column groups`; 1 with none.
     #[must_use]
     pub fn column_groups_rate(&self, column_groups: usize) -> f64 {
         match column_groups {
@@ -281,8 +280,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if it is intact but requires something unknown here, `Corrupt` for all else. Offsets
-    /// count from the start of the block.
+    /// `Unsupported` if it is intact but requires an unknown feature, `Corrupt` otherwise. Offsets count from
+    /// the start of the block.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let frozen = Frozen::verified(bytes)?;
         known(8, "filter format version", frozen.version.into(), FORMAT_VERSION.into())?;
@@ -299,7 +298,7 @@ impl Header {
         };
         known(41, "filter domain", domain.into(), DOMAIN_WHOLE_KEY.into())?;
         known(42, "filter hash id", hash_id.into(), HASH_ID.into())?;
-        // After the kind: what another kind has to say may take more room.
+        // Checked after the kind, because another kind may have a longer header.
         if frozen.header.len() != HEADER_BYTES {
             let detail = format!("expected {HEADER_BYTES}, found {}", frozen.header.len());
             return Err(DecodeError::corrupt(10, "filter header length", detail));
@@ -376,7 +375,7 @@ impl Header {
         }
     }
 
-    /// Checks that the sections are those of `shape`, and stand where the layout puts them.
+    /// Checks that the sections have the lengths of `shape` and the offsets of the layout.
     fn check_layout(&self, shape: Shape) -> Result<(), DecodeError> {
         let lens: Vec<u64> = self.sections.iter().map(|section| section.len).collect();
         let expected = shape.section_lens().unwrap_or_default();

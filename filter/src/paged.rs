@@ -1,28 +1,29 @@
-//! A filter that is not in memory: what is small of it is, and the rest is read a page at a time.
+//! A filter whose body stays on disk. Only its small parts are in memory; the rest is read a page at a time.
 //!
-//! 1. [`PagedFilter::needs`] tells from a header which bytes are to be read: the *head* (header, page
-//!    checksums, and of a ribbon filter the thresholds) and the ends of the column groups. That is 0.1 % of a
-//!    Bloom filter, and 0.3 % of a ribbon filter of eight columns.
+//! 1. [`PagedFilter::needs`] computes from a header which bytes must be read: the *head* (header, page
+//!    checksums, and the thresholds of a ribbon filter) and the ends of the column groups. They are 0.1 % of
+//!    a Bloom filter, and 0.3 % of a ribbon filter of eight columns.
 //! 2. [`PagedFilter::open`] verifies them and keeps the head.
-//! 3. [`PagedFilter::may_contain`] computes where the bits of a key are and has the caller read those pages,
-//!    one after the other until the answer is certain. Whoever reads a page has it verified
-//!    ([`Page::verify`]) and may keep it.
+//! 3. [`PagedFilter::may_contain`] computes which pages have the bits of a key. The caller reads these pages
+//!    one after the other until the answer is certain. It verifies each page ([`Page::verify`]) and may cache
+//!    it.
 //!
 //! | kind | pages that a query for an absent key reads |
 //! |---|---|
 //! | blocked Bloom | one |
 //! | ribbon | one; two if the window straddles them, and one for each later column group that is probed: a group of `c` columns lets `2^-c` pass |
-//! | standard Bloom | one for each bit until the first that is 0: two in the mean at the best number of bits |
+//! | standard Bloom | one for each bit until the first that is 0: two on average at the best number of bits |
 //!
-//! Ribbon filters of 500 000 keys: 1.016, 1.021 and 1.033 pages in the mean with 8, 10 and 16 columns in one
-//! group; 1.042, 1.043 and 1.020 in two of which the first has five columns at least (of eight it would have
-//! four, and 1.070 pages be read). Present keys take as many, and one for each further group.
+//! Ribbon filters of 500 000 keys read on average 1.016, 1.021 and 1.033 pages with 8, 10 and 16 columns in
+//! one group. In two groups, the first with at least five columns, they read 1.042, 1.043 and 1.020 (with
+//! four of eight columns in the first group, 1.070). A query for a present key reads one more page for each
+//! further group.
 //!
 //! # Invariants
 //!
 //! - The answers are those of a [`Filter`](super::Filter) over the same bytes.
-//! - "Absent" is concluded only from pages whose checksums stand in the verified head. What damage there is
-//!   in other pages is not seen, for no answer depends on it.
+//! - The answer "absent" depends only on pages verified by the checksums of the verified head. Damage in
+//!   other pages is not detected, because no answer depends on it.
 //! - A probe reads a bounded number of pages: three for each column group, or one for each probe.
 
 use alloc::format;
@@ -41,10 +42,10 @@ use super::ribbon::{Paged, Ribbon, tail_bytes};
 use crate::codec::DecodeError;
 use crate::hash::{key_hash, table_hash};
 
-/// The unpacked tails of a ribbon filter and the list of sections, at most.
+/// Most bytes of the unpacked tails of a ribbon filter and the list of sections.
 const TAILS_BYTES: usize = 512;
 
-/// A filter of which pages are read when a probe leads to them.
+/// A filter that reads a page when a probe needs it.
 ///
 /// ```
 /// use sievedb_filter::{Expect, FilterBuilder, Kind, Page, PagedFilter};
@@ -75,9 +76,9 @@ const TAILS_BYTES: usize = 512;
 pub struct PagedFilter {
     header: Header,
     shape: Shape,
-    /// Of a ribbon filter that could be built.
+    /// For a ribbon filter that could be built.
     ribbon: Option<Paged>,
-    /// The header, the page checksums and of a ribbon filter the thresholds, as they stand in the block.
+    /// The header, the page checksums and the thresholds of a ribbon filter, as stored in the block.
     head: Vec<u8>,
     simd: Simd,
     /// The answer of a filter of no keys.
@@ -85,14 +86,14 @@ pub struct PagedFilter {
 }
 
 impl PagedFilter {
-    /// Which parts of the block must be read to open it: the first one starts with the header. `first` is the
-    /// beginning of the block, at least its 256 bytes of header; `block_len` is how many bytes the block has
-    /// where it lies.
+    /// The parts of the block that must be read to open it. The first part starts with the header. `first` is
+    /// the beginning of the block, at least its 256 bytes of header. `block_len` is the length of the stored
+    /// block in bytes.
     ///
     /// # Errors
     ///
-    /// Those of [`Header::decode`]; `Corrupt` if the header states another length. So the parts lie within
-    /// the block, and take about 0.4 % of it and some pages.
+    /// As [`Header::decode`]; `Corrupt` if the header states another length. So the parts lie within the
+    /// block, and take about 0.4 % of it and some pages.
     pub fn needs(first: &[u8], block_len: u64) -> Result<Vec<Range<u64>>, DecodeError> {
         let header = Header::decode(first)?;
         if header.block_len != block_len {
@@ -110,8 +111,8 @@ impl PagedFilter {
         Ok(needs)
     }
 
-    /// Verifies the parts that [`PagedFilter::needs`] names, and what is expected of the filter; keeps the
-    /// first. Linear in their length.
+    /// Verifies the parts that [`PagedFilter::needs`] returned, and the expectations of the caller. Keeps the
+    /// first part. Linear in their length.
     ///
     /// # Errors
     ///
@@ -134,19 +135,19 @@ impl PagedFilter {
         Ok(Self { header, shape, ribbon, head, simd: Simd::detect(), if_empty: expect.if_empty() })
     }
 
-    /// The page checksums, and what follows.
+    /// The page checksums and the rest of the head.
     fn checksums(&self) -> &[u8] {
         self.head.get(HEADER_BYTES..).unwrap_or_default()
     }
 
     /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
     ///
-    /// `read` is called for the pages that it takes, and must give bytes that have passed [`Page::verify`],
-    /// now or earlier. Bytes that are not there count as bits that are set.
+    /// `read` is called for each page that the query needs. It must return bytes that have passed
+    /// [`Page::verify`], now or earlier. Missing bytes count as set bits.
     ///
     /// # Errors
     ///
-    /// The first error of `read`; then nothing is known of the key.
+    /// The first error of `read`; the answer is then unknown.
     pub fn may_contain<P: AsRef<[u8]>, E>(
         &self,
         hash: u64,
@@ -195,19 +196,19 @@ impl PagedFilter {
         self.may_contain(key_hash(self.header.seed, key), read)
     }
 
-    /// The share of absent keys that it does not recognise, with all column groups.
+    /// The false-positive rate with all column groups.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         rate_of(self.header.rate)
     }
 
-    /// What it takes in memory, in bytes.
+    /// Its size in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         Self::memory_bytes_with(self.head.len())
     }
 
-    /// What a filter takes in memory whose first part has so many bytes.
+    /// The size in memory of a filter whose first part has this many bytes.
     #[doc(hidden)]
     #[must_use]
     pub fn memory_bytes_with(head: usize) -> usize {
@@ -263,7 +264,7 @@ fn open_ribbon(
     Paged::new(ribbon, &tails, &header.sections[1..])
 }
 
-/// Reads bytes of sections by their pages, and keeps the last one for the next read.
+/// Reads bytes of sections page by page, and keeps the last page for the next read.
 struct LastPage<'a, P, R> {
     filter: &'a PagedFilter,
     read: R,
@@ -271,7 +272,7 @@ struct LastPage<'a, P, R> {
 }
 
 impl<P: AsRef<[u8]>, E, R: FnMut(&Page) -> Result<P, E>> LastPage<'_, P, R> {
-    /// Fills `out` from byte `at` of a section. `false` if that is not all there.
+    /// Fills `out` from byte `at` of a section. `false` if bytes are missing.
     fn read(&mut self, section: usize, mut at: u64, mut out: &mut [u8]) -> Result<bool, E> {
         while !out.is_empty() {
             let PagedFilter { header, .. } = self.filter;
@@ -329,7 +330,7 @@ mod tests {
         needs.iter().map(|part| block[part.start as usize..part.end as usize].to_vec()).collect()
     }
 
-    /// Probes with pages of this block, and says how many were read.
+    /// Probes with pages of this block, and returns how many were read.
     fn probe(filter: &PagedFilter, block: &[u8], hash: u64) -> (Result<bool, DecodeError>, u32) {
         let mut pages = 0;
         let answer = filter.may_contain(hash, |page| {
@@ -348,7 +349,7 @@ mod tests {
         (0..keys).step_by(step).map(|key| key_hash(SEED, &key.to_le_bytes()))
     }
 
-    /// Compares the answers, and gives the mean number of pages of an absent key.
+    /// Compares the answers, and returns the mean number of pages for an absent key.
     fn compare(block: &[u8], keys: u64, expect: Expect) -> f64 {
         let filter = Filter::open(block, expect).unwrap();
         let paged = open(block, expect).unwrap();
@@ -394,7 +395,7 @@ mod tests {
                 assert!((1.0..=most).contains(&pages), "{keys} keys, {columns} columns: {pages}");
             }
         }
-        // Each further group is probed for what the one before lets pass.
+        // Each further group is probed for the keys that pass the one before.
         for (columns, groups, first, most) in [
             (8.0, 2, 0, 1.09),
             (6.0, 2, 5, 1.05),
@@ -460,7 +461,7 @@ mod tests {
                 }
                 damaged[byte] = block[byte];
             }
-            // What is not found lies in pages of which no key was asked, or between the parts.
+            // Damage that is not found lies in pages that no key needs, or between the parts.
             assert!(found * 2 > block.len(), "{found} of {}", block.len());
         }
     }
@@ -502,7 +503,7 @@ mod tests {
         lying[32..40].copy_from_slice(&layout.block_len.to_le_bytes());
         reseal(&mut lying);
         assert_eq!(PagedFilter::needs(&lying, lying.len() as u64).unwrap_err().what, "filter block length");
-        // Nor is it opened by who believes it.
+        // Nor does it open with the false length.
         assert!(PagedFilter::open(vec![lying], layout.block_len, Expect::anything()).is_err());
     }
 

@@ -1,11 +1,11 @@
-//! The checksums between the header and the body, and what is checked by them.
+//! The checksums between the header and the body.
 //!
 //! Each page of 4096 bytes of a section (the last one may be shorter) has a CRC-32 over (owner, the page's
-//! offset in the block, its bytes). They stand after the header, four bytes each, those of the first section
-//! first. The checksum of a section is the CRC-32 over (owner, offset of its first page checksum, its page
-//! checksums), and stands in the header. So the header vouches for the pages, and they for the body; one page
-//! can be verified alone. What lies between the parts is zero, which is verified too: no bit of a block is
-//! outside of every check.
+//! offset in the block, its bytes). The page checksums follow the header, four bytes each, those of the first
+//! section first. The checksum of a section is the CRC-32 over (owner, offset of its first page checksum, its
+//! page checksums), and is stored in the header. So the header verifies the page checksums, and these verify
+//! the body. A single page can be verified alone. The bytes between the parts must be zero. So every bit of a
+//! block is verified.
 
 use alloc::format;
 
@@ -16,7 +16,7 @@ use super::layout::{PAGE_BYTES, Section};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 
-/// Writes the page checksums of a block whose body is complete, and the section checksums into `sections`.
+/// Writes the page checksums of a block with a complete body, and the section checksums into `sections`.
 pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     let mut at = HEADER_BYTES;
     for section in sections {
@@ -30,8 +30,8 @@ pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     }
 }
 
-/// Verifies everything after the header, of a block of which the first `count` sections are there. `block`
-/// must have the length that the header states for these.
+/// Verifies everything after the header in a block that has the first `count` sections. `block` must have the
+/// length that the header states for these.
 pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), DecodeError> {
     if block.len() as u64 != header.prefix_len(count) {
         let detail = format!("expected {}, there are {}", header.prefix_len(count), block.len());
@@ -77,7 +77,7 @@ pub(super) fn verify_checksums(mut checksums: &[u8], header: &Header) -> Result<
     Ok(())
 }
 
-/// A page of a section: what is read and verified at a time of a filter that is not in memory.
+/// A page of a section: the unit of reading and verification of a filter on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     /// Where it starts, in bytes from the start of the filter block.
@@ -89,8 +89,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// The page of section number `section` that holds byte `at` of it, by the verified page checksums of its
-    /// block; `None` if there is none.
+    /// The page of section number `section` that holds byte `at` of it, with its checksum from the verified
+    /// page checksums of the block. `None` if there is no such page.
     pub(super) fn holding(header: &Header, checksums: &[u8], section: usize, at: u64) -> Option<Self> {
         let before: u64 = header.sections.get(..section)?.iter().map(|s| s.len.div_ceil(PAGE_BYTES)).sum();
         let section = header.sections.get(section).filter(|section| at < section.len)?;
@@ -108,8 +108,8 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// `Corrupt` if they are damaged, of another place or filter, or too many or few. The offset counts from
-    /// the start of the block.
+    /// `Corrupt` if they are damaged, come from another offset or filter, or have the wrong length. The
+    /// offset counts from the start of the block.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), DecodeError> {
         if bytes.len() != self.len {
             let detail = format!("expected {} bytes, there are {}", self.len, bytes.len());

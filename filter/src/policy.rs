@@ -1,11 +1,10 @@
-//! What the user asks for, and what that comes to on a given level.
+//! Filter policies, and the filter that a policy gives a table on a given level.
 //!
 //! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`],
-//! a kind that can be built and its bits per key, or into no filter at all. Floating point ends there: what
-//! is written to disk are whole bits and whole probes.
+//! which is a kind that can be built and its bits per key, or into no filter. No floating point is used after
+//! that: only whole bits and whole probes are written to disk.
 //!
-//! Which kind pays where is a question of how long a table lives: the rule and its reasons are at
-//! [`FilterKind::Auto`].
+//! The best kind depends on the lifetime of a table. [`FilterKind::Auto`] documents the rule and its reasons.
 
 use alloc::format;
 
@@ -13,10 +12,10 @@ use super::header::Kind;
 use super::{blocked, bloom, ribbon};
 use crate::error::FilterError;
 
-/// The most bits per key of a policy: no filter here becomes better by more.
+/// Most bits per key of a policy. No filter improves with more.
 pub const BITS_PER_KEY_MAX: f64 = 64.0;
 
-/// Levels above this one are short-lived: their filters are rebuilt often and probed first.
+/// The tables of levels above this one are short-lived: their filters are rebuilt often and probed first.
 const FIRST_DEEP_LEVEL: usize = 2;
 
 /// Which filter to build.
@@ -25,13 +24,13 @@ const FIRST_DEEP_LEVEL: usize = 2;
 pub enum FilterKind {
     /// No filter: every lookup within a table's key range reads the table.
     None,
-    /// Blocked Bloom on levels 0 and 1, where tables live for minutes; ribbon below, but standard Bloom for
-    /// tables of fewer than 96 keys, of which a ribbon filter saves nothing.
+    /// Blocked Bloom on levels 0 and 1, where tables live for minutes. Ribbon on the levels below, except
+    /// standard Bloom for tables of fewer than 96 keys, where a ribbon filter saves nothing.
     ///
-    /// The rule behind it is a price. A ribbon filter costs more time, once to build (some 50 to 100 ns per
-    /// key) and a little with every query (up to 50 ns where it waits for memory); it saves memory (3.3 bits
-    /// per key at the rate that 10 bits have in a blocked filter) for as long as the table lives, or at the
-    /// same size nine wasted reads in ten. So it pays for a table that lives longer than
+    /// The rule compares costs. A ribbon filter costs more time: once to build (some 50 to 100 ns per key),
+    /// and with every query (up to 50 ns if it waits for memory). It saves memory for as long as the table
+    /// lives: 3.3 bits per key at the rate of a blocked filter of 10 bits. At the same size it saves nine
+    /// wasted reads in ten. So it pays for a table that lives longer than
     ///
     /// ```text
     /// (time to build + queries in its life · time per query) · price of a processor's second
@@ -39,23 +38,23 @@ pub enum FilterKind {
     ///                   bits saved · price of a bit of memory per second
     /// ```
     ///
-    /// With the prices that RocksDB assumes for its own ribbon filter, for which it says one hour, and with
-    /// our costs that is some 12 to 25 minutes, by how often a query has to wait for memory. Tables of levels
-    /// 0 and 1 are compacted away sooner than that under any steady load of writes: a table of level 0 is
-    /// gone after a few flushes, all of level 1 is written anew with each of its compactions. A table of
-    /// level 2 lives ten times as long (the ratio of the levels) as one of level 1, and the levels from there
-    /// on hold nearly all keys of a large tree, and so nearly all memory that can be saved.
+    /// RocksDB states one hour for its own ribbon filter. With the prices that it assumes and our costs, the
+    /// result is some 12 to 25 minutes, depending on how often a query waits for memory. Under a steady load
+    /// of writes, tables of levels 0 and 1 are compacted sooner: a table of level 0 lives for a few flushes,
+    /// and each compaction of level 1 rewrites all of it. A table of level 2 lives ten times as long as one
+    /// of level 1 (the ratio of the levels). Level 2 and the levels below it hold nearly all keys of a large
+    /// tree, and so nearly all memory that can be saved.
     ///
-    /// The level stands for the lifetime because it is known when the table is written; a lifetime measured
-    /// is that of the load before. Who writes once and then reads only is served better by
-    /// [`FilterKind::Ribbon`] on all levels, and who has processors to spare too.
+    /// The rule uses the level because it is known when the table is written; a measured lifetime would
+    /// describe the past load. Use [`FilterKind::Ribbon`] on all levels if data is written once and then only
+    /// read, or if processor time is plentiful.
     #[default]
     Auto,
-    /// Standard Bloom: a lower rate for its size than the blocked one, one cache line per bit tested.
+    /// Standard Bloom: a lower rate than a blocked one of the same size, but one cache line per bit tested.
     Bloom,
     /// Bloom in lines of 64 bytes: one cache line per query, for about 17 % more false positives at 10 bits.
     BlockedBloom,
-    /// Ribbon: within half a per cent of the fewest bits that any filter can have, two cache lines per query,
+    /// Ribbon: within half a per cent of the fewest bits that any filter needs. Two cache lines per query;
     /// the slowest to build.
     Ribbon,
 }
@@ -84,13 +83,13 @@ impl FilterKind {
     }
 }
 
-/// How large a filter is to be.
+/// The size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum FilterSize {
-    /// This many bits per key; fractions count.
+    /// This many bits per key. Fractions count.
     BitsPerKey(f64),
-    /// As many bits per key as this share of absent keys that are not recognised (0.01 is 1 %) takes.
+    /// The bits per key that this false-positive rate takes (0.01 is 1 %).
     FalsePositiveRate(f64),
 }
 
@@ -115,20 +114,19 @@ impl FilterSize {
     }
 }
 
-/// How the bits are spread over the levels.
+/// How the bits are allocated to the levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FilterAllocation {
     /// The same on every level.
     Uniform,
-    /// More for small levels and for what is probed often, so that the expected number of wasted reads is
-    /// least for the memory: see [`allocation`](super::allocation). The size is a total over the tree, as a
-    /// mean per key; a false-positive rate stands for the memory that it would take if it were the same on
-    /// every level. Computed anew for every table that is written, for the tree as compaction will leave it:
-    /// what waits to be merged counts where it is going, so that the deep levels have all that is theirs once
-    /// the tree is settled. The other tables follow as compaction rewrites them. Until then, filters that
-    /// take more than the total leave later column groups of ribbon filters on disk, those that answer least
-    /// first.
+    /// More bits for small levels and for tables that are probed often, so that the memory saves the most
+    /// reads: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key. A
+    /// false-positive rate stands for the memory that it would take on every level alike. The allocation is
+    /// computed again for every table that is written, for the tree as compaction will leave it: tables that
+    /// wait to be merged count in their target level, so the deep levels have their full share once the tree
+    /// is settled. The other tables follow as compaction rewrites them. Until then, if the filters exceed the
+    /// total, later column groups of ribbon filters stay on disk, the least useful first.
     #[default]
     Optimal,
 }
@@ -150,8 +148,8 @@ impl FilterAllocation {
     }
 }
 
-/// What filter the tables of a keyspace get. The default is `Auto` with 10 bits per key, spread
-/// over the levels so that the fewest reads are wasted.
+/// The filters of the tables of a keyspace. The default is `Auto` with 10 bits per key, allocated to the
+/// levels so that the fewest reads are wasted.
 ///
 /// ```
 /// use sievedb_filter::{FilterKind, FilterPolicy};
@@ -166,16 +164,16 @@ pub struct FilterPolicy {
     pub kind: FilterKind,
     /// How large.
     pub size: FilterSize,
-    /// Spread how over the levels.
+    /// How the bits are allocated to the levels.
     pub allocation: FilterAllocation,
-    /// Whether lookups are for keys that are there: see [`FilterPolicy::expect_hits`].
+    /// Whether lookups are for present keys: see [`FilterPolicy::expect_hits`].
     pub expect_hits: bool,
 }
 
-/// A filter that can be built: what a [`FilterPolicy`] means on one level.
+/// A filter that can be built: the result of a [`FilterPolicy`] on one level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterPlan {
-    /// The kind, as it will stand in the filter's header.
+    /// The kind, as stored in the filter's header.
     pub kind: Kind,
     /// Bits per key, over 0 and up to [`BITS_PER_KEY_MAX`].
     pub bits_per_key: f64,
@@ -188,7 +186,7 @@ impl Default for FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// This kind with 10 bits per key in the mean, spread over the levels so that the fewest reads are
+    /// This kind with 10 bits per key on average, allocated to the levels so that the fewest reads are
     /// wasted.
     #[must_use]
     pub fn new(kind: FilterKind) -> Self {
@@ -200,37 +198,37 @@ impl FilterPolicy {
         }
     }
 
-    /// Sets the size in bits per key; fractions count.
+    /// Sets the size in bits per key. Fractions count.
     #[must_use]
     pub fn bits_per_key(mut self, bits: f64) -> Self {
         self.size = FilterSize::BitsPerKey(bits);
         self
     }
 
-    /// Sets the size by the false-positive rate that is wanted, over 0 and below 1.
+    /// Sets the size by the false-positive rate, over 0 and below 1.
     #[must_use]
     pub fn false_positive_rate(mut self, rate: f64) -> Self {
         self.size = FilterSize::FalsePositiveRate(rate);
         self
     }
 
-    /// Sets how the bits are spread over the levels.
+    /// Sets how the bits are allocated to the levels.
     #[must_use]
     pub fn allocation(mut self, allocation: FilterAllocation) -> Self {
         self.allocation = allocation;
         self
     }
 
-    /// Says that nearly all lookups are for keys that are there, or that there are none but scans. Tables
-    /// with nothing older below them, which hold some nine keys in ten, then get no filter: whoever comes so
-    /// far down finds its key. The tables above them keep theirs, which spare a hit the reads on its way.
+    /// Declares that nearly all lookups are for present keys, or that there are only scans. Tables with
+    /// nothing older below them, which hold some nine keys in ten, then get no filter: a lookup that reaches
+    /// them finds its key. Tables above keep their filters, which save reads of a lookup on its way down.
     #[must_use]
     pub fn expect_hits(mut self, expect: bool) -> Self {
         self.expect_hits = expect;
         self
     }
 
-    /// Whether such filters can be built.
+    /// Checks that such filters can be built.
     ///
     /// # Errors
     ///
@@ -255,8 +253,8 @@ impl FilterPolicy {
         Ok(())
     }
 
-    /// The filter for a table of about `keys` keys that is written to `level`. `None` if there is to be none,
-    /// or the policy is one that [`FilterPolicy::validate`] refuses.
+    /// The filter for a table of about `keys` keys that is written to `level`. `None` if the table gets no
+    /// filter, or if [`FilterPolicy::validate`] refuses the policy.
     #[must_use]
     pub fn resolve(&self, level: usize, keys: u64) -> Option<FilterPlan> {
         let kind = match self.kinds() {
@@ -273,7 +271,7 @@ impl FilterPolicy {
         Some(FilterPlan { kind, bits_per_key })
     }
 
-    /// The kinds it may build: on the short-lived levels, of few keys on the others, and of many.
+    /// The kinds it may build: on the short-lived levels, and on the others for few keys and for many.
     fn kinds(&self) -> &'static [Kind] {
         match self.kind {
             FilterKind::None => &[],
@@ -290,15 +288,16 @@ impl FilterPlan {
     ///
     /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: a sum of
     /// that over the Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3).
-    /// Ribbon: `2^-r` with as many columns `r` as the bits suffice for, mixed of two whole numbers where they
-    /// do not come out even (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022). `docs/filter-rates.md`
-    /// has it beside what was measured.
+    /// Ribbon: `2^-r` with as many columns `r` as the bits allow, a mixture of two whole numbers if `r` is
+    /// not whole (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022). `docs/filter-rates.md` compares it
+    /// with measured rates.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate(self.kind, millibits(self.bits_per_key))
     }
 
-    /// The same with so many probes, at least 1, instead of the best number. A ribbon filter has none.
+    /// The same with this many probes, at least 1, instead of the best number. A ribbon filter ignores the
+    /// number.
     ///
     /// ```
     /// # use sievedb_filter::{FilterPlan, Kind};
@@ -327,7 +326,7 @@ pub(super) fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0) as u32
 }
 
-/// The best rate that `kind` has with this size.
+/// The best rate of `kind` with this size.
 pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     let bits = f64::from(millibits.max(1)) / 1000.0;
     match kind {
@@ -337,7 +336,7 @@ pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     }
 }
 
-/// The fewest bits per key, in thousandths, with which the rate is at most `wanted`.
+/// The fewest bits per key, in thousandths, for a rate of at most `wanted`.
 fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     let (mut low, mut high) = (0, millibits(BITS_PER_KEY_MAX));
     if rate(kind, high) > wanted {

@@ -1,14 +1,13 @@
 //! From verified bytes to answers.
 //!
-//! [`Filter::open`] verifies all of a block once and keeps what a probe needs ([`Probe`]); after that a probe
-//! is arithmetic and a few reads.
+//! [`Filter::open`] verifies all of a block once and keeps the data that a probe needs ([`Probe`]). After
+//! that, a probe is arithmetic and a few reads.
 //!
 //! # Invariants
 //!
-//! - There is no `Filter` over bytes that were not verified against their checksums and what the caller
-//!   expects of them.
-//! - Whatever cannot be answered is "maybe". A read outside of the body, which verified geometry rules out
-//!   unless the caller's `AsRef` changes its mind, counts as a set bit.
+//! - The bytes of every `Filter` were verified against their checksums and the caller's expectations.
+//! - A probe that cannot be answered returns "maybe". A read outside of the body counts as a set bit;
+//!   verified geometry rules it out, unless the caller's `AsRef` returns other bytes later.
 
 use alloc::format;
 use core::fmt;
@@ -23,10 +22,10 @@ use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::hash::key_hash;
 
-/// What the caller knows of the filter from elsewhere. Each thing that is known is compared.
+/// What the caller knows about the filter. Every known value is compared with the filter.
 ///
-/// "Absent" is true of a table only if the filter is this table's and its keys were hashed with the caller's
-/// seed: use [`Expect::table`] wherever a lookup depends on the answer.
+/// The answer "absent" holds for a table only if the filter belongs to that table and its keys were hashed
+/// with the caller's seed. Use [`Expect::table`] wherever a lookup depends on the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expect {
     owner: Option<FileId>,
@@ -36,7 +35,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// Nothing is known: for tools that look at a filter by itself. A filter of no keys then answers "maybe".
+    /// Nothing is known: for tools that inspect a filter alone. A filter of no keys then answers "maybe".
     #[must_use]
     pub fn anything() -> Self {
         Self::default()
@@ -48,14 +47,14 @@ impl Expect {
         Self { owner: Some(owner), seed: Some(seed), key_count: Some(key_count), header_checksum: None }
     }
 
-    /// The very filter whose header has this checksum ([`header::checksum`](super::header::checksum)).
+    /// The filter whose header has this checksum ([`header::checksum`](super::header::checksum)).
     #[must_use]
     pub fn header_checksum(mut self, checksum: u32) -> Self {
         self.header_checksum = Some(checksum);
         self
     }
 
-    /// What a filter of no keys says: nothing certain, unless the caller knows that there are none.
+    /// The answer of a filter of no keys: "maybe", unless the caller knows that the table has no keys.
     pub(super) fn if_empty(&self) -> bool {
         self.key_count != Some(0)
     }
@@ -68,7 +67,7 @@ impl Expect {
         if self.header_checksum.is_some_and(|checksum| checksum != header.checksum) {
             return differs(12, "filter header checksum", "is that of another filter of the table");
         }
-        // The seed is a secret of the store: no message says it.
+        // The seed is a secret of the store, so no message contains it.
         if self.seed.is_some_and(|seed| seed != header.seed) {
             return differs(48, "filter seed", "is not the one that keys are hashed with here");
         }
@@ -85,29 +84,29 @@ impl Expect {
 pub struct Filter<B> {
     probe: Probe<B>,
     header: Header,
-    /// How many sections are there.
+    /// Number of sections in memory.
     section_count: usize,
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// Verifies a filter block (all of it, padding included) and what is expected of it. Linear in its
+    /// Verifies a filter block (all of it, padding included) and the caller's expectations. Linear in its
     /// length.
     ///
-    /// `bytes` must be the block and nothing more; a query is fastest if they start on a multiple of 64, as
+    /// `bytes` must be exactly the block. A query is fastest if they start at a multiple of 64, as
     /// [`AlignedBytes`](super::AlignedBytes) do.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the block is intact but of a version, kind, domain, hash or required flag that is not
-    /// known here; `Corrupt` if it is damaged, or not what is expected. Offsets count from its start.
+    /// `Unsupported` if the block is intact but has an unknown version, kind, domain, hash or required flag.
+    /// `Corrupt` if it is damaged or not the expected one. Offsets count from its start.
     pub fn open(bytes: B, expect: Expect) -> Result<Self, DecodeError> {
         let header = Header::decode(bytes.as_ref())?;
         let sections = header.sections.len();
         Self::open_sections(bytes, header, expect, sections)
     }
 
-    /// [`Filter::open`] for the beginning of the block of a ribbon filter that holds only the first `groups`
-    /// of its column groups, at least 1: the first [`Header::prefix_len`]`(1 + groups)` bytes.
+    /// [`Filter::open`] for the beginning of a ribbon filter's block that holds only the first `groups` of
+    /// its column groups, at least 1: the first [`Header::prefix_len`]`(1 + groups)` bytes.
     ///
     /// It is a filter with fewer columns, and its rate is exactly `2^-columns`.
     ///
@@ -128,9 +127,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(Self { probe, header, section_count: count })
     }
 
-    /// A copy with the first `groups` column groups only (at least 1, at most those that are there), and the
-    /// memory for these: the rate goes up to exactly `2^-columns`, and nothing is built or read again. Of a
-    /// filter of another kind, a copy.
+    /// A copy with only the first `groups` column groups (at least 1, at most those in memory), which takes
+    /// less memory. Its rate is exactly `2^-columns`; nothing is built or read again. For another kind of
+    /// filter, a full copy.
     #[must_use]
     pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
         let sections = groups.max(1).saturating_add(1).min(self.section_count);
@@ -143,7 +142,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         }
     }
 
-    /// Verifies the bytes again, as they are in memory now, and that the predicted rate is that of the bits.
+    /// Verifies the bytes again as they are in memory now, and that the predicted rate is that of the bits.
     ///
     /// # Errors
     ///
@@ -163,7 +162,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(())
     }
 
-    /// What it takes to probe it, without its header. Keep a clone beside those of other filters that are
+    /// The data needed to probe it, without its header. Keep clones side by side if several filters are
     /// probed for one key.
     #[inline]
     #[must_use]
@@ -196,9 +195,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.probe.may_contain_many(hashes, answers);
     }
 
-    /// Its shape, the bytes of its first section.
+    /// Its shape and the bytes of its first section.
     pub(super) fn shape_and_section(&self) -> (Shape, &[u8]) {
-        // The header was found to have a shape when the filter was opened.
+        // Opening the filter has verified that the header has a shape.
         let shape = self.header.shape().unwrap_or(Shape::Empty);
         let section = self.header.sections.first().and_then(|section| {
             let end = section.offset.checked_add(section.len)?;
@@ -215,7 +214,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
 }
 
 impl<B> Filter<B> {
-    /// The share of absent keys that it does not recognise, computed at build time from the bits as they are.
+    /// The false-positive rate, computed from the bits at build time.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.header.column_groups_rate(self.column_groups())
@@ -228,7 +227,7 @@ impl<B> Filter<B> {
         if self.kind().has_columns() { self.section_count.saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// The same filter, probed without vector instructions: to measure and to compare.
+    /// The same filter, probed without vector instructions, for measurements and comparisons.
     #[must_use]
     pub fn portable(mut self) -> Self {
         self.probe = self.probe.portable();
@@ -241,8 +240,8 @@ impl<B> Filter<B> {
         self.header.key_count
     }
 
-    /// The sizes of the parts of its block, and what they come to beside the least that any filter can have.
-    /// Of the whole block, also of the column groups that are not in memory.
+    /// The sizes of the parts of its whole block, including column groups that are not in memory, and the
+    /// least size of any filter with its rate.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         Sizes::of(&self.header)
@@ -272,7 +271,7 @@ impl<B> Filter<B> {
         &self.header
     }
 
-    /// Gives the bytes back.
+    /// Returns the bytes.
     #[must_use]
     pub fn into_inner(self) -> B {
         self.probe.into_inner()
@@ -311,7 +310,7 @@ mod tests {
         Filter::open(bytes, Expect::anything())
     }
 
-    /// The block with `change` made to it and all checksums right again: as a hostile writer would have it.
+    /// The block after `change`, with all checksums corrected, as a hostile writer would produce it.
     fn forged(kind: Kind, keys: u64, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = block(kind, keys);
         change(&mut bytes);
@@ -394,7 +393,7 @@ mod tests {
 
     #[test]
     fn pages_of_another_table_or_in_another_order_are_an_error() {
-        // Each is intact by itself, but every checksum says where and whose it is.
+        // Each page is intact by itself, but its checksum covers its offset and owner.
         let bytes = block(Kind::Bloom, 6553);
         assert_eq!((bytes.len(), open(&bytes).unwrap().header().sections[0].offset), (320 + 8192, 320));
         let mut swapped = bytes.clone();
@@ -444,7 +443,7 @@ mod tests {
         builder.finish().unwrap()
     }
 
-    /// How many of these absent keys a filter does not recognise.
+    /// How many of these absent keys a filter finds.
     fn unrecognised<B: AsRef<[u8]>>(filter: &Filter<B>, count: u64) -> f64 {
         let absent =
             (1 << 40..(1 << 40) + count).filter(|key: &u64| filter.may_contain_key(&key.to_le_bytes()));
@@ -471,7 +470,7 @@ mod tests {
                     assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{keys} {columns}: {found}");
                     fewer.verify().unwrap();
 
-                    // The same from the beginning of the block alone, which can be read by itself.
+                    // The same from only the beginning of the block.
                     let len = whole.header().prefix_len(1 + kept) as usize;
                     assert_eq!(fewer.as_bytes().len(), len);
                     assert!(len < bytes.len() || keys == 300);
@@ -528,7 +527,7 @@ mod tests {
         filter.verify().unwrap();
     }
 
-    /// Bytes that change their mind after they were opened.
+    /// Bytes that change after the filter was opened.
     struct Fickle(Vec<u8>, std::cell::Cell<bool>);
 
     impl AsRef<[u8]> for Fickle {

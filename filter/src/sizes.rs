@@ -1,4 +1,4 @@
-//! How large the parts of a filter block are, and how far from the least that is possible.
+//! The sizes of the parts of a filter block, and their distance from the least possible size.
 
 use alloc::vec::Vec;
 
@@ -30,20 +30,20 @@ pub struct Sizes {
     pub header: u64,
     /// The checksums of the pages, four bytes for each 4096 of a section.
     pub page_checksums: u64,
-    /// Each section: the bits of a Bloom filter; of a ribbon filter the thresholds, then the column groups.
+    /// Each section: the bits of a Bloom filter; the thresholds and then the column groups of a ribbon
+    /// filter.
     pub sections: Vec<u64>,
     /// Zeros between the parts and at the end.
     pub padding: u64,
     /// The whole block.
     pub block: u64,
-    /// `keys · log2(1 / rate)`: the bits that any structure must have that recognises absent keys at the
-    /// filter's predicted rate (Carter, Floyd, Gill, Markowsky and Wegman 1978). `None` if there are no keys
-    /// or it recognises none.
+    /// `keys · log2(1 / rate)`: the fewest bits of any structure with the filter's predicted rate (Carter,
+    /// Floyd, Gill, Markowsky and Wegman 1978). `None` if there are no keys or the rate is 1.
     pub least_bits: Option<f64>,
 }
 
 impl Sizes {
-    /// Of the block with this header.
+    /// The sizes of the block with this header.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let sections: Vec<u64> = header.sections.iter().map(|section| section.len).collect();
@@ -60,14 +60,13 @@ impl Sizes {
         }
     }
 
-    /// By what share the sections are larger than [`Sizes::least_bits`]: 0.44 for a good standard Bloom
-    /// filter.
+    /// The share by which the sections exceed [`Sizes::least_bits`]: 0.44 for a good standard Bloom filter.
     #[must_use]
     pub fn overhead_of_sections(&self) -> Option<f64> {
         self.overhead(self.sections.iter().sum())
     }
 
-    /// The same of the whole block, with header, checksums and padding.
+    /// The same for the whole block, with header, checksums and padding.
     #[must_use]
     pub fn overhead_of_block(&self) -> Option<f64> {
         self.overhead(self.block)
