@@ -1,5 +1,4 @@
-//! Bytes that start on a cache line, so that a line of a blocked filter is one line of the cache, and that
-//! are shared.
+//! Shared bytes that start on a cache line, so that a line of a blocked filter is one line of the cache.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +13,7 @@ const LINE_BYTES: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE_BYTES]);
 
-/// A fixed number of bytes whose first one stands at an address divisible by 64.
+/// A fixed number of bytes at an address divisible by 64.
 ///
 /// A clone shares the bytes and costs no copy. Fill them in place ([`AlignedBytes::zeroed`] and `&mut
 /// bytes[..]`, as by a read from a file) or copy ([`AlignedBytes::copy_of`]). Writing to bytes that are
@@ -27,7 +26,7 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// `len` zero bytes. They are allocated at once: check a length that a file claims before.
+    /// `len` zero bytes. They are allocated at once, so verify a length from a file first.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let line = Line([0; LINE_BYTES]);
@@ -42,7 +41,7 @@ impl AlignedBytes {
         out
     }
 
-    /// What it occupies in memory, in bytes. Clones occupy it together.
+    /// Its size in memory, in bytes. Clones share this memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         // The counts of the `Arc` take a line of their own.

@@ -1,5 +1,5 @@
-//! What `avx2` has, compiled with more instructions: of two operations on vectors one becomes of it here and
-//! there. The vectors stay at 256 bits: wider ones make some processors run slower.
+//! The code of `avx2`, compiled with more instructions, which replace some pairs of vector operations by one.
+//! The vectors have 256 bits, because wider ones slow some processors down.
 
 #![allow(unsafe_code)]
 

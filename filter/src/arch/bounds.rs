@@ -1,9 +1,9 @@
 //! Where a probe reads in a filter's block, with the bounds checked once: lines of a blocked filter, and the
 //! thresholds and rows of a ribbon filter's first layer.
 //!
-//! The length that a block must have is computed when the filter is opened. A probe compares one length, and
-//! no place: [`reduce`] gives no number behind the last one, and what has an earlier number stands at an
-//! earlier place.
+//! The length that a block must have is computed when the filter is opened. A probe checks only that length
+//! and no offsets: [`reduce`] never returns a number beyond the last one, and a smaller number has a smaller
+//! offset.
 
 #![allow(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub(crate) struct Lines {
     count: u64,
     /// Where the first one stands in the filter's block.
     start: usize,
-    /// The length from which a block has all of them, and one at least.
+    /// The least length of a block that has all of them, and at least one.
     len: usize,
 }
 
@@ -36,7 +36,7 @@ impl Lines {
         Self { count, start, len: end().unwrap_or(usize::MAX) }
     }
 
-    /// The line of a table hash; `None` if the block has not all lines.
+    /// The line of a table hash; `None` if the block does not have all lines.
     #[inline(always)]
     pub(crate) fn line<'a>(&self, block: &'a [u8], hash: u64) -> Option<&'a [u8; LINE_BYTES]> {
         if block.len() < self.len {
@@ -48,7 +48,8 @@ impl Lines {
     }
 }
 
-/// The first layer of a ribbon filter, in the columns of the first group: what nearly all probes read.
+/// The first layer of a ribbon filter, in the columns of the first group: the part that nearly all probes
+/// read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FirstLayer {
     starts: u64,
@@ -70,7 +71,7 @@ struct Strip {
 }
 
 impl FirstLayer {
-    /// The layer that no block has.
+    /// A layer that no block has.
     pub(crate) const NONE: Self = Self {
         starts: 0,
         thresholds: 0,
@@ -88,7 +89,7 @@ impl FirstLayer {
             let blocks = block_of(last).checked_add(2)?;
             let words = blocks.checked_mul(columns)?.checked_add(blocks.saturating_sub(plain))?;
             let end = words.checked_mul(8)?.checked_add(base as u64)?;
-            // In front of the last block, or there is no second strip.
+            // Before the last block, or there is no second strip.
             let before = usize::try_from(8 * plain.min(blocks)).ok()?;
             let stride = usize::try_from(8 * columns).ok()?;
             let strips =
@@ -106,7 +107,7 @@ impl FirstLayer {
         reduce(hash, self.starts)
     }
 
-    /// Where a table hash leads in this block; `None` if the block has not all of the layer.
+    /// Where a table hash is probed in this block; `None` if the block does not have all of the layer.
     #[inline(always)]
     pub(crate) fn window<'a>(&'a self, block: &'a [u8], hash: u64) -> Option<Window<'a>> {
         (block.len() >= self.len).then(|| Window { layer: self, block, start: self.start(hash) })

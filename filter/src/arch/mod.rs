@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `portable` | the inner loops of a probe in plain arithmetic: the reference, and what processors without the instructions run |
+//! | `portable` | the inner loops of a probe in plain arithmetic: the reference, and the code for processors without the instructions |
 //! | `avx2`, `avx512` | the same with the instructions of one set each, chosen when the program runs |
 //! | `bounds` | reads from a filter's block whose bounds were checked when it was opened |
 //! | `aligned` | bytes in memory that start on a cache line |
@@ -52,15 +52,15 @@ macro_rules! choose {
 pub(super) trait Work<A, B, C> {
     type Output;
 
-    /// Is given the set, there a constant, so that choices by it cost nothing.
+    /// Gets the set as a constant, so that branches on it cost nothing.
     fn work(simd: Simd, a: A, b: B, c: C) -> Self::Output;
 }
 
 impl Simd {
-    /// What every processor has.
+    /// The set that every processor has.
     pub(super) const PORTABLE: Self = Self { avx2: false, avx512: false };
 
-    /// The best one that this processor has.
+    /// The best set of this processor.
     pub(super) fn detect() -> Self {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         {
@@ -97,7 +97,7 @@ impl Simd {
         choose!(self, avx2::line_has(line, word, multipliers), portable::line_has(line, word, multipliers))
     }
 
-    /// [`Simd::run`] of a probe, for which the newest instructions are worth a compilation of its own.
+    /// [`Simd::run`] of a probe, which gains from a separate compilation with the newest instructions.
     #[inline(always)]
     pub(super) fn run_probe<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -110,14 +110,14 @@ impl Simd {
         self.run(work, a, b, c)
     }
 
-    /// Does work with the instructions of the set. The arguments travel in registers.
+    /// Runs `work` with the instructions of the set. The arguments are passed in registers.
     #[inline(always)]
     pub(super) fn run<W: Work<A, B, C>, A, B, C>(self, _: W, a: A, b: B, c: C) -> W::Output {
         choose!(self, avx2::run::<W, A, B, C>(a, b, c), portable::run::<W, A, B, C>(a, b, c))
     }
 }
 
-/// Asks for the cache line of `bytes` around byte `at`, where that can be done.
+/// Prefetches the cache line of `bytes` around byte `at`, if the processor supports it.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]

@@ -8,7 +8,7 @@ use crate::blocked::{LANES, LINE_BYTES};
 /// Columns at a time: four settle 15 of 16 queries for absent keys.
 const COLUMNS: usize = 4;
 
-/// See `Simd::run`. Not inlined: it would lie in the way of the other sets.
+/// See `Simd::run`. Not inlined, to keep it out of the path of the other sets.
 #[inline(never)]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
     W::work(Simd::PORTABLE, a, b, c)
@@ -16,7 +16,7 @@ pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
 
 /// See `Simd::line_has`.
 ///
-/// A branch per bit would be foreseen wrongly every other time, the bits being set half and half.
+/// A branch per bit would be mispredicted half of the time, because half of the bits are set.
 #[inline(always)]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
     let all = multipliers.iter().fold(1, |all, multiplier| {

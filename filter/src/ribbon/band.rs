@@ -1,10 +1,10 @@
 //! Elimination and solution of shards with windows of 64 slots.
 //!
-//! The band matrix has at most one row per slot, the one that starts there: 64 coefficients of which the
-//! first is 1, and a mark. A new row whose start is taken is added to the one that is there (both are bits,
-//! so that adding is exclusive or), which clears its first coefficient at least, and moves right to its next
-//! one. It ends where the slot is free; or with no coefficients left: then it follows from others, and either
-//! agrees with them or can never be true along with them.
+//! The band matrix has at most one row per slot: the row that starts there, with 64 coefficients of which the
+//! first is 1, and a mark. If the start of a new row is taken, the two rows are added (by exclusive or). This
+//! clears at least the first coefficient of the new row, which moves right to its next coefficient. The row
+//! ends at a free slot, or when no coefficients remain. In the latter case it depends on other rows, and
+//! either agrees with them or contradicts them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,7 +24,7 @@ const RANGES: usize = (BUCKET_STARTS >> RANGE_BITS) as usize;
 /// The number of the last range of a bucket's first, second and third part: starts from 40, 16 and 0 on.
 const PART_ENDS: [usize; 3] = [10, 13, 15];
 
-/// The threshold of a bucket of which nothing is bumped.
+/// The threshold of a bucket in which nothing is bumped.
 const NOTHING_BUMPED: u8 = 3;
 
 /// The starts of one shard: `starts` of them from `first` on, in a layer of `layer` starts.
@@ -33,7 +33,7 @@ pub(super) struct ShardStarts {
     pub(super) layer: u64,
     pub(super) first: u64,
     pub(super) starts: u64,
-    /// The columns that are solved, as bits: only these can contradict each other.
+    /// The columns to solve, as bits: only these can contradict each other.
     pub(super) columns: u32,
 }
 
@@ -43,8 +43,8 @@ impl ShardStarts {
     }
 }
 
-/// The shards that are eliminated in turns, one behind the other in one matrix. Their memory is used for one
-/// after another.
+/// The shards that are eliminated in turns, one after the other in one matrix. Later shards reuse their
+/// memory.
 #[derive(Debug, Default)]
 pub(super) struct Band {
     matrix: Matrix,
@@ -53,7 +53,7 @@ pub(super) struct Band {
     copy: Vec<u64>,
 }
 
-/// What there is of a shard beside its slots.
+/// The data of a shard besides its slots.
 #[derive(Debug, Default)]
 struct Shard {
     /// Where the hashes of each range end.
@@ -81,7 +81,7 @@ impl Band {
         &self.shards[shard].thresholds
     }
 
-    /// Takes the hashes that were bumped of a shard.
+    /// Takes the bumped hashes of a shard.
     pub(super) fn take_bumped(&mut self, shard: usize, into: &mut Vec<u64>) {
         into.append(&mut self.shards[shard].bumped);
     }
@@ -152,8 +152,8 @@ impl Band {
         }
     }
 
-    /// The same with as many columns as the words of a whole number of vectors, of which those over `columns`
-    /// are solved for nothing: so all of them stay in registers.
+    /// The same for a column count that fills whole vectors. Columns over `columns` are solved and ignored,
+    /// so that all stay in registers.
     #[inline(always)]
     fn solve_columns<const N: usize>(
         &self,
@@ -213,14 +213,14 @@ struct Lane<'a> {
     /// Where its hashes start and end.
     start: usize,
     end: usize,
-    /// How many of its rows were taken. Those in front of these stand as they ended.
+    /// How many of its rows were taken. Earlier rows are in their final form.
     taken: usize,
 }
 
 impl<'a> Lane<'a> {
     fn new(shard: &'a mut Shard, span: ShardStarts, hashes: &'a [u64], first: usize) -> Self {
         shard.rows.clear();
-        // In front of the first part.
+        // Before the first part.
         let mut lane = Self { span, first, hashes, shard, bucket: 0, part: 0, start: 0, end: 0, taken: 0 };
         lane.prepare();
         lane
@@ -248,7 +248,7 @@ impl<'a> Lane<'a> {
         self.prepare()
     }
 
-    /// Makes the rows of the part. Whether there is such a part.
+    /// Builds the rows of the part. Returns whether there is such a part.
     fn prepare(&mut self) -> bool {
         let Shard { ends, rows, .. } = &mut *self.shard;
         let Some(&end) = ends.get(self.bucket * RANGES + PART_ENDS[self.part]) else { return false };
@@ -269,7 +269,7 @@ impl<'a> Lane<'a> {
         self.shard.rows[self.taken - 1] = row;
     }
 
-    /// The part has a row that cannot be true: it and the parts after it leave the band.
+    /// The part has a row that contradicts others: it and the parts after it leave the band.
     #[cold]
     #[inline(never)]
     fn bump(&mut self, matrix: &mut Matrix) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! layer   starts 128 · buckets; shards of 2^16 starts (the last one of what is left)
-//!         blocks 2 · buckets + shards: each shard has one block more than its starts have
+//!         blocks 2 · buckets + shards: each shard has one block more than its starts fill
 //! last    slots >= 128; blocks slots / 64, rounded up; the last block of the filter is the tail
 //! ```
 //!
@@ -20,7 +20,7 @@ pub(crate) const GROUPS_MAX: usize = 3;
 /// Most bumped layers.
 pub(crate) const LAYERS_MAX: usize = 4;
 
-/// The parameters of a ribbon filter. Those of [`Ribbon::MAYBE`], all 0, answer "maybe".
+/// The parameters of a ribbon filter. [`Ribbon::MAYBE`], all 0, answers "maybe".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ribbon {
     /// Buckets of each bumped layer; 0 from the last layer on.
@@ -52,7 +52,7 @@ impl Layer {
     }
 }
 
-/// Blocks of a layer of so many buckets.
+/// Blocks of a layer of `buckets` buckets.
 pub(super) fn layer_blocks(buckets: u64) -> u64 {
     2 * buckets + buckets.div_ceil((1 << SHARD_BITS) / BUCKET_STARTS)
 }
@@ -72,7 +72,7 @@ impl Ribbon {
     pub(crate) const MAYBE: Self =
         Self { buckets: [0; LAYERS_MAX], slots: 0, groups: [0; GROUPS_MAX], plain: 0, attempt: 0 };
 
-    /// Whether this is a shape that a filter can have; then no sum of its numbers overflows.
+    /// Whether a filter can have this shape. If so, no sum of its numbers overflows.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if *self == Self::MAYBE {
             return Ok(());
@@ -169,7 +169,7 @@ impl Ribbon {
 
     /// The false-positive rate in units of 2^-64, with all groups.
     ///
-    /// Exact but for the rounding down of each layer's share: every start is as likely as every other.
+    /// Exact, except that each layer's share is rounded down. All starts are equally likely.
     pub(crate) fn rate(&self, thresholds: &[u8]) -> u64 {
         if *self == Self::MAYBE {
             return u64::MAX;
@@ -185,7 +185,7 @@ impl Ribbon {
         rate
     }
 
-    /// How many hashes of the last layer's range meet a start in a plain block, and in another.
+    /// How many hashes of the last layer's range have a start in a plain block, and how many in another.
     fn last_layer_starts(&self) -> (u64, u64) {
         let starts = self.slots - WIDE + 1;
         let plain_starts = self.plain.saturating_sub(self.last_layer_block()).saturating_mul(BLOCK_SLOTS);
@@ -220,7 +220,7 @@ fn share((plain, other): (u64, u64), bumped: u64, rate: u64, columns: u8) -> u64
     u64::try_from(sum / starts.max(1)).unwrap_or(u64::MAX)
 }
 
-/// One column group: where its blocks stand in its section.
+/// One column group: the positions of its blocks in its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Group {
     pub(super) columns: u64,

@@ -1,15 +1,15 @@
 //! A band matrix over single bits, and the steps of elimination in it.
 //!
-//! The matrix has at most one row per slot, the one that starts there. A new row whose slot is taken is added
-//! to the one that is there, which clears its first coefficient at least, and moves right to its next one.
-//! That step waits for memory and for itself; so three rows of parts of the matrix that do not meet take
-//! turns. What is done with a row that ends is elsewhere: in the same loop it would take registers from the
-//! steps. (The steps were written in assembly once; that made a build no faster.)
+//! The matrix has at most one row per slot: the row that starts there. If the slot of a new row is taken, the
+//! two rows are added. This clears at least the first coefficient of the new row, which moves right to its
+//! next coefficient. Each step waits for memory and for the step before it. So three rows of separate parts
+//! of the matrix take turns. A row that ends is handled outside of the loop, because in the loop that code
+//! would take registers from the steps. (The steps in assembly made a build no faster.)
 //!
 //! # Invariant
 //!
-//! No row has a coefficient behind the last slot. The sum of two such rows has none either, and a row that is
-//! added to others only moves to slots at which it has a coefficient: to none that is not there.
+//! No row has a coefficient after the last slot. Neither has the sum of two such rows. A row moves only to
+//! slots at which it has a coefficient, so it never leaves the matrix.
 
 use alloc::vec::Vec;
 
@@ -29,14 +29,14 @@ pub(super) struct Row {
 pub(super) struct Matrix {
     /// All 0 where no row starts.
     coefficients: Vec<u64>,
-    /// As many. Apart from the others, because a pair of them would have 16 bytes.
+    /// As many marks. Stored apart from the coefficients, because a pair would take 16 bytes.
     marks: Vec<u32>,
-    /// The rows that take turns. Each is at a slot that is there, unless there are no slots.
+    /// The rows that take turns. Each is at a slot of the matrix, unless there are no slots.
     turns: [Row; LANES],
 }
 
 impl Matrix {
-    /// Makes it one of so many slots, without a row.
+    /// Resets it to `slots` slots without rows.
     pub(super) fn clear(&mut self, slots: usize) {
         self.coefficients.clear();
         self.coefficients.resize(slots, 0);
@@ -54,7 +54,7 @@ impl Matrix {
         self.turns[lane] = row;
     }
 
-    /// The row has come to a free slot: it starts there.
+    /// The row has reached a free slot and starts there.
     #[inline(always)]
     pub(super) fn put(&mut self, lane: usize) {
         let row = self.turns[lane];
@@ -62,7 +62,7 @@ impl Matrix {
         self.marks[row.slot as usize] = row.mark;
     }
 
-    /// One row fewer takes turns: the last one is in the place of this.
+    /// One row fewer takes turns: the last row replaces this one.
     pub(super) fn leave(&mut self, lane: usize, last: usize) {
         self.turns[lane] = self.turns[last];
     }
@@ -78,9 +78,9 @@ impl Matrix {
         (&self.coefficients, &self.marks)
     }
 
-    /// Takes steps with each of the first `count` rows in turns, until one of them has come to a free slot,
-    /// or has no coefficient left: which, and what has become of it. The rows are in variables of their own,
-    /// which are not in memory.
+    /// Takes steps with each of the first `count` rows in turns, until one of them has reached a free slot or
+    /// has no coefficient left. Returns its number and the row. The rows are in local variables, so that they
+    /// stay in registers.
     #[inline(always)]
     pub(super) fn eliminate(&mut self, count: usize) -> (usize, Row) {
         let [mut one, mut two, mut three] = self.turns;
@@ -114,7 +114,7 @@ impl Matrix {
         (lane, self.turns[lane])
     }
 
-    /// Whether the row has come to a free slot, or has no coefficient left.
+    /// Whether the row has reached a free slot or has no coefficient left.
     #[inline(always)]
     fn step(&self, row: &mut Row) -> bool {
         let slot = row.slot as usize;

@@ -28,7 +28,7 @@ pub(crate) trait Source<E>: FnMut(usize, u64, &mut [u8]) -> Result<bool, E> {}
 
 impl<E, T: FnMut(usize, u64, &mut [u8]) -> Result<bool, E>> Source<E> for T {}
 
-/// What is in memory, beside the thresholds, of a ribbon filter whose columns are not.
+/// The parts of a ribbon filter with columns on disk that are in memory besides the thresholds.
 #[derive(Debug, Clone)]
 pub(crate) struct Paged {
     ribbon: Ribbon,
@@ -58,7 +58,7 @@ impl Paged {
         Ok(Self { ribbon, tails })
     }
 
-    /// Whether the key may be there that has this table hash. What is nowhere counts as fitting.
+    /// Whether a key with this table hash may be present. Missing bytes count as a match.
     pub(crate) fn may_contain<E>(
         &self,
         simd: Simd,

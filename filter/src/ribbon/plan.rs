@@ -1,12 +1,12 @@
-//! How many slots and columns a ribbon filter of so many keys gets. A writer's choice: a reader takes the
-//! numbers as they stand in the header.
+//! The number of slots and columns of a ribbon filter for a number of keys. The writer chooses them; a reader
+//! uses the numbers of the header.
 //!
-//! A bumped layer has 4.3 % fewer slots than keys: fewer leave more to the next layer, more leave slots
-//! empty. The last layer has the more slots in excess the more keys it has, because the longer a band is the
-//! likelier it is to run over somewhere; if the attempts fail, it gets more.
+//! A bumped layer has 4.3 % fewer slots than keys. Fewer slots bump more keys to the next layer; more slots
+//! stay empty. The last layer has more slots than keys. The excess grows with the keys, because a longer band
+//! is more likely to fail somewhere. If the attempts fail, it gets more slots.
 //!
-//! In a small filter one part that is bumped early leaves a noticeable share of its layer empty: another salt
-//! is tried then ([`is_dense`]), so that no set of keys is unlucky.
+//! In a small filter, one early bumped part leaves a large share of its layer empty. The filter is then built
+//! with another salt ([`is_dense`]).
 
 use super::geometry::{Ribbon, layer_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
@@ -23,16 +23,16 @@ const LAST_KEYS: u64 = 6000;
 /// Attempts at the last layer with one number of slots.
 const ATTEMPTS_PER_SIZE: u16 = 16;
 
-/// Most salts that are tried for a filter with bumped layers.
+/// Most salts tried for a filter with bumped layers.
 const SALTS_MAX: u64 = 16;
 
-/// Most keys of a filter for which more than one salt is tried: larger ones are never far from the mean.
+/// Most keys of a filter for which more than one salt is tried. Larger filters are never far from the mean.
 const RESALTED_KEYS: u64 = 1 << 16;
 
 /// Between two salts.
 const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How large a ribbon filter is to be.
+/// The requested size of a ribbon filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Size {
     /// This many bits per key.
@@ -59,14 +59,14 @@ pub(super) fn last_slots(keys: u64, attempt: u16) -> u64 {
     (keys + excess + more).max(WIDE)
 }
 
-/// The salts that are tried for a filter of this many keys before the first of them is taken as it is.
+/// The number of salts to try for a filter of this many keys before the first salt is used anyway.
 pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
     let tried = keys > LAST_KEYS && keys <= RESALTED_KEYS;
     (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
 }
 
-/// Whether so many slots are as few as they should be: with the thresholds 1 % more than keys, from 7 columns
-/// on.
+/// Whether the number of slots is small enough: from 7 columns on, at most 1 % more than keys, including the
+/// thresholds.
 pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
     slots <= keys + keys / 128
 }
@@ -78,7 +78,7 @@ pub(super) struct Columns {
     size: Size,
     /// Columns of all blocks.
     pub(super) columns: u8,
-    /// The first block with an additional one, once it is known.
+    /// The first block with an additional column, once it is known.
     pub(super) plain: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ impl Columns {
             Size::Columns(columns) => columns,
             Size::Bits(bits) => columns_of(keys, bits),
         };
-        // So few keys have more slots than they need: nothing is gained by a fraction of a column.
+        // So few keys have more slots than they need; a fraction of a column gains nothing.
         let wanted = if keys < WIDE { wanted.round().max(1.0) } else { wanted };
         let columns = (wanted.max(0.0) as u64).min(COLUMNS_MAX.into()) as u8;
         let whole = keys < WIDE || matches!(size, Size::Columns(columns) if columns.fract() == 0.0);
@@ -102,9 +102,8 @@ impl Columns {
     }
 
     /// Looks ahead from a bumped layer of the blocks from `first` to `end`, after which `rest` keys are
-    /// expected: the additional column starts in this layer if the rest has not blocks enough for it. Never
-    /// before `first`: those blocks are written, without it, and fewer blocks than were expected of this
-    /// layer do not change that.
+    /// expected: the additional column starts in this layer if the remaining blocks are too few for it. It
+    /// never starts before `first`, because those blocks are already written without it.
     pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
         if self.plain.is_none() {
             let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
@@ -113,25 +112,25 @@ impl Columns {
         }
     }
 
-    /// The same for the last layer, from block `first` on, where the numbers are known.
+    /// The same for the last layer, from block `first` on, with exact numbers.
     pub(super) fn last_layer(&self, first: u64, slots: u64, buckets: u64) -> u64 {
         let end = first + slots.div_ceil(BLOCK_SLOTS);
         let plain = match self.plain {
             Some(plain) => plain.min(end),
             None if first == 0 => self.nearest(slots),
             None => match self.additional(first * BLOCK_SLOTS + slots, buckets).min(end - first) {
-                // No window starts in the last two blocks: they have nothing of a column of their own.
+                // No window starts in the last two blocks, so an additional column only there has no effect.
                 additional @ 3.. => end - additional,
                 _ => end,
             },
         };
-        // There is no filter without any column.
+        // A filter has at least one column.
         if self.columns == 0 { plain.min(end - 1) } else { plain }
     }
 
-    /// The same for a filter of this layer alone: where its bits come nearest to what is wanted. An
-    /// additional column counts only for windows that start in its blocks, and none starts in the last two.
-    /// So in a small filter it is worth its bits in all blocks or in none.
+    /// The same for a filter of only this layer: the choice with the size nearest to the requested one. An
+    /// additional column helps only windows that start in its blocks, and none starts in the last two. So in
+    /// a small filter it pays in all blocks or in none.
     fn nearest(&self, slots: u64) -> u64 {
         let wanted = self.additional_bits(slots, 0);
         let starts = 0..=(slots - WIDE) / BLOCK_SLOTS;
@@ -141,7 +140,7 @@ impl Columns {
         all.min_by(|one, other| off(one.1).total_cmp(&off(other.1))).map_or(0, |nearest| nearest.0)
     }
 
-    /// What is left for additional columns, in bits, beside the columns of all of these slots.
+    /// The bits that remain for additional columns after the columns of all of these slots.
     fn additional_bits(&self, slots: u64, buckets: u64) -> f64 {
         let slots = slots as f64;
         match self.size {
@@ -152,17 +151,17 @@ impl Columns {
         }
     }
 
-    /// How many of so many slots' blocks have an additional column.
+    /// How many blocks of these slots have an additional column.
     fn additional(&self, slots: u64, buckets: u64) -> u64 {
         let additional = self.additional_bits(slots, buckets);
-        // Counted from the end, where the block is that is not full.
+        // Counted from the end, because the last block may be partial.
         let last = (slots.max(1) - 1) % BLOCK_SLOTS + 1;
         let additional = additional.max(0.0) as u64;
         if additional < last { 0 } else { 1 + (additional - last) / BLOCK_SLOTS }
     }
 }
 
-/// The columns, a fraction included, that this many bits per key are enough for.
+/// The columns, including a fraction, that this many bits per key allow.
 fn columns_of(keys: u64, bits_per_key: f64) -> f64 {
     if keys < WIDE {
         return bits_per_key;
@@ -171,17 +170,17 @@ fn columns_of(keys: u64, bits_per_key: f64) -> f64 {
     (keys as f64 * bits_per_key - 2.0 * buckets as f64) / slots as f64
 }
 
-/// How many of so many keys a layer of so many slots leaves to the next: one slot in 512 stays empty.
+/// The number of keys that a layer of this many slots leaves to the next. One slot in 512 stays empty.
 pub(super) fn expected_bumped(keys: u64, slots: u64) -> u64 {
     keys.saturating_sub(slots - slots / 512)
 }
 
-/// Slots that all layers after the first have together for so many keys.
+/// Slots of all layers after the first together, for this many keys.
 fn slots_of_rest(keys: u64) -> u64 {
     keys + keys / 256
 }
 
-/// Slots and buckets of a filter of this many keys, about.
+/// Estimated slots and buckets of a filter of this many keys.
 fn expected_slots(keys: u64) -> (u64, u64) {
     match layer_buckets(keys, 0) {
         None => (last_slots(keys, 0), 0),
@@ -192,7 +191,7 @@ fn expected_slots(keys: u64) -> (u64, u64) {
     }
 }
 
-/// Length of all sections together, about.
+/// Estimated length of all sections together.
 pub(crate) fn expected_bytes(keys: u64, size: Size) -> u64 {
     let (slots, buckets) = expected_slots(keys);
     let columns = match size {
@@ -202,8 +201,8 @@ pub(crate) fn expected_bytes(keys: u64, size: Size) -> u64 {
     (slots as f64 * columns.min(COLUMNS_MAX.into())) as u64 / 8 + buckets / 4 + 1
 }
 
-/// The bits per key that so many columns take. Of less than [`WIDE`] keys they are the columns themselves, as
-/// in [`columns_of`].
+/// The bits per key that this many columns take. For fewer than [`WIDE`] keys this is the number of columns,
+/// as in [`columns_of`].
 pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     if keys < WIDE {
         return columns;
@@ -212,9 +211,8 @@ pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     (slots as f64 * columns + 2.0 * buckets as f64) / keys as f64
 }
 
-/// The rate of a filter of these keys, by the starts that its windows have, if it is so small that it has one
-/// layer; to the digit, unless more slots are needed than usual. `None` for a larger one, whose rate is
-/// [`rate`] nearly.
+/// The exact rate of a filter small enough to have one layer, from the starts of its windows, unless it needs
+/// more slots than usual. `None` for a larger filter, whose rate is close to [`rate`].
 pub(crate) fn rate_of_one_layer(keys: u64, bits_per_key: f64) -> Option<f64> {
     if keys == 0 || layer_buckets(keys, 0).is_some() {
         return None;
@@ -226,7 +224,7 @@ pub(crate) fn rate_of_one_layer(keys: u64, bits_per_key: f64) -> Option<f64> {
     Some(rate_of(ribbon.rate(&[])))
 }
 
-/// The rate that a large filter has with this many bits per key.
+/// The rate of a large filter with this many bits per key.
 pub(crate) fn rate(bits_per_key: f64) -> f64 {
     let columns = columns_of(1 << 30, bits_per_key).clamp(0.0, COLUMNS_MAX.into());
     let whole = columns.floor();

@@ -1,8 +1,8 @@
 //! From sections to answers.
 //!
 //! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns.
-//! That way is straight: three products, the threshold, one read of each of two blocks, in functions that
-//! call nothing. All else is out of its way, and computes again what it needs.
+//! That path is short: three products, the threshold, and one read of each of two blocks, in functions that
+//! call no others. Everything else is in separate functions, which compute their inputs again.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -58,7 +58,7 @@ impl Work<&RibbonProbe, &[u8], u64> for TestLast {
     }
 }
 
-/// What it takes to probe one ribbon filter.
+/// The data needed to probe one ribbon filter.
 #[derive(Debug, Clone)]
 pub(crate) struct RibbonProbe {
     first: FirstLayer,
@@ -66,7 +66,7 @@ pub(crate) struct RibbonProbe {
     has_one_group: bool,
 }
 
-/// What few probes need.
+/// Data that few probes need.
 #[derive(Debug, Clone)]
 struct Rest {
     layers: [Layer; LAYERS_MAX],
@@ -76,7 +76,7 @@ struct Rest {
     attempt: u16,
     /// Where the thresholds start in the block; beyond any block if there are none.
     thresholds: usize,
-    /// The groups that are there, and where each one's section starts in the block.
+    /// The groups in memory, and where each one's section starts in the block.
     groups: [(Group, usize); GROUPS_MAX],
     group_count: usize,
     /// The number of the tail, and its words, unpacked, group by group.
@@ -103,7 +103,7 @@ impl Default for Rest {
 }
 
 impl RibbonProbe {
-    /// Of a verified block with these sections, of which the first `groups` column groups are there.
+    /// For a verified block with these sections, of which the first `groups` column groups are in memory.
     pub(crate) fn new(
         ribbon: &Ribbon,
         block: &[u8],
@@ -140,7 +140,7 @@ impl RibbonProbe {
         Ok(Self { first, has_one_group: rest.group_count == 1, rest: Arc::new(rest) })
     }
 
-    /// Of the same filter with the first `groups` column groups only.
+    /// For the same filter with only the first `groups` column groups.
     pub(crate) fn keep_groups(&self, groups: usize) -> Self {
         let mut rest = Rest::clone(&self.rest);
         rest.group_count = rest.group_count.min(groups);
@@ -174,7 +174,7 @@ impl Test for RibbonProbe {
 }
 
 impl RibbonProbe {
-    /// [`Test::test`] of a hash that was bumped from the first layer, or that has none.
+    /// [`Test::test`] of a hash that was bumped from the first layer, or if there is no such layer.
     #[cold]
     #[inline(never)]
     fn test_later(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
@@ -215,7 +215,7 @@ impl RibbonProbe {
         (coefficients, mut mark): ([u64; 2], u32),
         first: usize,
     ) -> bool {
-        // A loop: a closure may be left outside, where it has not the instructions of `simd`.
+        // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
         for (group, section) in self.rest.groups.get(first..self.rest.group_count).unwrap_or_default() {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
             let len = 8 * columns as usize;

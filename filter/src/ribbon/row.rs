@@ -19,7 +19,7 @@ pub(super) fn narrow(hash: u64) -> (u64, u32) {
     (low | 1, ((product >> 64) as u64 ^ low) as u32)
 }
 
-/// The hash by which a key that was bumped is looked for in the next layer.
+/// The hash of a bumped key in the next layer.
 #[inline]
 pub(super) fn next_layer(hash: u64) -> u64 {
     remix(hash)

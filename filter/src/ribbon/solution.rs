@@ -1,4 +1,4 @@
-//! The columns while they are written: blocks in, sections out.
+//! Collects the solved blocks and returns the sections.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use super::geometry::{GROUPS_MAX, Group, Ribbon};
 #[derive(Debug)]
 pub(super) struct Solution {
     groups: [u8; GROUPS_MAX],
-    /// As long as it is not known, a number that no block has.
+    /// Until it is known, a number larger than that of any block.
     plain: u64,
     sections: Vec<Vec<u8>>,
     blocks: u64,
@@ -95,7 +95,7 @@ fn pack(words: &[u8], slots: u64) -> Vec<u8> {
     out
 }
 
-/// What [`pack`] was given; `None` if a bit behind the last one is set.
+/// The inverse of [`pack`]; `None` if a bit after the last one is set.
 pub(super) fn unpack(packed: &[u8], columns: u64, slots: u64) -> Option<Vec<u8>> {
     let bit = |at: u64| packed.get((at / 8) as usize).map_or(0, |byte| byte >> (at % 8) & 1);
     let mut out = vec![0; 8 * columns as usize];

@@ -1,5 +1,5 @@
-//! Elimination and solution of the last layer, with windows of 128 slots. `band` tells how; here a row that
-//! contradicts the others ends the attempt.
+//! Elimination and solution of the last layer, with windows of 128 slots. It works as in `band`, but a row
+//! that contradicts the others ends the attempt.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::arch::{Simd, Work};
 /// The band matrix of the last layer.
 #[derive(Debug, Default)]
 pub(super) struct WideBand {
-    // Apart from each other, because a pair of them would have 32 bytes.
+    // Stored apart, because a pair would take 32 bytes.
     coefficients: Vec<u128>,
     marks: Vec<u32>,
     pub(super) attempt: u16,
@@ -49,7 +49,7 @@ impl WideBand {
         self.marks.resize(slots, 0);
     }
 
-    /// Adds a row. Whether it agrees with those that are there.
+    /// Adds a row. Returns whether it agrees with the present rows.
     #[inline(always)]
     fn add(&mut self, row: Wide, columns: u32) -> bool {
         let [low, high] = row.coefficients;
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_system_without_a_solution_ends_the_attempts() {
-        // Equal windows with different marks: no attempt can tell the two apart.
+        // Equal windows with different marks: no attempt can separate them.
         let row = Wide { start: 3, coefficients: [5, 7], mark: 1 };
         let mut band = WideBand::default();
         band.clear(140);
