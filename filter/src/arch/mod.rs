@@ -110,7 +110,7 @@ impl Simd {
         self.run(work, a, b, c)
     }
 
-    /// Runs `work` with the instructions of the set. The arguments are passed in registers.
+    /// Runs [`Work::work`] with the instructions of the set. The arguments are passed in registers.
     #[inline(always)]
     pub(super) fn run<W: Work<A, B, C>, A, B, C>(self, _: W, a: A, b: B, c: C) -> W::Output {
         choose!(self, avx2::run::<W, A, B, C>(a, b, c), portable::run::<W, A, B, C>(a, b, c))
