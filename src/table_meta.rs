@@ -31,7 +31,7 @@ pub(crate) struct FilterRef {
 }
 
 /// A table as the manifest describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     /// Number of the file.
     pub number: u64,
@@ -65,11 +65,11 @@ pub(crate) struct TableMeta {
 }
 
 // Field numbers of a table record, shifted left by one; append only, see format.md.
-const FILE: u64 = 1 << 1 | CRITICAL;
-const COUNTS: u64 = 2 << 1 | CRITICAL;
-const SEQNOS: u64 = 3 << 1 | CRITICAL;
-const POINT_BOUNDS: u64 = 4 << 1 | CRITICAL;
-const FILTER: u64 = 5 << 1;
+pub(crate) const FILE: u64 = 1 << 1 | CRITICAL;
+pub(crate) const COUNTS: u64 = 2 << 1 | CRITICAL;
+pub(crate) const SEQNOS: u64 = 3 << 1 | CRITICAL;
+pub(crate) const POINT_BOUNDS: u64 = 4 << 1 | CRITICAL;
+pub(crate) const FILTER: u64 = 5 << 1;
 // 6 overall bounds (with range deletes), 7 global sequence number (of an ingested table): reserved.
 
 impl FilterRef {
@@ -151,22 +151,7 @@ impl TableMeta {
 
     /// Decodes the fields of a table record up to the end of the reader.
     pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
-        let mut meta = Self {
-            number: 0,
-            file_id: [0; 16],
-            len: 0,
-            footer_checksum: 0,
-            entries: 0,
-            tombstones: 0,
-            keys: 0,
-            data_bytes: 0,
-            seqno_min: 0,
-            seqno_max: 0,
-            smallest: Bytes::new(),
-            largest: Bytes::new(),
-            filters: Vec::new(),
-            trimmed: false,
-        };
+        let mut meta = Self::default();
         let start = reader.offset();
         let mut seen = Seen::new("table record", [FILE, COUNTS, SEQNOS, POINT_BOUNDS]);
         while let Some(mut field) = reader.field()? {
@@ -178,7 +163,8 @@ impl TableMeta {
         Ok(meta)
     }
 
-    fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
+    /// Decodes one field into its part of the record. An unknown field changes nothing.
+    pub(crate) fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
         let reader = &mut field.reader;
         match field.tag {
             FILE => {

@@ -2,11 +2,13 @@
 
 use super::event::Value;
 use super::fields::Described;
-use super::out::Result;
 use super::text::{escape, short};
 use crate::block::Compression;
-use crate::codec::{CRITICAL, DecodeError, Field, Reader, varint_len};
+use crate::codec::{Field, Reader, varint_len};
 use crate::manifest::edit::EditItem;
+use crate::manifest::keyspace_options;
+use crate::table::properties::{self, Properties};
+use crate::table_meta::{self, FilterRef, TableMeta};
 
 /// Describes what an item of an edit is.
 pub(super) fn describe_item(field: &Field<'_>, secrets: bool) -> Described {
@@ -64,101 +66,102 @@ pub(super) fn describe_item(field: &Field<'_>, secrets: bool) -> Described {
 
 /// A field of a table record.
 fn describe_table(field: &Field<'_>, _: bool) -> Described {
-    let mut reader = field.reader.clone();
-    let described = match (field.tag >> 1, field.tag & CRITICAL) {
-        (1, CRITICAL) => file(&mut reader).map(|words| Described::new("file", words)),
-        (2, CRITICAL) => numbers(&mut reader).map(|[entries, deletes, keys, bytes]| {
-            let words = format!("{entries} entries, {deletes} deletes, {keys} keys, {bytes} bytes of data");
+    let mut one = TableMeta::default();
+    if let Err(error) = one.decode_field(&mut field.clone()) {
+        return Described::new("field", error.to_string());
+    }
+    match field.tag {
+        table_meta::FILE => {
+            let TableMeta { number, len, footer_checksum, .. } = one;
+            let id: String = one.file_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let words =
+                format!("{number:06}.sst, id {id}, {len} bytes, footer checksum {footer_checksum:08x}");
+            Described::new("file", words)
+        }
+        table_meta::COUNTS => {
+            let TableMeta { entries, tombstones, keys, data_bytes, .. } = one;
+            let words =
+                format!("{entries} entries, {tombstones} deletes, {keys} keys, {data_bytes} bytes of data");
             Described::new("counts", words)
-        }),
-        (3, CRITICAL) => numbers(&mut reader)
-            .map(|[first, last]| Described::new("sequence numbers", format!("{first}..={last}"))),
-        (4, CRITICAL) => reader.u8("cut").and_then(|cut| {
-            let cut = if cut == 1 { ", cut" } else { "" };
-            Ok(Described::new("bounds", bounds(&mut reader)? + cut))
-        }),
-        (5, 0) => reader.varint("file").and_then(|number| {
-            let file = if number == 0 { "in the table".to_owned() } else { format!("in {number:06}.filter") };
-            Ok(Described::new("filter", format!("{file}, {}", filter(&mut reader)?)))
-        }),
-        _ => Ok(Described::new("unknown field", "")),
-    };
-    described.unwrap_or_else(|error| Described::new("field", error.to_string()))
+        }
+        table_meta::SEQNOS => sequence_numbers(one.seqno_min, one.seqno_max),
+        table_meta::POINT_BOUNDS => {
+            let cut = if one.trimmed { ", cut" } else { "" };
+            Described::new("bounds", bounds(&one.smallest, &one.largest) + cut)
+        }
+        table_meta::FILTER => {
+            let words: Vec<_> =
+                one.filters.iter().map(|own| format!("{}, {}", place(own), filter(own))).collect();
+            Described::new("filter", words.concat())
+        }
+        _ => Described::new("unknown field", ""),
+    }
 }
 
 /// Describes what a field of a properties block is.
 pub(super) fn describe_property(field: &Field<'_>, _: bool) -> Described {
-    let mut reader = field.reader.clone();
-    let described = match (field.tag >> 1, field.tag & CRITICAL) {
-        (1, CRITICAL) => numbers(&mut reader).map(|[entries, deletes, keys, of_keys, of_values]| {
+    let mut one = Properties::default();
+    if let Err(error) = one.decode_field(&mut field.clone()) {
+        return Described::new("field", error.to_string());
+    }
+    match field.tag {
+        properties::COUNTS => {
+            let Properties { entries, tombstones, keys, key_bytes, value_bytes, .. } = one;
             let words = format!(
-                "{entries} entries, {deletes} tombstones, {keys} keys, {of_keys} + {of_values} bytes of data"
+                "{entries} entries, {tombstones} tombstones, {keys} keys, {key_bytes} + {value_bytes} bytes of data"
             );
             Described::new("counts", words)
-        }),
-        (2, CRITICAL) => numbers(&mut reader)
-            .map(|[first, last]| Described::new("sequence numbers", format!("{first}..={last}"))),
-        (3, CRITICAL) => bounds(&mut reader).map(|words| Described::new("bounds", words)),
-        (4, CRITICAL) => reader.u8("index depth").and_then(|depth| {
-            let [end, data, chunks, index] = numbers(&mut reader)?;
-            let blocks = format!("{data} data, {chunks} chunk, {index} index blocks");
-            Ok(Described::new("layout", format!("index depth {depth}, data ends at {end}, {blocks}")))
-        }),
-        (5, 0) => reader.u8("compression").and_then(|compression| {
-            let compression = match Compression::from_u8(compression) {
+        }
+        properties::SEQNOS => sequence_numbers(one.seqno_min, one.seqno_max),
+        properties::BOUNDS => Described::new("bounds", bounds(&one.smallest, &one.largest)),
+        properties::LAYOUT => {
+            let Properties { index_depth, data_end, data_blocks, chunk_blocks, index_blocks, .. } = one;
+            let blocks = format!("{data_blocks} data, {chunk_blocks} chunk, {index_blocks} index blocks");
+            Described::new("layout", format!("index depth {index_depth}, data ends at {data_end}, {blocks}"))
+        }
+        properties::SHAPE => {
+            let compression = match one.compression {
                 Some(Compression::None) => "no compression",
                 Some(Compression::Lz4) => "LZ4",
                 None => "unknown compression",
             };
-            Ok(Described::new(
-                "shape",
-                format!("{compression}, data blocks of {} bytes", reader.varint("block bytes")?),
-            ))
-        }),
-        (6, 0) => filter(&mut reader).map(|words| Described::new("filter", words)),
-        _ => Ok(Described::new("unknown field", "")),
-    };
-    described.unwrap_or_else(|error| Described::new("field", error.to_string()))
-}
-
-fn numbers<const N: usize>(reader: &mut Reader<'_>) -> Result<[u64; N], DecodeError> {
-    let mut numbers = [0; N];
-    for number in &mut numbers {
-        *number = reader.varint("number")?;
+            Described::new("shape", format!("{compression}, data blocks of {} bytes", one.block_bytes))
+        }
+        properties::FILTER => Described::new("filter", one.filters.iter().map(filter).collect::<String>()),
+        _ => Described::new("unknown field", ""),
     }
-    Ok(numbers)
 }
 
-fn file(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
-    let (number, id) = (reader.u64("number")?, reader.array::<16>("file id")?);
-    let (len, footer) = (reader.u64("length")?, reader.u32("footer checksum")?);
-    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{number:06}.sst, id {id}, {len} bytes, footer checksum {footer:08x}"))
+fn sequence_numbers(first: u64, last: u64) -> Described {
+    Described::new("sequence numbers", format!("{first}..={last}"))
 }
 
-fn bounds(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
-    let mut bound = || reader.length_prefixed(u64::from(u32::MAX), "bound").map(short);
-    Ok(format!("{} to {}", bound()?, bound()?))
+fn bounds(smallest: &[u8], largest: &[u8]) -> String {
+    format!("{} to {}", short(smallest), short(largest))
 }
 
-fn filter(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
-    let (kind, domain) = (reader.u8("kind")?, reader.u8("domain")?);
-    let [offset, len] = numbers(reader)?;
-    let checksum = reader.u32("header checksum")?;
-    Ok(format!("kind {kind}, domain {domain}, {len} bytes at {offset}, header checksum {checksum:08x}"))
+/// Where the block of a filter is.
+fn place(filter: &FilterRef) -> String {
+    filter.file.map_or("in the table".into(), |number| format!("in {number:06}.filter"))
 }
 
-/// A field of a keyspace's options.
+fn filter(filter: &FilterRef) -> String {
+    let FilterRef { kind, domain, offset, len, header_checksum, .. } = filter;
+    format!("kind {kind}, domain {domain}, {len} bytes at {offset}, header checksum {header_checksum:08x}")
+}
+
+/// A field of a keyspace's options. Numbers are printed as they are: the engine uses its default for one that
+/// is out of range.
 fn describe_option(field: &Field<'_>, _: bool) -> Described {
     let mut reader = field.reader.clone();
-    match (field.tag >> 1, field.tag & CRITICAL) {
-        (1, CRITICAL) => Described::new("comparator", all_numbers(&mut reader)),
-        (2, CRITICAL) => Described::new("hash domain", all_numbers(&mut reader)),
-        (3, 0) => Described::new("filter", filter_option(&mut reader).unwrap_or_default()),
-        (4, 0) => Described::new("block bytes", all_numbers(&mut reader)),
-        (5, 0) => Described::new("compression", all_numbers(&mut reader)),
-        (6, 0) => Described::new("shape", all_numbers(&mut reader)),
-        (7, 0) => {
+    match field.tag {
+        keyspace_options::COMPARATOR => Described::new("comparator", all_numbers(&mut reader)),
+        keyspace_options::HASH_DOMAIN => Described::new("hash domain", all_numbers(&mut reader)),
+        keyspace_options::FILTER => Described::new("filter", filter_option(&mut reader)),
+        keyspace_options::BLOCK_BYTES => Described::new("block bytes", all_numbers(&mut reader)),
+        keyspace_options::COMPRESSION => Described::new("compression", all_numbers(&mut reader)),
+        keyspace_options::SHAPE => Described::new("shape", all_numbers(&mut reader)),
+        keyspace_options::HINTS => {
             Described::new("hints", reader.varint("hints").map_or_else(|error| error.to_string(), hints))
         }
         _ => Described::new("unknown field", ""),
@@ -166,15 +169,20 @@ fn describe_option(field: &Field<'_>, _: bool) -> Described {
 }
 
 fn hints(hints: u64) -> String {
-    if hints & 1 == 1 { "nearly all lookups are for keys that are there".into() } else { "none".into() }
+    let expect_hits = hints & keyspace_options::EXPECT_HITS != 0;
+    if expect_hits { "nearly all lookups are for keys that are there".into() } else { "none".into() }
 }
 
-fn filter_option(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
-    let (kind, code, allocation) = (reader.u8("kind")?, reader.u8("size code")?, reader.u8("allocation")?);
-    let size = f64::from_bits(reader.u64("size")?);
+fn filter_option(reader: &mut Reader<'_>) -> String {
+    let policy = match keyspace_options::decode_filter(reader) {
+        Ok(Some(policy)) => policy,
+        Ok(None) => return "unknown".into(),
+        Err(error) => return error.to_string(),
+    };
+    let (code, size) = policy.size.code();
     let unit = if code == 0 { "bits per key" } else { "false-positive rate" };
-    let allocation = if allocation == 0 { "uniform" } else { "optimal" };
-    Ok(format!("kind {kind}, {size} {unit}, {allocation}"))
+    let allocation = if policy.allocation.code() == 0 { "uniform" } else { "optimal" };
+    format!("kind {}, {size} {unit}, {allocation}", policy.kind.code())
 }
 
 fn all_numbers(reader: &mut Reader<'_>) -> String {

@@ -158,16 +158,16 @@ impl KeyspaceOptions {
 }
 
 // Field numbers of a keyspace's options in the manifest, shifted left by one; append only, see format.md.
-const COMPARATOR: u64 = 1 << 1 | CRITICAL;
-const HASH_DOMAIN: u64 = 2 << 1 | CRITICAL;
-const FILTER: u64 = 3 << 1;
-const BLOCK_BYTES: u64 = 4 << 1;
-const COMPRESSION: u64 = 5 << 1;
-const SHAPE: u64 = 6 << 1;
-const HINTS: u64 = 7 << 1;
+pub(crate) const COMPARATOR: u64 = 1 << 1 | CRITICAL;
+pub(crate) const HASH_DOMAIN: u64 = 2 << 1 | CRITICAL;
+pub(crate) const FILTER: u64 = 3 << 1;
+pub(crate) const BLOCK_BYTES: u64 = 4 << 1;
+pub(crate) const COMPRESSION: u64 = 5 << 1;
+pub(crate) const SHAPE: u64 = 6 << 1;
+pub(crate) const HINTS: u64 = 7 << 1;
 
 /// Hint: most lookups are for present keys.
-const EXPECT_HITS: u64 = 1;
+pub(crate) const EXPECT_HITS: u64 = 1;
 
 /// The only order of keys so far: bytewise.
 const BYTEWISE: u64 = 1;
@@ -245,7 +245,8 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
-fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
+/// The filter policy; `None` if this version does not know its kind, size or allocation.
+pub(crate) fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
     let kind = FilterKind::from_code(reader.u8("filter kind")?);
     let code = reader.u8("filter size code")?;
     let allocation = FilterAllocation::from_code(reader.u8("filter allocation")?);

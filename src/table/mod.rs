@@ -28,7 +28,7 @@ mod footer;
 mod index_builder;
 mod iter;
 mod open;
-mod properties;
+pub(crate) mod properties;
 mod reader;
 mod value;
 mod writer;

@@ -66,12 +66,12 @@ pub(crate) struct Properties {
 }
 
 // Field numbers shifted left by one; append only, see format.md.
-const COUNTS: u64 = 1 << 1 | CRITICAL;
-const SEQNOS: u64 = 2 << 1 | CRITICAL;
-const BOUNDS: u64 = 3 << 1 | CRITICAL;
-const LAYOUT: u64 = 4 << 1 | CRITICAL;
-const SHAPE: u64 = 5 << 1;
-const FILTER: u64 = 6 << 1;
+pub(crate) const COUNTS: u64 = 1 << 1 | CRITICAL;
+pub(crate) const SEQNOS: u64 = 2 << 1 | CRITICAL;
+pub(crate) const BOUNDS: u64 = 3 << 1 | CRITICAL;
+pub(crate) const LAYOUT: u64 = 4 << 1 | CRITICAL;
+pub(crate) const SHAPE: u64 = 5 << 1;
+pub(crate) const FILTER: u64 = 6 << 1;
 
 impl Properties {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -119,7 +119,8 @@ impl Properties {
         Ok(properties)
     }
 
-    fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
+    /// Decodes one field into its part of the properties. An unknown field changes nothing.
+    pub(crate) fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
         let reader = &mut field.reader;
         match field.tag {
             COUNTS => {
