@@ -30,7 +30,7 @@ use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::{FileName, names_in};
 use crate::filter::{self, Header};
 use crate::fs::{Fs, ReadFile};
-use crate::inspect::{Keys, verify_table};
+use crate::inspect::{Keys, verify_framed, verify_table};
 use crate::manifest::current::Current;
 use crate::manifest::log::{ReadManifest, read_prefix};
 use crate::manifest::overlap::{Bounds, Overlap, Runs};
@@ -38,10 +38,7 @@ use crate::manifest::state::{ManifestState, TablePlace};
 use crate::options::Options;
 use crate::table::{Table, TableContext};
 use crate::table_meta::TableMeta;
-use crate::wal::{Ending, damage_behind};
-
-/// Most further pieces of damage listed for one log: more than a log of usual size has fragments.
-const LOG_DAMAGE_MAX: usize = 100_000;
+use crate::wal::Ending;
 
 /// Approximate memory limit of the list of damage, in bytes.
 const LIST_BYTES_MAX: usize = 512 << 20;
@@ -405,7 +402,7 @@ impl<'a> Verifier<'a> {
                 self.report.edits = manifest.marks.len() as u64;
                 let is_whole = damage.is_none();
                 if let Some(error) = damage {
-                    self.log_damage(&manifest.path, error);
+                    self.framed_damage(&manifest.path, None, error);
                 }
                 Some((manifest, is_whole))
             }
@@ -416,22 +413,13 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Lists damage in a log or manifest, and further damage in the same file.
-    fn log_damage(&mut self, path: &Path, error: Error) {
-        let behind = match &error {
-            Error::Corruption { file, offset, what: "log fragment" | "closed log", .. } if file == path => {
-                Some(*offset)
-            }
-            _ => None,
-        };
-        self.damaged(error);
-        let Some(offset) = behind else { return };
-        if let Ok(file) = self.fs().open(path)
-            && let Ok((more, omitted)) = damage_behind(&*file, path, offset, LOG_DAMAGE_MAX)
-        {
-            more.into_iter().for_each(|error| self.damaged(error));
-            self.report.omitted += omitted;
-        }
+    /// Lists damage in a log or manifest, and further damage in the same file. `closed` is the length at which
+    /// a log was closed.
+    fn framed_damage(&mut self, path: &Path, closed: Option<u64>, error: Error) {
+        let Ok(file) = self.fs().open(path) else { return self.damaged(error) };
+        let found = verify_framed(&*file, path, closed, error);
+        found.damage.into_iter().for_each(|(error, _)| self.damaged(error));
+        self.report.omitted += found.omitted;
     }
 
     /// Verifies a store whose manifest is whole.
@@ -465,7 +453,7 @@ impl<'a> Verifier<'a> {
             let file = open(index, &path);
             let len = file.as_ref().map_or(0, |file| file.len().unwrap_or(0));
             if let Err(error) = file.and_then(|file| replay.log(&*file, &path, log, is_last)) {
-                self.log_damage(&path, error);
+                self.framed_damage(&path, log.closed.map(|(len, _)| len), error);
             }
             self.done(len);
         }
@@ -492,7 +480,7 @@ impl<'a> Verifier<'a> {
             self.report.batches += replay.report.batches;
             self.report.dropped.append(&mut replay.report.dropped);
             if let Err(error) = read {
-                self.log_damage(&path, error);
+                self.framed_damage(&path, None, error);
             }
             self.done(self.len(name));
         }

@@ -1,4 +1,4 @@
-//! Collects the damage that the walk over a table of a store meets, for [`Db::verify`](crate::Db::verify).
+//! Collects the damage that the walk over a file of a store meets, for [`Db::verify`](crate::Db::verify).
 //!
 //! The walk is the printer's, and so are the words. Here stands what only the store knows of a table: the
 //! file that the manifest names, what it says of it, the filters beside it.
@@ -15,8 +15,9 @@ use super::held::{self, Held};
 use super::out::{Out, Stop};
 use super::view::{Detail, View};
 use super::window::Window;
-use super::{describe, table};
+use super::{describe, framed, log, manifest, table};
 use crate::error::{Error, InFile};
+use crate::file_header::FileKind;
 use crate::filename::FileName;
 use crate::filter::header::DOMAIN_WHOLE_KEY;
 use crate::fs::ReadFile;
@@ -92,6 +93,60 @@ pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Finding
         Err(error) => findings.add(error, Some(&bounds)),
     }
     findings
+}
+
+/// Everything that is wrong with a log or a manifest in which a reader met `met`. `closed` is the length at
+/// which the manifest says that a log was closed: all of it was durable, and what follows it is not read.
+pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, closed: Option<u64>, met: Error) -> Findings {
+    let mut findings = Findings::default();
+    if let Err(stop) = walk_framed(file, path, closed, &mut findings) {
+        findings.add(stop.error(path), None);
+    }
+    let first = findings.damage.first().map(|(first, _)| first);
+    if !first.is_some_and(|first| is_same(first, &met)) {
+        // What it should have been when it was closed, the manifest knows better than the file.
+        if matches!(met, Error::Corruption { what: "closed log", .. }) && first.is_some() {
+            findings.damage.remove(0);
+        }
+        findings.damage.insert(0, (met, None));
+    }
+    findings
+}
+
+fn walk_framed(
+    file: &dyn ReadFile,
+    path: &Path,
+    closed: Option<u64>,
+    findings: &mut Findings,
+) -> Result<(), Stop> {
+    let mut window = Window::of_first(file, closed.unwrap_or(u64::MAX))?;
+    let head = Head::read_any(&mut window)?;
+    // A reader refuses the header in the same words.
+    let Ok(header) = &head.decoded else { return Ok(()) };
+    let mut collector = Collector { path, findings };
+    let view = View::new().detail(Detail::Shape);
+    let mut out = Out::new(&mut collector, &view, window.len()).without_limits();
+    out.showing(false, |out| {
+        let mut ending = framed::ending(out, &mut window, (&head.file_id, header.kind))?;
+        ending.promise(closed.unwrap_or(0));
+        match header.kind {
+            FileKind::Log => log::walk(out, &mut window, &head, &ending),
+            FileKind::Manifest => manifest::walk(out, &mut window, &head, &ending).map(drop),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Whether a reader that stops at the first damage met what the walk found first.
+fn is_same(found: &Error, met: &Error) -> bool {
+    match (found, met) {
+        (Error::Corruption { file, what, .. }, Error::Corruption { file: other_file, what: other, .. })
+        | (Error::Unsupported { file, what, .. }, Error::Unsupported { file: other_file, what: other, .. }) => {
+            (file, what) == (other_file, other)
+        }
+        (Error::Io { .. }, Error::Io { .. }) => true,
+        _ => false,
+    }
 }
 
 struct Verification<'a> {
@@ -212,5 +267,46 @@ impl Verification<'_> {
             }
         }
         opened
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_header::{FileHeader, HEADER_BYTES};
+    use crate::fs::{Fs, MemFs};
+    use crate::wal::{FramedWriter, RecordKind};
+
+    #[test]
+    fn what_is_not_listed_of_a_log_is_counted_and_a_torn_end_is_neither() {
+        let (fs, path) = (MemFs::new(), Path::new("/db/log"));
+        fs.create_dir(Path::new("/db")).unwrap();
+        let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);
+        let mut writer = FramedWriter::create(&fs, path, header).unwrap();
+        // Each 32 bytes long.
+        for number in 0..2 * DAMAGE_MAX + 1000 {
+            writer.append_record(RecordKind::Promise, &[7; 16]).unwrap();
+            if number == 2 {
+                writer.sync().unwrap();
+            }
+        }
+        writer.sync().unwrap();
+        let good = fs.files(path)[0].1.clone();
+        let first = HEADER_BYTES + 32;
+        for (damaged, listed, omitted) in [(400, 400, 0), (DAMAGE_MAX + 99, DAMAGE_MAX, 99)] {
+            let mut bytes = good.clone();
+            (0..damaged).for_each(|index| bytes[first + 64 * index + 20] ^= 1);
+            let end = bytes.len() - 10;
+            bytes[end] ^= 1;
+            fs.overwrite(path, bytes);
+            let file = fs.open(path).unwrap();
+            let met = Error::corruption(path, first as u64, "log fragment", "");
+            let findings = verify_framed(&*file, path, None, met);
+            let fragments = findings
+                .damage
+                .iter()
+                .filter(|(error, _)| matches!(error, Error::Corruption { what: "log fragment", .. }));
+            assert_eq!((fragments.count(), findings.omitted), (listed, omitted), "{damaged}");
+        }
     }
 }

@@ -290,6 +290,9 @@ pub struct Report {
     pub units: u64,
     /// Bytes that were read and found to belong to something.
     pub accounted: u64,
+    /// Bytes at the end of a log or a manifest that were never promised to be durable. They are no damage: a
+    /// crash leaves them, and opening the store drops them.
+    pub torn_bytes: u64,
     /// Whether the view left out reading a part of the file.
     pub partial: bool,
     /// Checksums that were computed and matched.

@@ -5,15 +5,20 @@
 //!    damage.
 //! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed
 //!    when the damaged bytes were known to be durable, they were promised, and the file is corrupt; else its
-//!    tail is torn, and opening the store drops it.
+//!    tail is torn, and opening the store drops it. A corrupt file may have a torn end too, behind its last
+//!    record. So a file is walked twice: what is damage is known when all of it was seen.
 //!
 //! Memory: a page, and a record of up to [`RECORD_SHOWN_MAX`] bytes. Of a longer one the fragments are
 //! checked, and what it holds is not decoded: then the description is a partial one.
 
+use super::event::{Place, Value};
+use super::lines::Lines;
 use super::out::{Out, Result};
 use super::record::{Record, RecordFragment};
 use super::window::Window;
+use super::words::counted;
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::file_header::{FileKind, HEADER_BYTES};
 use crate::wal::record::{
     AreaStatus, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, PageArea, Search, areas, page_left,
@@ -39,8 +44,12 @@ pub(super) struct Ending {
     /// Where the last record before the first damage ends.
     pub(super) good_end: u64,
     pub(super) first_damage: Option<u64>,
+    /// Whether that is intact and only newer than this program.
+    newer: bool,
     /// How far an intact fragment after the first damage says that the file was durable.
     pub(super) witness: u64,
+    /// Where the last whole record ends, damage or not, or the last one of a newer version.
+    last_end: u64,
     /// Bytes in whole records.
     pub(super) accounted: u64,
     /// Intact fragments.
@@ -50,14 +59,41 @@ pub(super) struct Ending {
 impl Ending {
     /// Adds what was verified to the report.
     pub(super) fn report(&self, out: &mut Out<'_>) {
-        out.report.accounted += self.accounted;
+        let torn_from = self.torn_from();
+        out.report.accounted += match torn_from {
+            Some(from) if !self.is_refused() => from - HEADER_BYTES as u64,
+            _ => self.accounted,
+        };
+        out.report.torn_bytes = torn_from.map_or(0, |from| out.report.len.saturating_sub(from));
         out.report.checksums += self.fragments;
         out.report.units = self.records;
     }
 
-    /// Whether somebody was promised the bytes that are damaged. `None` if none are.
-    pub(super) fn is_corrupt(&self) -> Option<bool> {
-        self.first_damage.map(|damage| self.witness > damage)
+    /// Notes that the file was promised to be durable up to `len`.
+    pub(super) fn promise(&mut self, len: u64) {
+        self.witness = self.witness.max(len);
+    }
+
+    /// Whether a reader refuses the file: somebody was promised the bytes that are damaged, or they are of a
+    /// newer version.
+    pub(super) fn is_refused(&self) -> bool {
+        self.newer || self.is_corrupt()
+    }
+
+    pub(super) fn is_corrupt(&self) -> bool {
+        self.first_damage.is_some_and(|damage| self.witness > damage)
+    }
+
+    /// Where the end begins that is torn: what was never promised, and no record follows. Of a file that a
+    /// reader takes, everything from the first damage on.
+    fn torn_from(&self) -> Option<u64> {
+        self.first_damage?;
+        Some(if self.is_refused() { self.witness.max(self.last_end) } else { self.good_end })
+    }
+
+    /// Whether what lies at `offset` is in the torn end.
+    pub(super) fn is_torn_at(&self, offset: u64) -> bool {
+        self.torn_from().is_some_and(|from| offset >= from)
     }
 }
 
@@ -99,12 +135,21 @@ pub(super) fn walk<'s>(
     }
     walker.flush(out)?;
     let mut ending = walker.ending;
-    if let (Some(false), Some(damage)) = (ending.is_corrupt(), ending.first_damage)
+    if let (false, Some(damage)) = (ending.is_refused(), ending.first_damage)
         && let Some(synced) = hidden_witness(window, file_id, damage)?
     {
         ending.witness = synced;
     }
     Ok(ending)
+}
+
+/// Walks the file to learn how it ends.
+pub(super) fn ending(
+    out: &mut Out<'_>,
+    window: &mut Window<'_>,
+    file: (&FileId, FileKind),
+) -> Result<Ending> {
+    walk(out, window, file, &mut |_, _| Ok(()))
 }
 
 /// What an intact fragment knew to be durable beyond the damage, wherever behind it the fragment stands: a
@@ -134,9 +179,30 @@ struct Walker<'v, 's> {
 pub(super) struct Damaged {
     pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) detail: String,
-    /// Whether they are intact and only newer than this program.
-    pub(super) newer: bool,
+    detail: String,
+    /// What is wrong with the first of them, if that is intact and only newer than this program.
+    newer: Option<DecodeError>,
+}
+
+impl Damaged {
+    /// Describes it: as damage, or, in a torn end, as bytes that are dropped.
+    pub(super) fn describe(&self, out: &mut Out<'_>, ending: &Ending, lines: &mut Lines) -> Result {
+        let len = counted(self.len, "byte", "bytes");
+        let detail = format!("{len} are no record: {}", self.detail);
+        if ending.is_torn_at(self.offset) {
+            let shown = out.view.block.is_none()
+                && out.view.entries.is_none()
+                && lines.next(out, self.offset, self.len)?;
+            return out.showing(shown, |out| {
+                out.span(Place::File(self.offset), self.len, &[], "torn end", Value::None, detail, None)
+            });
+        }
+        lines.flush(out)?;
+        match &self.newer {
+            Some(newer) => out.refused(self.offset, newer),
+            None => out.damage(self.offset, "log fragment", detail),
+        }
+    }
 }
 
 impl<'s> Walker<'_, 's> {
@@ -147,7 +213,7 @@ impl<'s> Walker<'_, 's> {
             AreaStatus::Damaged(damage) => damage.to_string(),
         };
         self.give_up_begun(out, LOST_END)?;
-        self.give_up(out, span.offset, span.bytes as u64, detail, false)
+        self.give_up(out, span.offset, span.bytes as u64, detail, None)
     }
 
     fn fragment(&mut self, out: &mut Out<'s>, fragment: &Fragment, bytes: &[u8]) -> Result {
@@ -161,9 +227,12 @@ impl<'s> Walker<'_, 's> {
             Err(refused) => {
                 self.give_up_begun(out, LOST_END)?;
                 let (why, newer) = match refused {
-                    Refused::Damaged(damage) => (damage.to_string(), false),
+                    Refused::Damaged(damage) => (damage.to_string(), None),
                     Refused::Newer { what, found, supported } => {
-                        (format!("{what} {found:#x}, known up to {supported:#x}"), true)
+                        self.ending.newer |= self.ending.first_damage.is_none();
+                        self.ending.last_end = fragment.end();
+                        let newer = DecodeError::unsupported(0, what, found.into(), supported.into());
+                        (String::new(), Some(newer))
                     }
                 };
                 return self.give_up(out, fragment.offset, len, why, newer);
@@ -195,6 +264,7 @@ impl<'s> Walker<'_, 's> {
         let ending = &mut self.ending;
         let number = ending.records;
         ending.records += 1;
+        ending.last_end = end;
         ending.accounted += end - begun.offset;
         if ending.first_damage.is_none() {
             ending.good_end = end;
@@ -223,20 +293,27 @@ impl<'s> Walker<'_, 's> {
         self.sequence.give_up();
         let begun = std::mem::take(&mut self.begun);
         self.ending.first_damage.get_or_insert(begun.end);
-        self.give_up(out, begun.offset, begun.end - begun.offset, why.to_owned(), false)
+        self.give_up(out, begun.offset, begun.end - begun.offset, why.to_owned(), None)
     }
 
-    fn give_up(&mut self, out: &mut Out<'s>, offset: u64, len: u64, why: String, newer: bool) -> Result {
+    fn give_up(
+        &mut self,
+        out: &mut Out<'s>,
+        offset: u64,
+        len: u64,
+        detail: String,
+        newer: Option<DecodeError>,
+    ) -> Result {
         self.ending.first_damage.get_or_insert(offset);
         if let Some(damaged) = &mut self.damaged
             && damaged.offset + damaged.len == offset
+            && damaged.newer == newer
         {
             damaged.len += len;
-            damaged.newer &= newer;
             return Ok(());
         }
         self.flush(out)?;
-        self.damaged = Some(Damaged { offset, len, detail: why, newer });
+        self.damaged = Some(Damaged { offset, len, detail, newer });
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::annotate::{Fields, Halt, Payload};
 use super::event::{Entry, Place, Value};
-use super::framed::{self, Damaged, Ending, FramedItem};
+use super::framed::{self, Ending, FramedItem};
 use super::head::Head;
 use super::lines::Lines;
 use super::out::{Out, Result};
@@ -73,14 +73,15 @@ impl Totals {
 /// How a framed file ends, in words.
 pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> Result {
     let len = out.report.len;
-    let text = match (ending.is_corrupt(), ending.first_damage) {
-        (Some(true), Some(damage)) => {
+    let text = match ending.first_damage {
+        Some(damage) if ending.is_corrupt() => {
             format!(
                 "corrupt at {damage}: a fragment after it says that the file was durable up to {}",
                 ending.witness
             )
         }
-        (Some(false), _) => format!(
+        Some(damage) if ending.is_refused() => format!("with records of a newer version, from {damage} on"),
+        Some(_) => format!(
             "torn: the last {} from {} on were never promised to anybody, and are dropped when the store is opened",
             counted(len - ending.good_end, "byte", "bytes"),
             ending.good_end
@@ -105,31 +106,27 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     totals.facts(out, &ending)?;
     let whole = out.view.block.is_none() && out.view.entries.is_none();
     out.showing(whole, |out| head.describe(out))?;
+    walk(out, window, head, &ending)
+}
+
+/// Describes the records and checks what they hold, as far as a reader does.
+pub(super) fn walk(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head, ending: &Ending) -> Result {
     let mut lines = Lines::new(out.detail, "records");
     let mut contents = ContentReader::default();
-    let ending = framed::walk(out, window, file, &mut |out, found| match found {
+    framed::walk(out, window, (&head.file_id, FileKind::Log), &mut |out, found| match found {
         FramedItem::Record(record) => {
             describe_record(out, &record, &mut lines)?;
-            match record.bytes.map(|bytes| contents.check(record.kind, bytes)) {
+            let bytes = record.bytes.filter(|_| !ending.is_torn_at(record.offset));
+            match bytes.map(|bytes| contents.check(record.kind, bytes)) {
                 Some(Err(error)) => out.refused_in(record.payload(), &error),
                 _ => Ok(()),
             }
         }
-        FramedItem::Damaged(bytes) => {
-            lines.flush(out)?;
-            damaged(out, &bytes)
-        }
+        FramedItem::Damaged(bytes) => bytes.describe(out, ending, &mut lines),
     })?;
     lines.flush(out)?;
     ending.report(out);
     Ok(())
-}
-
-/// Describes bytes that are no record.
-pub(super) fn damaged(out: &mut Out<'_>, bytes: &Damaged) -> Result {
-    let what = if bytes.newer { "log fragment of a newer version" } else { "log fragment" };
-    let len = counted(bytes.len, "byte", "bytes");
-    out.damage(bytes.offset, what, format!("{len} are no record: {}", bytes.detail))
 }
 
 fn describe_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {

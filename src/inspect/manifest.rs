@@ -9,7 +9,7 @@ use super::framed::{self, Ending, FramedItem};
 use super::head::Head;
 use super::items::describe_item;
 use super::lines::Lines;
-use super::log::{damaged, ending_fact};
+use super::log::ending_fact;
 use super::out::{Out, Result};
 use super::record::{self, Record};
 use super::text::escape;
@@ -77,6 +77,13 @@ impl Edits {
         }
     }
 
+    /// Notes that bytes at `offset` are no record. What is dropped is not missed.
+    fn lose_at(&mut self, offset: u64, ending: &Ending) {
+        if !ending.is_torn_at(offset) {
+            self.lose();
+        }
+    }
+
     /// Notes that bytes were damaged, or not read.
     pub(super) fn lose(&mut self) {
         self.gap = true;
@@ -101,10 +108,16 @@ impl Edits {
 /// Reads all edits, as far as they can be read, and reports nothing.
 pub(super) fn survey(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result<(Edits, Ending)> {
     let mut edits = Edits::default();
-    let ending = framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |_, found| {
-        let FramedItem::Record(record) = found else {
-            edits.lose();
-            return Ok(());
+    let file = (&head.file_id, FileKind::Manifest);
+    let ending = framed::ending(out, window, file)?;
+    framed::walk(out, window, file, &mut |_, found| {
+        let record = match found {
+            FramedItem::Record(record) if ending.is_torn_at(record.offset) => return Ok(()),
+            FramedItem::Record(record) => record,
+            FramedItem::Damaged(bytes) => {
+                edits.lose_at(bytes.offset, &ending);
+                return Ok(());
+            }
         };
         let added = record.bytes.ok_or_else(|| DecodeError::corrupt(0, "edit", TOO_LONG));
         if let Err(error) = added.and_then(|bytes| edits.add(bytes)) {
@@ -127,24 +140,33 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     ending_fact(out, &ending, false)?;
 
     out.showing(out.view.block.is_none(), |out| head.describe(out))?;
-    let mut lines = Lines::new(out.detail, "edits");
-    let mut edits = Edits::default();
-    let ending =
-        framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| match found {
-            FramedItem::Record(record) => describe_edit(out, &record, &mut edits, &mut lines),
-            FramedItem::Damaged(bytes) => {
-                edits.lose();
-                lines.flush(out)?;
-                damaged(out, &bytes)
-            }
-        })?;
-    lines.flush(out)?;
-    ending.report(out);
+    let edits = walk(out, window, head, &ending)?;
     match (edits.count, edits.gap) {
         (0, _) => out.damage(ending.good_end, "manifest", NO_EDIT),
         (_, true) => Ok(()),
         (_, false) => judge(out, &edits.state),
     }
+}
+
+/// Describes the edits, and takes those that a reader takes.
+pub(super) fn walk(
+    out: &mut Out<'_>,
+    window: &mut Window<'_>,
+    head: &Head,
+    ending: &Ending,
+) -> Result<Edits> {
+    let mut lines = Lines::new(out.detail, "edits");
+    let mut edits = Edits::default();
+    framed::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| match found {
+        FramedItem::Record(record) => describe_edit(out, &record, (&mut edits, ending), &mut lines),
+        FramedItem::Damaged(bytes) => {
+            edits.lose_at(bytes.offset, ending);
+            bytes.describe(out, ending, &mut lines)
+        }
+    })?;
+    lines.flush(out)?;
+    ending.report(out);
+    Ok(edits)
 }
 
 /// Describes what opening the store would find wrong with the state that all edits amount to.
@@ -199,8 +221,14 @@ fn keyspace_words(id: u32, keyspace: &KeyspaceState) -> String {
     )
 }
 
-fn describe_edit(out: &mut Out<'_>, record: &Record<'_>, edits: &mut Edits, lines: &mut Lines) -> Result {
+fn describe_edit(
+    out: &mut Out<'_>,
+    record: &Record<'_>,
+    (edits, ending): (&mut Edits, &Ending),
+    lines: &mut Lines,
+) -> Result {
     let wrong = match record.bytes {
+        _ if ending.is_torn_at(record.offset) => None,
         Some(bytes) => edits.add(bytes).err(),
         None => {
             edits.lose();

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A walker for each kind of file goes through it once, front to back, and hands [`Event`]s to a [`Sink`]:
-//! [`Text`] prints them, another may count them or make JSON of them, and `Db::verify` collects the damage of
-//! tables. First come facts about the whole, then the bytes, then the sums that must agree; the [`Report`]
+//! [`Text`] prints them, another may count them or make JSON of them, and `Db::verify` collects the damage.
+//! First come facts about the whole, then the bytes, then the sums that must agree; the [`Report`]
 //! says whether everything did.
 //!
 //! | file | noun |
@@ -28,7 +28,7 @@
 //! | `table`, `ends`, `block` | tables, their two ends, their blocks |
 //! | `scan`, `index`, `chunks`, `sums` | what a block holds, what leads to it, what all of them add up to |
 //! | `held` | the filters of a table, held against its keys |
-//! | `collect` | the damage of a table of a store, for `Db::verify` |
+//! | `collect` | the damage of a table, a log or a manifest of a store, for `Db::verify` |
 //! | `search` | the way on behind damage |
 //! | `filter`, `filter_facts` | filter blocks; what a summary says of them |
 //! | `known`, `survey` | what must be found in one, what is found |
@@ -89,7 +89,7 @@ mod words;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use collect::verify_table;
+pub(crate) use collect::{verify_framed, verify_table};
 pub use describe::{describe, describe_bytes, describe_filter, kind_of};
 pub use event::{Entry, Event, FileDamage, Keys, Kind, Place, Report, Sink, Span, Value};
 pub use out::Stop;

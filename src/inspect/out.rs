@@ -114,6 +114,7 @@ impl<'s> Out<'s> {
             len,
             units: 0,
             accounted: 0,
+            torn_bytes: 0,
             partial: false,
             checksums: 0,
             sums: 0,

@@ -118,7 +118,8 @@ fn whichever_bit_is_flipped_the_damage_is_reported() {
             // A view changes what is reported of the damage, and not whether.
             let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
             let (_, report) = events_of(&bad, &views[bit % 3]);
-            assert!(!report.is_intact(), "{name}, bit {bit}, {:?}", views[bit % 3]);
+            let found = !report.is_intact() || report.torn_bytes > 0;
+            assert!(found, "{name}, bit {bit}, {:?}", views[bit % 3]);
         }
     }
 }
@@ -137,7 +138,7 @@ fn wherever_a_file_is_cut_the_damage_is_reported() {
                 !all.iter().any(|event| matches!(event, Reported::Damage(_))),
                 "{name}, {len}"
             );
-            if report.is_intact() {
+            if report.is_intact() && report.torn_bytes == 0 {
                 intact.push(len);
             }
         }

@@ -136,7 +136,13 @@ pub fn verdict(report: &Report) -> String {
         true => format!("intact as far as it was read: {held} hold"),
         false => {
             let all = counted(report.accounted, "byte", "bytes");
-            format!("intact: all {all} accounted for, {held} hold")
+            match report.torn_bytes {
+                0 => format!("intact: all {all} accounted for, {held} hold"),
+                torn => {
+                    let torn = counted(torn, "byte", "bytes");
+                    format!("intact up to a torn end of {torn}: {all} accounted for, {held} hold")
+                }
+            }
         }
     }
 }

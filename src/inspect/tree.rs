@@ -199,7 +199,7 @@ fn read_state(
         lost(wrong);
     } else if edits.state.keyspaces.is_empty() {
         lost(FileDamage::of(0, &at_damage("no edit that can be read makes a keyspace")));
-    } else if ending.first_damage.is_some() {
+    } else if ending.is_refused() {
         lost(FileDamage::of(0, &at_damage("an edit is lost here, and perhaps more behind it")));
     }
     Ok(edits.state)

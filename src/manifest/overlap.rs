@@ -46,8 +46,8 @@ impl Runs {
     }
 }
 
-/// The overlap of `b` with `a`, which begins before it, if that is certain: of a key that was cut there may be
-/// more.
+/// The overlap of `b` with `a`, which begins before it, if that is certain: of a key that was cut there may
+/// be more.
 fn overlap(a: &Bounds, b: &Bounds) -> Option<Overlap> {
     let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
     let overlaps = a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest));

@@ -25,7 +25,6 @@
 //! [`crate::manifest::edit`].
 
 mod content;
-mod damage;
 mod promise;
 pub(crate) mod reader;
 pub(crate) mod record;
@@ -36,7 +35,6 @@ pub(crate) mod vectors;
 pub(crate) mod writer;
 
 pub(crate) use content::{Content, ContentReader};
-pub(crate) use damage::damage_behind;
 pub(crate) use promise::{EditMark, decode_close, decode_promise, encode_close, encode_promise};
 pub(crate) use reader::{Ending, Expected, FramedReader, READER_BYTES};
 pub(crate) use record::RecordKind;

@@ -90,6 +90,7 @@ impl<W: Write> Sink for Events<'_, W> {
                 put("intact", report.is_intact().into());
                 put("partial", report.partial.into());
                 put("accounted", report.accounted.into());
+                put("torn", report.torn_bytes.into());
                 put("checksums", report.checksums.into());
                 put("sums", report.sums.into());
                 put("damages", report.damage_count.into());

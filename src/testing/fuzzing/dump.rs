@@ -10,7 +10,8 @@
 //! # Invariants
 //!
 //! - Describing never fails, and ends; the verdict on a file does not depend on the view.
-//! - In a file without damage every byte is accounted for, and in no file more bytes than it has.
+//! - In a file without damage every byte is accounted for or in a torn end, and in no file more bytes than it
+//!   has.
 //! - A file described as intact and completely read is accepted by the readers of the store, and `verify`
 //!   finds no damage in it. A table described as damaged is damaged for `verify` too.
 //! - A description of the filters alone gives the same verdict on them.
@@ -26,7 +27,7 @@ use crate::filter::{Expect, Filter};
 use crate::fs::{Fs, MemFs};
 use crate::inspect::{self, Detail, Entries, Event, Kind, Report, Text, Value, View};
 use crate::table::FILTER_OFFSET;
-use crate::wal::{ContentReader, Ending};
+use crate::wal::ContentReader;
 
 /// Runs an input of the target `dump`.
 pub fn run(bytes: &[u8]) {
@@ -47,7 +48,10 @@ pub fn run(bytes: &[u8]) {
     if !whole.is_intact() {
         return;
     }
-    assert!(whole.accounted == whole.len || matches!(whole.kind, Kind::Unknown), "{whole:?}");
+    assert!(
+        whole.accounted + whole.torn_bytes == whole.len || matches!(whole.kind, Kind::Unknown),
+        "{whole:?}"
+    );
     assert!(seen.is_intact() || view.block.is_some(), "a view finds no more damage than there is");
     match whole.kind {
         Kind::Table => {
@@ -57,15 +61,16 @@ pub fn run(bytes: &[u8]) {
             assert!(fault.is_none() || whole.partial, "the printer misses what the reader finds: {fault:?}");
         }
         Kind::Log => {
-            let records = log::complete(&file).expect("the reader comes to the end");
+            let (records, torn_bytes) = log::taken(&file).expect("the reader comes to the end");
+            assert_eq!(torn_bytes, whole.torn_bytes);
             let mut contents = ContentReader::default();
-            for (kind, bytes) in &records {
+            for (kind, _, bytes) in &records {
                 contents.check(*kind, bytes).expect("recovery takes every record");
             }
         }
         Kind::Manifest => {
             let manifest = manifest::read(&file).expect("the reader takes every edit");
-            assert_eq!(manifest.ending, Ending::Complete);
+            assert_eq!(log::torn_bytes(manifest.ending), whole.torn_bytes);
             assert_eq!(manifest.state.faults().next(), None);
         }
         Kind::FilterBlock => assert!(is_filter(&file)),

@@ -28,7 +28,7 @@ const STORE: [u8; 16] = [1; 16];
 const FILE: [u8; 16] = [2; 16];
 
 /// A record: kind, place, bytes.
-type Found = (RecordKind, u64, Vec<u8>);
+pub(super) type Found = (RecordKind, u64, Vec<u8>);
 
 /// Runs an input of the target `log`.
 pub fn run(bytes: &[u8]) {
@@ -67,13 +67,16 @@ fn read(file: &[u8], kind: FileKind) -> Result<(Vec<Found>, Ending)> {
     Ok((found, reader.ending().expect("the end was reached")))
 }
 
-/// The records of a log that continues to the end of its file, if the reader says so.
-pub(super) fn complete(file: &[u8]) -> Option<Vec<(RecordKind, Vec<u8>)>> {
-    match read(file, FileKind::Log) {
-        Ok((found, Ending::Complete)) => {
-            Some(found.into_iter().map(|(kind, _, bytes)| (kind, bytes)).collect())
-        }
-        _ => None,
+/// The records of a log that the reader takes, and the bytes of its torn end.
+pub(super) fn taken(file: &[u8]) -> Option<(Vec<Found>, u64)> {
+    let (found, ending) = read(file, FileKind::Log).ok()?;
+    Some((found, torn_bytes(ending)))
+}
+
+pub(super) fn torn_bytes(ending: Ending) -> u64 {
+    match ending {
+        Ending::Complete => 0,
+        Ending::Torn { dropped_bytes, .. } => dropped_bytes,
     }
 }
 
