@@ -6,7 +6,7 @@
 //! wasted with
 //!
 //! ```text
-//! ε = c · n / q, at most 1 c such that the bits add up to the total
+//! ε = c · n / q, at most 1                          c such that the bits add up to the total
 //! ```
 //!
 //! This is Monkey (Dayan, Athanassoulis, Idreos 2017), extended to tables that are not all probed equally
@@ -26,11 +26,14 @@
 //! use sievedb_filter::Kind;
 //! use sievedb_filter::allocation::{Share, Total, allocate, uniform};
 //!
-//! // Five levels, each ten times as large as the one above it. Every absent lookup probes all of them. let
-//! shares: Vec<Share> = (0..5).map(|level| Share::new(Kind::Ribbon, 1000 * 10u64.pow(level), 1.0)).collect();
-//! let total = Total::bits_per_key(10.0).unwrap(); let optimal = allocate(&shares, total);
-//! assert!(optimal.bits_per_key[0] > 22.0 && optimal.bits_per_key[4] < 10.0); assert!(optimal.wasted_reads <
-//! 0.0016); assert!(uniform(&shares, total).wasted_reads > 0.004);
+//! // Five levels, each ten times as large as the one above it. Every absent lookup probes all of them.
+//! let shares: Vec<Share> =
+//!     (0..5).map(|level| Share::new(Kind::Ribbon, 1000 * 10u64.pow(level), 1.0)).collect();
+//! let total = Total::bits_per_key(10.0).unwrap();
+//! let optimal = allocate(&shares, total);
+//! assert!(optimal.bits_per_key[0] > 22.0 && optimal.bits_per_key[4] < 10.0);
+//! assert!(optimal.wasted_reads < 0.0016);
+//! assert!(uniform(&shares, total).wasted_reads > 0.004);
 //! ```
 
 use alloc::format;

@@ -5,8 +5,8 @@
 //! side and `b` on the other (`a - b` is known from the totals). There are two estimates:
 //!
 //! ```text
-//! zeros a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m) items of both sides can cancel, too
-//! squares the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average holds for any d
+//! zeros      a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m)   items of both sides can cancel
+//! squares    the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average    holds for any d
 //! ```
 //!
 //! The first has half the deviation as long as cells are empty. It is used while at least 30 % are. Its

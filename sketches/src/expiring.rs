@@ -46,8 +46,10 @@ const CELLS_MAX: u64 = 1 << 46;
 /// ```
 /// use sievedb_sketches::Expiring;
 ///
-/// // For 60 seconds, with 1000 keys in that time. let mut seen = Expiring::with_rate(1000, 0.01, 60, 42)?;
-/// seen.insert(b"request 7", 1_000_000); assert!(seen.contains(b"request 7", 1_000_060));
+/// // For 60 seconds, with 1000 keys in that time.
+/// let mut seen = Expiring::with_rate(1000, 0.01, 60, 42)?;
+/// seen.insert(b"request 7", 1_000_000);
+/// assert!(seen.contains(b"request 7", 1_000_060));
 /// assert!(!seen.contains(b"request 7", 1_000_000 + seen.longest() + 1));
 /// # Ok::<(), sievedb_sketches::Error>(())
 /// ```
