@@ -1,7 +1,9 @@
 //! Compaction: what to merge (`pick`), which entries to keep (`retain`), and the merge itself (`run`); the
-//! filters of the outputs (`filters`), planned for the tree that compaction will leave (`settled`).
+//! filters of the outputs (`filters`), planned for the tree that compaction will leave (`settled`); what the
+//! outputs record of the inputs (`lineage`).
 
 pub(crate) mod filters;
+pub(crate) mod lineage;
 pub(crate) mod pick;
 pub(crate) mod retain;
 pub(crate) mod run;

@@ -9,10 +9,13 @@
 //! overlaps so much of the next level that a later compaction would be expensive. It never ends within a user
 //! key. After an error, or when `stop` returns `true`, the outputs are removed. The caller publishes them.
 
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
+use super::lineage::Lineage;
 use super::pick::Shape;
 use super::retain::{Fate, Retain};
 use crate::error::{Error, Result};
@@ -33,6 +36,8 @@ pub(crate) struct Merge<'a> {
     pub(crate) version: &'a Version,
     pub(crate) output_level: usize,
     pub(crate) shape: Shape,
+    /// What the outputs record of the input.
+    pub(crate) lineage: &'a Lineage,
     /// Returns a file number that was never used.
     pub(crate) new_number: &'a dyn Fn() -> u64,
     /// Starts the output table of this number.
@@ -51,8 +56,9 @@ const STOP_INTERVAL: u32 = 1024;
 impl Merge<'_> {
     /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
     pub(crate) fn run(&self, input: &mut dyn InternalIterator, retain: Retain) -> Result<Vec<TableMeta>> {
-        let mut outputs = Outputs { created: Vec::new(), finished: Vec::new(), current: None };
-        let result = self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current());
+        let mut outputs = Outputs::new(self.lineage);
+        let result =
+            self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current(Bound::Unbounded));
         match result {
             Ok(()) => Ok(outputs.finished),
             Err(error) => {
@@ -66,7 +72,7 @@ impl Merge<'_> {
         &self,
         input: &mut dyn InternalIterator,
         mut retain: Retain,
-        outputs: &mut Outputs,
+        outputs: &mut Outputs<'_>,
     ) -> Result<()> {
         let older = if self.output_level == 0 { 0 } else { self.output_level + 1 };
         let mut older = KeyCursor::new(self.version, older..LEVELS);
@@ -87,7 +93,7 @@ impl Merge<'_> {
                         || self.uses_too_much(writer)
                 };
                 if last_user_key != key.user && outputs.current.as_ref().is_some_and(is_full) {
-                    outputs.finish_current()?;
+                    outputs.finish_current(Bound::Included(Bytes::copy_from_slice(&last_user_key)))?;
                 }
                 if outputs.current.is_none() {
                     overlap.restart();
@@ -108,7 +114,7 @@ impl Merge<'_> {
     }
 
     /// The table being written, started if there is none.
-    fn output<'w>(&self, outputs: &'w mut Outputs) -> Result<&'w mut TableWriter> {
+    fn output<'w>(&self, outputs: &'w mut Outputs<'_>) -> Result<&'w mut TableWriter> {
         if outputs.current.is_none() {
             if (self.stop)() {
                 return Err(Error::Closed);
@@ -130,15 +136,30 @@ impl Merge<'_> {
 
 /// The tables of this attempt. `created` has the numbers of the files it made, and of no others: they are
 /// removed if it fails.
-struct Outputs {
+struct Outputs<'a> {
+    lineage: &'a Lineage,
+    /// Where the keys begin that the next output covers.
+    from: Bound<Bytes>,
     created: Vec<u64>,
     finished: Vec<TableMeta>,
     current: Option<TableWriter>,
 }
 
-impl Outputs {
-    fn finish_current(&mut self) -> Result<()> {
-        if let Some(writer) = self.current.take() {
+impl<'a> Outputs<'a> {
+    fn new(lineage: &'a Lineage) -> Self {
+        let (created, finished) = (Vec::new(), Vec::new());
+        Self { lineage, from: Bound::Unbounded, created, finished, current: None }
+    }
+
+    /// Ends the table being written, which covers the keys up to `to`: its last one, or all.
+    fn finish_current(&mut self, to: Bound<Bytes>) -> Result<()> {
+        if let Some(mut writer) = self.current.take() {
+            let next = match &to {
+                Bound::Included(last) => Bound::Excluded(last.clone()),
+                _ => Bound::Unbounded,
+            };
+            let from = std::mem::replace(&mut self.from, next);
+            writer.set_origin(self.lineage.origin(from, to));
             self.finished.push(writer.finish()?);
         }
         Ok(())
@@ -270,6 +291,7 @@ mod tests {
             version,
             output_level,
             shape,
+            lineage: &Lineage::default(),
             new_number: &new_number,
             create: &create,
             memory_max: 1 << 30,

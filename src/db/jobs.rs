@@ -12,6 +12,7 @@ use super::publish::{Change, TreeChange};
 use super::read::Tables;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::filters::{Output, plan_output};
+use crate::compaction::lineage::{InputTable, Lineage};
 use crate::compaction::pick::Task;
 use crate::compaction::retain::Retain;
 use crate::compaction::run::Merge;
@@ -60,7 +61,9 @@ impl Engine {
         let view = tree.view();
         let mut input = memtable.memtable.iter();
         let output = memtable_output(&memtable.memtable)?;
-        let tables = self.merge_into(tree, &view.version, &output, &mut input, &|| false)?;
+        let newest = memtable.memtable.seqno_max().unwrap_or(0);
+        let lineage = Lineage { newest, ..lineage_of(tree, Vec::new()) };
+        let tables = self.merge_into(tree, &view.version, (&output, &lineage), &mut input, &|| false)?;
         let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -93,7 +96,10 @@ impl Engine {
         let view = tree.view();
         let mut input = MergeIter::new(task_sources(&view.version, task));
         let stop = || self.background.is_stopping() || !tree.is_alive() || self.health.has_failed();
-        let added = match self.merge_into(tree, &view.version, &task_output(task), &mut input, &stop) {
+        let merged = task_lineage(tree, task).and_then(|lineage| {
+            self.merge_into(tree, &view.version, (&task_output(task), &lineage), &mut input, &stop)
+        });
+        let added = match merged {
             Ok(added) => added,
             Err(error) => return Err(self.set_aside(tree, task, error)),
         };
@@ -125,13 +131,13 @@ impl Engine {
         JobError::Table(error)
     }
 
-    /// Merges `input` into new tables, as `output` describes them. They are durable and open, and the caller
+    /// Merges `input` into new tables, as `output` describes them, which record its lineage. They are durable and open, and the caller
     /// publishes them.
     fn merge_into(
         &self,
         tree: &Tree,
         version: &Version,
-        output: &Output,
+        (output, lineage): (&Output, &Lineage),
         input: &mut dyn InternalIterator,
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Arc<TableHandle>>> {
@@ -149,6 +155,7 @@ impl Engine {
             version,
             output_level: level,
             shape,
+            lineage,
             new_number: &|| self.files.new_number(),
             create: &|number| {
                 self.create_table(&options, level, filter, (memory_max / 8).min(APPEND_BYTES), number)
@@ -225,6 +232,27 @@ fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
     entries.seek_last()?;
     let largest = bound(&entries);
     Ok(Output { level: 0, keys: memtable.len(), smallest, largest, replaces: HashSet::new() })
+}
+
+fn lineage_of(tree: &Tree, inputs: Vec<InputTable>) -> Lineage {
+    Lineage { keyspace: tree.id, name: tree.name.clone(), newest: 0, inputs }
+}
+
+/// What the outputs of a compaction record of its inputs, which are read for it.
+fn task_lineage(tree: &Tree, task: &Task) -> Result<Lineage> {
+    let (mut newest, mut inputs) = (0, Vec::with_capacity(task.inputs.len()));
+    for (_, handle) in &task.inputs {
+        let origin = handle.open()?.read_origin()?;
+        let meta = &handle.meta;
+        newest = newest.max(meta.seqno_max).max(origin.as_ref().map_or(0, |origin| origin.newest));
+        inputs.push(InputTable {
+            number: meta.number,
+            smallest: meta.smallest.clone(),
+            largest: meta.largest.clone(),
+            replaced: origin.map_or_else(Vec::new, |origin| [origin.replaced, origin.earlier].concat()),
+        });
+    }
+    Ok(Lineage { newest, ..lineage_of(tree, inputs) })
 }
 
 /// What a compaction writes.

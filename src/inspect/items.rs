@@ -1,5 +1,7 @@
 //! The items of an edit, and the records that stand in them, in words.
 
+use std::ops::Bound;
+
 use super::event::Value;
 use super::fields::Described;
 use super::text::{escape, short};
@@ -7,6 +9,7 @@ use crate::block::Compression;
 use crate::codec::{Field, Reader, varint_len};
 use crate::manifest::edit::EditItem;
 use crate::manifest::keyspace_options;
+use crate::table::Origin;
 use crate::table::properties::{self, Properties};
 use crate::table_meta::{self, FilterRef, TableMeta};
 
@@ -128,8 +131,39 @@ pub(super) fn describe_property(field: &Field<'_>, _: bool) -> Described {
             Described::new("shape", format!("{compression}, data blocks of {} bytes", one.block_bytes))
         }
         properties::FILTER => Described::new("filter", one.filters.iter().map(filter).collect::<String>()),
+        properties::ORIGIN => {
+            Described::new("origin", one.origin.as_deref().map_or_else(String::new, origin))
+        }
         _ => Described::new("unknown field", ""),
     }
+}
+
+/// Where a table comes from.
+fn origin(origin: &Origin) -> String {
+    let Origin { keyspace, name, newest, replaced, earlier, .. } = origin;
+    let place = format!("keyspace {keyspace} {}, sequence up to {newest}", short(name.as_bytes()));
+    let from = match &origin.from {
+        Bound::Unbounded => String::new(),
+        Bound::Included(key) => format!(" from {}", short(key)),
+        Bound::Excluded(key) => format!(" after {}", short(key)),
+    };
+    let to = match &origin.to {
+        Bound::Unbounded => String::new(),
+        Bound::Included(key) => format!(" up to {}", short(key)),
+        Bound::Excluded(key) => format!(" before {}", short(key)),
+    };
+    match (replaced.is_empty(), earlier.is_empty()) {
+        (true, _) => format!("{place}; a flush"),
+        (false, true) => format!("{place}; replaces{from}{to} tables {}", numbers(replaced)),
+        (false, false) => {
+            let (replaced, earlier) = (numbers(replaced), numbers(earlier));
+            format!("{place}; replaces{from}{to} tables {replaced}, which replaced {earlier}")
+        }
+    }
+}
+
+fn numbers(numbers: &[u64]) -> String {
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn sequence_numbers(first: u64, last: u64) -> Described {

@@ -23,6 +23,7 @@ use crate::table_meta::TableMeta;
 use super::context::TableContext;
 use super::file::{TableFile, open_file, read_exact};
 use super::footer::{FOOTER_BYTES, Footer};
+use super::origin::Origin;
 use super::properties::Properties;
 use super::reader::Table;
 
@@ -49,7 +50,8 @@ impl Table {
             return Err(Error::corruption(&path, unverified.blocks_end(), "footer checksum", detail));
         }
         let file = unverified.into_file(Arc::clone(ctx), meta.number, path);
-        let properties = read_properties(&file, &footer)?;
+        // Repair alone needs the origin, and reads it from the file.
+        let properties = Properties { origin: None, ..read_properties(&file, &footer)? };
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
         let root = file.read_block(footer.root, BlockKind::Index)?;
@@ -61,6 +63,11 @@ impl Table {
         let root = root_lease.is_some().then_some(root);
         let _leases = [Some(table), root_lease];
         Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, _leases }))
+    }
+
+    /// Where the entries come from, read from the file; `None` if the table does not say.
+    pub(crate) fn read_origin(&self) -> Result<Option<Origin>> {
+        Ok(read_properties(&self.file, &self.footer)?.origin.map(|origin| *origin))
     }
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.

@@ -10,6 +10,7 @@
 //! 4  critical  layout   index depth u8 · data end · data blocks · chunk blocks · index blocks  varints
 //! 5            shape    compression u8 · block bytes varint                            the writer's options
 //! 6            filter   kind u8 · domain u8 · offset varint · length varint · header checksum u32; once per filter
+//! 7            origin   keyspace, tables that this one replaced: see [`Origin`]
 //! ```
 //!
 //! With header and footer they are enough to rebuild the [`TableMeta`], so that a store whose manifest is
@@ -25,6 +26,8 @@ use crate::codec::{
 use crate::key::SeqNo;
 use crate::limits::{BOUND_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 use crate::table_meta::{FilterRef, TableMeta};
+
+use super::origin::Origin;
 
 /// The properties of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,6 +66,8 @@ pub(crate) struct Properties {
     pub(crate) block_bytes: u64,
     /// The filters in this file.
     pub(crate) filters: Vec<FilterRef>,
+    /// Where the entries come from. Older tables do not say; an open table does not keep it.
+    pub(crate) origin: Option<Box<Origin>>,
 }
 
 // Field numbers shifted left by one; append only, see format.md.
@@ -72,6 +77,7 @@ pub(crate) const BOUNDS: u64 = 3 << 1 | CRITICAL;
 pub(crate) const LAYOUT: u64 = 4 << 1 | CRITICAL;
 pub(crate) const SHAPE: u64 = 5 << 1;
 pub(crate) const FILTER: u64 = 6 << 1;
+pub(crate) const ORIGIN: u64 = 7 << 1;
 
 impl Properties {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -103,13 +109,16 @@ impl Properties {
                 put_u32(out, filter.header_checksum);
             });
         }
+        if let Some(origin) = &self.origin {
+            put_field(&mut out, ORIGIN, |out| origin.encode(out));
+        }
         out
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut properties = Self::default();
-        let mut seen = Seen::new("properties", [COUNTS, SEQNOS, BOUNDS, LAYOUT, SHAPE]);
+        let mut seen = Seen::new("properties", [COUNTS, SEQNOS, BOUNDS, LAYOUT, SHAPE, ORIGIN]);
         while let Some(mut field) = reader.field()? {
             seen.note(&field)?;
             properties.decode_field(&mut field)?;
@@ -158,6 +167,7 @@ impl Properties {
                 len: reader.varint("filter length")?,
                 header_checksum: reader.u32("filter header checksum")?,
             }),
+            ORIGIN => self.origin = Some(Box::new(Origin::decode(reader)?)),
             _ => return field.skip_unknown(),
         }
         field.finish("properties")
@@ -259,6 +269,7 @@ mod tests {
                 len: 640,
                 header_checksum: 77,
             }],
+            origin: Some(Box::new(crate::table::origin::tests::origin())),
         }
     }
 
@@ -289,7 +300,8 @@ mod tests {
 
     #[test]
     fn a_truncated_or_repeated_record_is_an_error() {
-        let bytes = Properties { filters: Vec::new(), compression: None, ..properties() }.encode();
+        let bytes =
+            Properties { filters: Vec::new(), compression: None, origin: None, ..properties() }.encode();
         for len in 0..bytes.len() {
             assert!(Properties::decode(&bytes[..len]).is_err(), "{len}");
         }

@@ -1,5 +1,6 @@
 //! The vectors of tables and blocks.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::block::{BlockIter, BlockKind, BlockValues, Compression, Envelope, Sealer, open};
@@ -67,6 +68,32 @@ pub(crate) fn compressed_block(document: &Vector) {
         ("payload", format!("{:02x} * {}", payload[0], payload.len())),
     ];
     document.assert_is(&facts, bytes);
+}
+
+/// What a table says of where its entries come from.
+pub(crate) fn origin(document: &Vector) {
+    let origin = super::origin::tests::origin();
+    let mut bytes = Vec::new();
+    origin.encode(&mut bytes);
+    let bound = |bound: &Bound<bytes::Bytes>| match bound {
+        Bound::Unbounded => "none".to_owned(),
+        Bound::Included(key) => format!("included {}", hex(key)),
+        Bound::Excluded(key) => format!("excluded {}", hex(key)),
+    };
+    let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    let facts = [
+        ("keyspace", origin.keyspace.to_string()),
+        ("name", origin.name.clone()),
+        ("newest", origin.newest.to_string()),
+        ("from", bound(&origin.from)),
+        ("to", bound(&origin.to)),
+        ("replaced", numbers(&origin.replaced)),
+        ("earlier", numbers(&origin.earlier)),
+    ];
+    document.assert_is(&facts, &bytes);
+    let mut reader = crate::codec::Reader::new(&document.bytes);
+    assert_eq!(super::origin::Origin::decode(&mut reader), Ok(origin));
+    assert!(reader.is_empty());
 }
 
 /// A whole table.

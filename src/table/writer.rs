@@ -1,4 +1,4 @@
-//! Writes a table: `create (add)* finish`.
+//! Writes a table: `create (add)* set_origin? finish`.
 //!
 //! 1. Entries are added in strictly ascending order of internal keys. The hash of each distinct user key goes
 //!    to the filter builder.
@@ -37,6 +37,7 @@ use crate::table_meta::{FILTER_ALIGN, TableMeta};
 use super::filter_block::{FilterConfig, describe, finish_filter, start_filter};
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index_builder::{IndexBuilder, WrittenIndex};
+use super::origin::Origin;
 use super::properties::Properties;
 
 /// Bytes that are buffered before they are appended to the file, if there is enough memory.
@@ -235,6 +236,11 @@ impl TableWriter {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::finish_bytes);
         // Two blocks: one as it is built, one sealed.
         filter + self.index.size() + self.out.buffer.capacity() + 2 * self.config.block_bytes
+    }
+
+    /// Records where the entries come from. The table need not say.
+    pub(crate) fn set_origin(&mut self, origin: Origin) {
+        self.properties.origin = Some(Box::new(origin));
     }
 
     /// Completes and syncs the file. A table has at least one entry.

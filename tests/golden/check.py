@@ -343,6 +343,19 @@ def footer(f):
     return out
 
 
+def origin(f):
+    def bound(text):
+        kind, _, key = text.partition(" ")
+        return {"none": b"\0", "included": b"\1", "excluded": b"\2"}[kind] + (string(unhex(key)) if key else b"")
+
+    def numbers(text):
+        found = [int(number) for number in text.split(" ") if number != "-"]
+        return varint(len(found)) + b"".join(varint(abs(b - n)) for b, n in zip([0] + found, found))
+
+    return varint(int(f["keyspace"])) + string(f["name"].encode()) + varint(int(f["newest"])) + bound(f["from"]) \
+        + bound(f["to"]) + numbers(f["replaced"]) + numbers(f["earlier"])
+
+
 def table(f, data):
     """A whole table of one data block, made from the entries in `data` (the vector data-block)."""
     owner = unhex(f["file id"])
@@ -961,7 +974,7 @@ def row(line):
 def encode(name, facts, want, known):
     f = dict(facts)
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
-             "keyspace-options": options, "footer": footer}
+             "keyspace-options": options, "footer": footer, "table-origin": origin}
     listed = {"varints": varints, "checksums": checksums, "log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest,
               "data-block": data_block}
     if name in plain:

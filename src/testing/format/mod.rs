@@ -25,7 +25,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// The checks of the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 25] = [
+const CHECKS: [(&str, Check); 26] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -43,6 +43,7 @@ const CHECKS: [(&str, Check); 25] = [
     ("data-block", crate::table::vectors::data_block),
     ("compressed-block", crate::table::vectors::compressed_block),
     ("footer", crate::table::vectors::footer),
+    ("table-origin", crate::table::vectors::origin),
     ("table", crate::table::vectors::table),
     ("filter-bloom", crate::filter::vectors::filter),
     ("filter-blocked", crate::filter::vectors::filter),
