@@ -275,7 +275,7 @@ fn task_sources(version: &Version, task: &Task) -> Vec<Box<dyn InternalIterator>
         let inputs = run.tables.iter().filter(|table| numbers.contains(&table.meta.number));
         let tables: Vec<_> = inputs.cloned().collect();
         if !tables.is_empty() {
-            sources.push(Box::new(RunIter::new(Tables { tables, fill_cache: false })));
+            sources.push(Box::new(RunIter::new(Tables::to_compact(tables))));
         }
     }
     sources

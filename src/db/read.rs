@@ -252,10 +252,10 @@ fn sources(view: &View, range: &KeyRange) -> Box<dyn InternalIterator> {
         sources.push(Box::new(memtable.memtable.iter()));
     }
     for (_, run) in view.version.all_runs() {
-        let meets = |table: &&Arc<TableHandle>| range.meets(&table.meta.smallest, &table.meta.largest);
-        let tables: Vec<_> = run.tables.iter().filter(meets).cloned().collect();
-        if !tables.is_empty() {
-            sources.push(Box::new(RunIter::new(Tables { tables, fill_cache: true })));
+        let part = run.between(|key| range.starts_after(key), |key| range.ends_before(key));
+        if !part.is_empty() {
+            let tables = Arc::clone(&run.tables);
+            sources.push(Box::new(RunIter::new(Tables { tables, part, fill_cache: true })));
         }
     }
     match sources.len() {
@@ -266,22 +266,35 @@ fn sources(view: &View, range: &KeyRange) -> Box<dyn InternalIterator> {
 
 /// Tables of one run as the source of a [`RunIter`].
 pub(crate) struct Tables {
-    pub(crate) tables: Vec<Arc<TableHandle>>,
-    pub(crate) fill_cache: bool,
+    tables: Arc<[Arc<TableHandle>]>,
+    /// Which of them.
+    part: std::ops::Range<usize>,
+    fill_cache: bool,
+}
+
+impl Tables {
+    /// The inputs of a compaction: what it reads is not cached.
+    pub(crate) fn to_compact(tables: Vec<Arc<TableHandle>>) -> Self {
+        Self { part: 0..tables.len(), tables: tables.into(), fill_cache: false }
+    }
+
+    fn part(&self) -> &[Arc<TableHandle>] {
+        &self.tables[self.part.clone()]
+    }
 }
 
 impl RunSource for Tables {
     fn len(&self) -> usize {
-        self.tables.len()
+        self.part.len()
     }
 
     fn bounds(&self, table: usize) -> (&[u8], &[u8]) {
-        let meta = &self.tables[table].meta;
+        let meta = &self.part()[table].meta;
         (&meta.smallest, &meta.largest)
     }
 
     fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>> {
-        Ok(Box::new(self.tables[table].open()?.iter(self.fill_cache)))
+        Ok(Box::new(self.part()[table].open()?.iter(self.fill_cache)))
     }
 }
 

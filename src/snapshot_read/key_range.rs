@@ -52,14 +52,9 @@ impl KeyRange {
         }
     }
 
-    /// Whether keys from `smallest` to `largest` can be in the range: whether a table has to be read.
-    pub(crate) fn meets(&self, smallest: &[u8], largest: &[u8]) -> bool {
-        !self.starts_after(largest) && !self.ends_before(smallest)
-    }
-
     /// Whether `key` is before the range.
     #[inline]
-    pub(super) fn starts_after(&self, key: &[u8]) -> bool {
+    pub(crate) fn starts_after(&self, key: &[u8]) -> bool {
         match &self.start {
             Bound::Included(start) => key < &start[..],
             Bound::Excluded(start) => key <= &start[..],
@@ -69,7 +64,7 @@ impl KeyRange {
 
     /// Whether `key` is after the range.
     #[inline]
-    pub(super) fn ends_before(&self, key: &[u8]) -> bool {
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         match &self.end {
             Bound::Included(end) => key > &end[..],
             Bound::Excluded(end) => key >= &end[..],
@@ -141,7 +136,6 @@ mod tests {
                     let expected = RangeBounds::<&[u8]>::contains(&(start, end), &key);
                     assert_eq!(holds(&range, key), expected, "{range:?} {key:?}");
                     assert!(!(range.is_empty() && holds(&range, key)));
-                    assert_eq!(range.meets(key, key), holds(&range, key));
                     let within = range.first().is_none_or(|first| *first <= *key)
                         && range.beyond().is_none_or(|beyond| *key < *beyond);
                     assert_eq!(within, holds(&range, key));

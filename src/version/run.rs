@@ -1,17 +1,19 @@
 //! A run: tables that do not overlap, and the search for the one that can hold a key.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use byteorder::{BigEndian, ByteOrder};
 
 use super::handle::TableHandle;
 
-/// Tables that are sorted by key and do not overlap; no user key lies in two of them.
+/// Tables that are sorted by key and do not overlap; no user key lies in two of them. A clone is the same
+/// list: O(1).
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     /// Orders the runs of a level: the newer one has the larger id.
     pub(crate) id: u64,
-    pub(crate) tables: Vec<Arc<TableHandle>>,
+    pub(crate) tables: Arc<[Arc<TableHandle>]>,
     fences: Fences,
 }
 
@@ -20,9 +22,9 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Default)]
 struct Fences {
     /// The prefix that all keys of the run share.
-    prefix: Box<[u8]>,
+    prefix: Arc<[u8]>,
     /// The bytes behind the prefix of each table's largest key, in order.
-    fences: Vec<u64>,
+    fences: Arc<[u64]>,
 }
 
 impl Fences {
@@ -44,14 +46,10 @@ fn fence(key: &[u8]) -> u64 {
 }
 
 impl Run {
-    pub(super) fn new(id: u64, tables: Vec<Arc<TableHandle>>) -> Self {
-        Self { id, fences: Fences::of(&tables), tables }
-    }
-
-    /// Brings the tables into the order of their keys.
-    pub(super) fn sort(&mut self) {
-        self.tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
-        self.fences = Fences::of(&self.tables);
+    /// A run of these tables, in any order.
+    pub(super) fn new(id: u64, mut tables: Vec<Arc<TableHandle>>) -> Self {
+        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        Self { id, fences: Fences::of(&tables), tables: tables.into() }
     }
 
     /// The one table that can hold `user_key`, found by binary search over the fences.
@@ -69,14 +67,26 @@ impl Run {
 
     /// The tables whose key range meets `smallest..=largest`.
     pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<TableHandle>] {
-        let start = self.tables.partition_point(|table| &table.meta.largest[..] < smallest);
-        let end = self.tables.partition_point(|table| &table.meta.smallest[..] <= largest);
-        &self.tables[start..end.max(start)]
+        &self.tables[self.between(|key| key < smallest, |key| key > largest)]
+    }
+
+    /// The indices of the tables that can hold a key which is neither `before` nor `after` a range. Asks for
+    /// O(log tables) keys.
+    pub(crate) fn between(
+        &self,
+        before: impl Fn(&[u8]) -> bool,
+        after: impl Fn(&[u8]) -> bool,
+    ) -> Range<usize> {
+        let start = self.tables.partition_point(|table| before(&table.meta.largest));
+        let len = self.tables[start..].partition_point(|table| !after(&table.meta.smallest));
+        start..start + len
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::version::handle;
 
@@ -93,6 +103,26 @@ mod tests {
             [over("a", "a"), over("a", "b"), over("d", "f"), over("e", "e"), over("a", "z")],
             [0, 1, 2, 0, 3]
         );
+    }
+
+    #[test]
+    fn the_tables_of_a_range_are_found_with_few_comparisons_among_thousands() {
+        let name = |number: u64| format!("{number:05}");
+        let tables: Vec<_> = (0..4000).map(|n| handle(n, &name(2 * n), &name(2 * n + 1), 1)).collect();
+        let run = Run::new(0, tables);
+        for (first, last) in [(0, 7999), (0, 0), (7999, 7999), (3001, 3002), (4000, 4100), (8000, 9000)] {
+            let asked = Cell::new(0);
+            let count = |answer: bool| {
+                asked.set(asked.get() + 1);
+                answer
+            };
+            let (start, end) = (name(first), name(last));
+            let found = run.between(|key| count(key < start.as_bytes()), |key| count(key > end.as_bytes()));
+            let expected = (first / 2).min(4000) as usize..(last / 2 + 1).min(4000) as usize;
+            assert_eq!(found, expected, "{first} to {last}");
+            assert!(asked.get() <= 26, "{} comparisons for {first} to {last}", asked.get());
+        }
+        assert!(Arc::ptr_eq(&run.clone().tables, &run.tables), "a clone is the same list");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All tables of a tree.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::handle::TableHandle;
@@ -25,7 +25,7 @@ impl Version {
     }
 
     pub(crate) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<TableHandle>> {
-        self.levels[level].iter().flat_map(|run| &run.tables)
+        self.levels[level].iter().flat_map(|run| run.tables.iter())
     }
 
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<TableHandle>)> {
@@ -38,24 +38,32 @@ impl Version {
         self.tables(level).map(|table| table.meta.len).fold(0, u64::saturating_add)
     }
 
-    /// The version without the tables of these numbers and with new ones, each in a run of a level.
+    /// The version without the tables of these numbers and with new ones, each in a run of a level. Runs that
+    /// stay as they are are shared.
     pub(crate) fn apply(&self, removed: &HashSet<u64>, added: Vec<(usize, u64, Arc<TableHandle>)>) -> Self {
-        let mut levels = self.levels.clone();
-        for run in levels.iter_mut().flatten() {
-            run.tables.retain(|table| !removed.contains(&table.meta.number));
-        }
+        let mut new: BTreeMap<(usize, u64), Vec<Arc<TableHandle>>> = BTreeMap::new();
         for (level, id, table) in added {
-            match levels[level].iter_mut().find(|run| run.id == id) {
-                Some(run) => run.tables.push(table),
-                None => levels[level].push(Run::new(id, vec![table])),
+            new.entry((level, id)).or_default().push(table);
+        }
+        let is_kept = |table: &&Arc<TableHandle>| !removed.contains(&table.meta.number);
+        let mut levels: [Vec<Run>; LEVELS] = Default::default();
+        for (level, run) in self.all_runs() {
+            let more = new.remove(&(level, run.id));
+            if more.is_none() && run.tables.iter().all(|table| is_kept(&table)) {
+                levels[level].push(run.clone());
+                continue;
             }
+            let kept = run.tables.iter().filter(is_kept).cloned();
+            let tables: Vec<_> = kept.chain(more.unwrap_or_default()).collect();
+            if !tables.is_empty() {
+                levels[level].push(Run::new(run.id, tables));
+            }
+        }
+        for ((level, id), tables) in new {
+            levels[level].push(Run::new(id, tables));
         }
         for runs in &mut levels {
-            runs.retain(|run| !run.tables.is_empty());
             runs.sort_by_key(|run| std::cmp::Reverse(run.id));
-            for run in runs {
-                run.sort();
-            }
         }
         Self { levels }
     }
@@ -63,8 +71,11 @@ impl Version {
     /// The version with another handle for a table that it has, in the same place.
     pub(crate) fn replace(&self, table: &Arc<TableHandle>) -> Self {
         let mut levels = self.levels.clone();
-        let tables = levels.iter_mut().flatten().flat_map(|run| &mut run.tables);
-        tables.filter(|old| old.meta.number == table.meta.number).for_each(|old| *old = Arc::clone(table));
+        for run in levels.iter_mut().flatten() {
+            if let Some(index) = run.tables.iter().position(|old| old.meta.number == table.meta.number) {
+                Arc::make_mut(&mut run.tables)[index] = Arc::clone(table);
+            }
+        }
         Self { levels }
     }
 
