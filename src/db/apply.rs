@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::tree::{Tree, View};
+use super::tree::{LoggedMemtable, Tree};
 use crate::batch::{BatchEntry, BatchReader};
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
@@ -20,13 +20,13 @@ use crate::memtable::BATCH_FRAMING_BYTES;
 pub(super) fn apply(bytes: Vec<u8>, trees: &[Arc<Tree>], log: u64) -> Result<()> {
     let [tree] = trees else { return apply_parts(&bytes, trees, log, |_| true) };
     let bytes = Bytes::from(bytes);
-    let view = begin(tree, log);
+    let memtable = begin(tree, log);
     for entry in BatchReader::open(&bytes).map_err(own_batch)? {
         let entry = entry.map_err(own_batch)?;
         if entry.keyspace != tree.id {
             return Err(foreign());
         }
-        insert(&view, &entry, bytes.slice(entry.key.clone()), bytes.slice(entry.value.clone()));
+        insert(&memtable, &entry, bytes.slice(entry.key.clone()), bytes.slice(entry.value.clone()));
     }
     Ok(())
 }
@@ -50,26 +50,25 @@ pub(super) fn apply_parts(
     let mut parts: Vec<_> = parts.collect();
     for entry in BatchReader::open(bytes).map_err(own_batch)?.filter(wanted) {
         let entry = entry.map_err(own_batch)?;
-        let (view, part) = &mut parts[place(&entry)?];
+        let (memtable, part) = &mut parts[place(&entry)?];
         part.extend_from_slice(&bytes[entry.key.clone()]);
         part.extend_from_slice(&bytes[entry.value.clone()]);
         let mut key = part.split().freeze();
         let value = key.split_off(entry.key.len());
-        insert(view, &entry, key, value);
+        insert(memtable, &entry, key, value);
     }
     Ok(())
 }
 
-/// The view whose memtable gets entries of a batch in this log.
-fn begin(tree: &Tree, log: u64) -> Arc<View> {
-    let view = tree.view();
-    view.active.note_log(log);
-    view.active.memtable.charge(BATCH_FRAMING_BYTES);
-    view
+/// The memtable that gets the entries of a batch in this log.
+fn begin(tree: &Tree, log: u64) -> Arc<LoggedMemtable> {
+    let active = tree.memtable_for(log);
+    active.memtable.charge(BATCH_FRAMING_BYTES);
+    active
 }
 
-fn insert(view: &View, entry: &BatchEntry, key: Bytes, value: Bytes) {
-    view.active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
+fn insert(active: &LoggedMemtable, entry: &BatchEntry, key: Bytes, value: Bytes) {
+    active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
 }
 
 fn foreign() -> Error {

@@ -174,8 +174,8 @@ impl Engine {
         if log_is_long && !reserved.is_log_sync() {
             return Some(Job::SyncLog);
         }
-        let trees = self.keyspaces.load();
-        for tree in trees.values().filter(|tree| !reserved.is_flush(tree)) {
+        let trees = self.keyspaces.all();
+        for tree in trees.iter().filter(|tree| !reserved.is_flush(tree)) {
             if let Some(oldest) = tree.view().immutables.last() {
                 return Some(Job::Flush(Arc::clone(tree), Arc::clone(oldest)));
             }
@@ -183,7 +183,7 @@ impl Engine {
         if jobs == Jobs::Urgent {
             return None;
         }
-        for tree in trees.values() {
+        for tree in &trees {
             let Some(mut busy) = reserved.tables(tree) else { continue };
             let view = tree.view();
             busy.extend(view.version.set_aside());
@@ -191,7 +191,7 @@ impl Engine {
                 return Some(Job::Compact(Arc::clone(tree), task));
             }
         }
-        let refilter = trees.values().filter(|_| !reserved.is_extra()).find_map(|tree| {
+        let refilter = trees.iter().filter(|_| !reserved.is_extra()).find_map(|tree| {
             let table = find_unusable_filter(&tree.view().version, &reserved.tables(tree)?)?;
             Some(Job::Refilter(Arc::clone(tree), table))
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::engine::{Engine, Owner};
 use super::publish::{Change, OptionsChange};
 use super::read::{Iter, Value};
-use super::tree::{LoggedMemtable, Tree, View};
+use super::tree::Tree;
 use super::write::Durability;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId, WriteBatch};
 use crate::error::{Error, Result};
@@ -436,7 +436,7 @@ impl Engine {
                 name.len() as u64,
             ));
         }
-        let count = self.keyspaces.load().len();
+        let count = self.keyspaces.len();
         if count >= KEYSPACES_MAX {
             return Err(Error::limit("number of keyspaces", KEYSPACES_MAX as u64, count as u64 + 1));
         }
@@ -447,11 +447,8 @@ impl Engine {
         let created = EditItem::KeyspaceCreated { id, name: name.to_owned(), options: options.encode() };
         self.publish(vec![created], Change::None)?;
         *next = id + 1;
-        let budget = self.options.memory_budget;
-        let active = LoggedMemtable::empty(options.memtable_bytes_in(budget), self.keyspaces.hash_seed);
-        let view = View { active, immutables: Vec::new(), version: Arc::default() };
-        let tree = Tree::new(id, name.to_owned(), options.clone(), Arc::clone(&self.context.memory), view);
-        tree.count_active_bytes();
+        let memtables = &self.keyspaces.memtables;
+        let tree = Tree::new(id, name.to_owned(), options.clone(), memtables, Arc::default());
         self.keyspaces.insert(Arc::clone(&tree));
         Ok(tree)
     }
@@ -468,11 +465,10 @@ impl Engine {
             return Err(Error::invalid("the default keyspace cannot be dropped"));
         }
         self.publish(vec![EditItem::KeyspaceDropped(tree.id)], Change::Drop(Arc::clone(&tree)))?;
-        self.keyspaces.remove(tree.id);
+        self.keyspaces.remove(&tree);
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
         // A handle that a caller keeps must not keep the data. Its memory is no longer counted.
         tree.clear();
-        tree.count_active_bytes();
         self.background.notify();
         Ok(())
     }
@@ -496,7 +492,7 @@ mod tests {
         for is_counted_late in [false, true] {
             let keyspace = db.keyspace("k", KeyspaceOptions::new()).unwrap();
             (0..1000u32).for_each(|key| keyspace.put(key.to_be_bytes(), [1; 50]).unwrap());
-            let sum: usize = db.engine().keyspaces.load().values().map(|tree| tree.active_bytes()).sum();
+            let sum: usize = db.engine().keyspaces.all().iter().map(|tree| tree.active_bytes()).sum();
             assert!(active() == sum && sum > before + 50_000);
             db.drop_keyspace("k").unwrap();
             if is_counted_late {

@@ -1,86 +1,138 @@
 //! All keyspaces of a store, and which of them is to be flushed next.
+//!
+//! Finding, adding and removing one takes O(log n) time. Only what is about all of them, like statistics and
+//! verification, asks for all ([`Keyspaces::all`]); what a write, a flush or a new log needs to know is in
+//! [`Memtables`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use arc_swap::ArcSwap;
-
+use super::memtables::Memtables;
 use super::tree::Tree;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::sync::lock;
 
 /// The keyspaces, by id.
 pub(crate) type Trees = BTreeMap<KeyspaceId, Arc<Tree>>;
 
 /// The keyspaces of a store.
 pub(crate) struct Keyspaces {
-    trees: ArcSwap<Trees>,
+    trees: Mutex<NamedTrees>,
+    default: Arc<Tree>,
+    pub(crate) memtables: Arc<Memtables>,
     /// Seed of the key hash: one for the whole store.
     pub(crate) hash_seed: u64,
     /// Serialises creating and dropping keyspaces; the id that the next one gets.
     pub(crate) next_id: Mutex<KeyspaceId>,
+    /// How often somebody asked for all of them.
+    #[cfg(test)]
+    scans: std::sync::atomic::AtomicUsize,
+}
+
+#[derive(Default)]
+struct NamedTrees {
+    by_id: Trees,
+    ids: BTreeMap<String, KeyspaceId>,
 }
 
 impl Keyspaces {
-    pub(crate) fn new(trees: Trees, hash_seed: u64, next_id: KeyspaceId) -> Self {
-        Self { trees: ArcSwap::from_pointee(trees), hash_seed, next_id: Mutex::new(next_id) }
+    /// All keyspaces of a store, among them the default one.
+    pub(crate) fn new(by_id: Trees, memtables: Arc<Memtables>, next_id: KeyspaceId) -> Self {
+        let default = by_id.get(&DEFAULT_KEYSPACE).expect("opening checks that there is one");
+        let ids = by_id.values().map(|tree| (tree.name.clone(), tree.id)).collect();
+        Self {
+            default: Arc::clone(default),
+            hash_seed: memtables.hash_seed,
+            trees: Mutex::new(NamedTrees { by_id, ids }),
+            memtables,
+            next_id: Mutex::new(next_id),
+            #[cfg(test)]
+            scans: Default::default(),
+        }
     }
 
-    /// All keyspaces, for the length of a loop.
-    pub(crate) fn load(&self) -> arc_swap::Guard<Arc<Trees>> {
-        self.trees.load()
+    fn lock(&self) -> MutexGuard<'_, NamedTrees> {
+        lock(&self.trees)
     }
 
-    /// All keyspaces, as an `Arc`.
+    /// All keyspaces, in order of creation. Takes time in proportion to their number.
     pub(crate) fn all(&self) -> Vec<Arc<Tree>> {
-        self.trees.load().values().cloned().collect()
+        #[cfg(test)]
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.lock().by_id.values().cloned().collect()
+    }
+
+    /// Number of keyspaces.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    /// The keyspaces with memtables, in order of creation.
+    pub(crate) fn with_memtables(&self) -> Vec<Arc<Tree>> {
+        let ids = self.memtables.keyspaces();
+        self.existing(ids)
+    }
+
+    /// The keyspaces with a memtable whose oldest log is this one.
+    pub(crate) fn with_log(&self, log: u64) -> Vec<Arc<Tree>> {
+        let ids = self.memtables.with_log(log);
+        self.existing(ids)
+    }
+
+    /// Those of these keyspaces that were not dropped.
+    fn existing(&self, ids: impl IntoIterator<Item = KeyspaceId>) -> Vec<Arc<Tree>> {
+        let trees = self.lock();
+        ids.into_iter().filter_map(|id| trees.by_id.get(&id).cloned()).collect()
     }
 
     /// The keyspace that `Db`'s own calls work on.
     pub(crate) fn default_tree(&self) -> Arc<Tree> {
-        Arc::clone(self.trees.load().get(&DEFAULT_KEYSPACE).expect("opening checks that there is one"))
+        Arc::clone(&self.default)
+    }
+
+    pub(crate) fn get(&self, id: KeyspaceId) -> Option<Arc<Tree>> {
+        self.lock().by_id.get(&id).cloned()
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Tree>> {
-        self.trees.load().values().find(|tree| tree.name == name).cloned()
+        let trees = self.lock();
+        trees.by_id.get(trees.ids.get(name)?).cloned()
     }
 
     /// Adds a keyspace. The caller holds `next_id`.
     pub(crate) fn insert(&self, tree: Arc<Tree>) {
-        let mut trees = (*self.trees.load_full()).clone();
-        trees.insert(tree.id, tree);
-        self.trees.store(Arc::new(trees));
+        let mut trees = self.lock();
+        trees.ids.insert(tree.name.clone(), tree.id);
+        trees.by_id.insert(tree.id, tree);
     }
 
     /// Removes a keyspace. The caller holds `next_id`.
-    pub(crate) fn remove(&self, id: KeyspaceId) {
-        let mut trees = (*self.trees.load_full()).clone();
-        trees.remove(&id);
-        self.trees.store(Arc::new(trees));
+    pub(crate) fn remove(&self, tree: &Tree) {
+        let mut trees = self.lock();
+        trees.ids.remove(&tree.name);
+        trees.by_id.remove(&tree.id);
     }
 
     /// The trees of these keyspaces, in this order.
     pub(crate) fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
-        let trees = self.trees.load();
-        let tree = |id| match trees.get(id) {
+        let trees = self.lock();
+        let tree = |id| match trees.by_id.get(id) {
             Some(tree) => Ok(Arc::clone(tree)),
             None => Err(Error::KeyspaceDropped { name: format!("number {id}") }),
         };
         keyspaces.iter().map(tree).collect()
     }
 
-    /// The tree with the largest active memtable that is not empty.
+    /// The tree with the largest active memtable, if any has one.
     pub(crate) fn largest_filled(&self) -> Option<Arc<Tree>> {
-        let trees = self.trees.load();
-        let filled = trees.values().filter(|tree| !tree.view_ref().active.memtable.is_empty());
-        filled.max_by_key(|tree| tree.active_bytes()).cloned()
+        self.memtables.largest().and_then(|id| self.get(id))
     }
 
     /// Those of these trees whose memtable is full. If none is, and all memtables together take too much
     /// memory, the tree with the largest memtable.
-    pub(crate) fn full_among(&self, mut touched: Vec<Arc<Tree>>, memory: &Memory) -> Vec<Arc<Tree>> {
+    pub(crate) fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
         touched.sort_by_key(|tree| tree.id);
         touched.dedup_by_key(|tree| tree.id);
         touched.retain(|tree| tree.is_alive());
@@ -88,24 +140,76 @@ impl Keyspaces {
             tree.count_active_bytes();
         }
         touched.retain(|tree| tree.active_bytes() >= tree.memtable_bytes());
+        let memory = &self.memtables.memory;
         if touched.is_empty() && memory.active.load(Ordering::Relaxed) > memory.memtables_max() {
-            let trees = self.trees.load();
-            touched.extend(trees.values().max_by_key(|tree| tree.active_bytes()).cloned());
+            touched.extend(self.largest_filled());
         }
         touched
     }
+}
 
-    /// The oldest log that the memtables need, except those to be skipped.
-    pub(crate) fn oldest_log(
-        &self,
-        is_skipped: impl Fn(&Arc<super::tree::LoggedMemtable>) -> bool,
-    ) -> Option<u64> {
-        let trees = self.trees.load();
-        let oldest = trees.values().filter_map(|tree| {
-            let view = tree.view();
-            let kept = view.memtables().filter(|memtable| !is_skipped(memtable));
-            kept.filter_map(|memtable| memtable.first_log()).min()
-        });
-        oldest.min()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn ninety_empty_keyspaces_leave_a_small_budget_to_the_one_that_is_written() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let keyspaces: Vec<_> =
+            (0..92).map(|n| db.keyspace(&format!("{n}"), KeyspaceOptions::new()).unwrap()).collect();
+        assert_eq!(db.stats().memory.memtables, 0);
+        (0..200u32).for_each(|key| keyspaces[7].put(key.to_be_bytes(), [1; 10]).unwrap());
+        let stats = db.stats();
+        assert!(stats.flushes == 0 && stats.memory.memtables > 200 * 100, "{stats:?}");
+        db.flush().unwrap();
+        assert_eq!((db.stats().flushes, db.stats().memory.memtables), (1, 0), "nothing is left to hold");
+        assert!((0..200u32).all(|key| keyspaces[7].contains(key.to_be_bytes()).unwrap()));
+    }
+
+    #[test]
+    fn of_ten_thousand_keyspaces_only_the_fifty_in_use_take_memory_and_time() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(64 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let engine = db.engine();
+        let scans = || engine.keyspaces.scans.load(Ordering::Relaxed);
+        let name = |n: u32| format!("keyspace {n}");
+        for n in 0..10_000 {
+            db.keyspace(&name(n), KeyspaceOptions::new()).unwrap();
+        }
+        for n in (0..10_000).step_by(3) {
+            assert_eq!(db.existing_keyspace(&name(n)).unwrap().name(), name(n));
+        }
+        (1..10_000).step_by(100).for_each(|n| db.drop_keyspace(&name(n)).unwrap());
+        assert!(db.existing_keyspace(&name(1)).is_none());
+        let memory = &engine.context.memory;
+        assert_eq!((memory.memtables(), engine.keyspaces.len(), scans()), (0, 9901, 0));
+
+        let hot: Vec<_> = (0..50).map(|n| db.existing_keyspace(&name(200 * n)).unwrap()).collect();
+        for keyspace in &hot {
+            (0..200u32).for_each(|key| keyspace.put(key.to_be_bytes(), [1; 50]).unwrap());
+        }
+        let held = memory.memtables();
+        assert!((50 * 200 * 50..8 << 20).contains(&held), "{held} bytes");
+        // The writer chooses what to flush for room, and what to flush because its log is old.
+        for n in 0..1000 {
+            hot[7].put([n as u8; 4], vec![1; 1000]).unwrap();
+        }
+        assert_eq!(engine.keyspaces.largest_filled().unwrap().name, hot[7].name());
+        let logs = engine.log().older();
+        for keyspace in &hot[..20] {
+            engine.seal(vec![Arc::clone(&keyspace.tree)]).unwrap();
+        }
+        assert!(engine.log().older() > logs + 16);
+        let waiting = hot.iter().filter(|keyspace| !keyspace.tree.view().immutables.is_empty()).count();
+        assert_eq!(waiting, 50, "too many logs: those that need the oldest are flushed, too");
+        assert_eq!(scans(), 0);
+        db.flush().unwrap();
+        assert_eq!((memory.memtables(), db.stats().flushes), (0, 50));
+        for keyspace in &hot {
+            assert!((0..200u32).all(|key| keyspace.contains(key.to_be_bytes()).unwrap()));
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Engine {
         self.background.notify();
         self.wait_until(|| {
             !self.background.reservations.is_working()
-                && self.keyspaces.load().values().all(|tree| {
+                && self.keyspaces.all().iter().all(|tree| {
                     let view = tree.view();
                     let left_alone: HashSet<u64> = view.version.set_aside().collect();
                     view.immutables.is_empty()

@@ -7,7 +7,7 @@
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
-//! | `tree` | one keyspace: memtables and version, published as a view |
+//! | `tree`, `memtables` | one keyspace: memtables and version, published as a view; the memtables of all |
 //! | `background`, `reservations`, `jobs` | the next job; what running jobs work on; flush, compaction |
 //! | `refilter` | new filters for existing tables |
 //! | `maintain` | calls that wait for background work |
@@ -25,6 +25,7 @@ mod keyspace;
 mod keyspaces;
 pub(crate) mod log;
 mod maintain;
+mod memtables;
 mod open;
 mod pressure;
 mod publish;

@@ -27,9 +27,10 @@ use super::engine::{Engine, EngineParts, Owner};
 use super::files::{Numbers, StoreFiles, random_id};
 use super::keyspaces::{Keyspaces, Trees};
 use super::log::Log;
+use super::memtables::Memtables;
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, check_never_used, is_ours, list, recover};
-use super::tree::{LoggedMemtable, Tree, View};
+use super::tree::Tree;
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
@@ -164,13 +165,14 @@ fn build_engine(
     let context = shared(dir, &options, store_id, state.hash_seed);
     let tables = Arc::clone(&context.files);
     locked.close_spare_with(move || tables.close_one());
-    let trees = build_trees(dir, state, &context, &files.obsolete)?;
+    let memtables = Memtables::new(Arc::clone(&context.memory), state.hash_seed);
+    let trees = build_trees(dir, state, &context, &memtables, &files.obsolete)?;
     Ok(Engine::new(EngineParts {
         options,
         report: recovered.report.clone(),
         files,
         context,
-        keyspaces: Keyspaces::new(trees, state.hash_seed, state.next_keyspace),
+        keyspaces: Keyspaces::new(trees, memtables, state.next_keyspace),
         visible: recovered.last_seqno,
     }))
 }
@@ -293,23 +295,19 @@ pub(super) fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed:
     Arc::new(context)
 }
 
-/// The keyspaces with their tables, and with empty memtables.
+/// The keyspaces with their tables.
 fn build_trees(
     dir: &Path,
     state: &ManifestState,
     context: &Arc<TableContext>,
+    memtables: &Arc<Memtables>,
     obsolete_files: &Arc<ObsoleteFiles>,
 ) -> Result<Trees> {
     let mut trees = Trees::new();
     for (&id, keyspace) in &state.keyspaces {
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
-        let flush_bytes = options.memtable_bytes_in(context.memory.budget());
-        let active = LoggedMemtable::empty(flush_bytes, state.hash_seed);
         let version = build_version(dir, keyspace, context, obsolete_files)?;
-        let view = View { active, immutables: Vec::new(), version };
-        let tree = Tree::new(id, keyspace.name.clone(), options, Arc::clone(&context.memory), view);
-        tree.count_active_bytes();
-        trees.insert(id, tree);
+        trees.insert(id, Tree::new(id, keyspace.name.clone(), options, memtables, version));
     }
     Ok(trees)
 }

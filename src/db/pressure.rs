@@ -82,9 +82,8 @@ impl Engine {
             if self.has_room(&batches) || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
-            let trees = self.keyspaces.load();
-            let waiting = trees.values().any(|tree| !tree.view_ref().immutables.is_empty());
-            if !waiting {
+            // Bytes of those that wait to be flushed; none is empty.
+            if self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
                 let Some(largest) = self.keyspaces.largest_filled() else { return Ok(()) };
                 self.seal_now(&[largest])?;
                 continue;
@@ -153,7 +152,7 @@ fn memory_of(group: &[(&[u8], &[Arc<Tree>])]) -> usize {
     let mut trees: Vec<&Arc<Tree>> = group.iter().flat_map(|(_, trees)| *trees).collect();
     trees.sort_by_key(|tree| tree.id);
     trees.dedup_by_key(|tree| tree.id);
-    let jumps = trees.iter().map(|tree| tree.view_ref().active.memtable.growth_max());
+    let jumps = trees.iter().map(|tree| tree.growth_max());
     batches.sum::<usize>() + jumps.sum::<usize>()
 }
 

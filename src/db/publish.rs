@@ -153,9 +153,8 @@ impl Engine {
     pub(crate) fn log_floor(&self, flushed: Option<&Arc<LoggedMemtable>>) -> u64 {
         // Read first: a memtable that gets its first entry after this gets it from this log or a later one.
         let active = self.log().active();
-        let is_flushed =
-            |memtable: &Arc<LoggedMemtable>| flushed.is_some_and(|gone| Arc::ptr_eq(memtable, gone));
-        self.keyspaces.oldest_log(is_flushed).unwrap_or(active).min(active)
+        let flushed = flushed.and_then(|memtable| memtable.first_log());
+        self.keyspaces.memtables.oldest_log(flushed).unwrap_or(active).min(active)
     }
 }
 
@@ -181,7 +180,7 @@ impl TreeChange {
         let kept: HashSet<u64> = self.added.iter().map(|(_, _, table)| table.meta.number).collect();
         let (tree, added, flushed) = (self.tree, self.added, self.flushed);
         tree.replace(|view| View {
-            active: Arc::clone(&view.active),
+            active: view.active.clone(),
             immutables: view
                 .immutables
                 .iter()

@@ -87,13 +87,12 @@ impl Engine {
 
     /// The trees that lack entries of a batch.
     fn lacking(&self, known: &ManifestState, bytes: &[u8]) -> Result<Vec<Arc<Tree>>> {
-        let all = self.keyspaces.load();
         let mut trees: Vec<Arc<Tree>> = Vec::new();
         for entry in BatchReader::open(bytes).map_err(own_batch)? {
             let entry = entry.map_err(own_batch)?;
             if known.lacks(entry.keyspace, entry.seqno) && !trees.iter().any(|tree| tree.id == entry.keyspace)
             {
-                trees.extend(all.get(&entry.keyspace).cloned());
+                trees.extend(self.keyspaces.get(entry.keyspace));
             }
         }
         Ok(trees)
@@ -109,13 +108,12 @@ impl Engine {
         log: u64,
     ) -> Result<Vec<Arc<Tree>>> {
         apply_parts(bytes, &trees, log, |entry| known.lacks(entry.keyspace, entry.seqno))?;
-        Ok(self.keyspaces.full_among(trees, &self.context.memory))
+        Ok(self.keyspaces.full_among(trees))
     }
 
     /// Flushes the memtable of a tree and describes the tables in the state of the new manifest.
     fn flush_into(&self, state: &mut ManifestState, tree: &Arc<Tree>) -> Result<()> {
         tree.seal();
-        tree.count_active_bytes();
         let Some(memtable) = tree.view().immutables.last().cloned() else { return Ok(()) };
         let change = self.write_memtable(tree, &memtable)?;
         state.apply(&VersionEdit::new(change.items())).map_err(Error::invalid)?;

@@ -290,7 +290,7 @@ mod tests {
             let keyspace = db.keyspace(name, KeyspaceOptions::new()).unwrap();
             keyspace.put("a", "b").unwrap();
             keyspace.flush().unwrap();
-            db.engine().keyspaces.load().values().find(|tree| tree.name == name).cloned().unwrap()
+            db.engine().keyspaces.find(name).unwrap()
         };
         let (one, two) = (tree("one"), tree("two"));
         let table = two.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();

@@ -219,13 +219,13 @@ impl Engine {
     }
 
     fn residency_changes(&self, reserved: &Reserved<'_>) -> Vec<ResidencyChange> {
-        let trees = self.keyspaces.load();
-        let views: Vec<_> = trees.values().map(|tree| (tree, tree.view())).collect();
+        let trees = self.keyspaces.all();
+        let views: Vec<_> = trees.iter().map(|tree| (tree, tree.view())).collect();
         let keys_of = |view: &View| {
             view.version.all_tables().map(|(_, table)| table.meta.keys).fold(0, u64::saturating_add)
         };
         let keys = views.iter().map(|(_, view)| keys_of(view)).fold(0, u64::saturating_add);
-        let lookups: u64 = trees.values().map(|tree| tree.lookups()).sum();
+        let lookups: u64 = trees.iter().map(|tree| tree.lookups()).sum();
         let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
         let mut beyond = None;
         for (tree, view) in views {

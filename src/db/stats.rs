@@ -255,8 +255,7 @@ impl Engine {
     fn stats(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (counters, io) = (&self.counters, &self.context.io);
-        let trees = self.keyspaces.load();
-        let keyspaces: Vec<_> = trees.values().map(keyspace_stats).collect();
+        let keyspaces: Vec<_> = self.keyspaces.all().iter().map(keyspace_stats).collect();
         Stats {
             filter_memory_bytes: keyspaces.iter().map(|keyspace| keyspace.total().filter_memory_bytes).sum(),
             keyspaces,

@@ -418,7 +418,7 @@ impl Db {
     /// ```
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
-        self.engine().keyspaces.load().values().map(|tree| tree.name.clone()).collect()
+        self.engine().keyspaces.all().iter().map(|tree| tree.name.clone()).collect()
     }
 
     /// Drops the keyspace called `name` and all its entries, durably. Its handles return
@@ -456,7 +456,7 @@ impl Db {
     ///
     /// The first error of a flush, and those of [`Db::put`].
     pub fn flush(&self) -> Result<()> {
-        let trees = self.engine().keyspaces.all();
+        let trees = self.engine().keyspaces.with_memtables();
         self.engine().flush(&trees)
     }
 

@@ -4,17 +4,17 @@
 //! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
 //! (other tables), one at a time under `replacing`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
+use super::memtables::Memtables;
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Shape;
 use crate::counters::{FilterCounts, Striped};
 use crate::error::{Error, Result};
 use crate::manifest::edit::LEVELS;
-use crate::memory::Memory;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
 use crate::sync::lock;
@@ -23,36 +23,21 @@ use crate::version::{TableHandle, Version};
 /// A memtable and the log that its oldest entry is in.
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
-    /// 0 while there are no entries.
-    first_log: AtomicU64,
+    /// 0 in a store that is opened for reading.
+    first_log: u64,
 }
 
 impl LoggedMemtable {
-    /// An empty memtable that will be flushed when it occupies about `flush_bytes`.
-    pub(crate) fn empty(flush_bytes: usize, hash_seed: u64) -> Arc<Self> {
-        Self::new(Memtable::new(flush_bytes, hash_seed), 0)
-    }
-
-    pub(crate) fn new(memtable: Memtable, first_log: u64) -> Arc<Self> {
-        Arc::new(Self { memtable: Arc::new(memtable), first_log: AtomicU64::new(first_log) })
-    }
-
-    /// Called by the commit leader before it inserts entries of this log.
-    pub(crate) fn note_log(&self, number: u64) {
-        if self.first_log.load(Ordering::Relaxed) == 0 {
-            self.first_log.store(number, Ordering::SeqCst);
-        }
-    }
-
-    /// The oldest log that holds entries of this memtable, if it has any.
+    /// The oldest log that holds entries of this memtable.
     pub(crate) fn first_log(&self) -> Option<u64> {
-        Some(self.first_log.load(Ordering::SeqCst)).filter(|&number| number != 0)
+        Some(self.first_log).filter(|&number| number != 0)
     }
 }
 
 /// What readers of a keyspace see. Immutable, except that the active memtable grows.
 pub(crate) struct View {
-    pub(crate) active: Arc<LoggedMemtable>,
+    /// `None` if everything is in tables or immutable memtables: the next entry makes one.
+    pub(crate) active: Option<Arc<LoggedMemtable>>,
     /// Memtables that wait to be flushed, newest first.
     pub(crate) immutables: Vec<Arc<LoggedMemtable>>,
     pub(crate) version: Arc<Version>,
@@ -61,7 +46,12 @@ pub(crate) struct View {
 impl View {
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
-        std::iter::once(&self.active).chain(&self.immutables)
+        self.active.iter().chain(&self.immutables)
+    }
+
+    /// Bytes of the active memtable.
+    fn active_bytes(&self) -> usize {
+        self.active.as_ref().map_or(0, |active| active.memtable.size_bytes())
     }
 
     /// Bytes of the memtables that wait to be flushed. They do not grow.
@@ -75,9 +65,10 @@ pub(crate) struct Tree {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
     pub(crate) options: ArcSwap<KeyspaceOptions>,
-    memory: Arc<Memory>,
+    memtables: Arc<Memtables>,
     view: ArcSwap<View>,
-    replacing: Mutex<()>,
+    /// One at a time replaces the view; the oldest logs that its memtables need.
+    replacing: Mutex<Vec<u64>>,
     dropped: AtomicBool,
     /// Size of the active memtable when it was last counted into the sum over all trees.
     counted_bytes: Mutex<usize>,
@@ -95,20 +86,21 @@ pub(crate) struct Retired {
 }
 
 impl Tree {
+    /// A keyspace with these tables and without memtables.
     pub(crate) fn new(
         id: KeyspaceId,
         name: String,
         options: KeyspaceOptions,
-        memory: Arc<Memory>,
-        view: View,
+        memtables: &Arc<Memtables>,
+        version: Arc<Version>,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             name,
             options: ArcSwap::from_pointee(options),
-            memory,
-            view: ArcSwap::from_pointee(view),
-            replacing: Mutex::new(()),
+            memtables: Arc::clone(memtables),
+            view: ArcSwap::from_pointee(View { active: None, immutables: Vec::new(), version }),
+            replacing: Mutex::default(),
             dropped: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
             retired: Mutex::default(),
@@ -128,29 +120,67 @@ impl Tree {
 
     /// Replaces the view by what `next` makes of it.
     pub(crate) fn replace(&self, next: impl FnOnce(&View) -> View) {
-        let _one = lock(&self.replacing);
+        let mut logs = lock(&self.replacing);
         let old = self.view.load_full();
         let new = Arc::new(next(&old));
         // May wrap; the sum over all views is right.
         let more = new.immutable_bytes().wrapping_sub(old.immutable_bytes());
-        self.memory.immutables.fetch_add(more, Ordering::Relaxed);
+        self.memtables.memory.immutables.fetch_add(more, Ordering::Relaxed);
+        // A dropped tree needs no log.
+        let needed = new.memtables().filter(|_| self.is_alive());
+        let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
         self.view.store(new);
+        if *logs != needed {
+            self.memtables.set_logs(self.id, &logs, &needed);
+            *logs = needed;
+        }
+        drop(logs);
+        self.count_active_bytes();
+    }
+
+    /// The active memtable, for entries of this log; makes one if there is none. Only the commit leader calls
+    /// this.
+    pub(crate) fn memtable_for(&self, log: u64) -> Arc<LoggedMemtable> {
+        if let Some(active) = &self.view_ref().active {
+            return Arc::clone(active);
+        }
+        let memtable = Arc::new(Memtable::new(self.memtable_bytes(), self.memtables.hash_seed));
+        let active = Arc::new(LoggedMemtable { memtable, first_log: log });
+        self.replace(|view| View {
+            active: Some(Arc::clone(&active)),
+            immutables: view.immutables.clone(),
+            version: Arc::clone(&view.version),
+        });
+        active
+    }
+
+    /// The most by which inserting an entry lets the active memtable grow, beside the entry itself.
+    pub(crate) fn growth_max(&self) -> usize {
+        match &self.view_ref().active {
+            Some(active) => active.memtable.growth_max(),
+            None => Memtable::first_growth_max(self.memtable_bytes()),
+        }
+    }
+
+    /// Whether there is an active memtable with entries.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.view_ref().active.as_ref().is_some_and(|active| !active.memtable.is_empty())
     }
 
     /// Replaces a handle of a table by another one, and keeps the counts of the old one.
     pub(crate) fn replace_handle(&self, level: usize, old: &TableHandle, new: &Arc<TableHandle>) {
         self.replace(|view| View {
-            active: Arc::clone(&view.active),
+            active: view.active.clone(),
             immutables: view.immutables.clone(),
             version: Arc::new(view.version.replace(new)),
         });
         self.retire(level, old);
     }
 
-    /// Makes the active memtable immutable and starts an empty one.
+    /// Makes the active memtable immutable. The next entry makes a new one.
     pub(crate) fn seal(&self) {
         self.replace(|view| View {
-            active: LoggedMemtable::new(view.active.memtable.successor(self.memtable_bytes()), 0),
+            active: None,
             immutables: view.memtables().cloned().collect(),
             version: Arc::clone(&view.version),
         });
@@ -159,36 +189,33 @@ impl Tree {
     /// Drops everything that the tree holds. Called after the tree is marked as dropped, so that a reader
     /// that finds it empty also sees the mark.
     pub(crate) fn clear(&self) {
-        self.replace(|view| View {
-            active: LoggedMemtable::new(view.active.memtable.successor(0), 0),
-            immutables: Vec::new(),
-            version: Arc::default(),
-        });
+        self.replace(|_| View { active: None, immutables: Vec::new(), version: Arc::default() });
     }
 
     /// Size at which the memtable is flushed.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.options.load().memtable_bytes_in(self.memory.budget())
+        self.options.load().memtable_bytes_in(self.memtables.memory.budget())
     }
 
     /// The shape that compaction keeps the tree in.
     pub(crate) fn shape(&self) -> Shape {
-        self.options.load().shape(self.memory.budget())
+        self.options.load().shape(self.memtables.memory.budget())
     }
 
     /// Memory of the active memtable, in bytes.
     pub(crate) fn active_bytes(&self) -> usize {
-        self.view_ref().active.memtable.size_bytes()
+        self.view_ref().active_bytes()
     }
 
-    /// Updates the sum of all active memtables by the growth of this tree's. A dropped tree counts as 0. The
-    /// commit leader calls this, and whoever creates or drops the tree. The counted size and the sum change
-    /// together, so the order of the calls does not matter.
+    /// Updates the sum and the order of all active memtables by the growth of this tree's. A dropped tree
+    /// counts as 0. The commit leader calls this, and whoever replaces the view. The counted size, the sum and
+    /// the order change together, so the order of the calls does not matter.
     pub(crate) fn count_active_bytes(&self) {
         let mut counted = lock(&self.counted_bytes);
         let now = if self.is_alive() { self.active_bytes() } else { 0 };
         // May wrap; the sum of all counted sizes is right.
-        self.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
+        self.memtables.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
+        self.memtables.resize(self.id, *counted, now);
         *counted = now;
     }
 

@@ -250,7 +250,7 @@ impl Engine {
         let purpose = if is_whole.is_some() { Purpose::CheckOpen } else { Purpose::CheckAlone };
         let mut manifest = is_whole.unwrap_or_else(|| no_manifest(dir));
         manifest.state = in_memory.clone();
-        let _pinned: Vec<_> = self.keyspaces.load().values().map(|tree| tree.view()).collect();
+        let _pinned: Vec<_> = self.keyspaces.all().iter().map(|tree| tree.view()).collect();
         let numbers = manifest.state.logs.keys().map(|&number| FileName::Log(number).path(dir));
         let opened = numbers.map(|path| fs.open(&path).map_err(|error| Error::io("open", &path, error)));
         let opened: Vec<_> = opened.collect();

@@ -281,7 +281,7 @@ impl Engine {
         }
         let position = self.log().end();
         full.extend(seals.iter().cloned());
-        full.retain(|tree| !tree.view_ref().active.memtable.is_empty());
+        full.retain(|tree| tree.is_filled());
         full.sort_by_key(|tree| tree.id);
         full.dedup_by_key(|tree| tree.id);
         if close {
@@ -315,7 +315,7 @@ impl Engine {
         self.sequence.publish(next - 1);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
-        Ok(self.keyspaces.full_among(touched, &self.context.memory))
+        Ok(self.keyspaces.full_among(touched))
     }
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
@@ -323,7 +323,6 @@ impl Engine {
         self.rotate_log()?;
         for tree in trees {
             tree.seal();
-            tree.count_active_bytes();
         }
         self.seal_behind_old_logs();
         self.background.notify();
@@ -337,10 +336,10 @@ impl Engine {
             return;
         }
         let oldest = self.log_floor(None);
-        for tree in self.keyspaces.load().values() {
-            if tree.view_ref().active.first_log().is_some_and(|first| first <= oldest) {
+        for tree in self.keyspaces.with_log(oldest) {
+            let first_log = tree.view_ref().active.as_ref().and_then(|active| active.first_log());
+            if first_log.is_some_and(|first| first <= oldest) {
                 tree.seal();
-                tree.count_active_bytes();
             }
         }
     }

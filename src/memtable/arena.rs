@@ -47,6 +47,11 @@ pub(super) const SLOT_BYTES_MAX: usize =
     size_of::<Links>() + size_of::<OnceLock<Entry>>() + size_of::<Tower>();
 pub(super) const CHUNK_BYTES_MAX: usize = CHUNK_SLOTS * (size_of::<Links>() + size_of::<OnceLock<Entry>>());
 
+/// What is allocated for the sentinel: region 0 and a tower.
+pub(super) const FIRST_BYTES: usize = size_of::<OnceLock<Chunk>>()
+    + FIRST_SLOTS * (size_of::<Links>() + size_of::<OnceLock<Entry>>())
+    + size_of::<Tower>();
+
 /// Regions that all numbers of 32 bits need.
 const REGIONS: usize = 1 + (u32::BITS - FIRST_BITS) as usize;
 

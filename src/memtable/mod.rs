@@ -73,11 +73,6 @@ impl Memtable {
         }
     }
 
-    /// An empty memtable of the same store.
-    pub(crate) fn successor(&self, flush_bytes: usize) -> Self {
-        Self::new(flush_bytes, self.hash_seed)
-    }
-
     /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.
     /// No two entries have the same key and sequence number.
     pub(crate) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) {
@@ -136,6 +131,12 @@ impl Memtable {
     /// large as everything before it, and the filter.
     pub(crate) fn growth_max(&self) -> usize {
         self.size_bytes().min(arena::CHUNK_BYTES_MAX) + self.filter.bytes()
+    }
+
+    /// [`Memtable::growth_max`] of the first insertion, the empty memtable included.
+    pub(crate) fn first_growth_max(flush_bytes: usize) -> usize {
+        let empty = size_of::<Self>() + SkipList::EMPTY_BYTES;
+        2 * empty + MemtableFilter::new(flush_bytes).bytes()
     }
 
     /// Largest sequence number, `None` if there are no entries.

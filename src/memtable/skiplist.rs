@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering as Memory};
 
 use bytes::Bytes;
 
-use super::arena::{Arena, Entry, HEAD, HEIGHT_MAX, Links, NodeId, key_prefix};
+use super::arena::{self, Arena, Entry, HEAD, HEIGHT_MAX, Links, NodeId, key_prefix};
 use crate::key::{InternalKey, Tag};
 use crate::sync::lock;
 
@@ -81,6 +81,9 @@ impl<'a> Target<'a> {
 }
 
 impl SkipList {
+    /// What is allocated for an empty list.
+    pub(super) const EMPTY_BYTES: usize = arena::FIRST_BYTES;
+
     /// An empty list, and how many bytes were allocated for it.
     pub(super) fn new() -> (Self, usize) {
         let list = Self {
