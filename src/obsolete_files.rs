@@ -52,6 +52,8 @@ impl Drop for SharedFile {
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
     clearing: Mutex<()>,
+    /// A filter has turned out unusable since the background last searched for one.
+    unusable: AtomicBool,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -66,6 +68,22 @@ impl ObsoleteFiles {
         if let Some(waker) = self.waker.get() {
             waker();
         }
+    }
+
+    /// Wakes the background work: a filter has turned out unusable.
+    pub(crate) fn wake_for_unusable(&self) {
+        self.set_unusable();
+        self.wake();
+    }
+
+    /// Has the background search for unusable filters again.
+    pub(crate) fn set_unusable(&self) {
+        self.unusable.store(true, Ordering::Release);
+    }
+
+    /// Whether there may be an unusable filter since this was last asked.
+    pub(crate) fn take_unusable(&self) -> bool {
+        self.unusable.swap(false, Ordering::AcqRel)
     }
 
     fn add(&self, name: FileName) {

@@ -2,17 +2,19 @@
 //!
 //! The score of level 0 is its number of runs over the number that triggers a compaction. The score of
 //! another level is its bytes over its target, which grows by `level_ratio` from level to level. Of the
-//! levels with a score of at least 1 and no reserved inputs, the one with the highest score is compacted into
-//! the next:
+//! levels with a score of at least 1 and no reserved inputs, the most urgent is compacted into the next: that
+//! which takes most off the pressure on writers (`pressure`), or if there is none, that with the highest score.
 //!
 //! - level 0: all its runs, with the tables of level 1 that they overlap; but if its oldest run overlaps
 //!   nothing there (keys arrive in order), that run alone is moved down;
 //! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones count
 //!   as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::pressure;
 use crate::manifest::edit::LEVELS;
 use crate::version::{TableHandle, Version};
 
@@ -41,6 +43,31 @@ impl Shape {
     }
 }
 
+/// How much a compaction is needed: first by the pressure on writers that it lowers, then by the score of its
+/// level. Both in thousandths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Urgency {
+    pressure: u64,
+    score: u64,
+}
+
+impl Urgency {
+    fn new(pressure: f64, score: f64) -> Self {
+        let thousandths = |number: f64| (number * 1000.0) as u64;
+        Self { pressure: thousandths(pressure), score: thousandths(score) }
+    }
+
+    /// The urgency of compacting a level; `None` if its score is below 1.
+    fn of_level(version: &Version, level: usize, debt: u64, shape: &Shape) -> Option<Self> {
+        let score = score(version, level, shape);
+        let pressure = match level {
+            0 => pressure::of_runs(version.runs(0).len(), shape),
+            _ => pressure::of_debt(debt, shape),
+        };
+        (score >= 1.0).then(|| Self::new(pressure, score))
+    }
+}
+
 /// Tables to remove from the tree, and the level that their entries go to.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
@@ -65,16 +92,18 @@ pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     version.bytes(level) as f64 / shape.target(level) as f64
 }
 
-/// The task of the level with the highest score, of those without a table in `busy`.
-pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Option<Task> {
-    let mut levels: Vec<(f64, usize)> = (0..LEVELS - 1)
-        .map(|level| (score(version, level, shape), level))
-        .filter(|(score, _)| *score >= 1.0)
-        .collect();
-    levels.sort_by(|a, b| b.0.total_cmp(&a.0));
-    levels.into_iter().find_map(|(_, level)| match level {
-        0 => pick_level_0(version, busy),
-        _ => pick_table(version, busy, shape, level),
+/// The most urgent task that has no table in `busy`.
+pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Option<(Urgency, Task)> {
+    let debt = pressure::debt(version, shape);
+    let urgency = |level| Urgency::of_level(version, level, debt, shape).map(|urgency| (urgency, level));
+    let mut levels: Vec<(Urgency, usize)> = (0..LEVELS - 1).filter_map(urgency).collect();
+    levels.sort_by_key(|&(urgency, level)| (Reverse(urgency), level));
+    levels.into_iter().find_map(|(urgency, level)| {
+        let task = match level {
+            0 => pick_level_0(version, busy),
+            _ => pick_table(version, busy, shape, level),
+        };
+        task.map(|task| (urgency, task))
     })
 }
 
@@ -204,7 +233,7 @@ mod tests {
             (1, 6, "d", "f", 10),
             (1, 7, "h", "i", 10),
         ]);
-        let task = pick(&full, &HashSet::new(), &SHAPE).unwrap();
+        let (_, task) = pick(&full, &HashSet::new(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level, task.trivial_move), (vec![1, 2, 3, 4, 6], 1, false));
         assert!(pick(&full, &HashSet::from([6]), &SHAPE).is_none(), "a table below is busy");
         assert!(pick(&full, &HashSet::from([2]), &SHAPE).is_none(), "a run of level 0 is busy");
@@ -214,7 +243,7 @@ mod tests {
     fn a_run_that_overlaps_nothing_is_moved_oldest_first() {
         let ordered =
             version(&[(0, 1, "a", "b", 5), (0, 2, "c", "d", 5), (0, 3, "e", "f", 5), (0, 4, "g", "h", 5)]);
-        let task = pick(&ordered, &HashSet::new(), &SHAPE).unwrap();
+        let (_, task) = pick(&ordered, &HashSet::new(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![1], true));
     }
 
@@ -227,9 +256,9 @@ mod tests {
             (2, 4, "c", "c", 90),
             (2, 5, "e", "e", 90),
         ]);
-        let task = pick(&full, &HashSet::new(), &SHAPE).unwrap();
+        let (_, task) = pick(&full, &HashSet::new(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level), (vec![2, 5], 2));
-        let other = pick(&full, &HashSet::from([5]), &SHAPE).unwrap();
+        let (_, other) = pick(&full, &HashSet::from([5]), &SHAPE).unwrap();
         assert_eq!(numbers(&other), [1, 3, 4], "the cheapest is blocked");
     }
 
@@ -261,7 +290,7 @@ mod tests {
                 vec![(0, next, handle(next, &name(start), &name(start + roll(999)), len))],
             );
             (next, flushed) = (next + 1, flushed + len);
-            while let Some(task) = pick(&tree, &HashSet::new(), &SHAPE) {
+            while let Some((_, task)) = pick(&tree, &HashSet::new(), &SHAPE) {
                 assert!(!task.inputs.is_empty() && task.output_level > 0);
                 let outputs = carry_out(&task, &mut next);
                 written +=

@@ -2,12 +2,13 @@
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
 //! sync at its end is short); flush the oldest immutable memtable of a keyspace; compact; rebuild an unusable
-//! filter; load or drop column groups of filters. A job is chosen and reserved under one lock, carried out
-//! without the lock, and then released.
+//! filter; load or drop column groups of filters. Which keyspace is next, `pending` says. A job is chosen and
+//! reserved under one lock, carried out without the lock, and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -16,9 +17,12 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::health::catch;
 use super::jobs::JobError;
+use super::pending::{FlushUrgency, Marks};
 use super::refilter::find_unusable_filter;
 use super::reservations::{Job, Reservations, Reserved};
-use crate::compaction::pick;
+use super::tree::Tree;
+use crate::compaction::pick::{self, Task, Urgency};
+use crate::compaction::pressure;
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
@@ -46,9 +50,9 @@ pub(crate) enum Jobs {
 }
 
 impl Background {
-    pub(crate) fn new(threads: usize) -> Self {
+    pub(crate) fn new(threads: usize, marks: &Arc<Marks>) -> Self {
         Self {
-            reservations: Arc::default(),
+            reservations: Reservations::new(Arc::clone(marks)),
             threads,
             is_short_of_memory: AtomicBool::new(false),
             handles: Mutex::default(),
@@ -133,7 +137,7 @@ impl Engine {
         let obsolete = self.remove_obsolete_files();
         // Read before the reservations are locked, because a sync may hold the log's lock for long.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
-        let next = |reserved: &Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
+        let next = |reserved: &mut Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
         let Some(reservation) = self.background.reservations.reserve_next(next) else {
             return Ok(obsolete);
         };
@@ -170,31 +174,185 @@ impl Engine {
     }
 
     /// The most urgent job that is not reserved.
-    fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &Reserved<'_>) -> Option<Job> {
+    fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &mut Reserved<'_>) -> Option<Job> {
         if log_is_long && !reserved.is_log_sync() {
             return Some(Job::SyncLog);
         }
-        let trees = self.keyspaces.all();
-        for tree in trees.iter().filter(|tree| !reserved.is_flush(tree)) {
-            if let Some(oldest) = tree.view().immutables.last() {
-                return Some(Job::Flush(Arc::clone(tree), Arc::clone(oldest)));
-            }
+        self.look_at_marked(reserved);
+        if let Some(flush) = self.next_flush(reserved) {
+            return Some(flush);
         }
         if jobs == Jobs::Urgent {
             return None;
         }
-        for tree in &trees {
-            let Some(mut busy) = reserved.tables(tree) else { continue };
-            let view = tree.view();
-            busy.extend(view.version.set_aside());
-            if let Some(task) = pick::pick(&view.version, &busy, &tree.shape()) {
-                return Some(Job::Compact(Arc::clone(tree), task));
+        let compaction = self.next_compaction(reserved);
+        compaction.or_else(|| self.next_refilter(reserved)).or_else(|| self.residency_job(reserved))
+    }
+
+    /// Finds out what the marked keyspaces have to do. The others have what they had before.
+    fn look_at_marked(&self, reserved: &mut Reserved<'_>) {
+        for keyspace in reserved.take_marked() {
+            let tree = self.keyspaces.get(keyspace).filter(|tree| tree.is_alive());
+            let tree = tree.as_ref();
+            let flush = tree.filter(|tree| !reserved.is_flush(tree)).and_then(flush_urgency);
+            let compaction = tree.and_then(|tree| {
+                let debt = pressure::debt(&tree.view().version, &tree.shape());
+                tree.set_debt(debt);
+                pick_free(tree, reserved).map(|(urgency, _)| urgency)
+            });
+            reserved.pending().set(keyspace, flush, compaction);
+        }
+    }
+
+    fn next_flush(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
+        while let Some(keyspace) = reserved.pending().take_flush() {
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
+            if let Some(oldest) = tree.view().immutables.last().cloned() {
+                return Some(Job::Flush(tree, oldest));
             }
         }
-        let refilter = trees.iter().filter(|_| !reserved.is_extra()).find_map(|tree| {
-            let table = find_unusable_filter(&tree.view().version, &reserved.tables(tree)?)?;
-            Some(Job::Refilter(Arc::clone(tree), table))
-        });
-        refilter.or_else(|| self.residency_job(reserved))
+        None
+    }
+
+    fn next_compaction(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
+        while let Some(keyspace) = reserved.pending().take_compaction() {
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
+            if let Some((_, task)) = pick_free(&tree, reserved) {
+                return Some(Job::Compact(tree, task));
+            }
+        }
+        None
+    }
+
+    /// A table whose filter is unusable. Looks at all tables, but only after a filter has turned out so.
+    fn next_refilter(&self, reserved: &Reserved<'_>) -> Option<Job> {
+        if reserved.is_extra() || !self.files.obsolete.take_unusable() {
+            return None;
+        }
+        let mut found = None;
+        let mut is_one_left = false;
+        for tree in &self.keyspaces.all() {
+            let version = Arc::clone(&tree.view().version);
+            if find_unusable_filter(&version, &HashSet::new()).is_none() {
+                continue;
+            }
+            is_one_left = true;
+            let table = reserved.tables(tree).and_then(|busy| find_unusable_filter(&version, &busy));
+            if let Some(table) = table {
+                found = Some(Job::Refilter(Arc::clone(tree), table));
+                break;
+            }
+        }
+        if is_one_left {
+            self.files.obsolete.set_unusable();
+        }
+        found
+    }
+
+    /// Whether anything waits to be flushed, to be compacted or to get a new filter.
+    pub(super) fn has_work(&self) -> bool {
+        self.background.reservations.look(|reserved| {
+            self.look_at_marked(reserved);
+            !reserved.pending().is_empty() || self.next_refilter(reserved).is_some()
+        })
+    }
+}
+
+/// How much the oldest waiting memtable of a keyspace is to be flushed.
+fn flush_urgency(tree: &Arc<Tree>) -> Option<FlushUrgency> {
+    let view = tree.view();
+    let oldest = view.immutables.last()?;
+    Some(FlushUrgency { beyond_first: view.immutables.len() - 1, bytes: oldest.memtable.size_bytes() })
+}
+
+/// The most urgent compaction of a keyspace among the tables that no job has reserved.
+fn pick_free(tree: &Arc<Tree>, reserved: &Reserved<'_>) -> Option<(Urgency, Task)> {
+    let mut busy = reserved.tables(tree)?;
+    let view = tree.view();
+    busy.extend(view.version.set_aside());
+    pick::pick(&view.version, &busy, &tree.shape())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Keyspace};
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    fn open() -> Db {
+        Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap()
+    }
+
+    fn keyspaces(db: &Db, count: usize) -> Vec<Keyspace> {
+        (0..count).map(|n| db.keyspace(&format!("{n}"), KeyspaceOptions::new()).unwrap()).collect()
+    }
+
+    fn seal(db: &Db, keyspace: &Keyspace, entries: u32) {
+        (0..entries).for_each(|key| keyspace.put(key.to_be_bytes(), "v").unwrap());
+        db.engine().seal(vec![Arc::clone(&keyspace.tree)]).unwrap();
+    }
+
+    fn waiting(keyspace: &Keyspace) -> usize {
+        keyspace.tree.view().immutables.len()
+    }
+
+    fn looks(db: &Db) -> u64 {
+        db.engine().background.reservations.look(|reserved| reserved.pending().looks())
+    }
+
+    #[test]
+    fn a_hot_keyspace_created_last_is_flushed_before_1500_idle_ones() {
+        let db = open();
+        let idle = keyspaces(&db, 1500);
+        idle.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
+        let trees = idle.iter().map(|keyspace| Arc::clone(&keyspace.tree)).collect();
+        db.engine().seal(trees).unwrap();
+        let hot = db.keyspace("hot", KeyspaceOptions::new()).unwrap();
+        seal(&db, &hot, 1000);
+        db.step().unwrap();
+        assert_eq!(waiting(&hot), 0, "it is the largest");
+        // Its writers are slowed as long as more than one memtable waits.
+        (0..2).for_each(|_| seal(&db, &hot, 1));
+        db.step().unwrap();
+        assert_eq!(waiting(&hot), 1);
+    }
+
+    #[test]
+    fn keyspaces_that_do_not_change_are_not_looked_at() {
+        let db = open();
+        let idle = keyspaces(&db, 500);
+        idle.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
+        db.flush().unwrap();
+        while db.step().unwrap() {}
+        let hot = db.keyspace("hot", KeyspaceOptions::new()).unwrap();
+        let before = looks(&db);
+        for _ in 0..10 {
+            seal(&db, &hot, 100);
+            while db.step().unwrap() {}
+        }
+        let looked = looks(&db) - before;
+        assert!((10..100).contains(&looked), "{looked} looks for ten flushes of one keyspace");
+    }
+
+    #[test]
+    fn a_keyspace_with_20_runs_is_compacted_before_one_with_4() {
+        let db = open();
+        let [few, many] = &keyspaces(&db, 2)[..] else { panic!("two keyspaces") };
+        let runs = |keyspace: &Keyspace| keyspace.tree.view().version.runs(0).len();
+        for (keyspace, count) in [(few, 4), (many, 20)] {
+            // Something on level 1, so that no run is only moved there.
+            keyspace.put("k", "v").unwrap();
+            keyspace.compact().unwrap();
+            for _ in 0..count {
+                keyspace.put("k", "v").unwrap();
+                keyspace.flush().unwrap();
+            }
+        }
+        assert_eq!((runs(few), runs(many)), (4, 20));
+        db.step().unwrap();
+        assert_eq!((runs(few), runs(many)), (4, 0));
+        db.step().unwrap();
+        assert_eq!(runs(few), 0);
     }
 }

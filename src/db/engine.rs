@@ -128,7 +128,7 @@ impl Engine {
     /// A store without log and manifest: one that is read-only, or that is still being opened.
     pub(crate) fn new(parts: EngineParts) -> Self {
         Self {
-            background: Background::new(parts.options.background_threads),
+            background: Background::new(parts.options.background_threads, &parts.keyspaces.memtables.marks),
             options: parts.options,
             report: parts.report,
             files: parts.files,

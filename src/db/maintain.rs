@@ -1,6 +1,5 @@
 //! Calls that wait for background work: flush, compact, settle.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use super::background::Jobs;
 use super::engine::Engine;
 use super::health::catch;
 use super::jobs::JobError;
-use super::refilter::find_unusable_filter;
 use super::reservations::Job;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::pick;
@@ -83,16 +81,7 @@ impl Engine {
     pub(crate) fn settle(&self) -> Result<()> {
         self.check_writable()?;
         self.background.notify();
-        self.wait_until(|| {
-            !self.background.reservations.is_working()
-                && self.keyspaces.all().iter().all(|tree| {
-                    let view = tree.view();
-                    let left_alone: HashSet<u64> = view.version.set_aside().collect();
-                    view.immutables.is_empty()
-                        && pick::pick(&view.version, &left_alone, &tree.shape()).is_none()
-                        && find_unusable_filter(&view.version, &HashSet::new()).is_none()
-                })
-        })?;
+        self.wait_until(|| !self.background.reservations.is_working() && !self.has_work())?;
         self.remove_obsolete_files();
         Ok(())
     }

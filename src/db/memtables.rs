@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use super::pending::Marks;
 use crate::batch::KeyspaceId;
 use crate::memory::Memory;
 use crate::sync::lock;
@@ -18,6 +19,8 @@ pub(crate) struct Memtables {
     pub(crate) memory: Arc<Memory>,
     /// Seed of the key hash: one for the whole store.
     pub(crate) hash_seed: u64,
+    /// Keyspaces whose view or options have changed, for the background.
+    pub(crate) marks: Arc<Marks>,
     orders: Mutex<Orders>,
 }
 
@@ -38,7 +41,7 @@ fn rank(bytes: usize) -> Option<u32> {
 
 impl Memtables {
     pub(crate) fn new(memory: Arc<Memory>, hash_seed: u64) -> Arc<Self> {
-        Arc::new(Self { memory, hash_seed, orders: Mutex::default() })
+        Arc::new(Self { memory, hash_seed, marks: Arc::default(), orders: Mutex::default() })
     }
 
     /// Stores that the active memtable of a keyspace has grown or shrunk; 0 bytes: there is none.

@@ -8,7 +8,8 @@
 //! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree`, `memtables` | one keyspace: memtables and version, published as a view; the memtables of all |
-//! | `background`, `reservations`, `jobs` | the next job; what running jobs work on; flush, compaction |
+//! | `background`, `pending` | the next job; which keyspaces have work |
+//! | `reservations`, `jobs` | what running jobs work on; flush, compaction |
 //! | `refilter` | new filters for existing tables |
 //! | `maintain` | calls that wait for background work |
 //! | `publish` | the one place where the tree changes |
@@ -27,6 +28,7 @@ pub(crate) mod log;
 mod maintain;
 mod memtables;
 mod open;
+mod pending;
 mod pressure;
 mod publish;
 mod read;

@@ -1,7 +1,8 @@
 //! Back-pressure: slows writers down when background work is behind.
 //!
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
-//! be flushed and with the runs of level 0. Below 1 writers are slowed to a rate that falls with the
+//! be flushed, with the runs of level 0, and with the bytes that compactions owe
+//! ([`pressure`](crate::compaction::pressure)). Below 1 writers are slowed to a rate that falls with the
 //! pressure. At 1 they wait until a flush or a compaction has ended. If level 0 is full and cannot be
 //! compacted because a table cannot be read, writing is disabled, because the wait would never end.
 
@@ -15,6 +16,7 @@ use super::tree::Tree;
 use super::write::Admitted;
 use crate::batch::BatchReader;
 use crate::compaction::pick;
+use crate::compaction::pressure::{of_debt, of_runs};
 use crate::error::{Error, Result};
 use crate::memtable::{BATCH_FRAMING_BYTES, ENTRY_BYTES_MAX};
 use crate::options::IMMUTABLES_MAX;
@@ -31,15 +33,9 @@ const DELAY_MAX: Duration = Duration::from_millis(100);
 /// Shorter delays are skipped, because timers are less precise than that.
 const DELAY_MIN: Duration = Duration::from_micros(20);
 
-/// The pressure of a keyspace: memtables waiting, runs in level 0, runs that make it worth compacting.
-///
-/// The first waiting memtable is normal. Level 0 begins to count at three times its trigger, and is full at
-/// nine times.
-pub(crate) fn pressure(immutables: usize, l0_runs: usize, l0_trigger: usize) -> f64 {
-    let memory = (immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0);
-    let slow = 3.0 * l0_trigger as f64;
-    let runs = (l0_runs as f64 - slow) / (2.0 * slow);
-    memory.max(runs).max(0.0)
+/// The pressure of so many memtables that wait to be flushed. The first is normal.
+fn pressure_of_memtables(immutables: usize) -> f64 {
+    ((immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0)).max(0.0)
 }
 
 /// How long a write of `bytes` is delayed at a pressure between 0 and 1.
@@ -132,13 +128,12 @@ impl Engine {
     }
 }
 
-/// The error of the unreadable table that keeps a full level 0 from being compacted, if there is one.
+/// The error of the unreadable table that keeps a tree at full pressure from being compacted, if there is one.
 fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let view = tree.view();
     let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());
     let error = set_aside.next()?;
-    let runs = view.version.runs(0).len();
-    let is_full = pressure(0, runs, tree.options.load().l0_runs) >= 1.0 && tree.is_alive();
+    let is_full = compaction_pressure(tree) >= 1.0 && tree.is_alive();
     let stuck = || pick::pick(&view.version, &view.version.set_aside().collect(), &tree.shape()).is_none();
     (is_full && stuck()).then(|| Arc::clone(error))
 }
@@ -156,12 +151,16 @@ fn memory_of(group: &[(&[u8], &[Arc<Tree>])]) -> usize {
     batches.sum::<usize>() + jumps.sum::<usize>()
 }
 
+fn compaction_pressure(tree: &Tree) -> f64 {
+    let shape = tree.shape();
+    of_runs(tree.view_ref().version.runs(0).len(), &shape).max(of_debt(tree.debt(), &shape))
+}
+
 /// The highest pressure among the keyspaces of a group. A dropped keyspace is not flushed any more and does
 /// not count.
 fn pressure_of(group: &[Admitted]) -> f64 {
     let of = |tree: &Arc<Tree>| {
-        let view = tree.view_ref();
-        pressure(view.immutables.len(), view.version.runs(0).len(), tree.options.load().l0_runs)
+        pressure_of_memtables(tree.view_ref().immutables.len()).max(compaction_pressure(tree))
     };
     let trees = group.iter().flat_map(|admitted| &admitted.trees).filter(|tree| tree.is_alive());
     trees.map(of).fold(0.0, f64::max)
@@ -173,8 +172,7 @@ mod tests {
 
     #[test]
     fn pressure_rises_by_degrees_from_nothing_to_full() {
-        assert_eq!([0, 1, 2, 3].map(|waiting| pressure(waiting, 0, 4)), [0.0, 0.0, 0.5, 1.0]);
-        assert_eq!([0, 4, 12, 24, 36].map(|runs| pressure(0, runs, 4)), [0.0, 0.0, 0.0, 0.5, 1.0]);
+        assert_eq!([0, 1, 2, 3].map(pressure_of_memtables), [0.0, 0.0, 0.5, 1.0]);
     }
 
     #[test]

@@ -135,6 +135,7 @@ impl Engine {
             Change::Options(tree, change) => {
                 let options = change.apply(&tree.options.load());
                 tree.options.store(Arc::new(options));
+                tree.mark();
             }
             Change::Drop(tree) => tree.set_dropped(),
             Change::Tree(change) => change.install(),

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use super::pending::{Marks, Pending};
 use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
@@ -37,9 +38,9 @@ pub(crate) struct ResidencyChange {
     pub(crate) column_groups: usize,
 }
 
-/// What running jobs work on.
-#[derive(Default)]
+/// What running jobs work on, and what waits for a job.
 pub(crate) struct Reservations {
+    marks: Arc<Marks>,
     state: Mutex<State>,
     signal: Mutex<u64>,
     changed: Condvar,
@@ -48,6 +49,8 @@ pub(crate) struct Reservations {
 #[derive(Default)]
 struct State {
     stopping: bool,
+    /// The keyspaces with work that no running job does.
+    pending: Pending,
     /// How many jobs have been started.
     begun: u64,
     /// The serial numbers of running jobs, from 0.
@@ -66,7 +69,32 @@ struct State {
     exclusive: HashSet<KeyspaceId>,
 }
 
+impl Job {
+    /// The keyspaces that it works on.
+    fn keyspaces(&self) -> Vec<KeyspaceId> {
+        match self {
+            Self::SyncLog => Vec::new(),
+            Self::Flush(tree, _)
+            | Self::Compact(tree, _)
+            | Self::Refilter(tree, _)
+            | Self::CompactAll(tree) => vec![tree.id],
+            Self::Residency(changes) => changes.iter().map(|change| change.tree.id).collect(),
+        }
+    }
+}
+
 impl Reservations {
+    /// Keyspaces are to be marked in `marks` when they may have work.
+    pub(crate) fn new(marks: Arc<Marks>) -> Arc<Self> {
+        let (state, signal, changed) = Default::default();
+        Arc::new(Self { marks, state, signal, changed })
+    }
+
+    /// Marks the keyspaces of a job: what is left for other jobs has changed.
+    fn mark(&self, keyspaces: Vec<KeyspaceId>) {
+        keyspaces.into_iter().for_each(|keyspace| self.marks.add(keyspace));
+    }
+
     /// The count of changes so far, for [`Reservations::wait_past`].
     pub(crate) fn epoch(&self) -> u64 {
         *lock(&self.signal)
@@ -118,15 +146,16 @@ impl Reservations {
     /// releases its reservation, so a version that `next` loads fits the reservations that it sees.
     pub(crate) fn reserve_next(
         self: &Arc<Self>,
-        next: impl FnOnce(&Reserved<'_>) -> Option<Job>,
+        next: impl FnOnce(&mut Reserved<'_>) -> Option<Job>,
     ) -> Option<Reservation> {
         point();
         let mut state = lock(&self.state);
         if state.stopping {
             return None;
         }
-        let job = next(&Reserved(&state))?;
+        let job = next(&mut Reserved { state: &mut state, marks: &self.marks })?;
         let serial = state.take(&job);
+        self.mark(job.keyspaces());
         drop(state);
         serial.map(|serial| Reservation { reservations: Arc::clone(self), serial, job: Some(job) })
     }
@@ -136,9 +165,15 @@ impl Reservations {
         self.reserve_next(|_| Some(job))
     }
 
+    /// Looks at what is reserved and pending, and reserves nothing.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Reserved<'_>) -> T) -> T {
+        look(&mut Reserved { state: &mut lock(&self.state), marks: &self.marks })
+    }
+
     /// Ends the reservation of a job. The job's handles are dropped first, so that a waiting thread does not
     /// find its old tables still in use.
     fn release(&self, serial: u64, job: Job) {
+        let keyspaces = job.keyspaces();
         match job {
             Job::SyncLog => lock(&self.state).syncing_log = false,
             Job::Flush(tree, memtable) => {
@@ -171,35 +206,49 @@ impl Reservations {
             }
         }
         lock(&self.state).running.remove(&serial);
+        self.mark(keyspaces);
         self.notify();
     }
 }
 
-/// What is reserved, for the search for a job.
-pub(crate) struct Reserved<'s>(&'s State);
+/// What is reserved and what is pending, for the search for a job.
+pub(crate) struct Reserved<'s> {
+    state: &'s mut State,
+    marks: &'s Marks,
+}
 
 impl Reserved<'_> {
+    /// The keyspaces that may have other work than when they were last looked at.
+    pub(crate) fn take_marked(&self) -> BTreeSet<KeyspaceId> {
+        self.marks.take()
+    }
+
+    /// The keyspaces with work that no running job does.
+    pub(crate) fn pending(&mut self) -> &mut Pending {
+        &mut self.state.pending
+    }
+
     pub(crate) fn is_log_sync(&self) -> bool {
-        self.0.syncing_log
+        self.state.syncing_log
     }
 
     pub(crate) fn is_flush(&self, tree: &Tree) -> bool {
-        self.0.flushing.contains(&tree.id)
+        self.state.flushing.contains(&tree.id)
     }
 
     /// Whether a whole keyspace is compacted or a new filter is built. Another such job waits.
     pub(crate) fn is_extra(&self) -> bool {
-        self.0.extra
+        self.state.extra
     }
 
     pub(crate) fn is_residency(&self) -> bool {
-        self.0.changing_residency
+        self.state.changing_residency
     }
 
     /// The tables of a tree that running jobs work on; `None` if nothing may be picked there now.
     pub(crate) fn tables(&self, tree: &Tree) -> Option<HashSet<u64>> {
-        let free = !self.0.exclusive.contains(&tree.id);
-        free.then(|| self.0.busy.get(&tree.id).cloned().unwrap_or_default())
+        let free = !self.state.exclusive.contains(&tree.id);
+        free.then(|| self.state.busy.get(&tree.id).cloned().unwrap_or_default())
     }
 }
 

@@ -4,7 +4,7 @@
 //! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
 //! (other tables), one at a time under `replacing`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -72,6 +72,8 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Size of the active memtable when it was last counted into the sum over all trees.
     counted_bytes: Mutex<usize>,
+    /// What compactions have to write, in bytes, when the background last looked.
+    debt: AtomicU64,
     /// Filter counts of tables that have left the tree, by level, so that sums never decrease.
     retired: Mutex<[Retired; LEVELS]>,
     /// Lookups that no memtable answered; approximate.
@@ -94,6 +96,7 @@ impl Tree {
         memtables: &Arc<Memtables>,
         version: Arc<Version>,
     ) -> Arc<Self> {
+        memtables.marks.add(id);
         Arc::new(Self {
             id,
             name,
@@ -103,6 +106,7 @@ impl Tree {
             replacing: Mutex::default(),
             dropped: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
+            debt: AtomicU64::new(0),
             retired: Mutex::default(),
             lookups: Striped::default(),
         })
@@ -136,6 +140,21 @@ impl Tree {
         }
         drop(logs);
         self.count_active_bytes();
+        self.mark();
+    }
+
+    /// Has the background look for work in this keyspace before it chooses the next job.
+    pub(crate) fn mark(&self) {
+        self.memtables.marks.add(self.id);
+    }
+
+    /// What compactions have to write, in bytes, when the background last looked.
+    pub(crate) fn debt(&self) -> u64 {
+        self.debt.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_debt(&self, bytes: u64) {
+        self.debt.store(bytes, Ordering::Relaxed);
     }
 
     /// The active memtable, for entries of this log; makes one if there is none. Only the commit leader calls

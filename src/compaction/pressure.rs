@@ -1,0 +1,82 @@
+//! How far compaction is behind: pure functions of a version.
+//!
+//! Pressure is 0 while compaction keeps up and 1 when writers have to wait. Two things cause it: the runs of
+//! level 0, which every lookup probes, and the *debt*, which is the bytes that compactions have to write until
+//! every level is within its target. A level above its target owes what is above, and for each byte of it the
+//! bytes of the next level that it is merged with. What it hands on counts there too.
+
+use super::pick::Shape;
+use crate::manifest::edit::LEVELS;
+use crate::version::Version;
+
+/// Debt at which writers begin to be slowed, in sizes of level 1.
+const DEBT_SLOW: f64 = 256.0;
+
+/// Debt at which they wait.
+const DEBT_FULL: f64 = 1024.0;
+
+/// The pressure of so many runs in level 0. They begin to count at three times the number that makes the level
+/// worth compacting, and are too many at nine times.
+pub(crate) fn of_runs(runs: usize, shape: &Shape) -> f64 {
+    let slow = 3.0 * shape.l0_runs as f64;
+    ((runs as f64 - slow) / (2.0 * slow)).max(0.0)
+}
+
+/// The pressure of so many bytes of debt.
+pub(crate) fn of_debt(debt: u64, shape: &Shape) -> f64 {
+    let sizes = debt as f64 / shape.level_base_bytes.max(1) as f64;
+    ((sizes - DEBT_SLOW) / (DEBT_FULL - DEBT_SLOW)).max(0.0)
+}
+
+/// The bytes that compactions have to write until every level is within its target; O(t) for t tables.
+pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
+    let bytes = |level: usize| version.bytes(level) as f64;
+    let (mut debt, mut handed_on) = (0.0, 0.0);
+    if version.runs(0).len() >= shape.l0_runs {
+        handed_on = bytes(0);
+        debt = bytes(0) + bytes(1);
+    }
+    for level in 1..LEVELS - 1 {
+        let now = bytes(level) + handed_on;
+        handed_on = (now - shape.target(level) as f64).max(0.0);
+        debt += handed_on * (1.0 + bytes(level + 1) / now.max(1.0));
+    }
+    debt as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::version::handle;
+
+    const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 10 };
+
+    fn version(tables: &[(usize, u64, u64)]) -> Version {
+        let added = tables.iter().map(|&(level, number, len)| {
+            let run = if level == 0 { number } else { 0 };
+            let key = format!("{number:03}");
+            (level, run, handle(number, &key, &key, len))
+        });
+        Version::default().apply(&HashSet::new(), added.collect())
+    }
+
+    #[test]
+    fn pressure_of_runs_and_of_debt_rises_from_nothing_to_full() {
+        assert_eq!([0, 4, 12, 24, 36].map(|runs| of_runs(runs, &SHAPE)), [0.0, 0.0, 0.0, 0.5, 1.0]);
+        let of_sizes = |sizes: u64| of_debt(sizes * 100, &SHAPE);
+        assert_eq!([0, 256, 640, 1024].map(of_sizes), [0.0, 0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn a_tree_within_its_targets_owes_nothing_and_what_a_level_hands_on_counts_below() {
+        assert_eq!(debt(&version(&[(0, 1, 50), (0, 2, 50), (1, 3, 100), (2, 4, 1000)]), &SHAPE), 0);
+        let runs = [(0, 1, 10), (0, 2, 10), (0, 3, 10), (0, 4, 10), (1, 5, 60)];
+        assert_eq!(debt(&version(&runs), &SHAPE), 100, "all runs are merged with level 1, which holds them");
+        // 100 above the target, each byte of which meets five of level 2.
+        assert_eq!(debt(&version(&[(1, 1, 200), (2, 2, 900)]), &SHAPE), 100 + 450);
+        // With them level 2 is 100 above its own target.
+        assert_eq!(debt(&version(&[(1, 1, 200), (2, 2, 1000)]), &SHAPE), 100 + 500 + 100);
+    }
+}

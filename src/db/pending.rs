@@ -1,0 +1,165 @@
+//! Which keyspaces have work for the background, most urgent first.
+//!
+//! A keyspace is *marked* when something changes that may give it work: its view, its options, what running
+//! jobs have reserved of it. Before a job is chosen, the marked keyspaces are looked at and put into two
+//! queues, one of memtables to flush and one of compactions. No other keyspace is looked at, so the choice
+//! takes O(log n) of n keyspaces with work, and those without cost nothing.
+//!
+//! *Flushes*: keyspaces whose writers are slowed, because more than one memtable waits, come first; then those
+//! with most bytes waiting. Every fourth flush is that of the keyspace that has waited longest, so that none
+//! waits for ever (an old memtable also keeps old logs). *Compactions*: by [`Urgency`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use crate::batch::KeyspaceId;
+use crate::compaction::pick::Urgency;
+use crate::sync::lock;
+
+/// Keyspaces to look at before the next job is chosen. Its lock is held for single operations only.
+#[derive(Default)]
+pub(crate) struct Marks(Mutex<BTreeSet<KeyspaceId>>);
+
+impl Marks {
+    pub(crate) fn add(&self, keyspace: KeyspaceId) {
+        lock(&self.0).insert(keyspace);
+    }
+
+    pub(crate) fn take(&self) -> BTreeSet<KeyspaceId> {
+        std::mem::take(&mut lock(&self.0))
+    }
+}
+
+/// How much a flush is needed: the memtables that wait beyond the first, then the bytes that it frees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlushUrgency {
+    pub(crate) beyond_first: usize,
+    pub(crate) bytes: usize,
+}
+
+/// One in so many flushes is that of the keyspace that has waited longest.
+const OLDEST_ONE_IN: u64 = 4;
+
+/// The keyspaces with work.
+#[derive(Default)]
+pub(crate) struct Pending {
+    flushes: Queue<FlushUrgency>,
+    compactions: Queue<Urgency>,
+    /// Flushes chosen so far.
+    chosen: u64,
+    /// How often a keyspace was looked at, for tests.
+    looks: u64,
+}
+
+impl Pending {
+    /// Sets what a keyspace has to do, as far as no running job does it.
+    pub(crate) fn set(
+        &mut self,
+        keyspace: KeyspaceId,
+        flush: Option<FlushUrgency>,
+        compaction: Option<Urgency>,
+    ) {
+        self.looks += 1;
+        self.flushes.set(keyspace, flush);
+        self.compactions.set(keyspace, compaction);
+    }
+
+    /// Takes the keyspace whose flush is next. It is marked again when its flush has ended.
+    pub(crate) fn take_flush(&mut self) -> Option<KeyspaceId> {
+        let is_turn_of_oldest = self.chosen % OLDEST_ONE_IN == OLDEST_ONE_IN - 1;
+        let next = if is_turn_of_oldest { self.flushes.oldest() } else { self.flushes.first() }?;
+        self.chosen += 1;
+        self.flushes.set(next, None);
+        Some(next)
+    }
+
+    /// Takes the keyspace whose compaction is next. It is marked again when its job has been reserved.
+    pub(crate) fn take_compaction(&mut self) -> Option<KeyspaceId> {
+        let next = self.compactions.first()?;
+        self.compactions.set(next, None);
+        Some(next)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flushes.places.is_empty() && self.compactions.places.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks
+    }
+}
+
+/// Keyspaces by urgency, and by how long they have been in the queue.
+struct Queue<U> {
+    places: HashMap<KeyspaceId, (U, u64)>,
+    by_urgency: BTreeSet<(U, std::cmp::Reverse<u64>, KeyspaceId)>,
+    by_arrival: BTreeSet<(u64, KeyspaceId)>,
+    arrivals: u64,
+}
+
+impl<U> Default for Queue<U> {
+    fn default() -> Self {
+        Self { places: HashMap::new(), by_urgency: BTreeSet::new(), by_arrival: BTreeSet::new(), arrivals: 0 }
+    }
+}
+
+impl<U: Copy + Ord> Queue<U> {
+    /// Puts a keyspace into the queue, changes its urgency, or takes it out.
+    fn set(&mut self, keyspace: KeyspaceId, urgency: Option<U>) {
+        let place = self.places.remove(&keyspace);
+        if let Some((urgency, arrival)) = place {
+            self.by_urgency.remove(&(urgency, std::cmp::Reverse(arrival), keyspace));
+            self.by_arrival.remove(&(arrival, keyspace));
+        }
+        if let Some(urgency) = urgency {
+            let arrival = place.map_or(self.arrivals, |(_, arrival)| arrival);
+            self.arrivals += 1;
+            self.places.insert(keyspace, (urgency, arrival));
+            self.by_urgency.insert((urgency, std::cmp::Reverse(arrival), keyspace));
+            self.by_arrival.insert((arrival, keyspace));
+        }
+    }
+
+    /// The most urgent; of equals the one that arrived first.
+    fn first(&self) -> Option<KeyspaceId> {
+        self.by_urgency.last().map(|&(_, _, keyspace)| keyspace)
+    }
+
+    fn oldest(&self) -> Option<KeyspaceId> {
+        self.by_arrival.first().map(|&(_, keyspace)| keyspace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flush(beyond_first: usize, bytes: usize) -> Option<FlushUrgency> {
+        Some(FlushUrgency { beyond_first, bytes })
+    }
+
+    #[test]
+    fn flushes_that_slow_writers_come_first_then_large_ones_and_in_their_turn_old_ones() {
+        let mut pending = Pending::default();
+        for (keyspace, urgency) in
+            [(1, flush(0, 5)), (2, flush(0, 90)), (3, flush(1, 10)), (4, flush(0, 90)), (5, flush(0, 6))]
+        {
+            pending.set(keyspace, urgency, None);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| pending.take_flush()).collect();
+        assert_eq!(order, [3, 2, 4, 1, 5], "the fourth is the one that came first");
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn a_keyspace_that_becomes_more_urgent_keeps_its_age() {
+        let mut pending = Pending::default();
+        pending.set(1, flush(0, 1), None);
+        pending.set(2, flush(0, 1), None);
+        pending.set(1, flush(0, 2), None);
+        assert_eq!(pending.flushes.oldest(), Some(1));
+        pending.set(1, None, None);
+        assert_eq!((pending.flushes.oldest(), pending.flushes.first()), (Some(2), Some(2)));
+    }
+}
