@@ -86,18 +86,21 @@ impl ObsoleteFiles {
         self.unusable.swap(false, Ordering::AcqRel)
     }
 
-    fn add(&self, name: FileName) {
+    /// Adds a file that nothing needs any more.
+    pub(crate) fn add(&self, name: FileName) {
         lock(&self.names).push(name);
         self.wake();
     }
 
-    /// Passes every obsolete file to `remove`. Waits if another thread is removing files. Returns `true` if
-    /// there were any.
-    pub(crate) fn clear(&self, remove: impl FnMut(FileName)) -> bool {
+    /// Passes every obsolete file to `remove`, and keeps those for which that is `false`. Waits if another
+    /// thread is removing files. Returns `true` if any was removed.
+    pub(crate) fn clear(&self, mut remove: impl FnMut(FileName) -> bool) -> bool {
         let _one_at_a_time = lock(&self.clearing);
-        let names = std::mem::take(&mut *lock(&self.names));
-        let any = !names.is_empty();
-        names.into_iter().for_each(remove);
+        let mut names = std::mem::take(&mut *lock(&self.names));
+        let before = names.len();
+        names.retain(|&name| !remove(name));
+        let any = names.len() < before;
+        lock(&self.names).extend(names);
         any
     }
 }
@@ -117,7 +120,13 @@ mod tests {
         assert!(!obsolete_files.clear(|_| panic!("a reader holds it")));
         drop(reader);
         let mut cleared = Vec::new();
-        assert!(obsolete_files.clear(|name| cleared.push(name)));
-        assert_eq!(cleared, [FileName::Filter(2)]);
+        let mut clear = |name, is_removed| {
+            cleared.push(name);
+            is_removed
+        };
+        assert!(!obsolete_files.clear(|name| clear(name, false)), "it could not be removed");
+        assert!(obsolete_files.clear(|name| clear(name, true)));
+        assert!(!obsolete_files.clear(|name| clear(name, true)));
+        assert_eq!(cleared, [FileName::Filter(2); 2]);
     }
 }

@@ -20,6 +20,7 @@ use super::jobs::JobError;
 use super::pending::{FlushUrgency, Marks};
 use super::refilter::find_unusable_filter;
 use super::reservations::{Job, Reservations, Reserved};
+use super::retry::Work;
 use super::tree::Tree;
 use crate::compaction::pick::{self, Task, Urgency};
 use crate::compaction::pressure;
@@ -112,23 +113,29 @@ impl Engine {
             if self.background.is_stopping() {
                 return;
             }
-            while matches!(self.step(jobs), Ok(true)) {}
+            // A job that failed is put off, and others go on.
+            while self.step(jobs).unwrap_or(!self.health.has_failed()) {}
             let is_short = jobs == Jobs::All && self.background.is_short_of_memory.load(Ordering::Relaxed);
-            self.background.reservations.wait_past(epoch, is_short.then_some(RESIDENCY_INTERVAL));
+            let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due()];
+            self.background.reservations.wait_past(epoch, intervals.into_iter().flatten().min());
         }
     }
 
-    /// Does the most urgent job. `false` if there is none.
+    /// Does the most urgent job that is not put off. `false` if there is none.
     ///
     /// # Errors
     ///
-    /// The error of the job, or its panic (a file system or a subscriber of events is the caller's code).
-    /// Writing is disabled, and writers get the same error.
+    /// The error of the job, or its panic (a file system or a subscriber of events is the caller's code). The
+    /// job is put off, or writing is disabled.
     pub(crate) fn step(&self, jobs: Jobs) -> Result<bool> {
         if self.log.is_none() {
             return Ok(false);
         }
         self.files.check_process()?;
+        if self.health.has_failed() {
+            // What a durable edit has dropped is not needed by any later opening either.
+            self.remove_obsolete_files();
+        }
         self.health.check_not_failed()?;
         catch("background work", || self.find_and_do(jobs)).unwrap_or_else(|panic| Err(self.fail(panic)))
     }
@@ -141,22 +148,33 @@ impl Engine {
         let Some(reservation) = self.background.reservations.reserve_next(next) else {
             return Ok(obsolete);
         };
-        match self.carry_out_job(reservation.job()) {
+        let work = Work::of(reservation.job());
+        let result = self.carry_out_job(reservation.job());
+        if let (Some(work), Ok(_) | Err(JobError::Table(_))) = (work, &result) {
+            self.retry.done(work);
+        }
+        match result {
             Ok(is_done) => Ok(is_done || obsolete),
             // The keyspace was dropped during the job, or the store is being closed: not a failure.
             Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(true),
             // The table does not change. The failure was counted and reported, and the job is not tried
             // again.
             Err(JobError::Table(_)) => Ok(true),
-            Err(JobError::Store(error)) => Err(self.fail(error)),
+            Err(JobError::Store(error)) => {
+                let error = self.fail_if_final(error);
+                if let Some(work) = work.filter(|_| !self.health.has_failed()) {
+                    self.put_off(work, error.clone());
+                }
+                Err(error)
+            }
         }
     }
 
-    /// The error of a job, for the caller who waits for it. An error of the store disables writing.
+    /// The error of a job, for the caller who waits for it.
     pub(crate) fn fail_job(&self, error: JobError) -> Error {
         match error {
             JobError::Table(error) => error,
-            JobError::Store(error) => self.fail(error),
+            JobError::Store(error) => self.fail_if_final(error),
         }
     }
 
@@ -173,7 +191,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// The most urgent job that is not reserved.
+    /// The most urgent job that is neither reserved nor put off.
     fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &mut Reserved<'_>) -> Option<Job> {
         if log_is_long && !reserved.is_log_sync() {
             return Some(Job::SyncLog);
@@ -189,19 +207,36 @@ impl Engine {
         compaction.or_else(|| self.next_refilter(reserved)).or_else(|| self.residency_job(reserved))
     }
 
-    /// Finds out what the marked keyspaces have to do. The others have what they had before.
+    /// Finds out what the marked keyspaces have to do, and those with work that was put off and is due. The
+    /// others have what they had before.
     fn look_at_marked(&self, reserved: &mut Reserved<'_>) {
-        for keyspace in reserved.take_marked() {
+        let mut marked = reserved.take_marked();
+        marked.extend(self.retry.take_due());
+        for keyspace in marked {
             let tree = self.keyspaces.get(keyspace).filter(|tree| tree.is_alive());
             let tree = tree.as_ref();
+            if tree.is_none() {
+                self.retry.forget(keyspace);
+            }
             let flush = tree.filter(|tree| !reserved.is_flush(tree)).and_then(flush_urgency);
+            let flush = self.if_due(Work::Flush(keyspace), flush);
             let compaction = tree.and_then(|tree| {
                 let debt = pressure::debt(&tree.view().version, &tree.shape());
                 tree.set_debt(debt);
                 pick_free(tree, reserved).map(|(urgency, _)| urgency)
             });
+            let compaction = self.if_due(Work::Compact(keyspace), compaction);
             reserved.pending().set(keyspace, flush, compaction);
         }
+    }
+
+    /// How urgent work is, unless it was put off and is not due. If there is none left, nothing is failing.
+    fn if_due<U>(&self, work: Work, urgency: Option<U>) -> Option<U> {
+        let is_due = self.retry.is_due(work);
+        if is_due && urgency.is_none() {
+            self.retry.done(work);
+        }
+        urgency.filter(|_| is_due)
     }
 
     fn next_flush(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
@@ -237,6 +272,9 @@ impl Engine {
                 continue;
             }
             is_one_left = true;
+            if !self.retry.is_due(Work::Refilter(tree.id)) {
+                continue;
+            }
             let table = reserved.tables(tree).and_then(|busy| find_unusable_filter(&version, &busy));
             if let Some(table) = table {
                 found = Some(Job::Refilter(Arc::clone(tree), table));

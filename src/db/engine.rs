@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::background::Background;
 use super::files::StoreFiles;
-use super::health::Health;
+use super::health::{Health, ends_writing};
 use super::keyspaces::Keyspaces;
 use super::log::Log;
 use super::open::OpenReport;
+use super::retry::{Retry, Work};
 use super::schedule::point;
 use super::snapshot::SnapshotList;
 use super::tree::Tree;
@@ -35,6 +36,7 @@ pub(crate) struct Engine {
     pub(crate) log: Option<Log>,
     pub(crate) manifest: Manifest,
     pub(crate) background: Background,
+    pub(crate) retry: Retry,
     pub(crate) counters: Counters,
     pub(crate) health: Health,
 }
@@ -138,6 +140,7 @@ impl Engine {
             commit: CommitQueue::default(),
             log: None,
             manifest: Manifest::new(None),
+            retry: Retry::default(),
             counters: Counters::default(),
             health: Health::default(),
         }
@@ -154,10 +157,21 @@ impl Engine {
         self.log.as_ref().expect("writers check that the store is writable")
     }
 
-    /// Removes the files of tables and filters that no version names any more. `true` if there were any.
+    /// Removes the files that nothing needs any more. `true` if any was removed: then work that failed is
+    /// tried again, since there may be room for it now.
     pub(crate) fn remove_obsolete_files(&self) -> bool {
-        let any = self.files.remove_obsolete(&self.context);
+        if !self.retry.is_due(Work::Remove) {
+            return false;
+        }
+        let (any, failure) = self.files.remove_obsolete(&self.context);
         self.notice_lost_lock();
+        if any {
+            self.retry.have_room();
+        }
+        match failure {
+            None => self.retry.done(Work::Remove),
+            Some(error) => self.put_off(Work::Remove, error),
+        }
         any
     }
 
@@ -167,6 +181,18 @@ impl Engine {
         if self.files.has_lost_lock() {
             self.fail(Error::LockLost { dir: self.files.dir.clone() });
         }
+    }
+
+    /// Puts work off that has failed, to be tried again.
+    pub(crate) fn put_off(&self, work: Work, error: Error) {
+        tracing::warn!(dir = %self.files.dir.display(), ?work, %error, "work failed and is tried again");
+        self.retry.put_off(work, error);
+        self.background.notify();
+    }
+
+    /// Disables writing if this failure ends it, and returns the error to report.
+    pub(crate) fn fail_if_final(&self, error: Error) -> Error {
+        if ends_writing(&error, &self.files.dir) { self.fail(error) } else { error }
     }
 
     /// Disables writing if this is the first failure, and returns the error to report.

@@ -20,7 +20,7 @@ pub(crate) struct StoreFiles {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
     pub(crate) store_id: FileId,
-    /// Files of tables and filters that no version names any more.
+    /// Files that nothing needs any more.
     pub(crate) obsolete: Arc<ObsoleteFiles>,
     numbers: Numbers,
     /// What `fs` is too.
@@ -66,15 +66,18 @@ impl StoreFiles {
         self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))
     }
 
-    /// Creates a log file, and syncs its header and the directory.
+    /// Creates a log file, and syncs its header and the directory. Removes the file if that fails.
     pub(crate) fn create_log(&self, number: u64) -> Result<(FramedWriter, FileId)> {
         let file_id = random_id()?;
         let path = FileName::Log(number).path(&self.dir);
         let header = FileHeader::new(FileKind::Log, self.store_id, file_id);
-        let mut writer = FramedWriter::create(&*self.fs, &path, header)?;
-        writer.sync()?;
-        self.sync_dir()?;
-        Ok((writer, file_id))
+        let created = FramedWriter::create(&*self.fs, &path, header);
+        let synced = created.and_then(|mut writer| {
+            writer.sync()?;
+            self.sync_dir()?;
+            Ok((writer, file_id))
+        });
+        synced.inspect_err(|_| self.remove(FileName::Log(number)))
     }
 
     /// Writes a filter block to a new file, and syncs the file and the directory. Removes the file if that
@@ -87,20 +90,30 @@ impl StoreFiles {
         written.inspect_err(|_| drop(self.fs.remove(&FileName::Filter(number).path(&self.dir))))
     }
 
-    /// Removes the files of tables and filters that no version names any more. `true` if there were any.
-    pub(crate) fn remove_obsolete(&self, context: &TableContext) -> bool {
-        self.obsolete.clear(|name| {
-            context.forget(name);
-            self.remove_or_leave(name);
-        })
+    /// Removes a file that nothing needs any more. If that fails, it is tried again with the obsolete files.
+    pub(crate) fn remove(&self, name: FileName) {
+        match self.fs.remove(&name.path(&self.dir)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => self.obsolete.add(name),
+            _ => {}
+        }
     }
 
-    /// Removes a file that nothing needs. If it cannot be removed, the next opening removes it.
-    pub(crate) fn remove_or_leave(&self, name: FileName) {
-        let path = name.path(&self.dir);
-        if let Err(error) = self.fs.remove(&path) {
-            tracing::warn!(path = %path.display(), %error, "an obsolete file could not be removed");
-        }
+    /// Removes the files that nothing needs any more. Keeps those that cannot be removed for the next call.
+    /// Returns whether any was removed, and the last error.
+    pub(crate) fn remove_obsolete(&self, context: &TableContext) -> (bool, Option<Error>) {
+        let mut failure = None;
+        let any = self.obsolete.clear(|name| {
+            context.forget(name);
+            let path = name.path(&self.dir);
+            match self.fs.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    failure = Some(Error::io("remove", &path, error));
+                    false
+                }
+                _ => true,
+            }
+        });
+        (any, failure)
     }
 
     /// Checks that the directory may be changed: this process has locked it, and it is still the same

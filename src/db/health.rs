@@ -1,13 +1,20 @@
 //! Whether a store may be used: it may have been closed, and writing may be disabled by a failure.
 //!
+//! Few failures disable writing ([`ends_writing`]): a failed sync of a log, of a manifest or of the directory,
+//! since what it has lost is unknown; a lost lock; a panic; faulty memory. All others pass.
+//!
 //! A panic is a failure too: it may have interrupted a change halfway, and threads that wait for the work
 //! must get its error. So work that others may wait for is run by [`catch`].
 
+use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::fs::is_out_of_files;
 
 /// The failure that disabled writing, if any, and whether the store is closed.
 #[derive(Default)]
@@ -43,6 +50,28 @@ impl Health {
     pub(super) fn set_closed(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }
+}
+
+/// Whether writing ends with this failure, until the store is opened again.
+pub(super) fn ends_writing(error: &Error, dir: &Path) -> bool {
+    match error {
+        Error::LockLost { .. }
+        | Error::Panicked { .. }
+        | Error::FaultyMemory { .. }
+        | Error::Poisoned { .. } => true,
+        Error::Io { op: "sync", path, source } if path == dir => !is_passing(source),
+        Error::Io { op: "sync", path, .. } => {
+            let name = path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
+            matches!(name, Some(FileName::Log(_) | FileName::Manifest(_)))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the system refused an operation for want of something, before it tried.
+fn is_passing(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::OutOfMemory];
+    kinds.contains(&error.kind()) || error.kind() == ErrorKind::Interrupted || is_out_of_files(error)
 }
 
 /// Runs a function. Returns a panic as an error that names what it interrupted.

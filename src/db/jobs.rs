@@ -33,7 +33,7 @@ pub(crate) enum JobError {
     /// A table cannot be read, or no filter can be built for it. Nothing was changed, and the store stays
     /// usable.
     Table(Error),
-    /// Any other error. It disables writing.
+    /// Any other error. The job is tried again, unless the error ends writing.
     Store(Error),
 }
 
@@ -119,8 +119,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets aside the input whose reading failed, if the error of a merge names one.
+    /// Sets aside the input that is damaged, if the error of a merge names one.
     fn set_aside(&self, tree: &Tree, task: &Task, error: Error) -> JobError {
+        if !matches!(error, Error::Corruption { .. } | Error::Unsupported { .. }) {
+            return JobError::Store(error);
+        }
         let is_about = |number| error.file() == Some(&FileName::Table(number).path(&self.files.dir));
         let Some((level, table)) = task.inputs.iter().find(|(_, table)| is_about(table.meta.number)) else {
             return JobError::Store(error);
@@ -218,8 +221,9 @@ impl Engine {
     /// Removes the logs that the durable manifest does not need any more.
     fn remove_old_logs(&self, floor: u64) {
         for number in self.log().take_below(floor) {
-            self.files.remove_or_leave(FileName::Log(number));
+            self.files.remove(FileName::Log(number));
         }
+        self.retry.have_room();
     }
 }
 

@@ -8,15 +8,28 @@ use super::engine::Engine;
 use super::health::catch;
 use super::jobs::JobError;
 use super::reservations::Job;
+use super::retry::Work;
 use super::tree::{LoggedMemtable, Tree};
 use crate::compaction::pick;
 use crate::error::{Error, Result};
 use crate::version::TableHandle;
 
 impl Engine {
-    /// Waits until `done`, doing the work itself if there are no threads.
-    pub(crate) fn wait_until(&self, mut done: impl FnMut() -> bool) -> Result<()> {
+    /// Waits until `done`, doing the work itself if there are no threads. Work that was put off is tried at
+    /// once.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first work to fail from now on among that which it waits for.
+    pub(crate) fn wait_until(
+        &self,
+        waits_for: impl Fn(Work) -> bool,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<()> {
         let reservations = &self.background.reservations;
+        let failures = self.retry.failures();
+        self.retry.at_once();
+        self.background.notify();
         loop {
             let epoch = reservations.epoch();
             if done() {
@@ -24,6 +37,9 @@ impl Engine {
             }
             self.health.check_not_failed()?;
             self.health.check_open()?;
+            if let Some(error) = self.retry.failed_since(failures, &waits_for) {
+                return Err(error);
+            }
             if self.background.threads == 0 {
                 if self.step(Jobs::All)? {
                     continue;
@@ -45,8 +61,8 @@ impl Engine {
         self.seal(trees.to_vec())?;
         let waiting: Vec<(Arc<Tree>, Vec<Arc<LoggedMemtable>>)> =
             trees.iter().map(|tree| (Arc::clone(tree), tree.view().immutables.clone())).collect();
-        self.background.notify();
-        self.wait_until(|| {
+        let is_flush = |work| trees.iter().any(|tree| work == Work::Flush(tree.id));
+        self.wait_until(is_flush, || {
             waiting.iter().all(|(tree, memtables)| {
                 let view = tree.view();
                 let is_left =
@@ -60,10 +76,13 @@ impl Engine {
     pub(crate) fn compact_all(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush(std::slice::from_ref(tree))?;
         let mut reservation = None;
-        self.wait_until(|| {
-            reservation = self.background.reservations.reserve(Job::CompactAll(Arc::clone(tree)));
-            reservation.is_some()
-        })?;
+        self.wait_until(
+            |_| false,
+            || {
+                reservation = self.background.reservations.reserve(Job::CompactAll(Arc::clone(tree)));
+                reservation.is_some()
+            },
+        )?;
         let compacted = catch("a compaction", || self.compact_settled(tree));
         let result = compacted.unwrap_or_else(|panic| Err(JobError::Store(panic)));
         drop(reservation);
@@ -80,8 +99,12 @@ impl Engine {
     /// Waits until there is nothing left to flush, to compact or to rebuild.
     pub(crate) fn settle(&self) -> Result<()> {
         self.check_writable()?;
-        self.background.notify();
-        self.wait_until(|| !self.background.reservations.is_working() && !self.has_work())?;
+        let is_concerned = |work| !matches!(work, Work::Remove | Work::BeginLog);
+        self.wait_until(is_concerned, || {
+            !self.background.reservations.is_working()
+                && !self.has_work()
+                && !self.retry.is_failing(is_concerned)
+        })?;
         self.remove_obsolete_files();
         Ok(())
     }

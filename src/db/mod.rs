@@ -10,6 +10,7 @@
 //! | `tree`, `memtables` | one keyspace: memtables and version, published as a view; the memtables of all |
 //! | `background`, `pending` | the next job; which keyspaces have work |
 //! | `reservations`, `jobs` | what running jobs work on; flush, compaction |
+//! | `retry` | work that failed and is tried again |
 //! | `refilter` | new filters for existing tables |
 //! | `maintain` | calls that wait for background work |
 //! | `publish` | the one place where the tree changes |
@@ -37,6 +38,7 @@ mod refilter;
 mod replay_to_memtables;
 mod reservations;
 mod residency;
+mod retry;
 mod schedule;
 mod snapshot;
 mod stats;

@@ -3,8 +3,9 @@
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
 //! be flushed, with the runs of level 0, and with the bytes that compactions owe
 //! ([`pressure`](crate::compaction::pressure)). Below 1 writers are slowed to a rate that falls with the
-//! pressure. At 1 they wait until a flush or a compaction has ended. If level 0 is full and cannot be
-//! compacted because a table cannot be read, writing is disabled, because the wait would never end.
+//! pressure. At 1 they wait until a flush or a compaction has ended. While flushes or compactions fail, the
+//! pressure is at least one half. A writer gets an error if the wait might never end: because this work has
+//! been failing for long, or because level 0 is full and cannot be compacted without a damaged table.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::background::Jobs;
 use super::engine::Engine;
+use super::retry::Work;
 use super::tree::Tree;
 use super::write::Admitted;
 use crate::batch::BatchReader;
@@ -33,6 +35,9 @@ const DELAY_MAX: Duration = Duration::from_millis(100);
 /// Shorter delays are skipped, because timers are less precise than that.
 const DELAY_MIN: Duration = Duration::from_micros(20);
 
+/// The pressure while work that lowers it fails.
+const FAILING: f64 = 0.5;
+
 /// The pressure of so many memtables that wait to be flushed. The first is normal.
 fn pressure_of_memtables(immutables: usize) -> f64 {
     ((immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0)).max(0.0)
@@ -47,11 +52,16 @@ pub(crate) fn delay(bytes: usize, pressure: f64) -> Duration {
 
 impl Engine {
     /// Delays a group of writers according to the pressure of its keyspaces.
-    pub(crate) fn throttle(&self, group: &[Admitted]) {
+    ///
+    /// # Errors
+    ///
+    /// The error of what keeps the pressure from falling. Nothing was written.
+    pub(crate) fn throttle(&self, group: &[Admitted]) -> Result<()> {
         let start = Instant::now();
-        let now = pressure_of(group);
+        let is_failing = self.retry.is_failing(|work| is_for(group, work));
+        let now = pressure_of(group).max(if is_failing { FAILING } else { 0.0 });
         if now <= 0.0 {
-            return;
+            return Ok(());
         }
         if now < 1.0 && self.background.threads > 0 {
             let delay = delay(group.iter().map(|admitted| admitted.bytes.len()).sum(), now);
@@ -59,12 +69,13 @@ impl Engine {
                 std::thread::sleep(delay);
             }
         } else {
-            self.wait_for_relief(group);
+            self.wait_for_relief(group)?;
         }
         let nanos = start.elapsed().as_nanos() as u64;
         self.counters.delays.fetch_add(1, Ordering::Relaxed);
         self.counters.delay_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Waits until the memtables have room for a group; seals the largest ones to make room. A group that is
@@ -81,11 +92,20 @@ impl Engine {
             // Bytes of those that wait to be flushed; none is empty.
             if self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
                 let Some(largest) = self.keyspaces.largest_filled() else { return Ok(()) };
-                self.seal_now(&[largest])?;
-                continue;
+                match self.seal_now(&[largest]) {
+                    Ok(()) => continue,
+                    Err(error) if self.background.threads == 0 => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            if let Some(error) =
+                self.retry.out_of_patience(|work| matches!(work, Work::Flush(_) | Work::BeginLog))
+            {
+                return Err(error);
             }
             if self.background.threads == 0 {
-                if matches!(self.step(Jobs::Urgent), Ok(true)) {
+                self.retry.at_once();
+                if self.step(Jobs::Urgent)? {
                     continue;
                 }
                 if !reservations.is_working() {
@@ -103,24 +123,27 @@ impl Engine {
     }
 
     /// Waits until the pressure is below 1, doing the work itself if there are no threads.
-    fn wait_for_relief(&self, group: &[Admitted]) {
+    fn wait_for_relief(&self, group: &[Admitted]) -> Result<()> {
         let reservations = &self.background.reservations;
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = reservations.epoch();
             if pressure_of(group) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
-                return;
+                return Ok(());
             }
             if let Some(error) = group.iter().flat_map(|admitted| &admitted.trees).find_map(blocked_for) {
-                self.fail((*error).clone());
-                return;
+                return Err((*error).clone());
+            }
+            if let Some(error) = self.retry.out_of_patience(|work| is_for(group, work)) {
+                return Err(error);
             }
             if self.background.threads == 0 {
-                if matches!(self.step(Jobs::All), Ok(true)) {
+                self.retry.at_once();
+                if self.step(Jobs::All)? {
                     continue;
                 }
                 if !reservations.is_working() {
-                    return;
+                    return Ok(());
                 }
             }
             reservations.wait_past(epoch, Some(DELAY_MAX));
@@ -128,7 +151,13 @@ impl Engine {
     }
 }
 
-/// The error of the unreadable table that keeps a tree at full pressure from being compacted, if there is one.
+/// Whether writers of this group wait for such work.
+fn is_for(group: &[Admitted], work: Work) -> bool {
+    let (Work::Flush(id) | Work::Compact(id)) = work else { return false };
+    group.iter().flat_map(|admitted| &admitted.trees).any(|tree| tree.id == id)
+}
+
+/// The error of the damaged table that keeps a tree at full pressure from being compacted, if there is one.
 fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let view = tree.view();
     let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());

@@ -99,7 +99,7 @@ impl Engine {
         let mut guard = self.manifest.lock();
         self.health.check_not_failed()?;
         let manifest = guard.as_mut().ok_or(Error::Closed)?;
-        self.files.check_locked().map_err(|error| self.fail(error))?;
+        self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
         all.extend(items);
         match &change {
@@ -145,7 +145,7 @@ impl Engine {
             let number = self.files.new_number();
             let old = manifest.rotate(number, &super::files::random_id).map_err(|error| self.fail(error))?;
             self.manifest.set_mark(manifest.state().mark);
-            let _ = self.files.fs.remove(&FileName::Manifest(old).path(&self.files.dir));
+            self.files.remove(FileName::Manifest(old));
         }
         Ok(manifest.state().log_floor)
     }

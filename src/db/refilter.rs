@@ -17,8 +17,8 @@
 //! reserves its table, so that no compaction removes it meanwhile.
 //!
 //! If the table cannot be read, or there is no memory, or the new filter is damaged, nothing changes, and the
-//! background does not try again. It also stops after several unusable filters in a row. A failed write
-//! disables writing, as always.
+//! background does not try again. It also stops after several unusable filters in a row. If the system
+//! refuses an operation, the job is tried again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -159,6 +159,9 @@ impl Engine {
     }
 
     fn no_filter(&self, tree: &Tree, table: &TableHandle, error: Error) -> JobError {
+        if matches!(error, Error::Io { .. } | Error::FaultyMemory { .. }) {
+            return JobError::Store(error);
+        }
         table.filter.set_rebuild_failed();
         self.counters.failed_rebuilds.fetch_add(1, Ordering::Relaxed);
         tracing::error!(keyspace = tree.name, table = table.meta.number, %error, "a filter cannot be rebuilt");
@@ -204,7 +207,7 @@ impl Engine {
                 match rebuilt.unwrap_or_else(|panic| Err(JobError::Store(panic))) {
                     Ok(()) => {}
                     Err(JobError::Table(error)) => result = result.and(Err(error)),
-                    Err(JobError::Store(error)) => return Err(self.fail(error)),
+                    Err(error @ JobError::Store(_)) => return Err(self.fail_job(error)),
                 }
                 continue;
             }

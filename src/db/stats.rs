@@ -199,6 +199,10 @@ pub struct Stats {
     pub filter_memory_bytes: u64,
     /// Open table files.
     pub open_files: u64,
+    /// Times that background work failed and was put off, to be tried again.
+    pub background_failures: u64,
+    /// The error of background work that is failing now; see [`Db::background_error`].
+    pub background_error: Option<String>,
     /// Why writing is disabled, if it is: the error that every writer gets.
     pub disabled: Option<String>,
 }
@@ -289,6 +293,8 @@ impl Engine {
             block_cache_bytes: self.context.memory.blocks().bytes(),
             memory: self.context.memory.stats(),
             open_files: self.context.files.len() as u64,
+            background_failures: self.retry.failures(),
+            background_error: self.retry.error().map(|error| error.to_string()),
             disabled: self.health.failure().map(Error::to_string),
         }
     }

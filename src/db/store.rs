@@ -554,13 +554,31 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`]; the error of the job. If a write or sync failed, the store refuses further writes.
+    /// [`Error::Closed`]; the error of the job, which is tried again later: see [`Db::background_error`].
     pub fn step(&self) -> Result<bool> {
         self.engine().health.check_open()?;
         self.engine().step(Jobs::All)
     }
 
-    /// Waits until no background job is left.
+    /// The error of background work that is failing now: a flush, a compaction, a new filter, or the removal
+    /// of files. What it had begun was removed, and it is tried again: after 50 ms, then after twice as long
+    /// each time, at most 4 s, and at once when files are removed. `None` once it has succeeded.
+    ///
+    /// Writers are slowed down meanwhile. Those that have to wait for work which has been failing for 60 s
+    /// get this error.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// assert!(db.background_error().is_none());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn background_error(&self) -> Option<Error> {
+        self.engine().retry.error()
+    }
+
+    /// Waits until no background job is left. Work that was put off is tried at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -15,8 +15,9 @@
 //! 6. *seal*: make full memtables immutable, and begin a new log.
 //!
 //! A writer that asked for durability then waits for a sync on its own, so that the next group can start at
-//! once. After a failure in step 3 or later it is unknown what the log holds, so the store refuses all
-//! further writes.
+//! once. After a failure in step 1 or 2 nothing was written. After one in step 3 to 5 it is unknown what the
+//! log holds, so the store refuses all further writes. After one in step 6 the batches are written, and the
+//! next group tries to seal again.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,7 @@ use super::engine::Engine;
 use super::health::catch;
 use super::log::LogPosition;
 use super::publish::{Change, log_closed, log_created};
+use super::retry::Work as Retried;
 use super::schedule::point;
 use super::tree::Tree;
 use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
@@ -175,6 +177,20 @@ pub(crate) struct Admitted {
     pub(crate) trees: Vec<Arc<Tree>>,
 }
 
+/// What a request of a group wants, and so whose result it gets.
+enum Part {
+    /// Not admitted.
+    Refused(Error),
+    Write,
+    Seal,
+}
+
+/// Where the batches of a group end in the log, and the trees whose memtables are full.
+struct Written {
+    position: LogPosition,
+    full: Vec<Arc<Tree>>,
+}
+
 impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
@@ -237,63 +253,78 @@ impl Engine {
 
     /// Carries out a group; one result per request.
     fn carry_out(&self, group: &[Arc<Request>]) -> Vec<Result<LogPosition>> {
-        let mut results: Vec<Option<Result<LogPosition>>> = Vec::with_capacity(group.len());
+        let mut parts = Vec::with_capacity(group.len());
         let mut admitted = Vec::with_capacity(group.len());
         let mut seals: Vec<Arc<Tree>> = Vec::new();
         let mut close = false;
         for request in group {
             let work = lock(&request.work).take();
-            results.push(match work {
+            parts.push(match work {
                 Some(Work::Batch { bytes, keyspaces }) => match self.keyspaces.admit(&keyspaces) {
                     Ok(trees) => {
                         admitted.push(Admitted { bytes, trees });
-                        None
+                        Part::Write
                     }
-                    Err(error) => Some(Err(error)),
+                    Err(error) => Part::Refused(error),
                 },
                 Some(Work::Seal(trees)) => {
                     seals.extend(trees);
-                    None
+                    Part::Seal
                 }
                 Some(Work::Close) => {
                     close = true;
-                    None
+                    Part::Seal
                 }
-                None => None,
+                None => Part::Seal,
             });
         }
-        let done = self.write_group(admitted, &seals, close).map_err(|error| self.fail(error));
-        results.into_iter().map(|result| result.unwrap_or_else(|| done.clone())).collect()
+        let written = self.write_group(admitted, close);
+        let sealed = match &written {
+            Ok(_) if close => self.end_log(),
+            Ok(full) => self.seal_full(full, seals),
+            Err(error) => Err(error.clone()),
+        };
+        let result = |part| match part {
+            Part::Refused(error) => Err(error),
+            Part::Write => written.as_ref().map(|full| full.position).map_err(Clone::clone),
+            Part::Seal => sealed.clone().map(|()| self.log().end()),
+        };
+        parts.into_iter().map(result).collect()
     }
 
-    fn write_group(&self, group: Vec<Admitted>, seals: &[Arc<Tree>], close: bool) -> Result<LogPosition> {
+    /// Steps 1 to 5. After an error before step 3 nothing was written.
+    fn write_group(&self, group: Vec<Admitted>, close: bool) -> Result<Written> {
         // A request that was queued after the store was closed fails like one made later.
         if !close {
             self.health.check_open()?;
         }
         self.health.check_not_failed()?;
-        let mut full = Vec::new();
-        if !group.is_empty() {
-            self.throttle(&group);
-            self.make_room(&group)?;
-            self.health.check_not_failed()?;
-            full = self.log_and_apply(group)?;
+        if group.is_empty() {
+            return Ok(Written { position: self.log().end(), full: Vec::new() });
         }
-        let position = self.log().end();
-        full.extend(seals.iter().cloned());
-        full.retain(|tree| tree.is_filled());
-        full.sort_by_key(|tree| tree.id);
-        full.dedup_by_key(|tree| tree.id);
-        if close {
-            self.end_log()?;
-        } else if !full.is_empty() {
-            self.seal_now(&full)?;
-        }
-        Ok(position)
+        self.throttle(&group)?;
+        self.make_room(&group)?;
+        self.health.check_not_failed()?;
+        self.log_and_apply(group)
     }
 
-    /// Steps 3 to 5. Returns the trees whose memtables are full.
-    fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Vec<Arc<Tree>>> {
+    /// Step 6: seals the memtables that are full, and those of which a caller wants it. What was written stays
+    /// written if that fails, and the next group tries again.
+    fn seal_full(&self, written: &Written, wanted: Vec<Arc<Tree>>) -> Result<()> {
+        let is_wanted = !wanted.is_empty();
+        let mut trees = wanted;
+        trees.extend(written.full.iter().cloned());
+        trees.retain(|tree| tree.is_filled());
+        trees.sort_by_key(|tree| tree.id);
+        trees.dedup_by_key(|tree| tree.id);
+        if trees.is_empty() || !is_wanted && !self.retry.is_due(Retried::BeginLog) {
+            return Ok(());
+        }
+        self.seal_now(&trees)
+    }
+
+    /// Steps 3 to 5.
+    fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Written> {
         let before = self.sequence.visible();
         let mut next = before + 1;
         for Admitted { bytes, .. } in &mut group {
@@ -306,21 +337,31 @@ impl Engine {
         }
         let logged: usize = group.iter().map(|admitted| admitted.bytes.len()).sum();
         self.counters.logged_bytes.fetch_add(logged as u64, Ordering::Relaxed);
-        let position = self.log().append(group.iter().map(|admitted| &admitted.bytes[..]))?;
+        let batches = group.iter().map(|admitted| &admitted.bytes[..]);
+        let position = self.log().append(batches).map_err(|error| self.fail(error))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         for Admitted { bytes, trees } in group {
-            apply(bytes, &trees, position.number)?;
+            apply(bytes, &trees, position.number).map_err(|error| self.fail(error))?;
             touched.extend(trees);
         }
         self.sequence.publish(next - 1);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
-        Ok(self.keyspaces.full_among(touched))
+        let full = self.keyspaces.full_among(touched);
+        Ok(Written { position, full })
     }
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
     pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        self.rotate_log()?;
+        match self.rotate_log() {
+            Ok(()) => self.retry.done(Retried::BeginLog),
+            Err(error) => {
+                if !self.health.has_failed() {
+                    self.put_off(Retried::BeginLog, error.clone());
+                }
+                return Err(error);
+            }
+        }
         for tree in trees {
             tree.seal();
         }
@@ -346,22 +387,28 @@ impl Engine {
 
     fn end_log(&self) -> Result<()> {
         let last_seqno = self.sequence.visible();
-        let (number, len) = self.log().close_active(last_seqno, self.manifest.mark())?;
+        let (number, len) = self.close_active()?;
         self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)
     }
 
     /// Ends the active log and begins the next. The whole old log is durable before the new one is used.
     fn rotate_log(&self) -> Result<()> {
         let last_seqno = self.sequence.visible();
-        let (old, len) = self.log().close_active(last_seqno, self.manifest.mark())?;
         let number = self.files.new_number();
-        let (writer, file_id) = self.files.create_log(number)?;
+        let (writer, file_id) = self.files.create_log(number).map_err(|error| self.fail_if_final(error))?;
+        let (old, len) = self.close_active()?;
         self.publish(
             vec![log_closed(old, len, last_seqno), log_created(number, file_id, old)],
             Change::None,
         )?;
-        self.log().activate(number, writer, self.manifest.mark())?;
+        let activated = self.log().activate(number, writer, self.manifest.mark());
+        activated.map_err(|error| self.fail(error))?;
         tracing::debug!(log = %FileName::Log(number), "began a log");
         Ok(())
+    }
+
+    fn close_active(&self) -> Result<(u64, u64)> {
+        let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
+        closed.map_err(|error| self.fail(error))
     }
 }

@@ -322,7 +322,10 @@ pub(crate) mod tests {
         let obsolete_files = Arc::new(ObsoleteFiles::default());
         let cleared = || {
             let mut names = Vec::new();
-            obsolete_files.clear(|name| names.push(name));
+            obsolete_files.clear(|name| {
+                names.push(name);
+                true
+            });
             names.sort_unstable();
             names
         };

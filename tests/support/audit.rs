@@ -117,7 +117,8 @@ impl Audit {
                 }
             }
         }
-        if name.ends_with(".wal") {
+        let is_header = self.files.get(name).is_some_and(|file| file.bytes.is_empty());
+        if name.ends_with(".wal") && !is_header {
             let older = |other: &String| other.ends_with(".wal") && other.as_str() < name;
             let torn = self.files.iter().filter(|(other, file)| older(other) && !file.is_durable());
             let broken: Vec<_> =

@@ -22,6 +22,7 @@ pub(crate) struct Workload {
     /// What is being done, for messages.
     doing: Arc<Mutex<String>>,
     count: u64,
+    told: u64,
 }
 
 const KEYS: u64 = 24;
@@ -36,6 +37,7 @@ impl Workload {
             history: Arc::new(Mutex::new(History::new())),
             doing: Arc::new(Mutex::new("creating".into())),
             count: 0,
+            told: 0,
         }
     }
 
@@ -49,6 +51,11 @@ impl Workload {
 
     pub(crate) fn db(&self) -> Option<&Db> {
         self.db.as_ref()
+    }
+
+    /// How many failures of background work the stores have told of, up to the last close.
+    pub(crate) fn told(&self) -> u64 {
+        self.told
     }
 
     fn noted(&self) -> MutexGuard<'_, History> {
@@ -74,6 +81,7 @@ impl Workload {
     /// Closes the store with the error in hand.
     pub(crate) fn close(&mut self) -> Result<()> {
         if let Some(db) = self.db.take() {
+            self.told += db.stats().background_failures;
             db.close()?;
             self.noted().all_durable();
         }

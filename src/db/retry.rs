@@ -1,0 +1,362 @@
+//! Work that failed and is tried again: what failed, since when, and when it is due.
+//!
+//! Background work that fails before its edit is appended removes what it began and is put off: for 50 ms
+//! after the first failure, twice as long after each further one, at most 4 s. It is due at once when files
+//! were removed or a caller waits for it. Until it succeeds, its error is told
+//! ([`Db::background_error`](crate::Db::background_error), `stats`, `tracing`), and writers are slowed down.
+//! A writer that waits for work which has been failing for 60 s gets the error.
+//!
+//! Each kind of work of each keyspace is put off by itself, so that the others go on.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::reservations::Job;
+use crate::batch::KeyspaceId;
+use crate::error::Error;
+use crate::sync::lock;
+
+/// How long work is put off after its first failure.
+const DELAY_MIN: Duration = Duration::from_millis(50);
+
+/// The longest time for which work is put off.
+const DELAY_MAX: Duration = Duration::from_secs(4);
+
+/// How long writers wait for work that fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Work that can fail and be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Flush(KeyspaceId),
+    Compact(KeyspaceId),
+    Refilter(KeyspaceId),
+    /// Beginning the next log, so that memtables can be sealed.
+    BeginLog,
+    /// Removing obsolete files.
+    Remove,
+}
+
+impl Work {
+    /// The work that a job does, if it is one that is tried again.
+    pub(crate) fn of(job: &Job) -> Option<Self> {
+        match job {
+            Job::Flush(tree, _) => Some(Self::Flush(tree.id)),
+            Job::Compact(tree, _) => Some(Self::Compact(tree.id)),
+            Job::Refilter(tree, _) => Some(Self::Refilter(tree.id)),
+            Job::SyncLog | Job::Residency(_) | Job::CompactAll(_) => None,
+        }
+    }
+
+    /// Whether the background tries it again. Beginning a log or replacing a manifest is tried when that is next
+    /// needed.
+    fn is_background(self) -> bool {
+        !matches!(self, Self::BeginLog)
+    }
+
+    fn keyspace(self) -> Option<KeyspaceId> {
+        match self {
+            Self::Flush(id) | Self::Compact(id) | Self::Refilter(id) => Some(id),
+            Self::BeginLog | Self::Remove => None,
+        }
+    }
+}
+
+/// Work that failed.
+#[derive(Debug)]
+struct Failed {
+    /// The newest failure, and its number.
+    error: Error,
+    number: u64,
+    at: Instant,
+    /// The first of the failures in a row.
+    since: Instant,
+    delay: Duration,
+    due: Instant,
+    /// Whether the search for jobs has been told that it is due.
+    is_taken: bool,
+}
+
+impl Failed {
+    fn set_due(&mut self, due: Instant) {
+        self.due = due;
+        self.is_taken = false;
+    }
+}
+
+/// The work that failed and has not succeeded since.
+#[derive(Default)]
+pub(crate) struct Retry {
+    failed: Mutex<BTreeMap<Work, Failed>>,
+    /// Its length, to be read without the lock.
+    len: AtomicUsize,
+    /// Failures so far.
+    failures: AtomicU64,
+    /// Tests set the clock ahead by so many milliseconds.
+    ahead: AtomicU64,
+}
+
+impl Retry {
+    fn now(&self) -> Instant {
+        Instant::now() + Duration::from_millis(self.ahead.load(Ordering::Relaxed))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Acquire) == 0
+    }
+
+    /// Changes what failed, if anything did.
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<Work, Failed>)) {
+        if !self.is_empty() {
+            let mut failed = lock(&self.failed);
+            change(&mut failed);
+            self.len.store(failed.len(), Ordering::Release);
+        }
+    }
+
+    /// How many failures there were so far.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    /// Puts work off that failed.
+    pub(crate) fn put_off(&self, work: Work, error: Error) {
+        let now = self.now();
+        let mut failed = lock(&self.failed);
+        let number = self.failures.fetch_add(1, Ordering::AcqRel) + 1;
+        let before = failed.get(&work);
+        let since = before.map_or(now, |before| before.since);
+        let delay = before.map_or(DELAY_MIN, |before| (before.delay * 2).min(DELAY_MAX));
+        failed
+            .insert(work, Failed { error, number, at: now, since, delay, due: now + delay, is_taken: false });
+        self.len.store(failed.len(), Ordering::Release);
+    }
+
+    /// To be called when work was done, or is not needed any more.
+    pub(crate) fn done(&self, work: Work) {
+        self.change(|failed| drop(failed.remove(&work)));
+    }
+
+    /// Forgets the work of a keyspace that does not exist any more.
+    pub(crate) fn forget(&self, keyspace: KeyspaceId) {
+        self.change(|failed| failed.retain(|work, _| work.keyspace() != Some(keyspace)));
+    }
+
+    /// The keyspaces with work that has become due since the last call.
+    pub(crate) fn take_due(&self) -> Vec<KeyspaceId> {
+        let mut due = Vec::new();
+        let now = self.now();
+        self.change(|failed| {
+            for (work, failed) in failed.iter_mut().filter(|(_, failed)| failed.due <= now) {
+                due.extend(work.keyspace().filter(|_| !std::mem::replace(&mut failed.is_taken, true)));
+            }
+        });
+        due
+    }
+
+    /// Whether work may be tried now.
+    pub(crate) fn is_due(&self, work: Work) -> bool {
+        self.is_empty() || lock(&self.failed).get(&work).is_none_or(|failed| failed.due <= self.now())
+    }
+
+    /// How long until the background has work that is put off now.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        if self.is_empty() {
+            return None;
+        }
+        let failed = lock(&self.failed);
+        let waiting = failed.iter().filter(|(work, failed)| work.is_background() && !failed.is_taken);
+        let due = waiting.map(|(_, failed)| failed.due).min();
+        due.map(|due| due.saturating_duration_since(self.now()))
+    }
+
+    /// Makes all work due, because a caller waits for it. What fails again is put off for as long as it would
+    /// be otherwise.
+    pub(crate) fn at_once(&self) {
+        self.change(|failed| failed.values_mut().for_each(|failed| failed.set_due(failed.at)));
+    }
+
+    /// Makes all work due, because files were removed. Work that failed just now waits for the shortest
+    /// delay, since the files may be what it left.
+    pub(crate) fn have_room(&self) {
+        self.change(|failed| failed.values_mut().for_each(|failed| failed.set_due(failed.at + DELAY_MIN)));
+    }
+
+    /// The error of the work that has been failing for longest.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.find(|_, _| true)
+    }
+
+    /// Whether some of this work is failing.
+    pub(crate) fn is_failing(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
+        !self.is_empty() && lock(&self.failed).keys().any(|work| is_concerned(*work))
+    }
+
+    /// The error of such work that has failed since there were `failures`.
+    pub(crate) fn failed_since(&self, failures: u64, is_concerned: impl Fn(Work) -> bool) -> Option<Error> {
+        self.find(|work, failed| failed.number > failures && is_concerned(work))
+    }
+
+    /// The error of such work that has been failing for longer than writers wait.
+    pub(crate) fn out_of_patience(&self, is_concerned: impl Fn(Work) -> bool) -> Option<Error> {
+        let now = self.now();
+        self.find(|work, failed| now.duration_since(failed.since) >= PATIENCE && is_concerned(work))
+    }
+
+    fn find(&self, is_wanted: impl Fn(Work, &Failed) -> bool) -> Option<Error> {
+        if self.is_empty() {
+            return None;
+        }
+        let failed = lock(&self.failed);
+        let wanted = failed.iter().filter(|(work, failed)| is_wanted(**work, failed));
+        wanted.min_by_key(|(_, failed)| failed.since).map(|(_, failed)| failed.error.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::db::Db;
+    use crate::fs::{MemFs, Op};
+    use crate::options::{KeyspaceOptions, Options};
+
+    impl Retry {
+        /// Sets the clock ahead.
+        fn advance(&self, by: Duration) {
+            self.ahead.fetch_add(by.as_millis() as u64, Ordering::Relaxed);
+        }
+    }
+
+    const FLUSH: Work = Work::Flush(1);
+
+    fn error(text: &'static str) -> Error {
+        Error::io("append to", Path::new("a"), io::Error::other(text))
+    }
+
+    #[test]
+    fn the_delay_doubles_from_50_milliseconds_to_four_seconds_and_begins_anew() {
+        let retry = Retry::default();
+        let delays: Vec<u128> = (0..9)
+            .map(|_| {
+                retry.put_off(FLUSH, error("full"));
+                lock(&retry.failed)[&FLUSH].delay.as_millis()
+            })
+            .collect();
+        assert_eq!(delays, [50, 100, 200, 400, 800, 1600, 3200, 4000, 4000]);
+        assert!(!retry.is_due(FLUSH) && retry.is_due(Work::Compact(1)) && retry.is_due(Work::Flush(2)));
+        retry.advance(DELAY_MAX);
+        assert!(retry.is_due(FLUSH) && retry.next_due() == Some(Duration::ZERO));
+        assert_eq!((retry.take_due(), retry.take_due(), retry.next_due()), (vec![1], vec![], None));
+        retry.done(FLUSH);
+        assert!(retry.error().is_none() && retry.next_due().is_none());
+        retry.put_off(FLUSH, error("full"));
+        assert_eq!(lock(&retry.failed)[&FLUSH].delay, DELAY_MIN);
+    }
+
+    #[test]
+    fn work_is_due_at_once_for_a_caller_and_after_the_shortest_delay_for_room() {
+        let retry = Retry::default();
+        (0..5).for_each(|_| retry.put_off(FLUSH, error("full")));
+        retry.have_room();
+        assert!(!retry.is_due(FLUSH));
+        retry.advance(DELAY_MIN);
+        assert!(retry.is_due(FLUSH));
+        retry.put_off(FLUSH, error("full"));
+        retry.at_once();
+        assert!(retry.is_due(FLUSH));
+        retry.put_off(FLUSH, error("full"));
+        assert_eq!(lock(&retry.failed)[&FLUSH].delay, Duration::from_millis(3200));
+    }
+
+    #[test]
+    fn the_error_told_is_that_which_has_lasted_longest_and_new_ones_can_be_told_apart() {
+        let retry = Retry::default();
+        retry.put_off(Work::Compact(1), error("first"));
+        retry.advance(Duration::from_secs(1));
+        let before = retry.failures();
+        retry.put_off(FLUSH, error("second"));
+        let text = |error: Option<Error>| error.unwrap().to_string();
+        assert!(text(retry.error()).ends_with("first"));
+        assert!(text(retry.failed_since(before, |_| true)).ends_with("second"));
+        assert!(retry.failed_since(before, |work| work != FLUSH).is_none());
+        retry.advance(PATIENCE - Duration::from_secs(1));
+        assert!(text(retry.out_of_patience(|_| true)).ends_with("first"));
+        assert!(retry.out_of_patience(|work| work == FLUSH).is_none());
+        retry.forget(1);
+        assert!(retry.error().is_none());
+    }
+
+    /// A store in which no table can be made while the flag is set.
+    fn store(fs: &MemFs, threads: usize) -> (Db, Arc<AtomicBool>) {
+        let is_full = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&is_full);
+        fs.observe(move |_, op| match op {
+            Op::Create(path)
+                if flag.load(Ordering::SeqCst) && path.extension().is_some_and(|end| end == "sst") =>
+            {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        });
+        let keyspace = KeyspaceOptions::new().memtable_bytes(4 << 10);
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(threads);
+        (options.memory_budget(1 << 20).default_keyspace(keyspace).open("/db").unwrap(), is_full)
+    }
+
+    /// Writes until a write fails.
+    fn fill(db: &Db) -> Error {
+        (0..100_000u32).find_map(|n| db.put(n.to_be_bytes(), [7; 200]).err()).expect("there is no room")
+    }
+
+    fn is_full(error: &Error) -> bool {
+        matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
+    #[test]
+    fn writers_that_wait_for_a_failing_flush_get_its_error_after_a_minute_and_then_go_on() {
+        let fs = MemFs::new();
+        let (db, full) = store(&fs, 2);
+        full.store(true, Ordering::SeqCst);
+        let retry = &db.engine().retry;
+        let failed = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| fill(&db));
+            while retry.failures() < 2 || db.stats().keyspaces[0].immutable_memtables < 3 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            assert!(!writer.is_finished() && is_full(&db.background_error().unwrap()));
+            retry.advance(PATIENCE);
+            writer.join().unwrap()
+        });
+        assert!(is_full(&failed), "{failed}");
+        assert!(db.stats().disabled.is_none());
+        full.store(false, Ordering::SeqCst);
+        db.flush().unwrap();
+        db.settle().unwrap();
+        assert!(db.background_error().is_none() && db.stats().background_failures >= 2);
+        db.put("k", "v").unwrap();
+    }
+
+    #[test]
+    fn without_threads_a_writer_gets_the_error_of_the_flush_it_tried_at_once() {
+        let fs = MemFs::new();
+        let (db, full) = store(&fs, 0);
+        full.store(true, Ordering::SeqCst);
+        let failed = fill(&db);
+        assert!(is_full(&failed), "{failed}");
+        assert!(is_full(&db.flush().unwrap_err()) && is_full(&db.settle().unwrap_err()));
+        assert!(!db.step().unwrap(), "the flush is put off");
+        db.engine().retry.advance(DELAY_MAX);
+        assert!(is_full(&db.step().unwrap_err()));
+        full.store(false, Ordering::SeqCst);
+        db.put("k", "v").unwrap();
+        db.settle().unwrap();
+        assert!(db.background_error().is_none());
+    }
+}
