@@ -22,5 +22,6 @@ mod kill;
 mod limits;
 mod model;
 mod order;
+mod resume;
 mod support;
 mod verify;

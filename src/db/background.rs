@@ -114,7 +114,7 @@ impl Engine {
                 return;
             }
             // A job that failed is put off, and others go on.
-            while self.step(jobs).unwrap_or(!self.health.has_failed()) {}
+            while self.resume_or_step(jobs).unwrap_or(!self.health.has_failed()) {}
             let is_short = jobs == Jobs::All && self.background.is_short_of_memory.load(Ordering::Relaxed);
             let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due()];
             self.background.reservations.wait_past(epoch, intervals.into_iter().flatten().min());
@@ -193,6 +193,9 @@ impl Engine {
 
     /// The most urgent job that is neither reserved nor put off.
     fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &mut Reserved<'_>) -> Option<Job> {
+        if self.suspension.is_suspended() {
+            return None;
+        }
         if log_is_long && !reserved.is_log_sync() {
             return Some(Job::SyncLog);
         }

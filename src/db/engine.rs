@@ -9,6 +9,7 @@ use super::health::{Health, ends_writing};
 use super::keyspaces::Keyspaces;
 use super::log::Log;
 use super::open::OpenReport;
+use super::resume::Suspension;
 use super::retry::{Retry, Work};
 use super::schedule::point;
 use super::snapshot::SnapshotList;
@@ -37,6 +38,7 @@ pub(crate) struct Engine {
     pub(crate) manifest: Manifest,
     pub(crate) background: Background,
     pub(crate) retry: Retry,
+    pub(crate) suspension: Suspension,
     pub(crate) counters: Counters,
     pub(crate) health: Health,
 }
@@ -141,6 +143,7 @@ impl Engine {
             log: None,
             manifest: Manifest::new(None),
             retry: Retry::default(),
+            suspension: Suspension::default(),
             counters: Counters::default(),
             health: Health::default(),
         }

@@ -46,24 +46,25 @@ impl From<Error> for JobError {
 impl Engine {
     /// Writes the oldest immutable memtable of a tree into a new run of level 0.
     pub(crate) fn flush_memtable(&self, tree: &Arc<Tree>, memtable: &Arc<LoggedMemtable>) -> Result<()> {
-        let change = self.write_memtable(tree, memtable)?;
+        let change = self.write_memtable(tree, &tree.view().version, memtable)?;
         let log_floor = self.publish_or_remove(change)?;
         self.remove_old_logs(log_floor);
         Ok(())
     }
 
-    /// Writes the oldest immutable memtable of a tree into durable tables, which the caller publishes.
+    /// Writes the oldest immutable memtable of a tree into durable tables, which the caller publishes. `version`
+    /// has everything that is older.
     pub(crate) fn write_memtable(
         &self,
         tree: &Arc<Tree>,
+        version: &Version,
         memtable: &Arc<LoggedMemtable>,
     ) -> Result<TreeChange> {
-        let view = tree.view();
         let mut input = memtable.memtable.iter();
         let output = memtable_output(&memtable.memtable)?;
         let newest = memtable.memtable.seqno_max().unwrap_or(0);
         let lineage = Lineage { newest, ..lineage_of(tree, Vec::new()) };
-        let tables = self.merge_into(tree, &view.version, (&output, &lineage), &mut input, &|| false)?;
+        let tables = self.merge_into(tree, version, (&output, &lineage), &mut input, &|| false)?;
         let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -208,14 +209,12 @@ impl Engine {
         TableWriter::create(&*self.files.fs, &FileName::Table(number).path(&self.files.dir), config)
     }
 
-    /// Publishes a change. If that fails, marks the new tables for removal.
+    /// Publishes a change. If that fails, marks the new tables for removal (those that the manifest may name
+    /// are held until that is certain).
     fn publish_or_remove(&self, change: TreeChange) -> Result<u64> {
         let added: Vec<_> = change.added.iter().map(|(_, _, table)| Arc::clone(table)).collect();
         let published = self.publish(Vec::new(), Change::Tree(change));
-        if matches!(published, Err(Error::KeyspaceDropped { .. })) {
-            added.iter().for_each(|table| table.set_obsolete());
-        }
-        published
+        published.inspect_err(|_| added.iter().for_each(|table| table.set_obsolete()))
     }
 
     /// Removes the logs that the durable manifest does not need any more.

@@ -85,6 +85,7 @@ impl Keyspace {
         options.validate()?;
         self.check_writable()?;
         let change = Change::Options(Arc::clone(&self.tree), OptionsChange::All(options));
+        self.engine().resume_first()?;
         self.engine().publish(Vec::new(), change)?;
         self.engine().background.notify();
         Ok(())
@@ -147,8 +148,9 @@ impl Keyspace {
     /// # Errors
     ///
     /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing was
-    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there
-    /// when the store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
+    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write is not visible, and
+    /// [the guide](crate::guide::durability#when-a-write-fails) says what becomes of it.
+    /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
     /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped): nothing was written.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -420,6 +422,9 @@ impl Engine {
     /// Returns the keyspace of this name; creates it with `options` if it does not exist.
     pub(super) fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         self.health.check_open()?;
+        if self.log.is_some() && self.keyspaces.find(name).is_none() {
+            self.resume_first()?;
+        }
         let mut next = lock(&self.keyspaces.next_id);
         if let Some(tree) = self.keyspaces.find(name) {
             return Ok(tree);
@@ -456,6 +461,7 @@ impl Engine {
     /// Drops a keyspace and everything in it.
     pub(super) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.check_writable()?;
+        self.resume_first()?;
         let _one = lock(&self.keyspaces.next_id);
         let tree = self
             .keyspaces

@@ -119,13 +119,19 @@ impl Log {
         self.lock().older.len()
     }
 
-    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record.
+    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record. Returns an
+    /// error of appending that record: nothing can be appended any more.
     ///
     /// # Errors
     ///
     /// The error of the first failed sync, from every later call: it is unknown what that sync has lost.
-    pub(crate) fn wait_durable(&self, position: LogPosition, mark: impl Fn() -> EditMark) -> Result<()> {
+    pub(crate) fn wait_durable(
+        &self,
+        position: LogPosition,
+        mark: impl Fn() -> EditMark,
+    ) -> Result<Option<Error>> {
         point();
+        let mut unpromised = None;
         let mut state = self.lock();
         loop {
             if let Some(error) = &state.failed {
@@ -133,7 +139,7 @@ impl Log {
             }
             // An older log was synced to its end before the next one became active.
             if position.number < state.number || position.offset <= state.writer.synced() {
-                return Ok(());
+                return Ok(unpromised);
             }
             if state.syncing {
                 state = wait(&self.synced, state);
@@ -149,12 +155,10 @@ impl Log {
             self.syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;
-            let noted = match result {
-                Ok(()) if state.number == number => state.note_synced(end, &mark),
-                other => other,
-            };
-            if let Err(error) = noted {
-                state.failed.get_or_insert(error);
+            match result {
+                Ok(()) if state.number == number => unpromised = state.note_synced(end, &mark).err(),
+                Ok(()) => {}
+                Err(error) => drop(state.failed.get_or_insert(error)),
             }
             self.synced.notify_all();
         }
@@ -174,6 +178,7 @@ impl Log {
         }
         state.ended = true;
         state.writer.append_record(RecordKind::Close, &encode_close(last_seqno, mark))?;
+        state.writer.flush_frames()?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = state.writer.sync() {
             state.failed = Some(error.clone());
@@ -183,18 +188,23 @@ impl Log {
         Ok((state.number, state.writer.len()))
     }
 
-    /// Makes `writer` the active log, after [`Log::close_active`]. Its first record is a promise, which shows
-    /// that it is in use.
-    pub(crate) fn activate(&self, number: u64, mut writer: FramedWriter, mark: EditMark) -> Result<()> {
-        writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
-        writer.flush_frames()?;
+    /// Makes `writer` the active log. What was appended to the one before is durable: there, after
+    /// [`Log::close_active`], or in tables. The first record is a promise, which shows that the log is in use.
+    ///
+    /// # Errors
+    ///
+    /// That of appending the promise. The log is active, but nothing can be appended to it.
+    pub(crate) fn activate(&self, number: u64, writer: FramedWriter, mark: EditMark) -> Result<()> {
         let mut state = self.lock();
         let (old, len) = (state.number, state.writer.len());
         state.older.insert(old, len);
-        state.batches_end = writer.len();
         (state.number, state.writer, state.ended) = (number, writer, false);
+        state.batches_end = state.writer.len();
         self.active.store(number, Ordering::SeqCst);
         self.synced.notify_all();
+        state.writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
+        state.writer.flush_frames()?;
+        state.batches_end = state.writer.len();
         Ok(())
     }
 

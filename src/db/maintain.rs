@@ -41,7 +41,7 @@ impl Engine {
                 return Err(error);
             }
             if self.background.threads == 0 {
-                if self.step(Jobs::All)? {
+                if self.resume_or_step(Jobs::All)? {
                     continue;
                 }
                 // A job signals shortly after it has ended.
@@ -61,8 +61,9 @@ impl Engine {
         self.seal(trees.to_vec())?;
         let waiting: Vec<(Arc<Tree>, Vec<Arc<LoggedMemtable>>)> =
             trees.iter().map(|tree| (Arc::clone(tree), tree.view().immutables.clone())).collect();
-        let is_flush = |work| trees.iter().any(|tree| work == Work::Flush(tree.id));
-        self.wait_until(is_flush, || {
+        let is_concerned =
+            |work| work == Work::Resume || trees.iter().any(|tree| work == Work::Flush(tree.id));
+        self.wait_until(is_concerned, || {
             waiting.iter().all(|(tree, memtables)| {
                 let view = tree.view();
                 let is_left =
@@ -99,7 +100,7 @@ impl Engine {
     /// Waits until there is nothing left to flush, to compact or to rebuild.
     pub(crate) fn settle(&self) -> Result<()> {
         self.check_writable()?;
-        let is_concerned = |work| !matches!(work, Work::Remove | Work::BeginLog);
+        let is_concerned = |work: Work| work.is_background() && work != Work::Remove;
         self.wait_until(is_concerned, || {
             !self.background.reservations.is_working()
                 && !self.has_work()

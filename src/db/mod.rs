@@ -10,7 +10,7 @@
 //! | `tree`, `memtables` | one keyspace: memtables and version, published as a view; the memtables of all |
 //! | `background`, `pending` | the next job; which keyspaces have work |
 //! | `reservations`, `jobs` | what running jobs work on; flush, compaction |
-//! | `retry` | work that failed and is tried again |
+//! | `retry`, `resume` | work that failed and is tried again; new files after an append that failed |
 //! | `refilter` | new filters for existing tables |
 //! | `maintain` | calls that wait for background work |
 //! | `publish` | the one place where the tree changes |
@@ -38,6 +38,7 @@ mod refilter;
 mod replay_to_memtables;
 mod reservations;
 mod residency;
+mod resume;
 mod retry;
 mod schedule;
 mod snapshot;

@@ -86,6 +86,7 @@ impl Engine {
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();
+            self.resume_if_due(false)?;
             if self.has_room(&batches) || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
@@ -128,6 +129,7 @@ impl Engine {
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = reservations.epoch();
+            self.resume_if_due(false)?;
             if pressure_of(group) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }

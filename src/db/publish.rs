@@ -3,13 +3,16 @@
 //!
 //! Every flush, compaction, new filter, new log, new or dropped keyspace ends here. The caller has made the
 //! files that the edit names durable, and their directory. If appending the edit fails, it is unknown whether
-//! the manifest has it, so the store refuses all further writes.
+//! the manifest has it. Then nothing becomes visible, the new files are kept, and writing is suspended until
+//! there is another manifest (`resume`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::engine::Engine;
+use super::files::random_id;
 use super::health::catch;
+use super::retry::Work;
 use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree, View};
 use crate::checksum::FileId;
@@ -18,6 +21,7 @@ use crate::filename::FileName;
 use crate::filter::FilterPolicy;
 use crate::key::SeqNo;
 use crate::manifest::edit::EditItem;
+use crate::manifest::log::ManifestLog;
 use crate::options::KeyspaceOptions;
 use crate::version::TableHandle;
 
@@ -86,7 +90,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::KeyspaceDropped`] if the keyspace was dropped, and [`Error::Closed`]: nothing was changed.
-    /// Any other error has disabled writing.
+    /// Any other error has suspended or disabled writing.
     ///
     /// Returns the number below which no log is needed, according to the durable manifest.
     pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
@@ -98,6 +102,7 @@ impl Engine {
         point();
         let mut guard = self.manifest.lock();
         self.health.check_not_failed()?;
+        self.suspension.cause().map_or(Ok(()), Err)?;
         let manifest = guard.as_mut().ok_or(Error::Closed)?;
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
@@ -123,7 +128,10 @@ impl Engine {
                 }
             }
         }
-        let mark = manifest.append(all).map_err(|error| self.fail(error))?;
+        let mark = manifest.append(all).map_err(|error| {
+            self.suspension.keep_change(&change);
+            self.suspend(error)
+        })?;
         self.manifest.set_mark(mark);
         match change {
             Change::None => {}
@@ -141,13 +149,38 @@ impl Engine {
             Change::Tree(change) => change.install(),
             Change::Filters(change) => change.install(),
         }
-        if manifest.is_long() {
-            let number = self.files.new_number();
-            let old = manifest.rotate(number, &super::files::random_id).map_err(|error| self.fail(error))?;
-            self.manifest.set_mark(manifest.state().mark);
-            self.files.remove(FileName::Manifest(old));
+        let log_floor = manifest.state().log_floor;
+        if manifest.is_long() && self.retry.is_due(Work::ReplaceManifest) {
+            self.replace_manifest(manifest);
         }
-        Ok(manifest.state().log_floor)
+        Ok(log_floor)
+    }
+
+    /// Starts a new manifest with the same state. The edit before has been published, whatever happens here.
+    fn replace_manifest(&self, manifest: &mut ManifestLog) {
+        let number = self.files.new_number();
+        match manifest.prepare_next(number, &random_id) {
+            Ok(next) => match next.install() {
+                Ok(next) => {
+                    let old = std::mem::replace(manifest, next);
+                    self.manifest.set_mark(manifest.state().mark);
+                    self.files.remove(FileName::Manifest(old.number()));
+                    self.retry.done(Work::ReplaceManifest);
+                }
+                // `CURRENT` may name either of the two.
+                Err(error) => {
+                    self.suspension.keep_file(FileName::Manifest(number));
+                    self.suspend(error);
+                }
+            },
+            Err(error) => {
+                self.files.obsolete.add(FileName::Manifest(number));
+                let error = self.fail_if_final(error);
+                if !self.health.has_failed() {
+                    self.put_off(Work::ReplaceManifest, error);
+                }
+            }
+        }
     }
 
     /// The oldest log that is still needed once `flushed` is in tables.
@@ -160,6 +193,11 @@ impl Engine {
 }
 
 impl TreeChange {
+    /// Marks the new tables for removal: the change is not installed.
+    pub(super) fn set_added_obsolete(&self) {
+        self.added.iter().for_each(|(_, _, table)| table.set_obsolete());
+    }
+
     pub(super) fn items(&self) -> Vec<EditItem> {
         let keyspace = self.tree.id;
         let removed = self

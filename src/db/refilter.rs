@@ -114,10 +114,7 @@ impl Engine {
         let change =
             FilterChange { tree: Arc::clone(tree), level, old: Arc::clone(old), new: Arc::clone(&new) };
         let published = self.publish(Vec::new(), Change::Filters(change));
-        if matches!(published, Err(Error::KeyspaceDropped { .. })) {
-            new.set_filters_obsolete(old);
-        }
-        published?;
+        published.inspect_err(|_| new.set_filters_obsolete(old))?;
         self.counters.rebuilt_filters.fetch_add(1, Ordering::Relaxed);
         self.counters.rebuilt_filter_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         tracing::info!(keyspace = tree.name, table = number, level, bytes, "rebuilt a filter");
@@ -172,6 +169,7 @@ impl Engine {
     /// other, in the calling thread.
     pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
         self.check_writable()?;
+        self.resume_first()?;
         self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
         // First the existing tables, then the tables of jobs that were running: those may have used the old
         // policy.
@@ -214,7 +212,7 @@ impl Engine {
             if is_last_pass && !tree.view().version.all_tables().any(|(_, table)| is_pending(table, &seen)) {
                 break;
             }
-            if self.background.threads > 0 || !self.step(Jobs::All)? {
+            if self.background.threads > 0 || !self.resume_or_step(Jobs::All)? {
                 // With a time limit, because closing the store does not wake this thread.
                 reservations.wait_past(epoch, Some(Duration::from_millis(200)));
             }

@@ -115,7 +115,7 @@ impl Engine {
     fn flush_into(&self, state: &mut ManifestState, tree: &Arc<Tree>) -> Result<()> {
         tree.seal();
         let Some(memtable) = tree.view().immutables.last().cloned() else { return Ok(()) };
-        let change = self.write_memtable(tree, &memtable)?;
+        let change = self.write_memtable(tree, &tree.view().version, &memtable)?;
         state.apply(&VersionEdit::new(change.items())).map_err(Error::invalid)?;
         change.install();
         Ok(())

@@ -132,6 +132,11 @@ impl Reservations {
         !lock(&self.state).running.is_empty()
     }
 
+    /// Whether some memtable is being flushed.
+    pub(crate) fn is_flushing(&self) -> bool {
+        !lock(&self.state).flushing.is_empty()
+    }
+
     /// How many jobs have begun so far.
     pub(crate) fn begun(&self) -> u64 {
         lock(&self.state).begun

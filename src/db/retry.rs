@@ -33,8 +33,12 @@ pub(crate) enum Work {
     Flush(KeyspaceId),
     Compact(KeyspaceId),
     Refilter(KeyspaceId),
+    /// Going on with a new log and a new manifest after an append failed.
+    Resume,
     /// Beginning the next log, so that memtables can be sealed.
     BeginLog,
+    /// Replacing a manifest that has become long.
+    ReplaceManifest,
     /// Removing obsolete files.
     Remove,
 }
@@ -52,14 +56,14 @@ impl Work {
 
     /// Whether the background tries it again. Beginning a log or replacing a manifest is tried when that is next
     /// needed.
-    fn is_background(self) -> bool {
-        !matches!(self, Self::BeginLog)
+    pub(crate) fn is_background(self) -> bool {
+        !matches!(self, Self::BeginLog | Self::ReplaceManifest)
     }
 
     fn keyspace(self) -> Option<KeyspaceId> {
         match self {
             Self::Flush(id) | Self::Compact(id) | Self::Refilter(id) => Some(id),
-            Self::BeginLog | Self::Remove => None,
+            Self::Resume | Self::BeginLog | Self::ReplaceManifest | Self::Remove => None,
         }
     }
 }

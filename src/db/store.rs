@@ -104,8 +104,9 @@ impl Db {
     /// # Errors
     ///
     /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing was
-    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write may or may not be there
-    /// when the store is opened again. [`Poisoned`](crate::Error::Poisoned) after such a failure,
+    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write is not visible, and
+    /// [the guide](crate::guide::durability#when-a-write-fails) says what becomes of it.
+    /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed): nothing was written.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
@@ -557,7 +558,7 @@ impl Db {
     /// [`Error::Closed`]; the error of the job, which is tried again later: see [`Db::background_error`].
     pub fn step(&self) -> Result<bool> {
         self.engine().health.check_open()?;
-        self.engine().step(Jobs::All)
+        self.engine().resume_or_step(Jobs::All)
     }
 
     /// The error of background work that is failing now: a flush, a compaction, a new filter, or the removal

@@ -15,8 +15,8 @@
 //! 6. *seal*: make full memtables immutable, and begin a new log.
 //!
 //! A writer that asked for durability then waits for a sync on its own, so that the next group can start at
-//! once. After a failure in step 1 or 2 nothing was written. After one in step 3 to 5 it is unknown what the
-//! log holds, so the store refuses all further writes. After one in step 6 the batches are written, and the
+//! once. After a failure in step 1 or 2 nothing was written. After one in step 3 it is unknown what the log
+//! holds, so nothing later is appended to it (`resume`). After one in step 6 the batches are written, and the
 //! next group tries to seal again.
 
 use std::collections::VecDeque;
@@ -199,6 +199,7 @@ impl Engine {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
         }
         let (bytes, keyspaces, count) = batch.into_parts()?;
+        self.await_resume()?;
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
         let position =
             if count == 0 { self.log().end() } else { self.submit(Work::Batch { bytes, keyspaces })? };
@@ -215,11 +216,16 @@ impl Engine {
     }
 
     pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
-        self.log().wait_durable(position, || self.manifest.mark()).map_err(|error| self.fail(error))
+        let waited = self.log().wait_durable(position, || self.manifest.mark());
+        if let Some(error) = waited.map_err(|error| self.fail(error))? {
+            self.suspend(error);
+        }
+        Ok(())
     }
 
     /// Makes the memtables of these trees immutable. Does not wait until they are flushed.
     pub(crate) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
+        self.await_resume()?;
         self.submit(Work::Seal(trees)).map(drop)
     }
 
@@ -299,6 +305,7 @@ impl Engine {
             self.health.check_open()?;
         }
         self.health.check_not_failed()?;
+        self.resume_if_due(close)?;
         if group.is_empty() {
             return Ok(Written { position: self.log().end(), full: Vec::new() });
         }
@@ -338,7 +345,7 @@ impl Engine {
         let logged: usize = group.iter().map(|admitted| admitted.bytes.len()).sum();
         self.counters.logged_bytes.fetch_add(logged as u64, Ordering::Relaxed);
         let batches = group.iter().map(|admitted| &admitted.bytes[..]);
-        let position = self.log().append(batches).map_err(|error| self.fail(error))?;
+        let position = self.log().append(batches).map_err(|error| self.suspend(error))?;
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         for Admitted { bytes, trees } in group {
             apply(bytes, &trees, position.number).map_err(|error| self.fail(error))?;
@@ -356,7 +363,7 @@ impl Engine {
         match self.rotate_log() {
             Ok(()) => self.retry.done(Retried::BeginLog),
             Err(error) => {
-                if !self.health.has_failed() {
+                if !self.health.has_failed() && !self.suspension.is_suspended() {
                     self.put_off(Retried::BeginLog, error.clone());
                 }
                 return Err(error);
@@ -396,19 +403,22 @@ impl Engine {
         let last_seqno = self.sequence.visible();
         let number = self.files.new_number();
         let (writer, file_id) = self.files.create_log(number).map_err(|error| self.fail_if_final(error))?;
-        let (old, len) = self.close_active()?;
-        self.publish(
-            vec![log_closed(old, len, last_seqno), log_created(number, file_id, old)],
-            Change::None,
-        )?;
+        let closed = self.close_active().inspect_err(|_| self.files.obsolete.add(FileName::Log(number)));
+        let (old, len) = closed?;
+        let items = vec![log_closed(old, len, last_seqno), log_created(number, file_id, old)];
+        self.publish(items, Change::None).map_err(|error| {
+            // The manifest may name the new log, and nothing can be appended to the old one.
+            self.suspension.keep_file(FileName::Log(number));
+            self.suspend(error)
+        })?;
         let activated = self.log().activate(number, writer, self.manifest.mark());
-        activated.map_err(|error| self.fail(error))?;
+        activated.map_err(|error| self.suspend(error))?;
         tracing::debug!(log = %FileName::Log(number), "began a log");
         Ok(())
     }
 
     fn close_active(&self) -> Result<(u64, u64)> {
         let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
-        closed.map_err(|error| self.fail(error))
+        closed.map_err(|error| self.suspend(error))
     }
 }

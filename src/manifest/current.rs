@@ -80,9 +80,13 @@ impl Current {
         Self::decode(&bytes).map(Some).map_err(|error| error.in_file(&path, 0))
     }
 
-    /// Replaces `CURRENT` by this one, durably.
-    pub(crate) fn install(&self, fs: &dyn Fs, dir: &Path, file_id: FileId) -> Result<()> {
-        let (new, path) = (FileName::CurrentTemporary.path(dir), FileName::Current.path(dir));
+    /// Writes what is to replace `CURRENT`, durably.
+    ///
+    /// # Errors
+    ///
+    /// `CURRENT` is as it was.
+    pub(crate) fn prepare(&self, fs: &dyn Fs, dir: &Path, file_id: FileId) -> Result<()> {
+        let new = FileName::CurrentTemporary.path(dir);
         match fs.remove(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io("remove", &new, error));
@@ -91,9 +95,25 @@ impl Current {
         }
         let file = fs.create(&new).map_err(|error| Error::io("create", &new, error))?;
         file.append(&self.encode(file_id)).map_err(|error| Error::io("append to", &new, error))?;
-        file.sync().map_err(|error| Error::io("sync", &new, error))?;
+        file.sync().map_err(|error| Error::io("sync", &new, error))
+    }
+
+    /// Replaces `CURRENT` by what [`Current::prepare`] has written, durably.
+    ///
+    /// # Errors
+    ///
+    /// It is unknown whether it was replaced.
+    pub(crate) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let (new, path) = (FileName::CurrentTemporary.path(dir), FileName::Current.path(dir));
         fs.rename(&new, &path).map_err(|error| Error::io("rename", &new, error))?;
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
+    }
+
+    /// Both, for tests.
+    #[cfg(test)]
+    pub(crate) fn install(&self, fs: &dyn Fs, dir: &Path, file_id: FileId) -> Result<()> {
+        self.prepare(fs, dir, file_id)?;
+        Self::replace(fs, dir)
     }
 }
 

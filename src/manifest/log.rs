@@ -46,6 +46,16 @@ pub(crate) fn read_prefix(
     dir: &Path,
     current: &Current,
 ) -> Result<(ReadManifest, Option<Error>)> {
+    read_up_to(fs, dir, current, None)
+}
+
+/// As [`read_prefix`], of the first `len` bytes.
+fn read_up_to(
+    fs: &dyn Fs,
+    dir: &Path,
+    current: &Current,
+    len: Option<u64>,
+) -> Result<(ReadManifest, Option<Error>)> {
     let path = FileName::Manifest(current.manifest).path(dir);
     let file = fs.open(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -59,6 +69,9 @@ pub(crate) fn read_prefix(
         file_id: Some(current.manifest_id),
     };
     let mut reader = FramedReader::open(&*file, &path, expected)?;
+    if let Some(len) = len {
+        reader.end_at(len);
+    }
     let (mut state, mut marks) = (ManifestState::default(), Vec::new());
     let mut damage = loop {
         match read_edit(&mut reader, &path, &mut state, &mut marks) {
@@ -124,11 +137,31 @@ impl ReadManifest {
 pub(crate) struct ManifestLog {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    store_id: FileId,
-    number: u64,
+    /// What `CURRENT` says if it names this manifest.
+    current: Current,
     writer: FramedWriter,
     snapshot_bytes: u64,
     state: ManifestState,
+    /// Where the last edit ends that was appended.
+    end: u64,
+    /// Appending an edit failed: the file may hold it, and the state may have part of it.
+    is_in_doubt: bool,
+}
+
+/// A manifest that is complete and durable, but that `CURRENT` does not name.
+#[derive(Debug)]
+pub(crate) struct NewManifest(ManifestLog);
+
+impl NewManifest {
+    /// Makes `CURRENT` name the manifest.
+    ///
+    /// # Errors
+    ///
+    /// It is unknown whether `CURRENT` names this manifest or the one before.
+    pub(crate) fn install(self) -> Result<ManifestLog> {
+        Current::replace(&*self.0.fs, &self.0.dir)?;
+        Ok(self.0)
+    }
 }
 
 impl ManifestLog {
@@ -138,9 +171,25 @@ impl ManifestLog {
         dir: &Path,
         store_id: FileId,
         number: u64,
-        mut state: ManifestState,
+        state: ManifestState,
         random: &dyn Fn() -> Result<FileId>,
     ) -> Result<Self> {
+        Self::prepare(fs, dir, store_id, number, state, random)?.install()
+    }
+
+    /// Writes a manifest with a snapshot of `state`, and what `CURRENT` is to be. `random` makes file ids.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed, but the file may exist.
+    pub(crate) fn prepare(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        store_id: FileId,
+        number: u64,
+        mut state: ManifestState,
+        random: &dyn Fn() -> Result<FileId>,
+    ) -> Result<NewManifest> {
         state.next_file = state.next_file.max(number + 1);
         let path = FileName::Manifest(number).path(dir);
         let manifest_id = random()?;
@@ -150,26 +199,47 @@ impl ManifestLog {
         writer.append_record(RecordKind::Edit, &record)?;
         writer.sync()?;
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
-        Current { store_id, manifest: number, manifest_id }.install(&*fs, dir, random()?)?;
+        let current = Current { store_id, manifest: number, manifest_id };
+        current.prepare(&*fs, dir, random()?)?;
         state.mark = mark;
-        let snapshot_bytes = writer.len();
-        Ok(Self { fs, dir: dir.to_path_buf(), store_id, number, writer, snapshot_bytes, state })
+        let (snapshot_bytes, dir) = (writer.len(), dir.to_path_buf());
+        let (end, is_in_doubt) = (snapshot_bytes, false);
+        Ok(NewManifest(Self { fs, dir, current, writer, snapshot_bytes, state, end, is_in_doubt }))
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.current.manifest
     }
 
     pub(crate) fn state(&self) -> &ManifestState {
         &self.state
     }
 
-    /// Makes an edit durable. After an error the manifest must not be used again.
+    /// The state after the last edit that was appended. It is read from the file if a later one failed.
+    pub(crate) fn known_state(&self) -> Result<ManifestState> {
+        if !self.is_in_doubt {
+            return Ok(self.state.clone());
+        }
+        let (manifest, damage) = read_up_to(&*self.fs, &self.dir, &self.current, Some(self.end))?;
+        damage.map_or(Ok(manifest.state), Err)
+    }
+
+    /// Makes an edit durable.
+    ///
+    /// # Errors
+    ///
+    /// It is unknown whether the file holds the edit. Nothing more may be appended.
     pub(crate) fn append(&mut self, items: Vec<EditItem>) -> Result<EditMark> {
         let edit = VersionEdit::new(items);
         let (record, mark) = edit.encode(self.state.mark);
+        self.is_in_doubt = true;
         self.state
             .apply(&edit)
             .map_err(|detail| Error::invalid(format!("an edit does not fit: {detail}")))?;
         self.writer.append_record(RecordKind::Edit, &record)?;
         self.writer.sync()?;
         self.state.mark = mark;
+        (self.end, self.is_in_doubt) = (self.writer.len(), false);
         Ok(mark)
     }
 
@@ -178,11 +248,14 @@ impl ManifestLog {
         self.writer.len() > ROTATE_BYTES_MIN.max(8 * self.snapshot_bytes)
     }
 
-    /// Starts a new manifest with the same state; returns the number of the old one.
-    pub(crate) fn rotate(&mut self, number: u64, random: &dyn Fn() -> Result<FileId>) -> Result<u64> {
-        let next =
-            Self::create(Arc::clone(&self.fs), &self.dir, self.store_id, number, self.state.clone(), random)?;
-        Ok(std::mem::replace(self, next).number)
+    /// Writes a new manifest with the same state.
+    pub(crate) fn prepare_next(
+        &self,
+        number: u64,
+        random: &dyn Fn() -> Result<FileId>,
+    ) -> Result<NewManifest> {
+        let (fs, store_id) = (Arc::clone(&self.fs), self.current.store_id);
+        Self::prepare(fs, &self.dir, store_id, number, self.state.clone(), random)
     }
 }
 
@@ -217,10 +290,10 @@ mod tests {
             let found = reread(&fs.crash(CrashPolicy::DropUnsynced)).unwrap();
             assert_eq!((&found.state, found.ending), (manifest.state(), Ending::Complete));
             if seqno == 10 {
-                assert_eq!(manifest.rotate(5, &random).unwrap(), 1);
+                manifest = manifest.prepare_next(5, &random).unwrap().install().unwrap();
             }
         }
-        assert_eq!(manifest.number, 5);
+        assert_eq!(manifest.number(), 5);
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //! | `history` | what a store may contain after a crash |
 //! | `workload` | a mix of operations that follows from a seed and keeps a history |
 //! | `sample` | which of very many cases are run |
+//! | `faulty` | a file system whose operations fail without effect, with half of it, or with all |
 //! | `audit` | the order of file operations that is never broken |
 //! | `parallel` | many cases on all processors |
 
 pub(crate) mod audit;
+pub(crate) mod faulty;
 pub(crate) mod history;
 pub(crate) mod parallel;
 pub(crate) mod rng;

@@ -1,0 +1,298 @@
+//! Resuming: writing goes on by itself after an append to the log or to the manifest failed.
+//!
+//! After such a failure the end of the file is unknown, so nothing later is appended to it. The writers of the
+//! group, or the callers whose edit it was, get the error, and writing is *suspended*: no batch is logged and
+//! no edit is published. Then writing resumes the way an opening does, but from the memtables instead of the
+//! logs:
+//!
+//! 1. wait for running flushes; take the state after the last edit that was appended
+//!    ([`ManifestLog::known_state`]): the edit that failed has no effect;
+//! 2. seal all memtables and write them into tables, synced;
+//! 3. create a log, synced; write a manifest with the whole state, synced. It names these tables and this log,
+//!    and no older log;
+//! 4. rename `CURRENT`, sync the directory: from here on the new manifest counts, and the old logs do not;
+//! 5. install the tables; append the first promise to the new log; writing goes on;
+//! 6. remove old logs, the old manifest, and files that nothing names.
+//!
+//! The commit leader does all this, so that nothing is written meanwhile. A failure before step 4 removes what
+//! was written, and the work is tried again like other work (`retry`).
+//!
+//! # What a failed write becomes
+//!
+//! It is never visible, and its sequence numbers are given again. Its record may be in the old log, whole or
+//! in part: the log counts until `CURRENT` names another manifest. So if the machine or the process ends
+//! before step 4, the next opening may find the write; after step 4 it is gone for good. The same is true of an
+//! edit that failed, in the old manifest. Acknowledged writes are safe either way: they are in the old log,
+//! before the record that failed, until they are in tables that the new manifest names.
+//!
+//! # What is not removed
+//!
+//! Files that a manifest may name stay until it is certain that another one counts: the new files of an edit
+//! that failed, and those of a manifest whose renaming into `CURRENT` failed ([`InDoubt`]).
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::background::Jobs;
+use super::engine::Engine;
+use super::files::random_id;
+use super::publish::{Change, TreeChange};
+use super::retry::Work;
+use super::tree::Tree;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::log::{ManifestLog, NewManifest};
+use crate::manifest::state::ManifestState;
+use crate::sync::lock;
+use crate::version::TableHandle;
+use crate::wal::FramedWriter;
+
+/// How often a writer that waits looks whether the store was closed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whether writing is suspended, and what to keep until it resumes.
+#[derive(Default)]
+pub(crate) struct Suspension {
+    is_suspended: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest failure.
+    cause: Option<Error>,
+    in_doubt: InDoubt,
+}
+
+/// Files that a manifest may name of which it is unknown whether it counts, or whether it has the edit.
+#[derive(Default)]
+struct InDoubt {
+    files: Vec<FileName>,
+    /// Handles of tables. They are marked as obsolete, and their files are removed with the last handle.
+    tables: Vec<Arc<TableHandle>>,
+}
+
+impl Suspension {
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.is_suspended.load(Ordering::Acquire)
+    }
+
+    /// The failure because of which writing is suspended, if it is.
+    pub(crate) fn cause(&self) -> Option<Error> {
+        if self.is_suspended() { lock(&self.state).cause.clone() } else { None }
+    }
+
+    /// Keeps the new tables and filters of a change whose edit may be in the manifest.
+    pub(super) fn keep_change(&self, change: &Change) {
+        let in_doubt = &mut lock(&self.state).in_doubt;
+        match change {
+            Change::Tree(change) => in_doubt.keep_tables(change),
+            Change::Filters(change) => in_doubt.tables.push(Arc::clone(&change.new)),
+            Change::None | Change::End | Change::Options(..) | Change::Drop(_) => {}
+        }
+    }
+
+    /// Keeps a file that a manifest may name.
+    pub(super) fn keep_file(&self, name: FileName) {
+        lock(&self.state).in_doubt.files.push(name);
+    }
+
+    fn keep_files(&self, new: NewFiles) {
+        let in_doubt = &mut lock(&self.state).in_doubt;
+        for change in &new.changes {
+            in_doubt.keep_tables(change);
+            change.set_added_obsolete();
+        }
+        in_doubt.files.extend(new.names);
+    }
+
+    fn begin(&self, cause: Error) {
+        lock(&self.state).cause = Some(cause);
+        self.is_suspended.store(true, Ordering::Release);
+    }
+
+    fn end(&self) {
+        lock(&self.state).cause = None;
+        self.is_suspended.store(false, Ordering::Release);
+    }
+}
+
+impl InDoubt {
+    fn keep_tables(&mut self, change: &TreeChange) {
+        self.tables.extend(change.added.iter().map(|(_, _, table)| Arc::clone(table)));
+    }
+}
+
+/// What an attempt to resume has written.
+#[derive(Default)]
+struct NewFiles {
+    /// The memtables as tables, oldest first in each tree.
+    changes: Vec<TreeChange>,
+    /// Log and manifest.
+    names: Vec<FileName>,
+}
+
+/// A state that is complete and durable, but not in force.
+struct Prepared {
+    manifest: NewManifest,
+    log_number: u64,
+    log: FramedWriter,
+    /// Logs that it does not name any more.
+    old_logs: Vec<u64>,
+}
+
+impl Engine {
+    /// Suspends writing after an append that failed, or disables it if the failure ends it. Returns the error
+    /// to report.
+    pub(super) fn suspend(&self, error: Error) -> Error {
+        let error = self.fail_if_final(error);
+        let is_refusal = matches!(error, Error::Closed | Error::Forked { .. });
+        if !is_refusal && !self.health.has_failed() && !self.suspension.is_suspended() {
+            self.suspension.begin(error.clone());
+            self.put_off(Work::Resume, error.clone());
+        }
+        error
+    }
+
+    /// Waits until writing is not suspended, or an attempt to resume is due. Without threads it always is.
+    pub(super) fn await_resume(&self) -> Result<()> {
+        let reservations = &self.background.reservations;
+        loop {
+            let epoch = reservations.epoch();
+            let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
+            if !self.suspension.is_suspended() || is_due {
+                return Ok(());
+            }
+            self.check_writable()?;
+            let until_due = self.retry.next_due().unwrap_or(LOOK_INTERVAL);
+            reservations.wait_past(epoch, Some(until_due.min(LOOK_INTERVAL)));
+        }
+    }
+
+    /// Resumes writing if it is suspended, before an edit is published. Not for the commit leader.
+    pub(super) fn resume_first(&self) -> Result<()> {
+        if self.suspension.is_suspended() { self.seal(Vec::new()) } else { Ok(()) }
+    }
+
+    /// Resumes writing if that is due, or else does a background job. Not for the commit leader.
+    pub(crate) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
+        if self.suspension.is_suspended() && self.retry.is_due(Work::Resume) {
+            self.check_writable()?;
+            return self.seal(Vec::new()).map(|()| true);
+        }
+        self.step(jobs)
+    }
+
+    /// Resumes writing if it is suspended and an attempt is due. Only the commit leader calls this.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the newest attempt.
+    pub(super) fn resume_if_due(&self, is_closing: bool) -> Result<()> {
+        let Some(cause) = self.suspension.cause() else { return Ok(()) };
+        let is_due = self.background.threads == 0 || is_closing || self.retry.is_due(Work::Resume);
+        if !is_due {
+            return Err(cause);
+        }
+        self.resume().map_err(|error| {
+            let error = self.fail_if_final(error);
+            if !self.health.has_failed() {
+                self.suspension.begin(error.clone());
+                self.put_off(Work::Resume, error.clone());
+            }
+            error
+        })
+    }
+
+    fn resume(&self) -> Result<()> {
+        let reservations = &self.background.reservations;
+        loop {
+            let epoch = reservations.epoch();
+            if !reservations.is_flushing() {
+                break;
+            }
+            reservations.wait_past(epoch, Some(LOOK_INTERVAL));
+        }
+        // No edit is published after this: that is checked under the same lock.
+        let (state, old_manifest) = {
+            let guard = self.manifest.lock();
+            let manifest = guard.as_ref().ok_or(Error::Closed)?;
+            (manifest.known_state()?, manifest.number())
+        };
+        let mut new = NewFiles::default();
+        let prepared = match self.write_new_files(state, &mut new) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                new.changes.iter().for_each(TreeChange::set_added_obsolete);
+                new.names.into_iter().for_each(|name| self.files.obsolete.add(name));
+                return Err(error);
+            }
+        };
+        let Prepared { manifest, log_number, log, old_logs } = prepared;
+        let manifest =
+            manifest.install().inspect_err(|_| self.suspension.keep_files(std::mem::take(&mut new)))?;
+        let mark = manifest.state().mark;
+        {
+            let mut guard = self.manifest.lock();
+            self.manifest.set_mark(mark);
+            *guard = Some(manifest);
+            new.changes.into_iter().for_each(TreeChange::install);
+        }
+        let activated = self.log().activate(log_number, log, mark);
+        // Nothing is in doubt any more.
+        let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);
+        let _ = self.log().take_below(log_number);
+        let logs = old_logs.into_iter().map(FileName::Log);
+        for name in logs.chain([FileName::Manifest(old_manifest)]).chain(in_doubt.files) {
+            self.files.obsolete.add(name);
+        }
+        drop(in_doubt.tables);
+        activated?;
+        self.suspension.end();
+        self.retry.done(Work::Resume);
+        self.remove_obsolete_files();
+        tracing::info!(dir = %self.files.dir.display(), log = log_number, "writing resumes");
+        self.background.notify();
+        Ok(())
+    }
+
+    /// Writes the memtables into tables, a log, and a manifest that names both.
+    fn write_new_files(&self, mut state: ManifestState, new: &mut NewFiles) -> Result<Prepared> {
+        let apply =
+            |state: &mut ManifestState, items| state.apply(&VersionEdit::new(items)).map_err(Error::invalid);
+        let trees: Vec<Arc<Tree>> =
+            self.keyspaces.with_memtables().into_iter().filter(|tree| tree.is_alive()).collect();
+        for tree in &trees {
+            if tree.is_filled() {
+                tree.seal();
+            }
+            let view = tree.view();
+            let mut version = Arc::clone(&view.version);
+            for memtable in view.immutables.iter().rev() {
+                let change = self.write_memtable(tree, &version, memtable)?;
+                // What the next memtable deletes may be in these tables.
+                version = Arc::new(version.apply(&HashSet::new(), change.added.clone()));
+                let items = change.items();
+                new.changes.push(change);
+                apply(&mut state, items)?;
+            }
+        }
+        let old_logs: Vec<u64> = state.logs.keys().copied().collect();
+        let predecessor = old_logs.last().copied().unwrap_or(0);
+        let log_number = self.files.new_number();
+        let (log, file_id) = self.files.create_log(log_number)?;
+        new.names.push(FileName::Log(log_number));
+        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
+        let last = EditItem::LastSeqno(self.sequence.visible());
+        apply(&mut state, vec![last, EditItem::LogFloor(log_number), created])?;
+        let number = self.files.new_number();
+        state.next_file = self.files.next_number();
+        new.names.push(FileName::Manifest(number));
+        let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
+        let manifest = ManifestLog::prepare(fs, dir, self.files.store_id, number, state, &random_id)?;
+        Ok(Prepared { manifest, log_number, log, old_logs })
+    }
+}

@@ -1,0 +1,433 @@
+//! Appends that fail: the writer gets the error, writing resumes in new files, and power may be lost at any
+//! operation meanwhile.
+//!
+//! An append fails without effect, after half of its bytes, or after all of them; so does a renaming. The write
+//! that failed is never visible to readers. Until writing has resumed, an opening after a power loss may find
+//! it, as a whole; afterwards it is gone for good. All that was acknowledged before is there: what was synced
+//! always, what was buffered from the moment on at which writing has resumed.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sievedb::fs::{CrashPolicy, MemFs};
+use sievedb::{Db, Durability, Error, Keyspace, Result, WriteBatch};
+
+use crate::support::faulty::{Call, Effect, FaultyFs};
+use crate::support::store::{self, DIR};
+
+fn full() -> io::Error {
+    io::ErrorKind::StorageFull.into()
+}
+
+fn open(fs: &FaultyFs) -> Db {
+    store::options(&fs.mem).fs(Arc::new(fs.clone())).open(DIR).unwrap()
+}
+
+/// What fails first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Victim {
+    /// The append of a batch to the log.
+    Batch,
+    /// The close record of a log that is full.
+    Close,
+    /// The edit that begins a log.
+    Log,
+    /// The edit of a flush.
+    Flush,
+    /// The edit of a keyspace that is created.
+    Creation,
+}
+
+impl Victim {
+    const EACH: [Self; 5] = [Self::Batch, Self::Close, Self::Log, Self::Flush, Self::Creation];
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::Batch | Self::Close => "wal",
+            Self::Log | Self::Flush | Self::Creation => "manifest",
+        }
+    }
+
+    /// Does what fails.
+    fn strike(self, db: &Db, users: &Keyspace) -> Result<()> {
+        match self {
+            Self::Batch => write_both(db, users, "lost", Durability::Synced),
+            Self::Close | Self::Log => db.flush(),
+            Self::Flush => db.step().map(drop),
+            Self::Creation => db.keyspace("lost", store::small()).map(drop),
+        }
+    }
+}
+
+/// One batch in two keyspaces.
+fn write_both(db: &Db, users: &Keyspace, key: &str, durability: Durability) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put(key, "v").put_in(users, key, "v");
+    db.write_with(batch, durability)
+}
+
+/// A store with tables, a memtable that waits to be flushed, synced writes and buffered ones after them.
+fn prepare(fs: &FaultyFs) -> (Db, Keyspace) {
+    let db = open(fs);
+    let users = db.keyspace("users", store::small()).unwrap();
+    write_both(&db, &users, "flushed", Durability::Buffered).unwrap();
+    write_both(&db, &users, "deleted", Durability::Buffered).unwrap();
+    db.flush().unwrap();
+    write_both(&db, &users, "ghost", Durability::Buffered).unwrap();
+    (0..30).for_each(|n| users.put(format!("fill {n:02}"), [7; 200]).unwrap());
+    for key in ["deleted", "ghost"] {
+        db.delete(key).unwrap();
+        users.delete(key).unwrap();
+    }
+    write_both(&db, &users, "synced", Durability::Synced).unwrap();
+    for key in ["buffered 1", "buffered 2"] {
+        write_both(&db, &users, key, Durability::Buffered).unwrap();
+    }
+    assert!(db.stats().keyspace("users").unwrap().immutable_memtables > 0);
+    (db, users)
+}
+
+/// How far a test has come. What holds after a power loss depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+enum Progress {
+    /// The failed call may be found.
+    InDoubt,
+    /// It is gone, and everything acknowledged is durable.
+    Resumed,
+    /// So is `after`.
+    Acknowledged,
+}
+
+/// Opens what a power loss has left, and says what is wrong.
+fn check(image: &MemFs, progress: Progress) -> Result<(), String> {
+    let db = store::open(image).map_err(|error| format!("does not open: {error}"))?;
+    let users = db.existing_keyspace("users").ok_or("keyspace users is gone")?;
+    let has = |key: &str| {
+        let both = (db.contains(key), users.contains(key));
+        match both {
+            (Ok(one), Ok(other)) if one == other => Ok(one),
+            other => Err(format!("{key}: {other:?}")),
+        }
+    };
+    for key in ["flushed", "synced"] {
+        if !has(key)? {
+            return Err(format!("{key} is gone"));
+        }
+    }
+    let buffered = [has("buffered 1")?, has("buffered 2")?];
+    let (lost, after) = (has("lost")?, has("after")?);
+    let has_all = buffered == [true; 2];
+    let is_prefix = buffered != [false, true] && (has_all || !lost && !after);
+    let what = format!("buffered {buffered:?}, lost {lost}, after {after}");
+    if has("deleted")? || has("ghost")? || !is_prefix || lost && after {
+        return Err(what);
+    }
+    let has_lost = lost || db.existing_keyspace("lost").is_some();
+    if progress >= Progress::Resumed && (!has_all || has_lost) {
+        return Err(format!("although writing has resumed: {what}"));
+    }
+    if progress == Progress::Acknowledged && !after {
+        return Err("the write after it is gone".into());
+    }
+    if (0..30).any(|n| !users.contains(format!("fill {n:02}")).unwrap_or(false)) && has_all {
+        return Err("an older write is gone".into());
+    }
+    write_both(&db, &users, "again", Durability::Synced).map_err(|error| error.to_string())?;
+    db.flush().map_err(|error| error.to_string())?;
+    match db.verify().map_err(|error| error.to_string())?.damage.first() {
+        Some(damage) => Err(damage.to_string()),
+        None => db.close().map_err(|error| error.to_string()),
+    }
+}
+
+/// A failed sync of a log or manifest is not tried again.
+fn ends_writing(call: Call<'_>) -> bool {
+    matches!(call, Call::Sync(_)) && ["wal", "manifest"].contains(&&*call.kind())
+}
+
+fn policies(seed: u64) -> [CrashPolicy; 4] {
+    let random = |n| CrashPolicy::Random(seed << 8 | n);
+    [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random(1), random(2)]
+}
+
+/// Fails the first append of the victim's kind, then whatever `second` says of the operations after it, and
+/// checks power losses at each of them. Returns how many there were, and the images checked.
+fn fail(victim: Victim, effect: Effect, second: Option<(u64, Effect)>) -> (u64, u64) {
+    let fs = FaultyFs::new(&MemFs::new());
+    let (db, users) = prepare(&fs);
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let progress = Arc::new(Mutex::new(Progress::InDoubt));
+    let (count, images) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (failed, seen, counted, checked) =
+        (Arc::clone(&has_failed), Arc::clone(&progress), Arc::clone(&count), Arc::clone(&images));
+    fs.judge(move |mem, call| {
+        if !failed.load(Ordering::SeqCst) {
+            let is_victim = matches!(call, Call::Append(_)) && call.kind() == victim.file();
+            // A new log is created before the old one ends: its header is not the victim.
+            let is_header = mem
+                .files(DIR.as_ref())
+                .iter()
+                .any(|(path, bytes)| matches!(call, Call::Append(at) if at == path) && bytes.is_empty());
+            if is_victim && !is_header {
+                failed.store(true, Ordering::SeqCst);
+                return Some((effect, full()));
+            }
+            return None;
+        }
+        if matches!(call, Call::Open(_)) {
+            return None;
+        }
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        // With a second fault, a sample.
+        let step = if second.is_some() { 5 } else { 1 };
+        for policy in policies(number).into_iter().filter(|_| number.is_multiple_of(step)) {
+            checked.fetch_add(1, Ordering::SeqCst);
+            if let Err(wrong) = check(&mem.crash(policy), *seen.lock().unwrap()) {
+                panic!("{victim:?} {effect:?} {second:?}, {policy:?} before {number} ({call:?}): {wrong}");
+            }
+        }
+        match second {
+            Some((at, effect)) if at == number && !ends_writing(call) => Some((effect, full())),
+            _ => None,
+        }
+    });
+    let context = format!("{victim:?} {effect:?} {second:?}");
+    let error = victim.strike(&db, &users).expect_err(&context);
+    assert!(matches!(error, Error::Io { .. }), "{context}: {error}");
+    assert!(has_failed.load(Ordering::SeqCst), "{context}");
+    assert!(!db.contains("lost").unwrap() && !users.contains("lost").unwrap());
+    // The first attempt to resume may fail too, but not the next.
+    let resumed = (0..3).any(|_| db.flush().is_ok());
+    assert!(resumed && db.stats().disabled.is_none(), "{context}: {:?}", db.stats().disabled);
+    *progress.lock().unwrap() = Progress::Resumed;
+    assert!(db.existing_keyspace("lost").is_none() && db.contains("buffered 2").unwrap());
+    while write_both(&db, &users, "after", Durability::Synced).is_err() {}
+    *progress.lock().unwrap() = Progress::Acknowledged;
+    // A file that could not be removed does not keep a store from being settled.
+    while db.settle().is_err() || db.background_error().is_some() {}
+    for policy in policies(0) {
+        check(&fs.mem.crash(policy), Progress::Acknowledged)
+            .unwrap_or_else(|wrong| panic!("{context}: {wrong}"));
+    }
+    match db.close() {
+        Ok(()) => {}
+        Err(error) => assert!(second.is_some() && matches!(error, Error::Io { .. }), "{context}: {error}"),
+    }
+    fs.recover();
+    check(&fs.mem, Progress::Acknowledged).unwrap_or_else(|wrong| panic!("{context}, closed: {wrong}"));
+    (count.load(Ordering::SeqCst), images.load(Ordering::SeqCst))
+}
+
+#[test]
+fn after_an_append_that_fails_writing_resumes_and_power_may_be_lost_at_any_operation() {
+    let mut images = 0;
+    for victim in Victim::EACH {
+        for effect in Effect::EACH {
+            let (operations, checked) = fail(victim, effect, None);
+            assert!(operations > 20, "{victim:?}: resuming does only {operations} operations");
+            images += checked;
+        }
+    }
+    println!("{images} images");
+}
+
+#[test]
+fn a_second_failure_while_writing_resumes_costs_nothing_either() {
+    let (mut cases, mut images) = (0, 0);
+    for (victim, effect) in [(Victim::Batch, Effect::Half), (Victim::Flush, Effect::All)] {
+        let (operations, _) = fail(victim, effect, None);
+        for at in 0..operations {
+            for second in Effect::EACH {
+                cases += 1;
+                images += fail(victim, effect, Some((at, second))).1;
+            }
+        }
+    }
+    println!("{cases} second failures, {images} images");
+}
+
+/// EIO, as far as `ErrorKind` goes.
+fn broken() -> io::Error {
+    io::Error::other("input/output error")
+}
+
+fn out_of_files() -> io::Error {
+    io::Error::from_raw_os_error(24)
+}
+
+/// Whether an operation is of this row of the guide's table.
+type Row = fn(&Call<'_>) -> bool;
+
+type Cause = fn() -> io::Error;
+
+/// Failures that pass.
+const PASSING: [(&str, Row, Cause); 12] = [
+    ("create a table", |call| matches!(call, Call::Create(_)) && call.kind() == "sst", full),
+    ("create a table", |call| matches!(call, Call::Create(_)) && call.kind() == "sst", out_of_files),
+    ("write a table", |call| matches!(call, Call::Append(_)) && call.kind() == "sst", full),
+    ("write a table", |call| matches!(call, Call::Append(_)) && call.kind() == "sst", broken),
+    ("sync a table", |call| matches!(call, Call::Sync(_)) && call.kind() == "sst", broken),
+    ("create a log", |call| matches!(call, Call::Create(_)) && call.kind() == "wal", full),
+    ("create a log", |call| matches!(call, Call::Create(_)) && call.kind() == "wal", out_of_files),
+    ("sync the directory", |call| matches!(call, Call::SyncDir), full),
+    ("sync the directory", |call| matches!(call, Call::SyncDir), out_of_files),
+    ("append to the log", |call| matches!(call, Call::Append(_)) && call.kind() == "wal", full),
+    ("append to the log", |call| matches!(call, Call::Append(_)) && call.kind() == "wal", broken),
+    ("append to the manifest", |call| matches!(call, Call::Append(_)) && call.kind() == "manifest", full),
+];
+
+#[test]
+fn what_fails_and_passes_is_told_costs_nothing_and_goes_on_by_itself() {
+    for threads in [0, 2] {
+        for (row, is_hit, error) in PASSING {
+            let context = format!("{row}: {}, {threads} threads", error());
+            let fs = FaultyFs::new(&MemFs::new());
+            prepare(&fs).0.close().unwrap();
+            // Opened anew, no table is open.
+            let options = store::options(&fs.mem).fs(Arc::new(fs.clone())).background_threads(threads);
+            let db = options.open(DIR).unwrap();
+            let users = db.existing_keyspace("users").unwrap();
+            users.put("more", "v").unwrap();
+            fs.judge(move |_, call| is_hit(&call).then(|| (Effect::None, error())));
+            let failed = users.flush().and_then(|()| db.compact()).and_then(|()| users.compact());
+            let failed = failed.expect_err(&context);
+            assert!(matches!(failed, Error::Io { .. }), "{context}: {failed}");
+            let stats = db.stats();
+            assert_eq!((stats.disabled, stats.keyspaces[0].total().set_aside_tables), (None, 0), "{context}");
+            assert_eq!(stats.keyspaces[1].total().set_aside_tables, 0, "{context}");
+            fs.recover();
+            users.flush().unwrap_or_else(|error| panic!("{context}: {error}"));
+            write_both(&db, &users, "after", Durability::Synced).unwrap();
+            db.settle().and_then(|()| users.compact()).and_then(|()| db.compact()).unwrap();
+            db.settle().unwrap();
+            assert!(db.background_error().is_none(), "{context}: {:?}", db.background_error());
+            let tables: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.total().tables).sum();
+            let files = store::files(&fs.mem);
+            let left = files.keys().filter(|name| name.ends_with(".sst")).count();
+            assert_eq!(left as u64, tables, "{context}: {:?}", files.keys());
+            assert!(users.contains("more").unwrap() && users.contains("buffered 2").unwrap());
+            db.close().unwrap();
+            check(&fs.mem, Progress::Acknowledged).unwrap_or_else(|wrong| panic!("{context}: {wrong}"));
+        }
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_opened_for_a_compaction_is_not_set_aside() {
+    for error in [broken, out_of_files] {
+        let fs = FaultyFs::new(&MemFs::new());
+        prepare(&fs).0.close().unwrap();
+        let db = open(&fs);
+        let users = db.existing_keyspace("users").unwrap();
+        let old: Vec<String> = store::files(&fs.mem).into_keys().collect();
+        let is_old = move |path: &Path| old.iter().any(|name| path.ends_with(name));
+        fs.judge(move |_, call| match call {
+            Call::Open(path) if is_old(path) && call.kind() == "sst" => Some((Effect::None, error())),
+            _ => None,
+        });
+        users.put("more", "v").unwrap();
+        users.flush().unwrap();
+        for _ in 0..2 {
+            assert!(matches!(users.compact(), Err(Error::Io { op: "open", .. })));
+        }
+        let stats = db.stats();
+        assert_eq!((stats.disabled, stats.keyspaces[1].total().set_aside_tables), (None, 0));
+        fs.recover();
+        users.compact().unwrap();
+        assert!(users.contains("more").unwrap() && users.contains("buffered 2").unwrap());
+        assert_eq!(db.stats().keyspaces[1].total().runs, 1);
+    }
+}
+
+/// Failed syncs of what others rely on.
+const FINAL: [(&str, Row); 3] = [
+    ("the log", |call| matches!(call, Call::Sync(_)) && call.kind() == "wal"),
+    ("the manifest", |call| matches!(call, Call::Sync(_)) && call.kind() == "manifest"),
+    ("the directory", |call| matches!(call, Call::SyncDir)),
+];
+
+#[test]
+fn a_failed_sync_of_log_manifest_or_directory_ends_writing_until_the_next_opening() {
+    for (row, is_hit) in FINAL {
+        let fs = FaultyFs::new(&MemFs::new());
+        let (db, users) = prepare(&fs);
+        fs.judge(move |_, call| is_hit(&call).then(|| (Effect::None, broken())));
+        assert!(matches!(db.flush(), Err(Error::Io { op: "sync", .. })), "{row}");
+        fs.recover();
+        for _ in 0..2 {
+            assert!(matches!(db.put("refused", "v"), Err(Error::Poisoned { .. })), "{row}");
+            assert!(matches!(users.flush(), Err(Error::Poisoned { .. })), "{row}");
+            assert!(matches!(db.step(), Err(Error::Poisoned { .. })), "{row}");
+            assert!(db.contains("buffered 2").unwrap() && db.stats().disabled.is_some());
+        }
+        for policy in policies(1) {
+            check(&fs.mem.crash(policy), Progress::InDoubt).unwrap_or_else(|wrong| panic!("{row}: {wrong}"));
+        }
+        assert!(matches!(db.close(), Err(Error::Poisoned { .. })), "{row}");
+        drop(users);
+        check(&fs.mem, Progress::InDoubt).unwrap_or_else(|wrong| panic!("{row}, closed: {wrong}"));
+    }
+}
+
+#[test]
+fn a_synced_write_whose_promise_cannot_be_appended_is_acknowledged_and_stays() {
+    for effect in Effect::EACH {
+        let fs = FaultyFs::new(&MemFs::new());
+        let (db, users) = prepare(&fs);
+        let synced = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&synced);
+        fs.judge(move |_, call| {
+            let is_log = call.kind() == "wal";
+            seen.fetch_or(is_log && matches!(call, Call::Sync(_)), Ordering::SeqCst);
+            let is_promise = is_log && matches!(call, Call::Append(_)) && seen.load(Ordering::SeqCst);
+            is_promise.then(|| (effect, full()))
+        });
+        write_both(&db, &users, "after", Durability::Synced).unwrap();
+        assert!(synced.load(Ordering::SeqCst));
+        let told = db.background_error();
+        assert!(matches!(told, Some(Error::Io { op: "append to", .. })), "{told:?}");
+        for policy in policies(2) {
+            check(&fs.mem.crash(policy), Progress::Acknowledged).unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
+        assert!(write_both(&db, &users, "again", Durability::Synced).is_err());
+        fs.recover();
+        write_both(&db, &users, "again", Durability::Synced).unwrap();
+        assert!(db.background_error().is_none() && db.contains("again").unwrap());
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_is_told_of_and_removed_later() {
+    let fs = FaultyFs::new(&MemFs::new());
+    let (db, users) = prepare(&fs);
+    fs.judge(|_, call| matches!(call, Call::Remove(_)).then(|| (Effect::None, broken())));
+    db.flush().and_then(|()| users.flush()).and_then(|()| db.compact()).unwrap();
+    while db.step().unwrap() {}
+    assert!(matches!(db.background_error(), Some(Error::Io { op: "remove", .. })));
+    fs.recover();
+    db.settle().unwrap();
+    assert!(db.background_error().is_none());
+    let tables: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.total().tables).sum();
+    assert_eq!(store::files(&fs.mem).keys().filter(|name| name.ends_with(".sst")).count() as u64, tables);
+}
+
+#[test]
+fn closing_a_store_whose_writing_is_suspended_keeps_what_was_acknowledged() {
+    for effect in Effect::EACH {
+        let fs = FaultyFs::new(&MemFs::new());
+        let (db, users) = prepare(&fs);
+        fs.judge(move |_, call| {
+            let is_new = matches!(call, Call::Append(_)) && ["wal", "sst"].contains(&&*call.kind());
+            is_new.then(|| (effect, full()))
+        });
+        assert!(write_both(&db, &users, "lost", Durability::Buffered).is_err());
+        assert!(write_both(&db, &users, "lost", Durability::Buffered).is_err());
+        drop(users);
+        assert!(matches!(db.close(), Err(Error::Io { .. })));
+        fs.recover();
+        check(&fs.mem, Progress::InDoubt).unwrap_or_else(|wrong| panic!("{effect:?}: {wrong}"));
+        assert!(store::open(&fs.mem).unwrap().contains("buffered 2").unwrap());
+    }
+}
