@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use sievedb::KeyspaceSnapshot;
 use sievedb_sketches::store::{self as sketches, Fingerprints, StoreError};
 use sievedb_sketches::{Decoder, DifferenceSize, Rateless, Sketch};
 
 use crate::failure::{Failure, Result};
+use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::store::{self, Within};
 
@@ -15,16 +17,18 @@ use crate::store::{self, Within};
 ///
 /// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the
 /// second; with --values also `~` for keys whose values differ. The last line says how many bytes two
-/// machines would have exchanged.
+/// machines would have exchanged. With --json the side of a key is `first`, `second` or `both`, and the last
+/// object has the numbers.
 ///
 /// Between machines A and B, through files, whose size depends on the difference and not on the stores:
 ///
-/// 1. A writes an estimate (8 KiB), B writes cells sized by it, A lists with them: what only A has by its
+/// 1. A writes an estimate (4 to 8 KiB), B writes cells sized by it, A lists with them: what only A has by its
 ///    keys; what only B has as fingerprints, into a file from which B prints the keys.
 /// 2. If the cells fall short, A says so, and for which cells to ask B.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb diff a.db b.db --values
+  sievedb diff a.db b.db --json | jq -r 'select(.side == \"first\").key'
 
   On A:  sievedb diff a.db --write-size a.size
   On B:  sievedb diff b.db --size a.size --write-cells b.cells
@@ -67,6 +71,60 @@ pub(crate) struct Args {
     wanted: Option<PathBuf>,
     #[command(flatten)]
     within: Within,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Where a key is. With files, the first is the side that lists, the second the one it compares with.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    First,
+    Second,
+    /// In both, with different values.
+    Both,
+}
+
+impl Side {
+    /// The sign before a key, and the name in JSON.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::First => ("-", "first"),
+            Self::Second => ("+", "second"),
+            Self::Both => ("~", "both"),
+        }
+    }
+}
+
+/// Prints keys and numbers as lines or as JSON.
+struct Printer {
+    out: Output,
+    format: Format,
+}
+
+impl Printer {
+    fn keys(&mut self, side: Side, keys: &[Vec<u8>]) -> Result<()> {
+        let (sign, name) = side.names();
+        for key in keys {
+            if self.format.json {
+                let mut object = Object::new();
+                put_bytes(&mut object, "key", key);
+                object.insert("side".into(), name.into());
+                self.out.object(object)?;
+            } else {
+                self.out.columns(&[sign.as_bytes(), key])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers, as a comment in a line or as an object.
+    fn numbers(&mut self, line: &str, object: &serde_json::Value) -> Result<()> {
+        if self.format.json {
+            self.out.text(&object.to_string())
+        } else {
+            self.out.text(&format!("# {line}"))
+        }
+    }
 }
 
 pub(crate) fn failure(error: StoreError) -> Failure {
@@ -78,25 +136,24 @@ pub(crate) fn failure(error: StoreError) -> Failure {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let snapshot = open(args, &args.db)?;
-    let mut out = Output::new();
+    let mut printer = Printer { out: Output::new(), format: args.format };
     if let Some(other) = &args.other {
-        both(&snapshot, &open(args, other)?, args.values, &mut out)?;
+        both(&snapshot, &open(args, other)?, args.values, &mut printer)?;
     } else if let Some(path) = &args.write_size {
         let size = Fingerprints::new(args.values).size(&snapshot).map_err(failure)?;
         write(path, &size.encode())?;
     } else if let Some((theirs, path)) = args.size.as_ref().zip(args.write_cells.as_ref()) {
-        write_cells(args, &snapshot, &decode(theirs)?, path, &mut out)?;
+        write_cells(args, &snapshot, &decode(theirs)?, path, &mut printer)?;
     } else if let Some(path) = &args.wanted {
         let (seed, items) = read_wanted(path)?;
-        for key in Fingerprints::with_seed(seed).keys(&snapshot, &items).map_err(failure)? {
-            out.columns(&[b"+", &key])?;
-        }
+        let keys = Fingerprints::with_seed(seed).keys(&snapshot, &items).map_err(failure)?;
+        printer.keys(Side::Second, &keys)?;
     } else if !args.cells.is_empty() {
-        list(args, &snapshot, &mut out)?;
+        list(args, &snapshot, &mut printer)?;
     } else {
         return Err(Failure::Usage("name a second store, or a file to read or write".into()));
     }
-    out.finish()
+    printer.out.finish()
 }
 
 fn open(args: &Args, path: &Path) -> Result<KeyspaceSnapshot> {
@@ -104,21 +161,27 @@ fn open(args: &Args, path: &Path) -> Result<KeyspaceSnapshot> {
     Ok(db.snapshot().keyspace(&args.within.existing(&db)?))
 }
 
-fn both(one: &KeyspaceSnapshot, two: &KeyspaceSnapshot, values: bool, out: &mut Output) -> Result<()> {
+fn both(one: &KeyspaceSnapshot, two: &KeyspaceSnapshot, values: bool, printer: &mut Printer) -> Result<()> {
     let found = sketches::diff(one, two, values).map_err(failure)?;
-    for (sign, keys) in [(b"-", &found.only_first), (b"+", &found.only_second), (b"~", &found.differ)] {
-        for key in keys {
-            out.columns(&[sign, key])?;
-        }
-    }
-    out.text(&format!(
-        "# {} only in the first, {} only in the second, {} differ; {} bytes exchanged in {} rounds",
-        found.only_first.len(),
-        found.only_second.len(),
-        found.differ.len(),
-        found.exchanged_bytes,
-        found.rounds
-    ))
+    printer.keys(Side::First, &found.only_first)?;
+    printer.keys(Side::Second, &found.only_second)?;
+    printer.keys(Side::Both, &found.differ)?;
+    let [first, second, differ] =
+        [&found.only_first, &found.only_second, &found.differ].map(|keys| keys.len());
+    let (bytes, rounds) = (found.exchanged_bytes, found.rounds);
+    let rounds_text = if rounds == 1 { "one round".into() } else { format!("{rounds} rounds") };
+    printer.numbers(
+        &format!(
+            "{first} only in the first, {second} only in the second, {differ} differ; {bytes} bytes exchanged in {rounds_text}"
+        ),
+        &json!({
+            "only_first": first,
+            "only_second": second,
+            "differ": differ,
+            "exchanged_bytes": bytes,
+            "rounds": rounds,
+        }),
+    )
 }
 
 fn write_cells(
@@ -126,7 +189,7 @@ fn write_cells(
     snapshot: &KeyspaceSnapshot,
     theirs: &DifferenceSize,
     path: &Path,
-    out: &mut Output,
+    printer: &mut Printer,
 ) -> Result<()> {
     let fingerprints = Fingerprints::with_seed(theirs.seed());
     let count = if let Some(count) = args.count {
@@ -134,7 +197,8 @@ fn write_cells(
     } else {
         let mine = fingerprints.size(snapshot).map_err(failure)?;
         let estimate = mine.estimate(theirs).map_err(|error| failure(error.into()))?;
-        out.text(&format!("# about {estimate:.0} differences"))?;
+        let rounded = estimate.round();
+        printer.numbers(&format!("about {rounded} differences"), &json!({ "estimate": rounded as u64 }))?;
         sketches::cells_for_estimate(estimate, mine.deviation())
     };
     let range = args.from..args.from.saturating_add(count);
@@ -142,7 +206,7 @@ fn write_cells(
     write(path, &cells.encode())
 }
 
-fn list(args: &Args, snapshot: &KeyspaceSnapshot, out: &mut Output) -> Result<()> {
+fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Result<()> {
     let mut decoder = None;
     let mut seed = 0;
     for path in &args.cells {
@@ -160,10 +224,13 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, out: &mut Output) -> Result<()
             "{cells} cells fall short ({listed} differences are listed); ask the other side for more: --from {cells} --count {more}"
         )));
     };
-    for key in Fingerprints::with_seed(seed).keys(snapshot, &found.mine).map_err(failure)? {
-        out.columns(&[b"-", &key])?;
-    }
-    out.text(&format!("# {} only here, {} only there", found.mine.len(), found.theirs.len()))?;
+    printer
+        .keys(Side::First, &Fingerprints::with_seed(seed).keys(snapshot, &found.mine).map_err(failure)?)?;
+    let (first, second) = (found.mine.len(), found.theirs.len());
+    printer.numbers(
+        &format!("{first} only here, {second} only there"),
+        &json!({ "only_first": first, "only_second": second }),
+    )?;
     if let Some(path) = &args.write_wanted {
         // A line for the seed, and one for each fingerprint.
         let lines = found.theirs.iter().map(|item| format!("{item:032x}\n"));

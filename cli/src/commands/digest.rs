@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use serde_json::json;
 use sievedb_sketches::{Sketch, store as sketches};
 
 use crate::failure::{Failure, Result};
+use crate::json::Format;
 use crate::output::Output;
 use crate::store::{self, Within};
 
@@ -17,7 +19,7 @@ use crate::store::{self, Within};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb digest my.db --output my.digest
-  sievedb digest my.db --output my.digest --rate 0.001")]
+  sievedb digest my.db --output my.digest --rate 0.001 --json")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
@@ -29,6 +31,8 @@ pub(crate) struct Args {
     rate: f64,
     #[command(flatten)]
     within: Within,
+    #[command(flatten)]
+    format: Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -40,6 +44,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     fs::write(&args.output, &bytes)
         .map_err(|error| Failure::io(format!("write {}", args.output.display()), error))?;
     let mut out = Output::new();
+    if args.format.json {
+        let summary = json!({
+            "keyspace": keyspace.name(),
+            "keys": digest.len(),
+            "bytes": bytes.len(),
+            "rate": digest.predicted_rate(),
+            "seconds_since_1970": digest.time(),
+        });
+        out.text(&summary.to_string())?;
+        return out.finish();
+    }
     out.text(&format!("{} bytes in {}", bytes.len(), args.output.display()))?;
     out.raw(digest.summary().to_string().as_bytes())?;
     out.finish()

@@ -23,6 +23,38 @@ fn a_diff_of_two_stores_lists_what_each_lacks_and_what_differs() {
 }
 
 #[test]
+fn a_diff_in_json_names_the_side_of_each_key_and_ends_with_the_numbers() {
+    let (one, two) = (temp_store(), temp_store());
+    one.load(b"a\t1\n\xff\t1\nsame\t1\n");
+    two.load(b"b\t1\nsame\t2\n");
+    let found = run(&["diff", &one.db, &two.db, "--values", "--json"]).ok();
+    let (keys, last) = found.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(
+        keys,
+        "{\"key\":\"a\",\"side\":\"first\"}\n{\"key_base64\":\"/w==\",\"side\":\"first\"}\n\
+         {\"key\":\"b\",\"side\":\"second\"}\n{\"key\":\"same\",\"side\":\"both\"}"
+    );
+    let numbers: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(
+        ["only_first", "only_second", "differ"].map(|name| numbers[name].as_u64()),
+        [Some(2), Some(1), Some(1)]
+    );
+    assert!(numbers["exchanged_bytes"].as_u64() > Some(100) && numbers["rounds"].as_u64() > Some(0));
+
+    let file = |name: &str| one.folder.path().join(name).to_str().unwrap().to_owned();
+    let [size, cells, wanted] = ["size", "cells", "wanted"].map(file);
+    assert_eq!(run(&["diff", &one.db, "--write-size", &size, "--json"]).ok(), "");
+    let estimate = run(&["diff", &two.db, "--size", &size, "--write-cells", &cells, "--json"]).ok();
+    assert!(estimate.starts_with("{\"estimate\":") && estimate.ends_with("}\n"), "{estimate}");
+    let listed = run(&["diff", &one.db, "--cells", &cells, "--write-wanted", &wanted, "--json"]).ok();
+    assert!(listed.ends_with("{\"only_first\":2,\"only_second\":1}\n"), "{listed}");
+    assert_eq!(
+        run(&["diff", &two.db, "--wanted", &wanted, "--json"]).ok(),
+        "{\"key\":\"b\",\"side\":\"second\"}\n"
+    );
+}
+
+#[test]
 fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
     let (one, two) = (temp_store(), temp_store());
     one.load(lines(0..2000, 9999).as_bytes());
@@ -60,4 +92,10 @@ fn a_digest_is_written_and_says_how_many_keys_it_has() {
     assert!(told.contains("keys            500\n") && told.contains("predicted rate"), "{told}");
     assert!(std::fs::metadata(&file).unwrap().len() < 2000);
     run(&["digest", &store.db, "--output", file.to_str().unwrap(), "--rate", "1"]).fails(3);
+
+    let told = run(&["digest", &store.db, "--output", file.to_str().unwrap(), "--json"]).ok();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((told["keys"].as_u64(), told["keyspace"].as_str()), (Some(500), Some("default")));
+    assert_eq!(told["bytes"].as_u64(), Some(std::fs::metadata(&file).unwrap().len()));
+    assert!(told["rate"].as_f64().is_some_and(|rate| rate > 0.001 && rate <= 0.01));
 }

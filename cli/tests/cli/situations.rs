@@ -24,7 +24,7 @@ const NOBODY: u32 = 65534;
 
 /// The commands, of `sievedb` unless `sievedb-dump` is named, and their standard input. `DB` is replaced by
 /// the store, `INPUT` by a file that holds the input, `TABLE` by the store's table.
-const COMMANDS: [(&str, &str); 25] = [
+const COMMANDS: [(&str, &str); 27] = [
     ("get DB key00000", ""),
     ("get DB none", ""),
     ("get DB -", "key00000\nnone\n"),
@@ -35,6 +35,8 @@ const COMMANDS: [(&str, &str); 25] = [
     ("keyspaces DB", ""),
     ("stats DB", ""),
     ("verify DB", ""),
+    ("diff DB DB", ""),
+    ("digest DB --output /dev/null", ""),
     ("put DB key00000 new", ""),
     ("delete DB key00000", ""),
     ("delete DB -", "key00000\n"),
