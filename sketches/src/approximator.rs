@@ -195,15 +195,11 @@ impl<L: Lattice> Approximator<L> {
     ///
     /// [`Error::Differ`] if they differ in cells, probes or seed.
     pub fn join(&mut self, other: &Self) -> Result<(), Error> {
-        for (what, same) in [
+        Error::unless_same(&[
             ("cells", self.cells.len() == other.cells.len()),
             ("probes", self.probes == other.probes),
             ("seed", self.seed == other.seed),
-        ] {
-            if !same {
-                return Err(Error::Differ(what));
-            }
-        }
+        ])?;
         for (mine, theirs) in self.cells.iter_mut().zip(&*other.cells) {
             *mine.get_mut() = L::join(*mine.get_mut(), theirs.load(Relaxed));
         }

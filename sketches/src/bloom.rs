@@ -241,16 +241,12 @@ impl Bloom {
     }
 
     fn merged(&self, other: &Self, merge: impl Fn(u64, u64) -> u64) -> Result<Self, Error> {
-        for (what, same) in [
+        Error::unless_same(&[
             ("bits", self.shape.bits == other.shape.bits),
             ("probes", self.shape.probes == other.shape.probes),
             ("hashing", self.shape.hashing == other.shape.hashing),
             ("seed", self.seed == other.seed),
-        ] {
-            if !same {
-                return Err(Error::Differ(what));
-            }
-        }
+        ])?;
         let merged = self.loads().zip(other.loads()).map(|(one, two)| AtomicU64::new(merge(one, two)));
         Ok(Self { words: merged.collect(), shape: self.shape, seed: self.seed })
     }

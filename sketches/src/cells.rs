@@ -1,5 +1,6 @@
 //! An array of small numbers, each of the same few bits, packed.
 
+use crate::arithmetic;
 use crate::envelope::{DecodeError, Envelope, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 
@@ -78,6 +79,48 @@ impl Cells {
         }
     }
 
+    /// The first of the four cells from `first` on that has this value in the bits that are not `ignored`.
+    /// Cells are of at most [`WIDTH_MAX`] bits. All four are compared at once.
+    #[inline]
+    pub(crate) fn find_in_four(&self, first: u64, value: u64, ignored: u64) -> Option<u64> {
+        debug_assert!(u64::from(self.width) <= WIDTH_MAX);
+        let ones = (0..4).fold(0u128, |ones, lane| ones | 1 << (lane * self.width));
+        let different = (self.four(first) ^ (ones * u128::from(value))) & !(ones * u128::from(ignored));
+        // Subtracting 1 from each lane borrows into the highest bit of a lane that is 0. The lowest such lane
+        // is 0 indeed; a higher one may only have been borrowed from.
+        let borrowed = different.wrapping_sub(ones) & !different & ones << (self.width - 1);
+        (borrowed != 0).then(|| first + u64::from(borrowed.trailing_zeros() / self.width))
+    }
+
+    /// The bits of the four cells from `first` on, and others above them.
+    #[inline]
+    fn four(&self, first: u64) -> u128 {
+        let bit = first * u64::from(self.width);
+        let (word, shift) = ((bit / 64) as usize, bit as u32 % 64);
+        let word_at = |index: usize| u128::from(self.words.get(index).copied().unwrap_or(0));
+        (word_at(word) | word_at(word + 1) << 64) >> shift | word_at(word + 2) << 1 << (127 - shift)
+    }
+
+    /// Adds one to a cell, unless it has the largest value.
+    #[inline]
+    pub(crate) fn increment(&mut self, index: u64) {
+        let value = self.get(index);
+        if value < self.max() {
+            self.set(index, value + 1);
+        }
+    }
+
+    /// The share of absent keys for which none of `probes` random cells is 0.
+    pub(crate) fn rate(&self, probes: u64) -> f64 {
+        (1.0 - self.zeros() as f64 / self.count as f64).powf(probes as f64)
+    }
+
+    /// The estimated number of keys that each have `probes` cells that are not 0, in words.
+    pub(crate) fn keys_in_words(&self, probes: u64) -> String {
+        let keys = arithmetic::keys_of_ones(self.count, probes, self.count - self.zeros());
+        keys.map_or("too many to tell".into(), |keys| format!("about {keys:.0}"))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         (0..self.count).map(|index| self.get(index))
     }
@@ -140,6 +183,28 @@ mod tests {
             assert!(cells.iter().eq(model.iter().copied()), "{width}");
             assert_eq!(cells.bytes().len() as u64, Cells::byte_len(131, width).unwrap());
             assert_eq!(cells.zeros(), model.iter().filter(|&&value| value == 0).count() as u64);
+        }
+    }
+
+    #[test]
+    fn the_first_equal_one_of_four_cells_is_found_as_one_by_one() {
+        for width in 1..=WIDTH_MAX {
+            let mut cells = Cells::new(24, width).unwrap();
+            for round in 0..400 {
+                // Few values, so that several cells are equal, and those that differ by a borrow.
+                let value =
+                    |number| [0, 1, 2, cells.max(), cells.max() - 1, hash(round)][number as usize % 6];
+                let (at, value) = (hash(round) % 24, value(hash(round + 1000)) & cells.max());
+                cells.set(at, value);
+                let ignored = hash(round + 2000) & (cells.max() * (round % 2));
+                let first = hash(round + 3000) % 6 * 4;
+                let sought = cells.get(first + round % 4);
+                let equal = |&index: &u64| (cells.get(index) ^ sought) & !ignored == 0;
+                assert_eq!(cells.find_in_four(first, sought, ignored), (first..first + 4).find(equal));
+                let other = hash(round + 4000) & cells.max();
+                let equal = |&index: &u64| cells.get(index) == other;
+                assert_eq!(cells.find_in_four(first, other, 0), (first..first + 4).find(equal), "{width}");
+            }
         }
     }
 

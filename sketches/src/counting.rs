@@ -119,12 +119,7 @@ impl Counting {
 
     /// The same for a key with this [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
-        for cell in self.positions(hash) {
-            let count = self.cells.get(cell);
-            if count < SATURATED {
-                self.cells.set(cell, count + 1);
-            }
-        }
+        self.positions(hash).for_each(|cell| self.cells.increment(cell));
     }
 
     /// Undoes one insertion of a key.
@@ -202,15 +197,11 @@ impl Counting {
     ///
     /// [`Error::Differ`] if they differ in cells, probes or seed.
     pub fn union(&self, other: &Self) -> Result<Self, Error> {
-        for (what, same) in [
+        Error::unless_same(&[
             ("cells", self.cells.count() == other.cells.count()),
             ("probes", self.probes == other.probes),
             ("seed", self.seed == other.seed),
-        ] {
-            if !same {
-                return Err(Error::Differ(what));
-            }
-        }
+        ])?;
         let mut sum = self.clone();
         for (cell, count) in (0..).zip(other.cells.iter()) {
             sum.cells.set(cell, (self.cells.get(cell) + count).min(SATURATED));
@@ -233,7 +224,7 @@ impl Counting {
     /// The false-positive rate of the current cells. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
-        (1.0 - self.cells.zeros() as f64 / self.cells.count() as f64).powf(self.probes as f64)
+        self.cells.rate(self.probes)
     }
 
     /// The expected rate once there are `keys` keys.
@@ -285,8 +276,6 @@ impl Sketch for Counting {
     }
 
     fn summary(&self) -> Summary {
-        let used = self.cells.count() - self.cells.zeros();
-        let keys = arithmetic::keys_of_ones(self.cells.count(), self.probes, used);
         Summary {
             kind: Self::KIND,
             seed: self.seed,
@@ -294,7 +283,7 @@ impl Sketch for Counting {
                 ("cells", format!("{} of {WIDTH} bits", self.cells.count())),
                 ("probes", self.probes.to_string()),
                 ("saturated", self.saturated().to_string()),
-                ("keys", keys.map_or("too many to tell".into(), |keys| format!("about {keys:.0}"))),
+                ("keys", self.cells.keys_in_words(self.probes)),
             ],
             predicted_rate: Some(self.predicted_rate()),
             body_bytes: self.cells.bytes().len() as u64,

@@ -14,8 +14,9 @@
 //! cells.
 //!
 //! Agarwal and Trachtenberg, *Approximating the number of differences between remote sets*, ITW 2006
-//! (counting filters and their zeros; there to the first order, which ignores that differences cancel and is
-//! therefore too low); Alon, Matias, Szegedy, *The space complexity of approximating the frequency moments*,
+//! (counting filters and their zeros; there to the first order, `-m ln(zeros)`, which ignores that differences
+//! of opposite signs cancel: with half of them on each side it is 2.5 % too low at `d = m / 10` and 24 % at `d
+//! = m`; with all on one side it is right); Alon, Matias, Szegedy, *The space complexity of approximating the frequency moments*,
 //! STOC 1996 (the squares).
 
 use crate::envelope::{DecodeError, Kind, put_varint};
@@ -35,13 +36,13 @@ const ZEROS_MIN: f64 = 0.3;
 ///
 /// - The estimate for equal sets is exactly 0. It is also 0 for sets whose differences all cancel: for two
 ///   keys, with probability `1/2m`.
-/// - Otherwise the estimate has a standard deviation of at most [`deviation`](Self::deviation) of itself; It
+/// - Otherwise the estimate has a standard deviation of at most [`deviation`](Self::deviation) of itself. It
 ///   is never less than the difference of the totals.
 ///
 /// # Cost
 ///
-/// One counter for an insertion. 8 bytes a cell in memory, two encoded: 8 KiB for 2.2 %, at any size of the
-/// sets.
+/// One counter for an insertion. 8 bytes a cell in memory, one or two encoded: 4 to 8 KiB for 2.2 %, at any
+/// size of the sets.
 ///
 /// # When not to use it
 ///
@@ -66,7 +67,7 @@ pub struct DifferenceSize {
 }
 
 impl DifferenceSize {
-    /// 4,096 cells: a deviation of 2.2 % and 8 KiB.
+    /// 4,096 cells: a deviation of 2.2 % and up to 8 KiB.
     ///
     /// # Errors
     ///
@@ -130,12 +131,10 @@ impl DifferenceSize {
     ///
     /// [`Error::Differ`] if they differ in seed or number of cells.
     pub fn estimate(&self, other: &Self) -> Result<f64, Error> {
-        if self.seed != other.seed {
-            return Err(Error::Differ("seed"));
-        }
-        if self.cells.len() != other.cells.len() {
-            return Err(Error::Differ("cells"));
-        }
+        Error::unless_same(&[
+            ("seed", self.seed == other.seed),
+            ("cells", self.cells.len() == other.cells.len()),
+        ])?;
         let cells = self.cells.len() as f64;
         let differences =
             || self.cells.iter().zip(&other.cells).map(|(mine, theirs)| mine.wrapping_sub(*theirs));
@@ -190,11 +189,15 @@ fn load_of_zeros(zeros: f64, surplus: f64) -> f64 {
 /// The modified Bessel function of order 0, by its series: for arguments up to some ten.
 fn bessel_i0(x: f64) -> f64 {
     let quarter = x * x / 4.0;
-    let terms = (1..200).scan(1.0, |term, index| {
-        *term *= quarter / f64::from(index * index);
-        Some(*term)
-    });
-    1.0 + terms.sum::<f64>()
+    let (mut sum, mut term) = (1.0, 1.0);
+    for index in 1..200 {
+        term *= quarter / f64::from(index * index);
+        sum += term;
+        if term < sum * f64::EPSILON {
+            break;
+        }
+    }
+    sum
 }
 
 impl Sketch for DifferenceSize {
@@ -259,8 +262,31 @@ impl Sketch for DifferenceSize {
 
 #[cfg(test)]
 mod tests {
+    use quickcheck::quickcheck;
+
     use super::*;
     use crate::testing::{check_codec, hash};
+
+    quickcheck! {
+        fn an_estimate_is_the_same_from_both_sides_and_never_below_what_the_totals_differ_in(
+            mine: Vec<u8>, theirs: Vec<u8>, cells: u8
+        ) -> bool {
+            let make = |keys: &[u8]| sketch(2 + u64::from(cells), keys.iter().map(|&key| key.into()));
+            let (one, two) = (make(&mine), make(&theirs));
+            let estimate = one.estimate(&two).unwrap();
+            estimate == two.estimate(&one).unwrap()
+                && estimate >= mine.len().abs_diff(theirs.len()) as f64
+                && one.estimate(&one) == Ok(0.0)
+        }
+
+        fn what_is_inserted_and_removed_leaves_nothing(keys: Vec<u8>, others: Vec<u8>) -> bool {
+            let kept = sketch(7, others.iter().map(|&key| key.into()));
+            let mut changed = kept.clone();
+            keys.iter().for_each(|&key| changed.insert_hash(hash(key.into())));
+            keys.iter().for_each(|&key| changed.remove_hash(hash(key.into())));
+            changed == kept && changed.estimate(&kept) == Ok(0.0)
+        }
+    }
 
     fn sketch(cells: u64, keys: impl Iterator<Item = u64>) -> DifferenceSize {
         let mut sketch = DifferenceSize::with_shape(cells, 1).unwrap();
@@ -289,6 +315,25 @@ mod tests {
             let allowed = truth * (2.0f64 / 1024.0).sqrt() * 1.35 + 0.2;
             assert!((mean - truth).abs() < allowed / 2.0, "{mine} and {theirs}: {mean} on average");
             assert!(deviation < allowed, "{mine} and {theirs}: off by {deviation}, allowed {allowed}");
+        }
+    }
+
+    #[test]
+    fn the_first_order_estimate_is_too_low_where_differences_cancel_and_right_where_none_do() {
+        let cells = 4096u64;
+        for (mine, theirs, bias) in [(205, 205, -0.025), (2048, 2048, -0.236), (410, 0, 0.0), (4096, 0, 0.0)]
+        {
+            let trials = 40;
+            let estimate = |trial: u64| {
+                let first = trial << 32;
+                let one = sketch(cells, first..first + mine);
+                let two = sketch(cells, first + (1 << 20)..first + (1 << 20) + theirs);
+                let empty = one.cells.iter().zip(&two.cells).filter(|(one, two)| one == two).count();
+                -(cells as f64) * (empty as f64 / cells as f64).ln()
+            };
+            let mean = (0..trials).map(estimate).sum::<f64>() / trials as f64;
+            let found = mean / (mine + theirs) as f64 - 1.0;
+            assert!((found - bias).abs() < 0.012, "{mine} and {theirs}: {found}");
         }
     }
 

@@ -190,8 +190,21 @@ impl Sketch for Digest {
 
 #[cfg(test)]
 mod tests {
+    use quickcheck::quickcheck;
+
     use super::*;
     use crate::testing::{absent_hashes, assert_rate, check_codec, hashes};
+
+    quickcheck! {
+        fn every_key_is_found_in_what_is_received(keys: Vec<u32>, inverse: u8, time: u64) -> bool {
+            let rate = 1.0 / (2.0 + f64::from(inverse));
+            let digest = Digest::build(keys.iter().map(|key| key.to_le_bytes()), rate, time, 3).unwrap();
+            let received = Digest::decode(&digest.encode()).unwrap();
+            let distinct = keys.iter().collect::<std::collections::BTreeSet<_>>().len() as u64;
+            keys.iter().all(|key| received.contains(&key.to_le_bytes()))
+                && (received.len(), received.time()) == (distinct, time)
+        }
+    }
 
     #[test]
     fn keys_are_found_and_others_at_the_rate_that_was_asked_for() {

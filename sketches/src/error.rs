@@ -25,6 +25,11 @@ impl Error {
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Self::InvalidArgument(what.into())
     }
+
+    /// Fails with the first parameter that is not the same in two structures.
+    pub(crate) fn unless_same(parameters: &[(&'static str, bool)]) -> Result<(), Self> {
+        parameters.iter().find(|(_, same)| !same).map_or(Ok(()), |(what, _)| Err(Self::Differ(what)))
+    }
 }
 
 impl fmt::Display for Error {

@@ -33,8 +33,22 @@ pub fn certainly_missing<K: AsRef<[u8]>>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use quickcheck::quickcheck;
+
     use super::*;
+    use crate::probes::Hashing;
     use crate::testing::assert_rate;
+
+    quickcheck! {
+        fn nothing_is_sent_that_the_other_side_has(mine: Vec<u8>, theirs: BTreeSet<u8>, bits: u8) -> bool {
+            let mut filter = Bloom::with_shape(1 + u64::from(bits), 3, Hashing::Enhanced, 1).unwrap();
+            filter.extend(theirs.iter().map(|&key| [key]));
+            let sent: Vec<u8> = certainly_missing(&filter, mine.iter().map(|&key| [key])).map(|[key]| key).collect();
+            sent.iter().all(|key| mine.contains(key) && !theirs.contains(key))
+        }
+    }
 
     #[test]
     fn what_is_sent_is_missing_and_the_rate_of_what_is_missing_is_not_sent() {

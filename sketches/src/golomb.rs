@@ -110,6 +110,7 @@ impl GolombSet {
         let len = numbers.len() as u64;
         let divisor = arithmetic::golomb_divisor(len, range);
         let mut set = Self { seed, len, range, divisor, starts: Vec::new(), words: Vec::new() };
+        set.starts.reserve_exact(set.blocks() as usize + 1);
         let mut bits = Bits { words: Vec::new(), len: 0 };
         let mut numbers = numbers.iter().copied().peekable();
         for block in 0..set.blocks() {
@@ -123,6 +124,7 @@ impl GolombSet {
         }
         set.starts.push(bits.len);
         set.words = bits.words;
+        set.words.shrink_to_fit();
         set
     }
 

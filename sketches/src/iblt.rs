@@ -115,15 +115,11 @@ impl Iblt {
     ///
     /// [`Error::Differ`] if the tables differ in seed, cells or probes.
     pub fn difference(&self, other: &Self) -> Result<Option<Difference>, Error> {
-        for (what, same) in [
+        Error::unless_same(&[
             ("seed", self.seed == other.seed),
             ("cells", self.cells.len() == other.cells.len()),
             ("probes", self.probes == other.probes),
-        ] {
-            if !same {
-                return Err(Error::Differ(what));
-            }
-        }
+        ])?;
         let mut cells = self.cells.clone();
         cells.iter_mut().zip(&other.cells).for_each(|(cell, other)| cell.subtract(other));
         let pure = (0..cells.len()).filter(|&cell| cells[cell].pure(self.seed)).collect();

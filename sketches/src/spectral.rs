@@ -195,7 +195,7 @@ impl Spectral {
     /// keys whose least counter is too high. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
-        (1.0 - self.cells.zeros() as f64 / self.cells.count() as f64).powf(self.probes as f64)
+        self.cells.rate(self.probes)
     }
 
     /// The expected rate once there are `keys` distinct keys.
@@ -236,12 +236,7 @@ fn raise(cells: &mut Cells, probes: u64, hash: u64, value: u64) {
 
 /// Adds one to each of a key's counters; two to a counter that two probes hit.
 fn add(cells: &mut Cells, probes: u64, hash: u64) {
-    for cell in positions(hash, probes, cells.count()) {
-        let value = cells.get(cell);
-        if value < cells.max() {
-            cells.set(cell, value + 1);
-        }
-    }
+    positions(hash, probes, cells.count()).for_each(|cell| cells.increment(cell));
 }
 
 /// Subtracts one from each of a key's counters that is not saturated, if none is 0.
@@ -299,8 +294,6 @@ impl Sketch for Spectral {
     }
 
     fn summary(&self) -> Summary {
-        let used = self.cells.count() - self.cells.zeros();
-        let keys = arithmetic::keys_of_ones(self.cells.count(), self.probes, used);
         Summary {
             kind: Self::KIND,
             seed: self.seed,
@@ -308,7 +301,7 @@ impl Sketch for Spectral {
                 ("cells", format!("{} of {} bits", self.cells.count(), self.width)),
                 ("probes", self.probes.to_string()),
                 ("method", format!("{:?}", self.method)),
-                ("keys", keys.map_or("too many to tell".into(), |keys| format!("about {keys:.0}"))),
+                ("keys", self.cells.keys_in_words(self.probes)),
             ],
             predicted_rate: Some(self.predicted_rate()),
             body_bytes: self.body().len() as u64,

@@ -174,6 +174,7 @@ impl StaticMap {
     /// Solves the shards of these pairs of hash and columns, sorted by hash.
     fn solve(&mut self, pairs: &[(u64, u64)]) -> Result<(), Error> {
         let shards = shard_count(self.len);
+        self.shards.reserve_exact(shards as usize);
         let mut band = Band::default();
         let mut rest = pairs;
         for shard in 0..shards {
@@ -196,6 +197,7 @@ impl StaticMap {
     fn pad(&mut self) {
         let blocks = self.slots.div_ceil(BLOCK_SLOTS) as usize + 2;
         self.words.resize(blocks * self.columns() as usize, 0);
+        self.words.shrink_to_fit();
     }
 
     /// The value of a key; `None` if the key is certainly not in the map.

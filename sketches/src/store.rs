@@ -4,7 +4,7 @@
 //! with a public seed. Two stores that differ in `d` entries are compared in messages of some 36 bytes for
 //! each of the `d`, whatever their size:
 //!
-//! 1. one sends the [size](Fingerprints::size) of its set, 8 KiB, and the other estimates how much they
+//! 1. one sends the [size](Fingerprints::size) of its set, 4 to 8 KiB, and the other estimates how much they
 //!    differ;
 //! 2. one sends [cells](Fingerprints::cells) for that and a margin, and the other lists the difference;
 //! 3. if they are too few, it requests as many again and uses all cells sent so far;
