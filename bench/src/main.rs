@@ -7,6 +7,8 @@
 //! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
 //! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
 //! cargo run --release -p sievedb-bench -- sketches           # the sketches beside those of other crates
+//! cargo run --release -p sievedb-bench -- forbidden          # answers that no sketch may give, counted
+//! cargo run --release -p sievedb-bench -- inside             # where inside a store the sketches would help
 //! ```
 //!
 //! | file | what |
@@ -48,6 +50,8 @@ enum Command {
     Scale(scale::Args),
     Paths(paths::Args),
     Sketches(sketches::Args),
+    Forbidden(sketches::forbidden::Args),
+    Inside(sketches::inside::Args),
 }
 
 fn main() -> Result<()> {
@@ -58,5 +62,7 @@ fn main() -> Result<()> {
         Command::Scale(args) => scale::run(&args),
         Command::Paths(args) => paths::run(&args),
         Command::Sketches(args) => sketches::run(&args),
+        Command::Forbidden(args) => sketches::forbidden::run(&args),
+        Command::Inside(args) => sketches::inside::run(&args),
     }
 }

@@ -1,8 +1,11 @@
-//! What is asked of every structure, and the lane it runs in.
+//! What is measured of every structure, and the lane it runs in.
 
 use std::hint::black_box;
+use std::time::Duration;
 
-use sievedb_sketches::{Bloom, Counting, Cuckoo, DLeft, Expiring, Ring, Scalable, Sketch, Spectral};
+use sievedb_sketches::{
+    Bloom, Counting, Cuckoo, DLeft, Expiring, HashCompaction, Ring, Scalable, Sketch, Spectral,
+};
 
 use crate::clock::cost;
 use crate::random::{bytes_of, number};
@@ -12,14 +15,35 @@ pub(super) const PRESENT: u64 = 1;
 pub(super) const ABSENT: u64 = 2;
 const EARLIER: u64 = 3;
 
-/// A set that keys can be added to. Each hashes them by itself.
+/// A set that is probed for keys. Each hashes them by itself.
 pub(super) trait Set {
-    fn insert(&mut self, key: u64);
+    /// Whether the key may be present.
     fn contains(&self, key: u64) -> bool;
+
+    /// Whether the answer for a present key is right. A map has the right value too.
+    fn holds(&self, key: u64) -> bool {
+        self.contains(key)
+    }
+
     /// The rate that it predicts of itself.
     fn predicted(&self) -> Option<f64> {
         None
     }
+
+    /// Length of its encoding, if it has one.
+    fn encoded_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Bits of the value of each key.
+    fn value_bits(&self) -> f64 {
+        0.0
+    }
+}
+
+/// A set that keys can be added to.
+pub(super) trait Grow: Set {
+    fn insert(&mut self, key: u64);
 }
 
 /// A set of so many keys, and what it took.
@@ -28,24 +52,50 @@ pub(super) struct Lane<S> {
     set: S,
     bits_per_key: f64,
     insert_ns: f64,
+    probes_max: u64,
+    why: &'static str,
 }
 
 impl<S: Set> Lane<S> {
     /// Makes an empty set, and gives it the present keys.
-    pub(super) fn new(name: &str, keys: u64, make: impl FnOnce() -> S) -> Self {
-        let mut made = None;
-        let allocated = allocation_counter::measure(|| {
+    pub(super) fn new(name: &str, keys: u64, make: impl FnOnce() -> S) -> Self
+    where
+        S: Grow,
+    {
+        // What is allocated beforehand, and the filling of a clocked set, are not timed.
+        let mut took = Duration::ZERO;
+        let mut lane = Self::built(name, keys, || {
             let mut set = make();
-            let (took, ()) = cost(|| (0..keys).for_each(|key| set.insert(number(PRESENT, key))));
-            made = Some((set, took));
+            took = cost(|| (0..keys).for_each(|key| set.insert(number(PRESENT, key)))).0;
+            set
         });
-        let (set, took) = made.expect("measure runs it");
+        lane.insert_ns = took.as_secs_f64() * 1e9 / keys as f64;
+        lane
+    }
+
+    /// Makes a set of the present keys at once.
+    pub(super) fn built(name: &str, keys: u64, make: impl FnOnce() -> S) -> Self {
+        let mut made = None;
+        let allocated = allocation_counter::measure(|| made = Some(cost(make)));
+        let (took, set) = made.expect("measure runs it");
         Self {
             name: name.to_owned(),
             set,
             bits_per_key: allocated.bytes_current as f64 * 8.0 / keys as f64,
             insert_ns: took.as_secs_f64() * 1e9 / keys as f64,
+            probes_max: u64::MAX,
+            why: "",
         }
+    }
+
+    /// Probes it no more often than this, because each takes so long.
+    pub(super) fn at_most(self, probes_max: u64) -> Self {
+        Self { probes_max, ..self }
+    }
+
+    /// Why a peer may be ahead of it.
+    pub(super) fn because(self, why: &'static str) -> Self {
+        Self { why, ..self }
     }
 }
 
@@ -53,11 +103,23 @@ impl<S: Set> Lane<S> {
 pub(super) trait Contender {
     fn name(&self) -> &str;
     fn bits_per_key(&self) -> f64;
+    /// Bits of the encoding for each of so many keys.
+    fn encoded_bits(&self, keys: u64) -> Option<f64>;
+    fn value_bits(&self) -> f64;
     fn insert_ns(&self) -> f64;
     fn predicted(&self) -> Option<f64>;
-    /// Asks for so many keys of a stream, the first again after the last of them: nanoseconds for each, and
-    /// how many were found.
-    fn ask(&self, stream: u64, keys: u64, asked: u64) -> (f64, u64);
+    fn why(&self) -> &'static str;
+    /// Probes for so many keys of a stream, or as many as it has time for; the first again after the last of
+    /// them.
+    fn probe(&self, stream: u64, keys: u64, probes: u64) -> Probed;
+}
+
+/// What came of some probes.
+pub(super) struct Probed {
+    pub(super) ns: f64,
+    pub(super) probes: u64,
+    /// Present keys with a right answer, or absent keys that were found.
+    pub(super) found: u64,
 }
 
 impl<S: Set> Contender for Lane<S> {
@@ -69,6 +131,14 @@ impl<S: Set> Contender for Lane<S> {
         self.bits_per_key
     }
 
+    fn encoded_bits(&self, keys: u64) -> Option<f64> {
+        self.set.encoded_bytes().map(|bytes| bytes as f64 * 8.0 / keys as f64)
+    }
+
+    fn value_bits(&self) -> f64 {
+        self.set.value_bits()
+    }
+
     fn insert_ns(&self) -> f64 {
         self.insert_ns
     }
@@ -77,18 +147,26 @@ impl<S: Set> Contender for Lane<S> {
         self.set.predicted()
     }
 
-    fn ask(&self, stream: u64, keys: u64, asked: u64) -> (f64, u64) {
+    fn why(&self) -> &'static str {
+        self.why
+    }
+
+    fn probe(&self, stream: u64, keys: u64, probes: u64) -> Probed {
+        let probes = probes.min(self.probes_max);
         let mut found = 0;
+        let answer = |key| match stream {
+            PRESENT => self.set.holds(number(stream, key)),
+            _ => self.set.contains(number(stream, key)),
+        };
         let (took, ()) = cost(|| {
-            let mut left = asked;
+            let mut left = probes;
             while left > 0 {
                 let count = keys.min(left);
-                found += (0..count).filter(|&key| black_box(self.set.contains(number(stream, key)))).count()
-                    as u64;
+                found += (0..count).filter(|&key| black_box(answer(key))).count() as u64;
                 left -= count;
             }
         });
-        (took.as_secs_f64() * 1e9 / asked as f64, found)
+        Probed { ns: took.as_secs_f64() * 1e9 / probes as f64, probes, found }
     }
 }
 
@@ -96,10 +174,6 @@ impl<S: Set> Contender for Lane<S> {
 macro_rules! ours {
     ($($set:ty),*) => {$(
         impl Set for $set {
-            fn insert(&mut self, key: u64) {
-                let _ = <$set>::insert(self, &bytes_of(key));
-            }
-
             fn contains(&self, key: u64) -> bool {
                 <$set>::contains(self, &bytes_of(key))
             }
@@ -107,11 +181,21 @@ macro_rules! ours {
             fn predicted(&self) -> Option<f64> {
                 self.summary().predicted_rate
             }
+
+            fn encoded_bytes(&self) -> Option<usize> {
+                Some(self.encode().len())
+            }
+        }
+
+        impl Grow for $set {
+            fn insert(&mut self, key: u64) {
+                let _ = <$set>::insert(self, &bytes_of(key));
+            }
         }
     )*};
 }
 
-ours!(Bloom, Counting, Spectral, DLeft, Scalable, Cuckoo);
+ours!(Bloom, Counting, Spectral, DLeft, Scalable, Cuckoo, HashCompaction);
 
 /// One that tells the time: a unit for each key.
 pub(super) struct Clocked<S> {
@@ -121,7 +205,7 @@ pub(super) struct Clocked<S> {
 
 impl<S> Clocked<S>
 where
-    Self: Set,
+    Self: Grow,
 {
     /// After twice as many earlier keys as are remembered.
     pub(super) fn after(set: S, keys: u64) -> Self {
@@ -133,18 +217,24 @@ where
 
 macro_rules! clocked {
     ($($set:ty),*) => {$(
-        impl Set for Clocked<$set> {
+        impl Grow for Clocked<$set> {
             fn insert(&mut self, key: u64) {
                 self.now += 1;
                 self.set.insert(&bytes_of(key), self.now);
             }
+        }
 
+        impl Set for Clocked<$set> {
             fn contains(&self, key: u64) -> bool {
                 self.set.contains(&bytes_of(key), self.now)
             }
 
             fn predicted(&self) -> Option<f64> {
                 Some(self.set.predicted_rate(self.now))
+            }
+
+            fn encoded_bytes(&self) -> Option<usize> {
+                Some(self.set.encode().len())
             }
         }
     )*};

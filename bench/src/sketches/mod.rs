@@ -1,11 +1,21 @@
-//! The sketches beside those of other crates: space, rate, time, and answers that may not be.
+//! The sketches beside those of other crates: space, rate and time; and forbidden answers.
 //!
 //! | file | what |
 //! |---|---|
-//! | `lane` | what is asked of each |
+//! | `lane` | what is measured of each |
 //! | `peers` | those of other crates |
-//! | `streams` | the filters for streams, which have other questions |
+//! | `complete` | sets and maps that are built at once |
+//! | `ahead` | where a peer is ahead |
+//! | `streams` | the filters for streams, which answer other questions |
+//! | `differences` | what lists or estimates the difference of two sets |
+//! | `forbidden` | another command: counts the answers that no structure may give |
+//! | `inside` | another command: where inside a store they would help |
 
+mod ahead;
+mod complete;
+mod differences;
+pub(crate) mod forbidden;
+pub(crate) mod inside;
 mod lane;
 mod peers;
 mod streams;
@@ -15,13 +25,17 @@ use std::path::PathBuf;
 use cuckoofilter::CuckooFilter;
 use fastbloom::BloomFilter;
 use growable_bloom_filter::GrowableBloom;
+use probabilistic_collections::count_min_sketch::{CountMinSketch, CountMinStrategy};
 use probabilistic_collections::{bloom, cuckoo};
 use scalable_cuckoo_filter::ScalableCuckooFilter;
-use sievedb_sketches::{Bloom, Counting, Cuckoo, DLeft, Expiring, Method, Ring, Scalable, Spectral};
+use sievedb_sketches::{
+    Bloom, Counting, Cuckoo, DLeft, Expiring, HashCompaction, Method, Ring, Scalable, Spectral, arithmetic,
+};
 
 use crate::report::{Report, Table, count};
 use crate::rounds::{Rounds, digits};
 use crate::{Result, clock, machine};
+use ahead::Figures;
 use lane::{ABSENT, Clocked, Contender, Lane, PRESENT};
 
 /// Measures the sketches beside those of other crates: space, rate, time, and answers that may not be.
@@ -30,10 +44,7 @@ pub(crate) struct Args {
     /// Keys in each.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
-    /// Present keys that each of ours is asked for: all must be found.
-    #[arg(long, default_value_t = 100_000_000)]
-    present: u64,
-    /// Absent keys that each is asked for.
+    /// Absent keys that each is probed for.
     #[arg(long, default_value_t = 8_000_000)]
     absent: u64,
     /// Rounds of which the time is the median.
@@ -51,103 +62,189 @@ const SEED: u64 = 42;
 
 type Lanes = Vec<Box<dyn Contender>>;
 
-/// The rate that is asked of each.
+/// The rate that each is made for.
 const RATE: f64 = 0.01;
 
-fn groups(keys: u64) -> Result<Vec<(&'static str, Lanes)>> {
+/// The rate of the sets of visited states: that of hash compaction with 16 bits at a load of 95 %.
+const STATES_RATE: f64 = 7.7e-5;
+
+macro_rules! lanes {
+    ($keys:expr; $($name:literal => $make:expr $(, because $why:literal)?);* $(;)?) => {
+        vec![$(Box::new(Lane::new($name, $keys, || $make)$(.because($why))?) as Box<dyn Contender>),*]
+    };
+}
+
+/// What every one of ours is made with.
+const OURS: &str = "arguments that are right";
+
+/// A title, what is to be said of the table, and who is in it.
+type Group = (&'static str, &'static str, fn(u64) -> Lanes);
+
+const GROUPS: [Group; 9] = [
+    ("The number of keys is known", "", known),
+    (
+        "Visited states: keys are only added, at a low rate",
+        "Made for a rate of 0.0077 %, that of hash compaction with 16 bits at a load of 95 %. No crate has hash compaction; \
+         a quotient filter is its modern form.",
+        states,
+    ),
+    ("Keys are removed", "", removed),
+    ("The number of keys is unknown; begun for 1024", "", unknown),
+    (
+        "Keys are counted",
+        "Each key was added once. An answer is wrong if an absent key has a count above 0.",
+        counted,
+    ),
+    (
+        "Keys are forgotten after a time; so many keys in each time to live",
+        "No crate was found that has these.",
+        forgotten,
+    ),
+    (
+        "The set is complete",
+        "Built at once; the time of an insertion is that of building for each key, with its sorting. \
+         golomb-coded-set reads from the first bit on for each probe, and so has 300 probes only; its space is compared at the rate predicted.",
+        complete::sets,
+    ),
+    (
+        "A value of 8 bits for each key of a complete set",
+        "*Over* counts the bits of the value among the least. A present key counts as found if its value is right.",
+        complete::maps,
+    ),
+    (
+        "An upper bound of a value of 64 bits for each key",
+        "No crate was found that has approximators. A present key counts as found if its bound is not too low.",
+        complete::bounds,
+    ),
+];
+
+fn known(keys: u64) -> Lanes {
     let n = keys as usize;
-    macro_rules! lanes {
-        ($($name:literal => $make:expr),* $(,)?) => {
-            vec![$(Box::new(Lane::new($name, keys, || $make)) as Box<dyn Contender>),*]
-        };
+    lanes! { keys;
+        "**Bloom**" => Bloom::with_rate(keys, RATE, SEED).expect(OURS),
+            because "hashing: XXH3 of the key's bytes, which any program can repeat, and a seed";
+        "fastbloom" => BloomFilter::with_false_pos(RATE).seed(&1).expected_items(n);
+        "probabilistic-collections BloomFilter" => bloom::BloomFilter::<u64>::new(n, RATE);
     }
-    let ours = "arguments that are right";
-    Ok(vec![
-        (
-            "The number of keys is known",
-            lanes! {
-                "**Bloom**" => Bloom::with_rate(keys, RATE, SEED).expect(ours),
-                "fastbloom" => BloomFilter::with_false_pos(RATE).seed(&1).expected_items(n),
-                "probabilistic-collections BloomFilter" => bloom::BloomFilter::<u64>::new(n, RATE),
-            },
-        ),
-        (
-            "Keys are removed",
-            lanes! {
-                "**Counting**" => Counting::with_rate(keys, RATE, SEED).expect(ours),
-                "**DLeft**" => DLeft::with_rate(keys, RATE, SEED).expect(ours),
-                "**Cuckoo**" => Cuckoo::with_rate(keys, RATE, SEED).expect(ours),
-                "**Cuckoo**, 8 bits" => Cuckoo::with_shape((n as f64 / 3.8) as u64, 8, SEED).expect(ours),
-                "cuckoofilter" => CuckooFilter::with_capacity(n),
-                "scalable_cuckoo_filter" => ScalableCuckooFilter::new(n, RATE),
-                "qfilter" => qfilter::Filter::new(keys, RATE).expect(ours),
-                "probabilistic-collections CuckooFilter" =>
-                    cuckoo::CuckooFilter::<u64>::from_entries_per_index(n, RATE, 4),
-            },
-        ),
-        (
-            "The number of keys is unknown; begun for 1024",
-            lanes! {
-                "**Scalable**" => Scalable::with_rate(RATE, SEED).expect(ours),
-                "growable-bloom-filter" => GrowableBloom::new(RATE, 1024),
-                "scalable_cuckoo_filter" => ScalableCuckooFilter::new(1024, RATE),
-                "probabilistic-collections ScalableBloomFilter" =>
-                    bloom::ScalableBloomFilter::<u64>::new(1024 * 10, RATE, 2.0, 0.85),
-            },
-        ),
-        (
-            "Keys are counted",
-            lanes! {
-                "**Spectral**, minimal increase" =>
-                    Spectral::with_rate(keys, RATE, Method::MinimalIncrease, SEED).expect(ours),
-                "**Spectral**, recurring minimum" =>
-                    Spectral::with_rate(keys, RATE, Method::RecurringMinimum, SEED).expect(ours),
-            },
-        ),
-        (
-            "Keys are forgotten after a time; so many keys in each time to live",
-            lanes! {
-                "**Ring**, 5 spans" =>
-                    Clocked::after(Ring::with_rate(keys, RATE, keys, 5, SEED).expect(ours), keys),
-                "**Expiring**" =>
-                    Clocked::after(Expiring::with_rate(keys, RATE, keys, SEED).expect(ours), keys),
-            },
-        ),
-    ])
+}
+
+fn states(keys: u64) -> Lanes {
+    let n = keys as usize;
+    lanes! { keys;
+        "**HashCompaction**, 16 bits" =>
+            HashCompaction::with_shape((keys as f64 / 0.95) as u64, 16, SEED).expect(OURS),
+            because "at a load of 95 % a probe visits three cells in cache lines of their own. A quotient filter \
+                     keeps what it compares in one line. In return its slots are a power of two, so they may be \
+                     half empty. The probes of a Bloom filter do not wait for each other";
+        "**Bloom**" => Bloom::with_rate(keys, STATES_RATE, SEED).expect(OURS),
+            because "at low rates it has fourteen probes and 44 % more than the least; it is here for bit-state \
+                     hashing";
+        "qfilter" => qfilter::Filter::new(keys, STATES_RATE).expect(OURS);
+        "fastbloom" => BloomFilter::with_false_pos(STATES_RATE).seed(&1).expected_items(n);
+        "scalable_cuckoo_filter" => ScalableCuckooFilter::new(n, STATES_RATE);
+    }
+}
+
+fn removed(keys: u64) -> Lanes {
+    let n = keys as usize;
+    lanes! { keys;
+        "**Counting**" => Counting::with_rate(keys, RATE, SEED).expect(OURS),
+            because "it is never full, and counts up to fifteen insertions of one key, which no peer does. That \
+                     takes four bits for each of seven cells; its cells are in cache lines of their own";
+        "**DLeft**" => DLeft::with_rate(keys, RATE, SEED).expect(OURS),
+            because "it counts insertions of one key, which no peer does, with two bits of counter in each cell; \
+                     an absent key is compared with the cells of four buckets in lines of their own";
+        "**Cuckoo**" => Cuckoo::with_rate(keys, RATE, SEED).expect(OURS),
+            because "a quotient filter compares within one line, where a cuckoo filter reads two buckets in lines \
+                     of their own. In return its slots are a power of two, so they may be half empty. An insertion \
+                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then";
+        "**Cuckoo**, 8 bits" => Cuckoo::with_shape((n as f64 / 3.8) as u64, 8, SEED).expect(OURS),
+            because "a quotient filter compares within one line, where a cuckoo filter reads two buckets in lines \
+                     of their own. In return its slots are a power of two, so they may be half empty. An insertion \
+                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then";
+        "cuckoofilter" => CuckooFilter::with_capacity(n);
+        "scalable_cuckoo_filter" => ScalableCuckooFilter::new(n, RATE);
+        "qfilter" => qfilter::Filter::new(keys, RATE).expect(OURS);
+        "probabilistic-collections CuckooFilter" =>
+            cuckoo::CuckooFilter::<u64>::from_entries_per_index(n, RATE, 4);
+    }
+}
+
+fn unknown(keys: u64) -> Lanes {
+    lanes! { keys;
+        "**Scalable**" => Scalable::with_rate(RATE, SEED).expect(OURS),
+            because "slices that double hold keys before the newest is full, and each has a lower rate than the \
+                     one before, so that the sum holds; the sums of its peers do not";
+        "growable-bloom-filter" => GrowableBloom::new(RATE, 1024);
+        "scalable_cuckoo_filter" => ScalableCuckooFilter::new(1024, RATE);
+        "probabilistic-collections ScalableBloomFilter" =>
+            bloom::ScalableBloomFilter::<u64>::new(1024 * 10, RATE, 2.0, 0.85);
+    }
+}
+
+fn counted(keys: u64) -> Lanes {
+    // As many counters in each of seven rows as ours has in all of them.
+    let columns = (arithmetic::optimal_bits(keys, RATE) / 7) as usize;
+    lanes! { keys;
+        "**Spectral**, minimal increase" =>
+            Spectral::with_rate(keys, RATE, Method::MinimalIncrease, SEED).expect(OURS);
+        "**Spectral**, recurring minimum" =>
+            Spectral::with_rate(keys, RATE, Method::RecurringMinimum, SEED).expect(OURS);
+        "probabilistic-collections CountMinSketch" =>
+            CountMinSketch::<CountMinStrategy, u64>::new(7, columns);
+    }
+}
+
+fn forgotten(keys: u64) -> Lanes {
+    lanes! { keys;
+        "**Ring**, 5 spans" =>
+            Clocked::after(Ring::with_rate(keys, RATE, keys, 5, SEED).expect(OURS), keys);
+        "**Expiring**" =>
+            Clocked::after(Expiring::with_rate(keys, RATE, keys, SEED).expect(OURS), keys);
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let pinned = machine::pin(args.cpu);
-    let mut report = Report::new(
-        "Sketches beside those of other crates",
-        "cargo run --release -p sievedb-bench -- sketches",
-    );
+    let mut report = Report::new("Sketches beside those of other crates", &command());
     report.text(&format!(
-        "{}, {pinned}; load {}. {} keys of 8 bytes in each, which each crate hashes by itself; {} absent keys asked of each, and of ours \
-         {} present ones, all of which were found. A rate of {} % was asked for. Bits are those of the memory that was allocated; *over* is by how much \
-         they are more than log2(1 / measured rate), the least possible for a set that is complete. Times are {} in nanoseconds, medians \
-         of {} rounds in which all of a table take turns (insertions: of one). Names in bold are of this crate.",
+        "{}, {pinned}; load {}. {} keys of 8 bytes in each, which each crate hashes by itself, made for a rate of {} %; {} absent \
+         keys probed for in each, and every present one, all of which were found. *Bits per key* are those of the memory that was \
+         allocated, *encoded* those of the bytes to store or to send; *over* is by how much the bits of memory are more than \
+         log2(1 / measured rate), the least possible for a set that is complete. Times are {} in nanoseconds, medians of {} \
+         rounds in which all of a table take turns (insertions: of one). Names in bold are of this crate.",
         machine::describe(),
         machine::load(),
         count(args.keys),
-        count(args.absent),
-        count(args.present),
         100.0 * RATE,
+        count(args.absent),
         clock::WHAT,
         args.rounds,
     ));
-    for (title, lanes) in groups(args.keys)? {
+    report.text(ahead::RULE);
+    for (title, text, lanes) in GROUPS {
         report.heading(title);
-        report.table(&table(args, &lanes)?);
+        if !text.is_empty() {
+            report.text(text);
+        }
+        table(args, &lanes(args.keys), &mut report)?;
     }
     streams::run(args.keys, &mut report)?;
+    differences::run(args.keys, &mut report)?;
     report.write(args.write.as_deref())
 }
 
-fn table(args: &Args, lanes: &Lanes) -> Result<Table> {
+/// This command, with the options that it was given.
+fn command() -> String {
+    let given = std::env::args().skip(1).map(|arg| format!(" {arg}"));
+    format!("cargo run --release -p sievedb-bench --{}", given.collect::<String>())
+}
+
+fn table(args: &Args, lanes: &Lanes, report: &mut Report) -> Result<()> {
     let mut table = Table::new([
         "",
         "bits per key",
+        "encoded",
         "over",
         "measured %",
         "±",
@@ -155,33 +252,65 @@ fn table(args: &Args, lanes: &Lanes) -> Result<Table> {
         "insert",
         "present",
         "absent",
+        "a peer is ahead in",
     ]);
     let rounds = |stream| {
-        Rounds::run(args.rounds, lanes.len(), |lane| lanes[lane].ask(stream, args.keys, args.keys).0)
+        Rounds::run(args.rounds, lanes.len(), |lane| lanes[lane].probe(stream, args.keys, args.keys).ns)
     };
     let (present, absent) = (rounds(PRESENT), rounds(ABSENT));
+    let mut all = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {
         let ours = lane.name().starts_with("**");
-        let asked = if ours { args.present } else { args.keys };
-        let (_, found) = lane.ask(PRESENT, args.keys, asked);
-        if ours && found != asked {
-            return Err(format!("{} lacks {} of {asked} present keys", lane.name(), asked - found).into());
+        let of_present = lane.probe(PRESENT, args.keys, args.keys);
+        let lost = of_present.probes - of_present.found;
+        if ours && lost != 0 {
+            return Err(format!("{} lacks {lost} of {} present keys", lane.name(), args.keys).into());
         }
-        let (_, wrong) = lane.ask(ABSENT, args.absent, args.absent);
-        let share = |count: f64| 100.0 * count / args.absent as f64;
-        let rate = wrong as f64 / args.absent as f64;
-        let lost = if found == asked { String::new() } else { format!(", lost {}", asked - found) };
+        let of_absent = lane.probe(ABSENT, args.absent, args.absent);
+        all.push(Figures {
+            ours,
+            name: lane.name().to_owned(),
+            lost,
+            bits: lane.bits_per_key(),
+            value_bits: lane.value_bits(),
+            rate: match lane.predicted() {
+                Some(predicted) if of_absent.probes < args.absent => predicted,
+                _ => of_absent.found as f64 / of_absent.probes as f64,
+            },
+            absent: of_absent,
+            insert_ns: lane.insert_ns(),
+            present_ns: present.of(number).median,
+            absent_ns: absent.of(number).median,
+        });
+    }
+    for (lane, figures) in lanes.iter().zip(&all) {
         table.row([
-            format!("{}{lost}", lane.name()),
-            format!("{:.2}", lane.bits_per_key()),
-            format!("{:.0} %", 100.0 * (lane.bits_per_key() / -rate.log2() - 1.0)),
-            format!("{:.4}", share(wrong as f64)),
-            format!("{:.4}", share(1.96 * (wrong as f64).sqrt())),
-            lane.predicted().map_or("".into(), |rate| format!("{:.4}", 100.0 * rate)),
-            digits(lane.insert_ns()),
-            digits(present.of(number).median),
-            digits(absent.of(number).median),
+            if figures.lost == 0 {
+                figures.name.clone()
+            } else {
+                format!("{}, lost {}", figures.name, figures.lost)
+            },
+            format!("{:.2}", figures.bits),
+            lane.encoded_bits(args.keys).map_or(String::new(), |bits| format!("{bits:.2}")),
+            figures.over().map_or(String::new(), |over| format!("{:.0} %", 100.0 * over)),
+            format!("{:.4}", 100.0 * figures.absent.found as f64 / figures.absent.probes as f64),
+            format!(
+                "{:.4}",
+                100.0 * 1.96 * (figures.absent.found as f64).sqrt() / figures.absent.probes as f64
+            ),
+            lane.predicted().map_or(String::new(), |rate| format!("{:.4}", 100.0 * rate)),
+            digits(figures.insert_ns),
+            digits(figures.present_ns),
+            digits(figures.absent_ns),
+            if figures.ours { figures.behind(&all).join(", ") } else { String::new() },
         ]);
     }
-    Ok(table)
+    report.table(&table);
+    for (lane, figures) in lanes.iter().zip(&all) {
+        if figures.ours && !figures.behind(&all).is_empty() {
+            let why = if lane.why().is_empty() { "no reason is known" } else { lane.why() };
+            report.text(&format!("Why {}: {why}.", figures.name));
+        }
+    }
+    Ok(())
 }

@@ -2,8 +2,9 @@
 
 use probabilistic_collections::bloom::{BSBloomFilter, BSSDBloomFilter, RLBSBloomFilter};
 use sievedb_sketches::{Sketch, Stable};
+use stable_bloom_filter::stable::StableBloomFilter;
 
-use super::lane::Set;
+use super::lane::{Grow, Set};
 use super::{RATE, SEED};
 use crate::Result;
 use crate::clock::cost;
@@ -13,11 +14,13 @@ use crate::rounds::digits;
 
 const STREAM: u64 = 4;
 
-impl Set for Stable {
+impl Grow for Stable {
     fn insert(&mut self, key: u64) {
         Self::insert(self, &bytes_of(key));
     }
+}
 
+impl Set for Stable {
     fn contains(&self, key: u64) -> bool {
         Self::contains(self, &bytes_of(key))
     }
@@ -33,7 +36,10 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
     report.heading("Streams without end");
     report.text(&format!(
         "{} for each; {} elements, all new. *Known* are new elements that are taken for known ones, of the last half of the stream; \
-         *forgotten* those that are not known after so many others. Of the Stable filter the prediction stands behind the measurement.",
+         *forgotten* those that are not known after so many others. Of the Stable filter the prediction stands behind the measurement. It has the greatest half-life that \
+         its memory and rate allow: it counts cells down from a highest value, so it knows recent elements better, and old ones worse, \
+         than filters that clear bits at random (BSBloomFilter, stable-bloom-filter). Peers with a known rate far above 1 % do not keep \
+         the rate that they are made for, and so forget less.",
         mib(bytes),
         count(10 * keys),
     ));
@@ -48,6 +54,13 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
         std::iter::once(stable.stable_rate()).chain(gaps.map(|gap| stable.expected_forgotten(gap)));
     let predicted: Vec<f64> = predicted.collect();
     table.row(row("**Stable**", stable, keys, gaps, Some(&predicted)));
+    table.row(row(
+        "stable-bloom-filter",
+        StableBloomFilter::new_default(8 * bytes as usize, RATE),
+        keys,
+        gaps,
+        None,
+    ));
     // These take bits for each of their filters, whose number follows from the rate.
     let bits = |filters: usize| 8 * bytes as usize / filters;
     let filters = BSBloomFilter::<u64>::new(64, RATE).hasher_count();
@@ -78,7 +91,7 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn row<S: Set>(name: &str, mut set: S, keys: u64, gaps: [u64; 3], predicted: Option<&[f64]>) -> Vec<String> {
+fn row<S: Grow>(name: &str, mut set: S, keys: u64, gaps: [u64; 3], predicted: Option<&[f64]>) -> Vec<String> {
     let (mut known, mut forgotten) = (0, [0; 3]);
     let half = 5 * keys;
     let (took, ()) = cost(|| (0..half).for_each(|element| set.insert(number(STREAM, element))));

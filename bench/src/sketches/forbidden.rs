@@ -1,0 +1,378 @@
+//! Counts the answers that no structure may give. What is forbidden is stated for each; other errors are not
+//! counted here.
+//!
+//! A round makes each structure anew, with another seed and other keys, and probes it for all of its keys.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use sievedb_sketches::{
+    Approximator, Bloom, Counting, Cuckoo, DLeft, Decoder, DifferenceSize, Digest, Error, Expiring,
+    GolombSet, HashCompaction, Iblt, Max, Method, Rateless, Ring, Scalable, Sketch, Spectral, Stable,
+    StaticMap, certainly_missing,
+};
+
+use crate::Result;
+use crate::clock::took;
+use crate::random::{below, bytes_of, number};
+use crate::report::{Report, Table, count};
+
+/// Counts forbidden answers of every structure. Not timed: other programs may run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Probes of each structure.
+    #[arg(long, default_value_t = 100_000_000)]
+    queries: u64,
+    /// Keys in each structure.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Only the structures with this in their names.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Write the report to this file too.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// The rate that filters are made for.
+const RATE: f64 = 0.01;
+
+/// A structure's round: so many keys, and a seed. Returns how many probes there were, and how many answers
+/// were forbidden.
+type Round = fn(&Keys) -> Result<Counted>;
+
+/// The keys of a round.
+struct Keys {
+    round: u64,
+    count: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Counted {
+    probes: u64,
+    forbidden: u64,
+}
+
+impl Counted {
+    fn of(answers: impl Iterator<Item = bool>) -> Self {
+        let mut counted = Self::default();
+        answers.for_each(|allowed| {
+            counted.probes += 1;
+            counted.forbidden += u64::from(!allowed);
+        });
+        counted
+    }
+}
+
+impl Keys {
+    /// Key number `index` of this round and of none other. Those from 2^39 on are absent.
+    fn hashable(&self, index: u64) -> [u8; 8] {
+        bytes_of(number(100 + self.round, index))
+    }
+
+    fn all(&self) -> impl Iterator<Item = [u8; 8]> {
+        (0..self.count).map(|index| self.hashable(index))
+    }
+
+    /// Adds all keys and returns the structure.
+    fn fill<S>(
+        &self,
+        mut set: S,
+        mut insert: impl FnMut(&mut S, &[u8; 8]) -> Result<(), Error>,
+    ) -> Result<S> {
+        self.all().try_for_each(|key| insert(&mut set, &key))?;
+        Ok(set)
+    }
+
+    /// What was sent is what is probed: the structure as its encoding has it.
+    fn sent<S: Sketch>(set: &S) -> Result<S> {
+        S::decode(&set.encode()).map_err(Into::into)
+    }
+
+    /// Removes every other key, and probes for the rest.
+    fn after_removals<S>(
+        &self,
+        mut set: S,
+        remove: impl Fn(&mut S, &[u8; 8]) -> Result<(), Error>,
+        allowed: impl Fn(&S, &[u8; 8]) -> bool,
+    ) -> Result<Counted> {
+        for index in (1..self.count).step_by(2) {
+            remove(&mut set, &self.hashable(index))?;
+        }
+        Ok(Counted::of((0..self.count).step_by(2).map(|index| allowed(&set, &self.hashable(index)))))
+    }
+}
+
+/// Each structure, what is forbidden, and a round.
+const LAWS: [(&str, &str, Round); 20] = [
+    ("Bloom", "a key that was added is absent", |keys| {
+        let set = Bloom::with_rate(keys.count, RATE, keys.round)?;
+        let set = Keys::sent(&keys.fill(set, |set, key| {
+            set.insert(key);
+            Ok(())
+        })?)?;
+        Ok(Counted::of(keys.all().map(|key| set.contains(&key))))
+    }),
+    ("Bloom, frozen", "a key that was added is absent from the store's filter block", frozen),
+    ("Counting", "a key that was not removed is absent, or counted below 1", |keys| {
+        let set = Counting::with_rate(keys.count, RATE, keys.round)?;
+        let set = keys.fill(set, |set, key| {
+            set.insert(key);
+            Ok(())
+        })?;
+        keys.after_removals(
+            set,
+            |set, key| set.remove(key),
+            |set, key| set.contains(key) && set.count(key) != Some(0),
+        )
+    }),
+    ("Spectral, minimal increase", "a key that was added is counted below 1", |keys| {
+        let set = Spectral::with_rate(keys.count, RATE, Method::MinimalIncrease, keys.round)?;
+        let set = keys.fill(set, |set, key| {
+            set.insert(key);
+            Ok(())
+        })?;
+        Ok(Counted::of(keys.all().map(|key| set.count(&key) >= 1)))
+    }),
+    ("Spectral, recurring minimum", "a key that was not removed is absent", |keys| {
+        let set = Spectral::with_rate(keys.count, RATE, Method::RecurringMinimum, keys.round)?;
+        let set = keys.fill(set, |set, key| {
+            set.insert(key);
+            Ok(())
+        })?;
+        keys.after_removals(set, |set, key| set.remove(key), |set, key| set.contains(key))
+    }),
+    ("DLeft", "a key that was not removed is absent, or counted below 1", |keys| {
+        let set = DLeft::with_rate(keys.count, RATE, keys.round)?;
+        let set = keys.fill(set, |set, key| set.insert(key))?;
+        keys.after_removals(
+            set,
+            |set, key| set.remove(key),
+            |set, key| set.contains(key) && set.count(key) != Some(0),
+        )
+    }),
+    ("Cuckoo", "a key that was not removed is absent", |keys| {
+        let set = Cuckoo::with_rate(keys.count, RATE, keys.round)?;
+        let set = keys.fill(set, |set, key| set.insert(key))?;
+        keys.after_removals(set, |set, key| set.remove(key), |set, key| set.contains(key))
+    }),
+    ("Scalable", "a key that was added is absent", |keys| {
+        let set = keys.fill(Scalable::with_rate(RATE, keys.round)?, |set, key| set.insert(key).map(drop))?;
+        let set = Keys::sent(&set)?;
+        Ok(Counted::of(keys.all().map(|key| set.contains(&key))))
+    }),
+    ("Stable", "the last element is not known", |keys| {
+        let mut set = Stable::with_memory(keys.count, RATE, keys.round)?;
+        Ok(Counted::of(keys.all().map(|key| {
+            set.insert(&key);
+            set.contains(&key)
+        })))
+    }),
+    ("Ring", "a key is not found within its least lifetime", |keys| {
+        // A unit of time for each key. A key between the newest and the oldest that must be found.
+        let mut set = Ring::with_rate(keys.count / 10 + 1, RATE, keys.count / 10 + 1, 5, keys.round)?;
+        let least = set.least();
+        Ok(Counted::of((0..keys.count).map(|now| {
+            set.insert(&keys.hashable(now), now);
+            let age = below(number(1, now), least.min(now) + 1);
+            set.contains(&keys.hashable(now - age), now)
+        })))
+    }),
+    ("Expiring", "a key is not found within its least lifetime", |keys| {
+        let mut set = Expiring::with_rate(keys.count / 10 + 1, RATE, keys.count / 10 + 1, keys.round)?;
+        let least = set.least();
+        Ok(Counted::of((0..keys.count).map(|now| {
+            set.insert(&keys.hashable(now), now);
+            let age = below(number(1, now), least.min(now) + 1);
+            set.contains(&keys.hashable(now - age), now)
+        })))
+    }),
+    ("HashCompaction", "a visited state is new", |keys| {
+        let set = HashCompaction::for_states(keys.count, 0.001, keys.round)?;
+        let mut set = Keys::sent(&keys.fill(set, |set, key| set.insert(key).map(drop))?)?;
+        keys.all()
+            .map(|key| Ok(set.contains(&key) && !set.insert(&key)?))
+            .collect::<Result<Vec<_>>>()
+            .map(|answers| Counted::of(answers.into_iter()))
+    }),
+    ("GolombSet", "a key of the set is absent", |keys| {
+        let set = Keys::sent(&GolombSet::build(keys.all(), RATE, keys.round)?)?;
+        Ok(Counted::of(keys.all().map(|key| set.contains(&key))))
+    }),
+    ("StaticMap", "a key of the map has another value than its own", |keys| {
+        let value = |index| number(2, index) & 0xff;
+        let pairs = (0..keys.count).map(|index| (keys.hashable(index), value(index)));
+        let map = Keys::sent(&StaticMap::build(pairs, 8, 8, keys.round)?)?;
+        Ok(Counted::of((0..keys.count).map(|index| map.get(&keys.hashable(index)) == Some(value(index)))))
+    }),
+    ("Approximator", "a bound is below the greatest value of its key", |keys| {
+        let value = |index| number(3, index);
+        let set = Approximator::<Max>::with_rate(keys.count, RATE, keys.round)?;
+        (0..keys.count).for_each(|index| set.insert(&keys.hashable(index), value(index)));
+        Ok(Counted::of((0..keys.count).map(|index| set.get(&keys.hashable(index)) >= value(index))))
+    }),
+    ("Digest", "a key of the store is absent", |keys| {
+        let set = Keys::sent(&Digest::build(keys.all(), RATE, 0, keys.round)?)?;
+        Ok(Counted::of(keys.all().map(|key| set.contains(&key))))
+    }),
+    ("certainly_missing", "a key is sent that the other side has", |keys| {
+        let set = keys.fill(Bloom::with_rate(keys.count, RATE, keys.round)?, |set, key| {
+            set.insert(key);
+            Ok(())
+        })?;
+        let sent = certainly_missing(&set, keys.all()).count() as u64;
+        Ok(Counted { probes: keys.count, forbidden: sent })
+    }),
+    ("Iblt", "an item is listed that is not in the difference, or a list lacks one", |keys| {
+        lists(keys, |sets, seed| {
+            let empty = Iblt::for_differences(sets.differences(), seed)?;
+            let [mine, theirs] = sets.both().map(|items| {
+                let mut table = empty.clone();
+                items.for_each(|item| table.insert(item));
+                table
+            });
+            Ok(Keys::sent(&mine)?.difference(&theirs)?.map(|found| (found.mine, found.theirs)))
+        })
+    }),
+    ("Rateless", "an item is listed that is not in the difference, or a list lacks one", |keys| {
+        lists(keys, |sets, seed| {
+            let mut decoder = Decoder::new(seed);
+            loop {
+                let range = decoder.cells()..decoder.cells() + Rateless::cells_for(sets.differences());
+                let mut tables = [Rateless::new(range.clone(), seed)?, Rateless::new(range, seed)?];
+                for (table, items) in tables.iter_mut().zip(sets.both()) {
+                    items.for_each(|item| table.insert(item));
+                }
+                decoder.extend(&Keys::sent(&tables[0])?, &tables[1])?;
+                if let Some(found) = decoder.finish() {
+                    return Ok(Some((found.mine, found.theirs)));
+                }
+            }
+        })
+    }),
+    ("DifferenceSize", "equal sets differ, or an estimate is below the difference of the totals", |keys| {
+        // One set grows beyond the other, which catches up now and then.
+        let (mut mine, mut theirs) =
+            (DifferenceSize::with_shape(16, keys.round)?, DifferenceSize::with_shape(16, keys.round)?);
+        let mut counted = Counted::default();
+        for index in 0..keys.count {
+            mine.insert(&keys.hashable(index));
+            let surplus = index % 8;
+            if surplus == 0 {
+                theirs = mine.clone();
+            }
+            let estimate = mine.estimate(&theirs)?;
+            let allowed = if surplus == 0 { estimate == 0.0 } else { estimate >= surplus as f64 };
+            counted.probes += 1;
+            counted.forbidden += u64::from(!allowed);
+        }
+        Ok(counted)
+    }),
+];
+
+fn frozen(keys: &Keys) -> Result<Counted> {
+    let mut set = Bloom::with_rate(keys.count, RATE, keys.round)?;
+    keys.all().for_each(|key| _ = set.insert(&key));
+    let owner = [3; 16];
+    let block = set.freeze(owner, keys.count)?;
+    let filter = sievedb::filter::Filter::open(
+        sievedb::filter::AlignedBytes::copy_of(&block),
+        sievedb::filter::Expect::table(owner, keys.round, keys.count),
+    )?;
+    Ok(Counted::of(keys.all().map(|key| filter.may_contain_key(&key))))
+}
+
+/// Two sets that share half of the items of each.
+struct Sets<'a> {
+    keys: &'a Keys,
+    first: u64,
+}
+
+/// Items of the difference in one list.
+const LISTED: u64 = 1000;
+
+impl Sets<'_> {
+    fn item(&self, index: u64) -> u128 {
+        let key = |index| number(100 + self.keys.round, index);
+        u128::from(key(index)) << 64 | u128::from(key(1 << 38 | index))
+    }
+
+    fn differences(&self) -> u64 {
+        LISTED
+    }
+
+    /// The first has the items of the first two thirds, the second those of the last two.
+    fn both(&self) -> [Box<dyn Iterator<Item = u128> + '_>; 2] {
+        let third = LISTED / 2;
+        [0, third].map(|start| {
+            let range = self.first + start..self.first + start + 2 * third;
+            Box::new(range.map(|index| self.item(index))) as Box<dyn Iterator<Item = u128>>
+        })
+    }
+}
+
+/// What is listed: the items that only the first has, and those that only the second has.
+type Lists = Option<(Vec<u128>, Vec<u128>)>;
+
+/// Counts the items of the differences of as many pairs of sets as have so many of them. No list is allowed.
+fn lists(keys: &Keys, list: impl Fn(&Sets<'_>, u64) -> Result<Lists>) -> Result<Counted> {
+    let mut counted = Counted::default();
+    for pair in 0..keys.count.div_ceil(LISTED) {
+        let sets = Sets { keys, first: 2 * LISTED * pair };
+        let [mine, theirs] = sets.both().map(Iterator::collect::<BTreeSet<_>>);
+        counted.probes += LISTED;
+        if let Some(found) = list(&sets, keys.round << 32 | pair)? {
+            for (found, one, two) in [(found.0, &mine, &theirs), (found.1, &theirs, &mine)] {
+                let right: BTreeSet<u128> = one.difference(two).copied().collect();
+                let listed: BTreeSet<u128> = found.into_iter().collect();
+                counted.forbidden += right.symmetric_difference(&listed).count() as u64;
+            }
+        }
+    }
+    Ok(counted)
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut report = Report::new("Sketches: forbidden answers", &super::command());
+    report.text(&format!(
+        "At least {} probes of each structure, which has {} keys of 8 bytes. Every round has another seed and other keys, so each key \
+         is probed for once. Structures that can be sent are encoded and decoded before. Where keys are removed, it is every other \
+         one. Of tables that list differences, a probe is an item of the difference of two sets of 1,000 items, of which 1,000 are not \
+         shared; no list at all is allowed.",
+        count(args.queries),
+        count(args.keys),
+    ));
+    let mut table = Table::new(["", "forbidden", "probes", "found", "seconds"]);
+    let mut all = 0;
+    for (name, law, round) in LAWS.iter().filter(|law| law.0.contains(&args.only)) {
+        let (time, counted) = took(|| {
+            let mut counted = Counted::default();
+            let mut number = 0;
+            while counted.probes < args.queries {
+                let one = round(&Keys { round: number, count: args.keys })?;
+                counted.probes += one.probes;
+                counted.forbidden += one.forbidden;
+                number += 1;
+            }
+            Ok::<_, Box<dyn std::error::Error>>(counted)
+        });
+        let counted = counted?;
+        all += counted.forbidden;
+        eprintln!(
+            "{name}: {} of {} in {:.0} s",
+            counted.forbidden,
+            counted.probes,
+            time.elapsed.as_secs_f64()
+        );
+        table.row([
+            format!("**{name}**"),
+            (*law).to_owned(),
+            count(counted.probes),
+            count(counted.forbidden),
+            format!("{:.0}", time.elapsed.as_secs_f64()),
+        ]);
+    }
+    report.table(&table);
+    report.write(args.write.as_deref())?;
+    if all == 0 { Ok(()) } else { Err(format!("{all} forbidden answers").into()) }
+}
