@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sievedb::fs::{CrashPolicy, MemFs};
-use sievedb::{Db, Durability, Error, Keyspace, Result, WriteBatch};
+use sievedb::{Db, Durability, Error, Keyspace, Options, Result, WriteBatch};
 
 use crate::support::faulty::{Call, Effect, FaultyFs};
+use crate::support::sample::thorough;
 use crate::support::store::{self, DIR};
 
 fn full() -> io::Error {
@@ -238,7 +239,7 @@ fn a_second_failure_while_writing_resumes_costs_nothing_either() {
     let (mut cases, mut images) = (0, 0);
     for (victim, effect) in [(Victim::Batch, Effect::Half), (Victim::Flush, Effect::All)] {
         let (operations, _) = fail(victim, effect, None);
-        for at in 0..operations {
+        for at in (0..operations).step_by(if thorough() { 1 } else { 3 }) {
             for second in Effect::EACH {
                 cases += 1;
                 images += fail(victim, effect, Some((at, second))).1;
@@ -430,4 +431,86 @@ fn closing_a_store_whose_writing_is_suspended_keeps_what_was_acknowledged() {
         check(&fs.mem, Progress::InDoubt).unwrap_or_else(|wrong| panic!("{effect:?}: {wrong}"));
         assert!(store::open(&fs.mem).unwrap().contains("buffered 2").unwrap());
     }
+}
+
+#[test]
+fn a_long_manifest_whose_replacement_fails_costs_nothing() {
+    let creates: Row = |call| matches!(call, Call::Create(_)) && call.kind() == "manifest";
+    let renames: Row = |call| matches!(call, Call::Rename);
+    for (is_hit, effect) in [(creates, Effect::None), (renames, Effect::None), (renames, Effect::All)] {
+        let fs = FaultyFs::new(&MemFs::new());
+        let (db, users) = prepare(&fs);
+        let hit = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&hit);
+        fs.judge(move |_, call| {
+            let fails = is_hit(&call) && !seen.swap(true, Ordering::SeqCst);
+            fails.then(|| (effect, full()))
+        });
+        let keyspace = db.default_keyspace();
+        // The edit itself is durable, whatever becomes of the new manifest.
+        let mut runs = 0;
+        while !hit.load(Ordering::SeqCst) {
+            runs += 1;
+            keyspace.set_options(store::small().l0_runs(1 + runs % 9)).unwrap();
+        }
+        assert!(db.background_error().is_some() && db.stats().disabled.is_none());
+        for policy in policies(3) {
+            check(&fs.mem.crash(policy), Progress::InDoubt)
+                .unwrap_or_else(|wrong| panic!("{effect:?}: {wrong}"));
+            let options = Options::new().fs(Arc::new(fs.mem.crash(policy))).background_threads(0);
+            let found = options.open(DIR).unwrap().default_keyspace().options();
+            assert_eq!(found, store::small().l0_runs(1 + runs % 9));
+        }
+        write_both(&db, &users, "after", Durability::Synced).unwrap();
+        keyspace.set_options(store::small().l0_runs(7)).unwrap();
+        check(&fs.mem.crash(CrashPolicy::DropUnsynced), Progress::Acknowledged).unwrap();
+        db.close().unwrap();
+        drop(users);
+        let manifests = store::files(&fs.mem).into_keys().filter(|name| name.starts_with("MANIFEST"));
+        assert_eq!(manifests.count(), 1);
+        check(&fs.mem, Progress::Acknowledged).unwrap();
+    }
+}
+
+#[test]
+fn with_threads_writing_resumes_by_itself_and_writers_wait_for_the_next_attempt() {
+    let fs = FaultyFs::new(&MemFs::new());
+    prepare(&fs).0.close().unwrap();
+    let options = store::options(&fs.mem).fs(Arc::new(fs.clone())).background_threads(2);
+    let db = options.open(DIR).unwrap();
+    let users = db.existing_keyspace("users").unwrap();
+    fs.judge(|_, call| matches!(call, Call::Append(_)).then(|| (Effect::Half, full())));
+    assert!(write_both(&db, &users, "lost", Durability::Buffered).is_err());
+    // It was tried again in vain.
+    while db.stats().background_failures < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(!db.contains("lost").unwrap() && db.contains("buffered 2").unwrap());
+    assert!(write_both(&db, &users, "lost", Durability::Buffered).is_err(), "the next attempt fails too");
+    assert!(db.keyspace("lost", store::small()).is_err() && db.flush().is_err());
+    fs.recover();
+    while db.background_error().is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    write_both(&db, &users, "after", Durability::Synced).unwrap();
+    check(&fs.mem.crash(CrashPolicy::DropUnsynced), Progress::Acknowledged).unwrap();
+}
+
+#[test]
+fn a_store_whose_writing_has_ended_removes_the_files_that_nothing_needs() {
+    let fs = FaultyFs::new(&MemFs::new());
+    let (db, users) = prepare(&fs);
+    db.flush().and_then(|()| users.flush()).unwrap();
+    let reader = users.iter();
+    users.compact().unwrap();
+    let tables = || store::files(&fs.mem).keys().filter(|name| name.ends_with(".sst")).count();
+    let before = tables();
+    fs.judge(|_, call| matches!(call, Call::Sync(_)).then(|| (Effect::None, broken())));
+    assert!(write_both(&db, &users, "lost", Durability::Synced).is_err());
+    assert!(matches!(db.step(), Err(Error::Poisoned { .. })));
+    assert_eq!(tables(), before, "a reader needs them");
+    drop(reader);
+    assert!(matches!(db.step(), Err(Error::Poisoned { .. })));
+    assert!(tables() < before);
+    check(&fs.mem.crash(CrashPolicy::DropUnsynced), Progress::InDoubt).unwrap();
 }

@@ -208,6 +208,8 @@ impl Engine {
     }
 
     fn resume(&self) -> Result<()> {
+        // First: there may be no room otherwise.
+        self.remove_obsolete_files();
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();
@@ -294,5 +296,37 @@ impl Engine {
         let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
         let manifest = ManifestLog::prepare(fs, dir, self.files.store_id, number, state, &random_id)?;
         Ok(Prepared { manifest, log_number, log, old_logs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn no_edit_is_appended_while_writing_is_suspended() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        db.put("k", "v").unwrap();
+        let engine = db.engine();
+        let manifest = || {
+            let files = fs.files(Path::new("/db")).into_iter();
+            files.filter(|(path, _)| path.to_string_lossy().contains("MANIFEST")).collect::<Vec<_>>()
+        };
+        let before = manifest();
+        let cause = Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
+        engine.suspend(cause);
+        let refused = engine.publish(vec![EditItem::LastSeqno(9)], Change::None);
+        assert!(matches!(refused, Err(Error::Io { op: "append to", .. })));
+        assert_eq!(manifest(), before);
+        db.put("l", "v").unwrap();
+        assert!(!engine.suspension.is_suspended() && db.background_error().is_none());
+        assert!(manifest().len() == 1 && manifest() != before);
+        engine.publish(vec![EditItem::LastSeqno(9)], Change::None).unwrap();
     }
 }
