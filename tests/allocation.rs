@@ -77,11 +77,11 @@ fn policy(kind: FilterKind, allocation: FilterAllocation) -> FilterPolicy {
 }
 
 #[test]
-fn five_levels_of_optimal_ribbon_filters_waste_one_read_in_650_absent_lookups() {
+fn five_levels_of_optimal_ribbon_filters_waste_a_twelfth_of_the_reads_of_bloom() {
     let bloom = waste(&tree(policy(FilterKind::BlockedBloom, FilterAllocation::Uniform), KEYS));
     let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
     let optimal = waste(&ribbon);
-    assert!(optimal < 0.002 && bloom > 12.0 * optimal, "{bloom} {optimal}");
+    assert!(optimal < 0.0024 && bloom > 12.0 * optimal, "{bloom} {optimal}");
     // The mean over all tables is the policy's, but for tables planned when the tree was smaller.
     let levels = ribbon.stats().keyspaces[0].levels.clone();
     let bits: Vec<f64> = levels.iter().filter_map(|level| level.filter_bits_per_key()).collect();
@@ -122,21 +122,105 @@ fn a_tree_loaded_fast_uses_its_whole_filter_total_once_it_is_settled() {
     while db.step().unwrap() {}
     let waste = waste(&db);
     let levels = db.stats().keyspaces[0].levels.clone();
-    let share = |(number, level): (usize, &LevelStats)| {
-        let kind = if number < 2 { Kind::BlockedBloom } else { Kind::Ribbon };
+    let share = |level: &LevelStats| {
         let asked = level.filter.negatives + level.filter.false_positives;
-        Share::new(kind, level.keys, asked as f64 / LOOKUPS as f64)
+        Share::new(Kind::Ribbon, level.keys, asked as f64 / LOOKUPS as f64)
     };
-    let best = allocate(
-        &levels.iter().enumerate().map(share).collect::<Vec<_>>(),
-        Total::bits_per_key(10.0).unwrap(),
-    );
+    let best = allocate(&levels.iter().map(share).collect::<Vec<_>>(), Total::bits_per_key(10.0).unwrap());
     let total = db.stats().keyspaces[0].total();
     let taken = total.filter_memory_bytes as f64 * 8.0 / total.keys as f64;
-    // The headers of such small filters are an eighth of a bit per key.
-    assert!((9.8..10.3).contains(&taken), "{taken} bits per key");
+    // The headers of such small filters are an eighth of a bit per key, and what level 0 has beyond its share
+    // a quarter.
+    assert!((9.8..10.5).contains(&taken), "{taken} bits per key");
     let last = (0..levels.len()).max_by_key(|&level| levels[level].keys).unwrap();
     let (found, wanted) = (levels[last].filter_bits_per_key().unwrap(), best.bits_per_key[last]);
-    assert!(levels[last].keys > 200_000 && (found - wanted).abs() < 0.3, "{found} {wanted}");
-    assert!(waste < 1.6 * best.wasted_reads, "{waste} {}", best.wasted_reads);
+    assert!(levels[last].keys > 200_000 && (found - wanted).abs() < 0.5, "{found} {wanted}");
+    assert!(waste < 1.1 * best.wasted_reads, "{waste} {}", best.wasted_reads);
+}
+
+/// A store with default options on which all background work is done, after each of so many flushes of equal
+/// size.
+fn flushed_by_default(keys: u64, flushes: u64) -> Db {
+    let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+    for key in 0..keys {
+        db.put(scatter(key), [7; 100]).unwrap();
+        if (key + 1) % keys.div_ceil(flushes) == 0 || key + 1 == keys {
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+        }
+    }
+    db.open_tables().unwrap();
+    db
+}
+
+/// Data blocks that the filters let expect for each absent lookup.
+fn predicted_waste(db: &Db, lookups: u64) -> f64 {
+    let expected = || db.stats().keyspaces[0].total().expected_false_positives;
+    let before = expected();
+    for key in 0..lookups {
+        assert_eq!(db.get(scatter((1 << 41) + key)).unwrap(), None);
+    }
+    (expected() - before) / lookups as f64
+}
+
+#[test]
+fn a_default_store_of_up_to_four_runs_wastes_three_reads_in_1000_absent_lookups() {
+    for (keys, flushes, runs) in
+        [(10_000, 1, 1), (10_000, 3, 3), (10_000, 4, 4), (10_000, 8, 4), (100_000, 3, 3), (100_000, 8, 4)]
+    {
+        let db = flushed_by_default(keys, flushes);
+        for is_settled in [false, true] {
+            if is_settled {
+                db.settle().unwrap();
+                while db.step().unwrap() {}
+                db.compact().unwrap();
+                db.open_tables().unwrap();
+            }
+            let total = db.stats().keyspaces[0].total();
+            assert_eq!(total.runs, if is_settled { 1 } else { runs });
+            assert_eq!(total.keys, keys);
+            let before = db.stats();
+            let predicted = predicted_waste(&db, LOOKUPS);
+            let counted = (fetches(&db.stats()) - fetches(&before)) as f64 / LOOKUPS as f64;
+            assert!(predicted <= 0.003, "{keys} keys in {} runs: {predicted}", total.runs);
+            let deviation = (predicted / LOOKUPS as f64).sqrt();
+            assert!((counted - predicted).abs() < 6.0 * deviation, "{counted}, {predicted} predicted");
+        }
+    }
+}
+
+#[test]
+fn whatever_a_load_leaves_its_filters_waste_at_most_a_tenth_more_than_the_best() {
+    let keyspace = KeyspaceOptions::new().memtable_bytes(512 << 10).table_bytes(2 << 20);
+    let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).default_keyspace(keyspace);
+    let db = options.open("/db").unwrap();
+    let (mut keys, mut with_few_runs, mut with_many) = (0, 0, 0);
+    for key in 0..100_000 {
+        db.put(scatter(key), [7; 100]).unwrap();
+        while key % 500 == 0 && db.step().unwrap() {}
+        if key % 500 != 0 || db.stats().keyspaces[0].total().keys == keys {
+            continue;
+        }
+        keys = db.stats().keyspaces[0].total().keys;
+        db.open_tables().unwrap();
+        while db.step().unwrap() {}
+        let levels = db.stats().keyspaces[0].levels.clone();
+        let wasted = predicted_waste(&db, 300);
+        let runs: u64 = levels.iter().map(|level| level.runs).sum();
+        if runs <= 4 {
+            with_few_runs += 1;
+            assert!(wasted <= 0.003, "{wasted} {levels:?}");
+            continue;
+        }
+        with_many += 1;
+        // The same bits, without the headers and the checksums of such small filters.
+        let shares = levels.iter().flat_map(|level| {
+            (0..level.runs).map(|_| Share::new(Kind::Ribbon, level.keys / level.runs, 1.0))
+        });
+        let bits = |level: &LevelStats| level.filter_memory_bytes.saturating_sub(320 * level.tables) * 8;
+        let total = Total::bytes(levels.iter().map(bits).sum::<u64>() / 8);
+        let best = allocate(&shares.collect::<Vec<_>>(), total).wasted_reads;
+        assert!(wasted <= 1.1 * best, "{wasted}, {best} at best: {levels:?}");
+    }
+    assert!(with_few_runs > 20 && with_many > 4, "{with_few_runs} {with_many}");
 }

@@ -36,7 +36,7 @@
 //! - memory is dear, or absent keys are: ribbon;
 //! - the filter is built often and lives for minutes: blocked Bloom;
 //! - sets are to be united: Bloom;
-//! - in a store: [`FilterKind::Auto`], which decides between the first two by level, and says why.
+//! - in a store: [`FilterKind::Auto`], which decides by what each kind costs, and says why ([`cost`]).
 //!
 //! Probe a filter for one key with [`Filter::may_contain`], for many with [`Filter::may_contain_many`]. To
 //! probe many filters for one key, keep their [`Probe`]s side by side, and prefetch all before the first is
@@ -52,7 +52,8 @@
 //! | file | noun |
 //! |---|---|
 //! | `allocation` | how many bits each filter of a tree gets |
-//! | `policy` | what the user asks for, and what that means on a level |
+//! | `cost` | which kind costs least |
+//! | `policy` | what the user asks for, and what that means for a table |
 //! | `builder` | `(add_hash)* finish`: hashes to bytes |
 //! | `header` | the first 256 bytes of a block |
 //! | `frozen` | those 40 of them that mean the same in every version |
@@ -104,6 +105,7 @@ mod blocked;
 mod bloom;
 mod builder;
 mod combine;
+pub mod cost;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 #[doc(hidden)]
 pub mod forge;

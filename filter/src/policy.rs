@@ -1,13 +1,14 @@
-//! Filter policies, and the filter that a policy gives a table on a given level.
+//! Filter policies, and the filter that a policy gives a table.
 //!
 //! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`],
 //! which is a kind that can be built and its bits per key, or into no filter. No floating point is used after
 //! that: only whole bits and whole probes are written to disk.
 //!
-//! The best kind depends on the lifetime of a table. [`FilterKind::Auto`] documents the rule and its reasons.
+//! [`FilterKind::Auto`] chooses the kind for each table by what it costs: see [`cost`](crate::cost).
 
 use alloc::format;
 
+use super::cost::TableUse;
 use super::header::Kind;
 use super::{blocked, bloom, ribbon};
 use crate::error::FilterError;
@@ -15,39 +16,22 @@ use crate::error::FilterError;
 /// Most bits per key of a policy. No filter improves with more.
 pub const BITS_PER_KEY_MAX: f64 = 64.0;
 
-/// The tables of levels above this one are short-lived: their filters are rebuilt often and probed first.
-const FIRST_DEEP_LEVEL: usize = 2;
-
 /// Which filter to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FilterKind {
     /// No filter: every lookup within a table's key range reads the table.
     None,
-    /// Blocked Bloom on levels 0 and 1, where tables live for minutes. Ribbon on the levels below, except
-    /// standard Bloom for tables of fewer than 96 keys, where a ribbon filter saves nothing.
+    /// The kind that costs the least time: the sum of the probe, of the read that a false positive wastes, and
+    /// of building the filter, spread over the probes that are expected. [`cost`](crate::cost) has the sum and
+    /// its figures. The result is a ribbon filter for nearly every table. Blocked Bloom is built where so many
+    /// bits are given that its rate hardly costs anything (20 bits per key and more: the tables that hold less
+    /// than a thousandth of a tree's keys), and standard Bloom for tables of fewer than 96 keys.
     ///
-    /// The rule compares costs. A ribbon filter costs more time: once to build (some 50 to 100 ns per key),
-    /// and with every query (up to 50 ns if it waits for memory). It saves memory for as long as the table
-    /// lives: 3.3 bits per key at the rate of a blocked filter of 10 bits. At the same size it saves nine
-    /// wasted reads in ten. So it pays for a table that lives longer than
+    /// A size that is given as a rate is that of a ribbon filter, or of a Bloom filter for few keys.
     ///
-    /// ```text
-    /// (time to build + queries in its life · time per query) · price of a processor's second
-    /// ──────────────────────────────────────────────────────────────────────────────────────
-    ///                   bits saved · price of a bit of memory per second
-    /// ```
-    ///
-    /// RocksDB states one hour for its own ribbon filter. With the prices that it assumes and our costs, the
-    /// result is some 12 to 25 minutes, depending on how often a query waits for memory. Under a steady load
-    /// of writes, tables of levels 0 and 1 are compacted sooner: a table of level 0 lives for a few flushes,
-    /// and each compaction of level 1 rewrites all of it. A table of level 2 lives ten times as long as one
-    /// of level 1 (the ratio of the levels). Level 2 and the levels below it hold nearly all keys of a large
-    /// tree, and so nearly all memory that can be saved.
-    ///
-    /// The rule uses the level because it is known when the table is written; a measured lifetime would
-    /// describe the past load. Use [`FilterKind::Ribbon`] on all levels if data is written once and then only
-    /// read, or if processor time is plentiful.
+    /// A ribbon filter takes 140 ns more per key to build than a blocked one. A keyspace that is written much
+    /// and hardly read does better with [`FilterKind::BlockedBloom`], or with [`FilterKind::None`].
     #[default]
     Auto,
     /// Standard Bloom: a lower rate than a blocked one of the same size, but one cache line per bit tested.
@@ -155,7 +139,7 @@ impl FilterAllocation {
 /// use sievedb_filter::{FilterKind, FilterPolicy};
 /// let policy = FilterPolicy::new(FilterKind::Bloom).false_positive_rate(0.001);
 /// policy.validate().unwrap();
-/// assert!((policy.resolve(3, 1_000_000).unwrap().bits_per_key - 14.38).abs() < 0.01);
+/// assert!((policy.resolve(1_000_000).unwrap().bits_per_key - 14.38).abs() < 0.01);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -170,7 +154,7 @@ pub struct FilterPolicy {
     pub expect_hits: bool,
 }
 
-/// A filter that can be built: the result of a [`FilterPolicy`] on one level.
+/// A filter that can be built: the result of a [`FilterPolicy`] for one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterPlan {
     /// The kind, as stored in the filter's header.
@@ -243,7 +227,9 @@ impl FilterPolicy {
                 )));
             }
             FilterSize::FalsePositiveRate(rate) => {
-                if let Some(kind) = self.kinds().iter().find(|kind| bits_for_rate(**kind, rate).is_none()) {
+                if let Some(kind) =
+                    self.kinds_for_rate().iter().find(|kind| bits_for_rate(**kind, rate).is_none())
+                {
                     return Err(FilterError::invalid(format!(
                         "false-positive rate {rate} takes {kind:?} more than {BITS_PER_KEY_MAX} bits per key"
                     )));
@@ -253,29 +239,51 @@ impl FilterPolicy {
         Ok(())
     }
 
-    /// The filter for a table of about `keys` keys that is written to `level`. `None` if the table gets no
-    /// filter, or if [`FilterPolicy::validate`] refuses the policy.
+    /// The filter for a new table of about `keys` keys. `None` if the table gets no filter, or if
+    /// [`FilterPolicy::validate`] refuses the policy. O(1).
     #[must_use]
-    pub fn resolve(&self, level: usize, keys: u64) -> Option<FilterPlan> {
-        let kind = match self.kinds() {
-            [] => return None,
-            [shallow, _, ..] if level < FIRST_DEEP_LEVEL => *shallow,
-            [_, small, _] if keys < ribbon::KEYS_MIN => *small,
-            [.., deep] => *deep,
-        };
-        self.validate().ok()?;
-        let bits_per_key = match self.size {
-            FilterSize::BitsPerKey(bits) => bits,
-            FilterSize::FalsePositiveRate(rate) => bits_for_rate(kind, rate)?,
-        };
-        Some(FilterPlan { kind, bits_per_key })
+    pub fn resolve(&self, keys: u64) -> Option<FilterPlan> {
+        self.resolve_for(&TableUse::new(keys))
     }
 
-    /// The kinds it may build: on the short-lived levels, and on the others for few keys and for many.
-    fn kinds(&self) -> &'static [Kind] {
+    /// The same for a table of which more is known.
+    #[must_use]
+    pub fn resolve_for(&self, table: &TableUse) -> Option<FilterPlan> {
+        self.validate().ok()?;
+        match self.size {
+            FilterSize::BitsPerKey(bits_per_key) => {
+                let kind = self.kind_for(table, bits_per_key)?;
+                Some(FilterPlan { kind, bits_per_key })
+            }
+            FilterSize::FalsePositiveRate(rate) => {
+                // All kinds would cost the same reads, so the smallest one is built.
+                let kind = self.fixed_kind().or((self.kind == FilterKind::Auto).then(|| table.smallest()))?;
+                Some(FilterPlan { kind, bits_per_key: bits_for_rate(kind, rate)? })
+            }
+        }
+    }
+
+    /// The kind for a table whose filter has this size. `None` if the policy has no filters.
+    #[must_use]
+    pub fn kind_for(&self, table: &TableUse, bits_per_key: f64) -> Option<Kind> {
+        self.fixed_kind().or_else(|| (self.kind == FilterKind::Auto).then(|| table.cheapest(bits_per_key)))
+    }
+
+    /// The kind of every table, if it is the same for all.
+    fn fixed_kind(&self) -> Option<Kind> {
+        match self.kind {
+            FilterKind::None | FilterKind::Auto => None,
+            FilterKind::Bloom => Some(Kind::Bloom),
+            FilterKind::BlockedBloom => Some(Kind::BlockedBloom),
+            FilterKind::Ribbon => Some(Kind::Ribbon),
+        }
+    }
+
+    /// The kinds that it may build for a given rate.
+    fn kinds_for_rate(&self) -> &'static [Kind] {
         match self.kind {
             FilterKind::None => &[],
-            FilterKind::Auto => &[Kind::BlockedBloom, Kind::Bloom, Kind::Ribbon],
+            FilterKind::Auto => &[Kind::Bloom, Kind::Ribbon],
             FilterKind::Bloom => &[Kind::Bloom],
             FilterKind::BlockedBloom => &[Kind::BlockedBloom],
             FilterKind::Ribbon => &[Kind::Ribbon],
@@ -359,12 +367,12 @@ mod tests {
         for bits in [f64::NAN, 0.0, -0.0, -1.0, 64.001, f64::INFINITY, f64::NEG_INFINITY] {
             let wrong = policy.bits_per_key(bits);
             assert!(matches!(wrong.validate(), Err(FilterError::InvalidArgument { .. })), "{bits}");
-            assert_eq!(wrong.resolve(0, 1_000_000), None);
+            assert_eq!(wrong.resolve(1_000_000), None);
         }
         for rate in [f64::NAN, 0.0, -0.1, 1.0, 2.0, 1e-300] {
             let wrong = policy.false_positive_rate(rate);
             assert!(matches!(wrong.validate(), Err(FilterError::InvalidArgument { .. })), "{rate}");
-            assert_eq!(wrong.resolve(0, 1_000_000), None);
+            assert_eq!(wrong.resolve(1_000_000), None);
         }
         for bits in [f64::MIN_POSITIVE, 0.001, 9.9, 64.0] {
             policy.bits_per_key(bits).validate().unwrap();
@@ -372,18 +380,23 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_blocked_on_the_upper_levels_and_ribbon_below() {
-        let kinds: Vec<Kind> =
-            (0..5).map(|level| FilterPolicy::default().resolve(level, 1_000_000).unwrap().kind).collect();
-        assert_eq!(kinds[..2], [Kind::BlockedBloom; 2]);
-        assert_eq!(kinds[2..], [Kind::Ribbon; 3]);
-        let few = |kind: FilterKind| FilterPolicy::new(kind).resolve(3, 95).unwrap().kind;
-        assert_eq!((few(FilterKind::Auto), few(FilterKind::Ribbon)), (Kind::Bloom, Kind::Ribbon));
-        assert_eq!(FilterPolicy::default().resolve(3, 96).unwrap().kind, Kind::Ribbon);
-        assert_eq!(FilterPolicy::default().resolve(1, 95).unwrap().kind, Kind::BlockedBloom);
-        assert_eq!(FilterPolicy::new(FilterKind::None).resolve(0, 1_000_000), None);
-        let optimal = FilterPolicy::default().allocation(FilterAllocation::Optimal);
-        assert_eq!(optimal.resolve(4, 1_000_000), FilterPolicy::default().resolve(4, 1_000_000));
+    fn auto_is_ribbon_but_for_few_keys_and_for_many_bits() {
+        let plan = |bits, keys| FilterPolicy::default().bits_per_key(bits).resolve(keys).unwrap();
+        assert_eq!(plan(10.0, 1_000_000), FilterPlan { kind: Kind::Ribbon, bits_per_key: 10.0 });
+        assert_eq!((plan(10.0, 95).kind, plan(10.0, 96).kind), (Kind::Bloom, Kind::Ribbon));
+        assert_eq!(
+            (plan(30.0, 95).kind, plan(30.0, 1_000_000).kind),
+            (Kind::BlockedBloom, Kind::BlockedBloom)
+        );
+        assert_eq!(FilterPolicy::new(FilterKind::Ribbon).resolve(95).unwrap().kind, Kind::Ribbon);
+        assert_eq!(FilterPolicy::new(FilterKind::None).resolve(1_000_000), None);
+        let uniform = FilterPolicy::default().allocation(FilterAllocation::Uniform);
+        assert_eq!(uniform.resolve(1_000_000), FilterPolicy::default().resolve(1_000_000));
+        // A rate is reached with the fewest bits, also a low one.
+        for (rate, bits) in [(0.01, 6.74), (1e-7, 23.4)] {
+            let found = FilterPolicy::default().false_positive_rate(rate).resolve(1_000_000).unwrap();
+            assert!(found.kind == Kind::Ribbon && (found.bits_per_key - bits).abs() < 0.1, "{found:?}");
+        }
     }
 
     /// The cells of the rows of one part of the document of measured rates.

@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn faulty_memory_while_a_filter_is_built_ends_the_flush_with_an_error() {
-        let (db, flushed) = flushed(|bits, before| bits.fill(if before == 0 { 0 } else { 0xff }));
+        let (db, flushed) = flushed(|bits, before| bits.fill(before as u8));
         assert!(matches!(flushed, Err(Error::FaultyMemory { .. })), "{flushed:?}");
         let refused = db.put("k", "v").unwrap_err();
         assert!(matches!(&refused, Error::Poisoned { .. }) && refused.to_string().contains("memory"));

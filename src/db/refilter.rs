@@ -258,10 +258,8 @@ mod tests {
         db.compact().unwrap();
         let (tree, old) = table(&db);
         let engine = db.engine();
-        let own = old
-            .open()
-            .unwrap()
-            .build_filter(tree.options.load().filter.resolve(1, 1000).unwrap(), &|_| false);
+        let own =
+            old.open().unwrap().build_filter(tree.options.load().filter.resolve(1000).unwrap(), &|_| false);
         let own = crate::filter::Header::decode(&own.unwrap()).unwrap();
         let mut lie = FilterBuilder::new(own.kind, 10.0, own.seed, own.salt, own.owner).unwrap();
         (0..KEYS).for_each(|n| lie.add_key(format!("other {n}").as_bytes()));

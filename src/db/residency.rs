@@ -29,6 +29,7 @@ use std::sync::Arc;
 use super::engine::Engine;
 use super::reservations::{Job, Reserved, ResidencyChange};
 use super::tree::View;
+use crate::compaction::filters::bits_in_total;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::FilterPages;
 use crate::version::{FilterState, Version};
@@ -117,14 +118,13 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     }
     let (mut bits, mut overhead, mut loaded_bytes) = (0.0, 0, 0);
     for (level, table) in version.all_tables() {
+        let share = bits_in_total(policy, level, table.meta.keys)?;
         let Some(filter) = table.meta.filters.first() else {
             // With `expect_hits` it has no share; otherwise its share went to the other tables.
-            let bits_per_key =
-                if policy.expect_hits { 0.0 } else { policy.resolve(level, table.meta.keys)?.bits_per_key };
-            bits += table.meta.keys as f64 * bits_per_key;
+            bits += if policy.expect_hits { 0.0 } else { share };
             continue;
         };
-        bits += table.meta.keys as f64 * policy.resolve(level, table.meta.keys)?.bits_per_key;
+        bits += share;
         // Header, checksums and what rounding costs are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
         // A table that is not open yet will load its whole filter.

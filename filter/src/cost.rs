@@ -1,0 +1,199 @@
+//! What a filter costs, and the kind that costs least: the rule of [`FilterKind::Auto`](crate::FilterKind).
+//!
+//! A lookup of an absent key that reaches a table pays, in nanoseconds,
+//!
+//! ```text
+//! PROBE + rate · READ + BUILD / probes a key                  summed up for each kind, at the same size
+//! ```
+//!
+//! that is, the probe of the filter, the read that a false positive wastes, and the filter's part of the time
+//! that it took to build it. A filter of `n` keys is built for `n · BUILD` and probed `n` times as often as
+//! the last term says, so `n` cancels.
+//!
+//! # The figures
+//!
+//! `docs/benchmarks/costs.md` has them as measured, by `cargo run --release -p sievedb-bench -- costs`: each
+//! constant below is a rounded median of it, beside the instructions that callgrind counted.
+//!
+//! | | probe | build, a key |
+//! |---|---:|---:|
+//! | blocked Bloom | 4 ns, 84 instructions | 40 ns, 184 instructions |
+//! | Bloom | 8 ns, 136 instructions | 80 ns, 424 instructions |
+//! | ribbon | 8 ns, 128 instructions | 180 ns, 829 instructions |
+//!
+//! A wasted read counts as 60 µs, the time of 4 KiB from a disk (58 µs there). From the system's page cache it
+//! takes a tenth of that. That is still five times what the cheapest kind saves at 10 bits per key (52 ns of
+//! reads to 11 ns), so the rule is made for the tables that do not fit into memory: the others lose little.
+//!
+//! A filter is expected to be probed 20 times a key or, if that is more, as often as the filters of the tables
+//! that its table replaces. Not less if these were probed less: a table that is written during a load, while
+//! nobody reads, may stay for years.
+//!
+//! # What follows
+//!
+//! At 10 bits per key a ribbon filter costs 78 ns a probe, a Bloom filter 504 ns, and a blocked one 586 ns. So
+//! tables get ribbon filters. Blocked Bloom is chosen from 20.3 bits per key on, where its rate is below
+//! 0.02 %: with 10 bits on average, so many go to tables that hold less than a thousandth of the keys of their
+//! tree. A table of fewer than 96 keys gets a Bloom filter where others get a ribbon filter: a ribbon filter
+//! has at least 128 slots. For more keys a Bloom filter never costs less than nine tenths of the better one of
+//! the two, and is not considered.
+//!
+//! The level of a table does not matter. A table of a deep level lives longer, but has as many more keys: the
+//! number of probes for each key of a filter depends on how many lookups there are for each key written, and on
+//! how often compaction rewrites a key on a level, which is a few times on each.
+//!
+//! # Hysteresis
+//!
+//! A table is immutable, and so is its filter's kind. But it is rewritten, and if two kinds cost nearly the
+//! same, the kind would change with every small change of its bits. So the kind that the replaced tables have
+//! stays unless another costs at most four fifths of it.
+
+use crate::allocation::Share;
+use crate::header::Kind;
+use crate::ribbon;
+
+/// A wasted read of a data block, in nanoseconds.
+pub const READ_NS: f64 = 60_000.0;
+
+/// The least number of probes that is expected for each key of a filter.
+pub const PROBES_PER_KEY_MIN: f64 = 20.0;
+
+/// Another kind than the present one is built if it costs at most this share.
+pub const SWITCH_AT: f64 = 0.8;
+
+/// A probe for an absent key, in nanoseconds.
+#[must_use]
+pub const fn probe_ns(kind: Kind) -> f64 {
+    match kind {
+        Kind::BlockedBloom => 4.0,
+        Kind::Bloom | Kind::Ribbon => 8.0,
+    }
+}
+
+/// Building a filter, in nanoseconds per key.
+#[must_use]
+pub const fn build_ns(kind: Kind) -> f64 {
+    match kind {
+        Kind::BlockedBloom => 40.0,
+        Kind::Bloom => 80.0,
+        Kind::Ribbon => 180.0,
+    }
+}
+
+/// What is known about a table when the kind of its filter is chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TableUse {
+    /// Distinct user keys.
+    pub keys: u64,
+    /// Probes for absent keys that the filters of the replaced tables had, for each of their keys.
+    pub probes_per_key: f64,
+    /// The kind that most keys of the replaced tables have.
+    pub present: Option<Kind>,
+}
+
+impl TableUse {
+    /// A new table, of which nothing else is known.
+    #[must_use]
+    pub fn new(keys: u64) -> Self {
+        Self { keys, probes_per_key: 0.0, present: None }
+    }
+
+    /// The cost of a filter of this kind and size, in nanoseconds for each lookup that reaches the table.
+    ///
+    /// ```
+    /// use sievedb_filter::Kind;
+    /// use sievedb_filter::cost::TableUse;
+    ///
+    /// let table = TableUse::new(1_000_000);
+    /// assert!(table.cost_ns(Kind::Ribbon, 10.0) < 80.0);
+    /// assert!(table.cost_ns(Kind::BlockedBloom, 10.0) > 580.0);
+    /// ```
+    #[must_use]
+    pub fn cost_ns(&self, kind: Kind, bits_per_key: f64) -> f64 {
+        let rate = Share::new(kind, self.keys, 1.0).rate(bits_per_key);
+        probe_ns(kind) + rate * READ_NS + build_ns(kind) / self.probes_per_key.max(PROBES_PER_KEY_MIN)
+    }
+
+    /// The kind that costs least at this size, or the present one if it hardly costs more. O(1).
+    #[must_use]
+    pub fn cheapest(&self, bits_per_key: f64) -> Kind {
+        let kinds = self.kinds();
+        let cost = |kind: &Kind| self.cost_ns(*kind, bits_per_key);
+        let least = kinds.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(kinds[0]);
+        match self.present {
+            Some(present) if kinds.contains(&present) && cost(&least) > SWITCH_AT * cost(&present) => present,
+            _ => least,
+        }
+    }
+
+    /// The kind with the lowest rate for any size, as far as building it is worth the time.
+    pub(crate) fn smallest(&self) -> Kind {
+        self.kinds()[0]
+    }
+
+    fn kinds(&self) -> [Kind; 2] {
+        let small = if self.keys < ribbon::KEYS_MIN { Kind::Bloom } else { Kind::Ribbon };
+        [small, Kind::BlockedBloom]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheapest_kind_is_that_of_the_sum() {
+        for keys in [1, 95, 96, 1000, 100_000, 10_000_000] {
+            for probes_per_key in [0.0, 1.0, 1000.0] {
+                let table = TableUse { keys, probes_per_key, present: None };
+                let small = if keys < 96 { Kind::Bloom } else { Kind::Ribbon };
+                let kinds = [2.0, 6.0, 10.0, 14.0, 17.0, 28.0, 40.0].map(|bits| table.cheapest(bits));
+                assert_eq!(kinds[..5], [small; 5], "{keys} {probes_per_key}");
+                assert_eq!(kinds[5..], [Kind::BlockedBloom; 2], "{keys} {probes_per_key}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_documented_sums_and_thresholds_are_those_of_the_constants() {
+        let table = TableUse::new(1_000_000);
+        let costs = [Kind::Ribbon, Kind::Bloom, Kind::BlockedBloom].map(|kind| table.cost_ns(kind, 10.0));
+        assert_eq!(costs.map(|cost| cost.round()), [78.0, 504.0, 586.0], "{costs:?}");
+        let first = (100..300).find(|tenths| table.cheapest(f64::from(*tenths) / 10.0) == Kind::BlockedBloom);
+        assert_eq!(first, Some(203));
+        assert!((0.0001..0.0002).contains(&Share::new(Kind::BlockedBloom, 1_000_000, 1.0).rate(20.0)));
+        // From the page cache, at 10 bits per key: what the reads of a blocked filter cost more, and what it
+        // saves at the expected number of probes.
+        let rate = |kind| Share::new(kind, 1_000_000, 1.0).rate(10.0);
+        let reads = (rate(Kind::BlockedBloom) - rate(Kind::Ribbon)) * READ_NS / 10.0;
+        let saved = costs[0] - costs[2] + 10.0 * reads;
+        assert_eq!((reads.round(), saved.round()), (52.0, 11.0), "{reads} {saved}");
+    }
+
+    #[test]
+    fn a_kind_that_hardly_costs_more_is_kept_and_one_that_costs_much_more_is_not() {
+        let of = |present| TableUse { present: Some(present), ..TableUse::new(100_000) };
+        let (ribbon, blocked) = (of(Kind::Ribbon), of(Kind::BlockedBloom));
+        // Whatever the size does between these bounds, each keeps its kind.
+        for tenths in 195..=212 {
+            let bits = f64::from(tenths) / 10.0;
+            assert_eq!(ribbon.cheapest(bits), Kind::Ribbon, "{bits}");
+            assert_eq!(blocked.cheapest(bits), Kind::BlockedBloom, "{bits}");
+        }
+        assert_eq!((ribbon.cheapest(28.0), blocked.cheapest(28.0)), (Kind::BlockedBloom, Kind::BlockedBloom));
+        assert_eq!((ribbon.cheapest(14.0), blocked.cheapest(14.0)), (Kind::Ribbon, Kind::Ribbon));
+        // A kind that the rule never builds for so many keys is not kept.
+        assert_eq!(of(Kind::Bloom).cheapest(10.0), Kind::Ribbon);
+    }
+
+    #[test]
+    fn what_is_probed_more_than_expected_gets_ribbon_filters_up_to_more_bits() {
+        let busy = TableUse { probes_per_key: 10_000.0, ..TableUse::new(100_000) };
+        let first = |table: &TableUse| {
+            (100..400).find(|tenths| table.cheapest(f64::from(*tenths) / 10.0) == Kind::BlockedBloom)
+        };
+        assert!(first(&busy) > first(&TableUse::new(100_000)));
+        let idle = TableUse { probes_per_key: 0.001, ..busy };
+        assert_eq!(first(&idle), first(&TableUse::new(100_000)));
+    }
+}
