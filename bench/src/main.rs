@@ -2,7 +2,8 @@
 //!
 //! ```sh
 //! cargo run --release -p sievedb-bench -- filters            # beside other crates' filters; --full for all sizes
-//! cargo run --release -p sievedb-bench -- wasted             # wasted block reads in a tree of five levels
+//! cargo run --release -p sievedb-bench -- wasted             # wasted block reads, by default and by policy
+//! cargo run --release -p sievedb-bench -- costs              # what filters and wasted reads cost
 //! cargo run --release -p sievedb-bench -- engine             # lookups per second
 //! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
 //! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
@@ -19,6 +20,7 @@
 //! | `report` | Markdown |
 
 mod clock;
+mod costs;
 mod engine;
 mod filters;
 mod machine;
@@ -46,6 +48,7 @@ struct Cli {
 enum Command {
     Filters(filters::Args),
     Wasted(wasted::Args),
+    Costs(costs::Args),
     Engine(engine::Args),
     Scale(scale::Args),
     Paths(paths::Args),
@@ -58,6 +61,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Filters(args) => filters::run(&args),
         Command::Wasted(args) => wasted::run(&args),
+        Command::Costs(args) => costs::run(&args),
         Command::Engine(args) => engine::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Paths(args) => paths::run(&args),

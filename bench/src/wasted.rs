@@ -1,11 +1,17 @@
-//! Wasted reads: data blocks read for absent keys in a tree of five levels, by filter policy.
+//! Wasted reads: data blocks read for absent keys, with default options, and by filter policy.
 //!
-//! The tree is made through the public interface. With tables of 64 KiB and a ratio of 10, thirty megabytes
-//! have the shape that thirty thousand have with the default sizes.
+//! 1. Stores of some sizes with default options, as a load leaves them and once settled, each beside the best
+//!    filters of the same size: those that `sievedb-dump filter plan` computes.
+//! 2. A tree of five levels by filter policy. It is made through the public interface. With tables of 64 KiB
+//!    and a ratio of 10, thirty megabytes have the shape that thirty thousand have with the default sizes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use sievedb::{FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions, Stats};
+use sievedb::filter::Kind;
+use sievedb::filter::allocation::{Share, Total, allocate};
+use sievedb::fs::StdFs;
+use sievedb::inspect::tree::{RunShape, Tree};
+use sievedb::{Db, FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions, Options, Stats, WriteBatch};
 
 use crate::report::{Report, Table, count};
 use crate::store::{self, Level};
@@ -24,10 +30,19 @@ const LAST_KEYS: u64 = 200;
 
 const BITS_PER_KEY: f64 = 10.0;
 
-/// Counts the wasted reads of absent lookups in a tree of five levels.
+/// Length of a value with default options.
+const DEFAULT_VALUE_BYTES: usize = 100;
+
+/// Keys written between two steps of the background: compactions stay behind the load.
+const KEYS_PER_STEP: u64 = 40_000;
+
+/// Counts the wasted reads of absent lookups, with default options and in a tree of five levels.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys in the tree.
+    /// Keys in the stores with default options.
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000, 10_000_000])]
+    default_keys: Vec<u64>,
+    /// Keys in the tree of five levels.
     #[arg(long, default_value_t = KEYS)]
     keys: u64,
     /// Writes the tables to this file as well.
@@ -44,10 +59,112 @@ pub(crate) struct Outcome {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new("Wasted reads: measured", "cargo run --release -p sievedb-bench -- wasted");
+    let mut report = Report::new(
+        "Wasted reads: measured",
+        "cargo run --release -p sievedb-bench -- wasted --write docs/benchmarks/wasted.md",
+    );
     report.text(&machine::describe());
+    describe_defaults(&args.default_keys, &mut report)?;
     describe(&measure(args.keys)?, &mut report);
     report.write(args.write.as_deref())
+}
+
+/// A store with default options at one moment.
+struct State {
+    name: &'static str,
+    runs: usize,
+    /// Filter bits per key, headers and checksums included.
+    bits_per_key: f64,
+    /// Data blocks per absent lookup, as counted.
+    wasted: f64,
+    /// Those that the best filters of the same size let expect.
+    best: f64,
+}
+
+/// The states of a store with default options of which the caller does the background work.
+fn default_states(keys: u64) -> Result<Vec<State>> {
+    let dir = tempfile::tempdir()?;
+    let db = Options::new().background_threads(0).open(dir.path())?;
+    let mut value = [0; DEFAULT_VALUE_BYTES];
+    let mut batch = WriteBatch::new();
+    for index in 0..keys {
+        store::fill_value(index, &mut value);
+        batch.put(store::key(index), value);
+        if (index + 1).is_multiple_of(1000) || index + 1 == keys {
+            db.write(std::mem::take(&mut batch))?;
+        }
+        if (index + 1).is_multiple_of(KEYS_PER_STEP) {
+            db.step()?;
+        }
+    }
+    db.flush()?;
+    let mut states = vec![state("as loaded, compactions behind", &db, dir.path())?];
+    db.settle()?;
+    while db.step()? {}
+    states.push(state("settled", &db, dir.path())?);
+    db.compact()?;
+    states.push(state("compacted into one run", &db, dir.path())?);
+    db.close()?;
+    Ok(states)
+}
+
+fn state(name: &'static str, db: &Db, dir: &Path) -> Result<State> {
+    db.open_tables()?;
+    let before = store::data_blocks(&db.stats());
+    for index in 0..LOOKUPS {
+        if db.contains(store::absent_key(index))? {
+            return Err("an absent key was found".into());
+        }
+    }
+    let blocks = store::data_blocks(&db.stats()) - before;
+    let tree = Tree::read(&StdFs, dir)?;
+    let runs: Vec<&RunShape> = tree.keyspaces.iter().flat_map(|keyspace| &keyspace.runs).collect();
+    let shares: Vec<Share> = runs.iter().map(|run| Share::new(Kind::Ribbon, run.keys(), 1.0)).collect();
+    let bytes = runs.iter().map(|run| run.filter_bytes()).sum();
+    let keys: u64 = runs.iter().map(|run| run.keys()).sum();
+    Ok(State {
+        name,
+        runs: runs.len(),
+        bits_per_key: 8.0 * bytes as f64 / keys as f64,
+        wasted: blocks as f64 / LOOKUPS as f64,
+        best: allocate(&shares, Total::bytes(bytes)).wasted_reads,
+    })
+}
+
+fn describe_defaults(sizes: &[u64], report: &mut Report) -> Result<()> {
+    report.heading("Default options");
+    report.text(&format!(
+        "Data blocks per absent lookup, of {} random absent keys, cache hits counted too. Keys in random order, values \
+         of {DEFAULT_VALUE_BYTES} bytes. As loaded: one step of background work for {} keys, then a flush. The best: \
+         ribbon filters of the same size on every run, as `sievedb-dump filter plan` computes them.",
+        count(LOOKUPS),
+        count(KEYS_PER_STEP)
+    ));
+    let mut table = Table::new([
+        "keys",
+        "state",
+        "runs",
+        "filter bits/key",
+        "data blocks per absent lookup",
+        "best",
+        "÷ best",
+    ]);
+    for &keys in sizes {
+        eprintln!("{keys} keys with default options …");
+        for state in default_states(keys)? {
+            table.row([
+                count(keys),
+                state.name.into(),
+                state.runs.to_string(),
+                format!("{:.2}", state.bits_per_key),
+                format!("{:.5}", state.wasted),
+                format!("{:.5}", state.best),
+                format!("{:.2}", state.wasted / state.best),
+            ]);
+        }
+    }
+    report.table(&table);
+    Ok(())
 }
 
 fn policies() -> [(&'static str, FilterPolicy); 5] {
