@@ -49,7 +49,7 @@ pub(crate) struct Args {
 /// [`FilterKind`] as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Chosen by level.
+    /// Chosen for each table by what it costs: ribbon for nearly all.
     Auto,
     /// No filters: every lookup reads a block.
     None,

@@ -1,7 +1,10 @@
-//! The report: what the filters saved, then details. One screen of 80 columns, plain text.
+//! The report: what the filters saved, then details. One screen of 80 columns, plain text; or the same figures
+//! as an object for programs.
 
 use std::fmt::Write as _;
 use std::path::Path;
+
+use serde_json::{Value as Json, json};
 
 use super::measure::{Measured, Pass};
 use super::run::{Findings, Pair};
@@ -25,6 +28,49 @@ pub(super) fn report(findings: &Findings) -> String {
     conditions(&mut out);
     what_next(&mut out, findings);
     out
+}
+
+/// The figures of the report.
+pub(super) fn object(findings: &Findings) -> Json {
+    let pair = |pair: &Pair| json!({ "with_filters": measured(&pair.with), "without_filters": measured(&pair.without) });
+    json!({
+        "store": findings.dir.to_string_lossy(),
+        "keyspace": findings.keyspace,
+        "keys": findings.source.records.len(),
+        "key_and_value_bytes": findings.source.bytes,
+        "left_out": findings.source.left_out,
+        "deleted": findings.deleted,
+        "seed": findings.seed,
+        "load_seconds": findings.load_time.as_secs_f64(),
+        "as_loaded": pair(&findings.loaded),
+        "compacted": pair(&findings.compacted),
+        "disk_bytes": findings.disk_bytes,
+    })
+}
+
+fn measured(found: &Measured) -> Json {
+    let pass = |pass: &Pass| {
+        json!({
+            "lookups": pass.lookups,
+            "seconds": pass.time.as_secs_f64(),
+            "data_blocks": pass.blocks,
+            "data_blocks_per_lookup": pass.blocks_per_lookup(),
+        })
+    };
+    let mut absent = pass(&found.absent);
+    absent["answered_from_memory"] = json!(found.from_memory);
+    absent["false_positive_rate"] = json!(found.absent.filter.false_positive_rate());
+    absent["predicted_rate"] = json!(found.absent.predicted_rate);
+    json!({
+        "levels": found.levels,
+        "runs": found.total.runs,
+        "tables": found.total.tables,
+        "table_bytes": found.total.bytes,
+        "filter_memory_bytes": found.filter_memory_bytes,
+        "filter_bits_per_key": found.total.filter_bits_per_key(),
+        "absent": absent,
+        "present": pass(&found.present),
+    })
 }
 
 /// Adds a line to the report. Writing to a string cannot fail.

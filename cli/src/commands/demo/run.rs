@@ -12,6 +12,7 @@ use super::random::Random;
 use super::report;
 use super::source::{Record, Source};
 use crate::failure::Result;
+use crate::json::Format;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{self, DEFAULT_KEYSPACE, Within};
@@ -37,6 +38,8 @@ pub(crate) struct Args {
     from: Option<PathBuf>,
     #[command(flatten)]
     within: Within,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// What the report shows.
@@ -115,7 +118,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         disk_bytes,
     };
     let mut out = Output::new();
-    out.raw(report::report(&findings).as_bytes())?;
+    if args.format.json {
+        out.text(&report::object(&findings).to_string())?;
+    } else {
+        out.raw(report::report(&findings).as_bytes())?;
+    }
     out.finish()
 }
 
