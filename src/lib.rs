@@ -51,7 +51,7 @@ mod version;
 mod db;
 mod options;
 
-// Beside: the walk over every kind of file. Imported by `db/verify` only.
+// Beside: the walk over every kind of file. Imported by `db/verify` and `db/repair` only.
 pub mod inspect;
 // Documents.
 pub mod guide;
@@ -73,8 +73,9 @@ pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
-    Concerned, Damage, DamagedKeys, Db, DroppedTail, Durability, IgnoredFile, Iter, Keyspace,
-    KeyspaceSnapshot, KeyspaceStats, LevelStats, OpenReport, Snapshot, Stats, Value, VerifyProgress,
+    Concerned, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability, IgnoredFile, Iter, Keyspace,
+    KeyspaceSnapshot, KeyspaceStats, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition,
+    OpenReport, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Value, VerifyProgress,
     VerifyReport,
 };
 pub use error::{Error, Result};

@@ -22,6 +22,7 @@ mod kill;
 mod limits;
 mod model;
 mod order;
+mod repair;
 mod resume;
 mod support;
 mod verify;

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     compact, completion, contains, count, delete, demo, diff, digest, get, keyspaces, load, man, put,
-    refilter, scan, stats, verify,
+    refilter, repair, scan, stats, verify,
 };
 use crate::failure::Result;
 
@@ -79,6 +79,7 @@ enum Command {
     Compact(compact::Args),
     Refilter(refilter::Args),
     Verify(verify::Args),
+    Repair(repair::Args),
     Digest(digest::Args),
     Diff(diff::Args),
     Completion(completion::Args),
@@ -111,6 +112,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Compact(args) => compact::run(args),
         Command::Refilter(args) => refilter::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Repair(args) => repair::run(args),
         Command::Digest(args) => digest::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Completion(args) => completion::run(args),

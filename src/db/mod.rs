@@ -16,6 +16,7 @@
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store` | the public handles |
 //! | `stats`, `verify` | counters and checks |
+//! | `repair` | a new store from what is left of a damaged one |
 
 mod apply;
 mod background;
@@ -35,6 +36,7 @@ mod publish;
 mod read;
 mod recover;
 mod refilter;
+mod repair;
 mod replay_to_memtables;
 mod reservations;
 mod residency;
@@ -51,6 +53,10 @@ mod write;
 pub use keyspace::Keyspace;
 pub use open::{DroppedTail, IgnoredFile, OpenReport};
 pub use read::{Iter, Value};
+pub use repair::{
+    DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairProgress, RepairReport,
+    RepairedKeyspace,
+};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::{KeyspaceStats, LevelStats, Stats};
 pub use store::Db;

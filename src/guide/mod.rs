@@ -5,6 +5,7 @@
 //! - [`filters`]: which kind to choose, how many bits, and how to measure.
 //! - [`memory`]: the memory budget, what counts against it and what does not.
 //! - [`errors`]: which errors there are, which of them to handle, and how.
+//! - [`repair`]: what to do with a damaged store.
 
 #[doc = include_str!("durability.md")]
 pub mod durability {}
@@ -20,3 +21,6 @@ pub mod memory {}
 
 #[doc = include_str!("errors.md")]
 pub mod errors {}
+
+#[doc = include_str!("repair.md")]
+pub mod repair {}

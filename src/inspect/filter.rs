@@ -32,9 +32,12 @@ pub(super) fn is_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
     Ok(is_aligned(at) && window.get(at, MAGIC.len() as u64)? == MAGIC)
 }
 
-/// Whether a filter block with an intact header begins at `at`.
-pub(super) fn is_intact_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
-    Ok(is_at(window, at)? && block_len(window.get(at, HEADER_BYTES_MAX as u64)?).is_ok())
+/// The length of the filter block that begins at `at`, if one with an intact header does.
+pub(super) fn intact_len(window: &mut Window<'_>, at: u64) -> Result<Option<u64>> {
+    if !is_at(window, at)? {
+        return Ok(None);
+    }
+    Ok(block_len(window.get(at, HEADER_BYTES_MAX as u64)?).ok())
 }
 
 /// Describes a file that is a filter block and nothing else.
@@ -91,7 +94,7 @@ pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head
     if let Err(error) = &ends.properties {
         out.refused(0, error)?;
         for at in (ALIGN..end).step_by(ALIGN as usize) {
-            if is_intact_at(window, at)? {
+            if intact_len(window, at)?.is_some() {
                 places.push(at);
             }
         }

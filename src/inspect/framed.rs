@@ -8,7 +8,7 @@
 //!    tail is torn, and opening the store drops it. A corrupt file may have a torn end too, behind its last
 //!    record. So a file is walked twice: what is damage is known when all of it was seen.
 //!
-//! Memory: a page, and a record of up to [`RECORD_SHOWN_MAX`] bytes. Of a longer one the fragments are
+//! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes. Of a longer one the fragments are
 //! checked, and what it holds is not decoded: then the description is a partial one.
 
 use super::event::{Place, Value};
@@ -24,9 +24,6 @@ use crate::wal::record::{
     AreaStatus, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, PageArea, Search, areas, page_left,
 };
 use crate::wal::{RecordKind, Refused, Sequence};
-
-/// Longest record that is put together.
-const RECORD_SHOWN_MAX: usize = 64 << 20;
 
 const LOST_END: &str = "the record that begins here has lost its end";
 
@@ -247,7 +244,7 @@ impl<'s> Walker<'_, 's> {
         begun.len += fragment.payload_bytes as u64;
         begun.end = fragment.end();
         begun.fragments += 1;
-        if begun.len <= RECORD_SHOWN_MAX as u64 {
+        if begun.len <= out.record_bytes_max {
             let header = bytes.first_chunk().copied().unwrap_or_default();
             begun.pieces.push(RecordFragment {
                 fragment: *fragment,
@@ -269,7 +266,7 @@ impl<'s> Walker<'_, 's> {
         if ending.first_damage.is_none() {
             ending.good_end = end;
         }
-        let whole = begun.len <= RECORD_SHOWN_MAX as u64;
+        let whole = begun.len <= out.record_bytes_max;
         out.report.partial |= !whole;
         let record = Record {
             number,

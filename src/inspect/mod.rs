@@ -30,6 +30,7 @@
 //! | `held` | the filters of a table, held against its keys |
 //! | `collect` | the damage of a table, a log or a manifest of a store, for `Db::verify` |
 //! | `search` | the way on behind damage |
+//! | `salvage` | what is left of a damaged table or log, for `Options::repair` |
 //! | `filter`, `filter_facts` | filter blocks; what a summary says of them |
 //! | `known`, `survey` | what must be found in one, what is found |
 //! | `fields` | extensible records |
@@ -74,6 +75,7 @@ mod manifest;
 mod out;
 mod probe;
 mod record;
+mod salvage;
 mod scan;
 mod search;
 mod shapes;
@@ -94,5 +96,7 @@ pub use describe::{describe, describe_bytes, describe_filter, kind_of};
 pub use event::{Entry, Event, FileDamage, Keys, Kind, Place, Report, Sink, Span, Value};
 pub use out::Stop;
 pub use probe::{Measured, Sample, Trouble, Verified, measure_filter, verify_filter};
+pub(crate) use salvage::{LogItem, TableFacts, TableStream, as_errors, read_log};
 pub use text::{Text, escape, verdict};
+pub(crate) use tree::read_manifest;
 pub use view::{Detail, Entries, View};

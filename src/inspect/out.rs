@@ -14,6 +14,9 @@ use crate::error::Error;
 /// Most damages that are printed one by one; the others are counted.
 const DAMAGE_PRINTED_MAX: u64 = 1000;
 
+/// Longest record of a framed file that is put together.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+
 /// Largest filter that is read as a whole.
 const FILTER_BYTES_MAX: u64 = 256 << 20;
 
@@ -104,6 +107,8 @@ pub(super) struct Out<'s> {
     damage_max: u64,
     /// Largest filter that is read as a whole, in bytes.
     pub(super) filter_bytes_max: u64,
+    /// Longest record of a framed file that is put together, in bytes.
+    pub(super) record_bytes_max: u64,
     pub(super) report: Report,
 }
 
@@ -132,6 +137,7 @@ impl<'s> Out<'s> {
             probes_filters: true,
             damage_max: DAMAGE_PRINTED_MAX,
             filter_bytes_max: FILTER_BYTES_MAX,
+            record_bytes_max: RECORD_BYTES_MAX,
             report,
         }
     }
@@ -150,6 +156,11 @@ impl<'s> Out<'s> {
         self.report.kind = kind;
         let len = self.report.len;
         self.event(&Event::Begin { kind, len })
+    }
+
+    /// For a reader that needs every record, however long.
+    pub(super) fn with_whole_records(self) -> Self {
+        Self { record_bytes_max: u64::MAX, ..self }
     }
 
     pub(super) fn end(mut self) -> Result<Report> {

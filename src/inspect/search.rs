@@ -12,8 +12,10 @@ use super::event::Place;
 use super::filter;
 use super::out::{Fault, Out, Result};
 use super::table::{Walk, name};
+use super::window::Window;
 use super::words::counted;
 use crate::block::{BlockKind, ENVELOPE_BYTES, Envelope};
+use crate::checksum::FileId;
 
 impl Walk<'_, '_> {
     /// Reports a block that is damaged, `len` bytes long if that is known, and goes on behind it.
@@ -97,37 +99,9 @@ impl Walk<'_, '_> {
 
     /// Goes to the next place from `from` on where an intact block or a filter begins, or to `limit`.
     pub(super) fn search(&mut self, out: &mut Out<'_>, from: u64, limit: u64) -> Result {
-        let end = self.ends.blocks_end;
-        let mut at = from;
-        // What the buffer holds is looked through in one go.
-        while at < limit {
-            let piece = self.window.get(at, (end - at).min(1 << 16))?.to_vec();
-            let last = piece.len() < ENVELOPE_BYTES || at + piece.len() as u64 == end;
-            let places = if last { piece.len() } else { piece.len() - ENVELOPE_BYTES + 1 };
-            for place in 0..places {
-                let here = at + place as u64;
-                if here >= limit {
-                    break;
-                }
-                let is_filter =
-                    here.is_multiple_of(4096) && piece[place..].starts_with(&crate::filter::header::MAGIC);
-                let len = plausible(&piece[place..piece.len().min(place + ENVELOPE_BYTES)], end - here);
-                if !is_filter && len.is_none() {
-                    continue;
-                }
-                if is_filter && filter::is_intact_at(self.window, here)? {
-                    return self.found(out, from, here);
-                }
-                let Some(len) = len.filter(|&len| len <= self.budget) else { continue };
-                self.budget -= len;
-                let sealed = self.window.get(here, len)?;
-                if Opened::open(&self.ends.file_id, here, sealed).is_ok() {
-                    return self.found(out, from, here);
-                }
-            }
-            at += places as u64;
-        }
-        self.found(out, from, limit)
+        let file = (&self.ends.file_id, self.ends.blocks_end);
+        let at = next_intact(self.window, file, &mut self.budget, from, limit)?;
+        self.found(out, from, at)
     }
 
     fn found(&mut self, out: &mut Out<'_>, from: u64, at: u64) -> Result {
@@ -136,6 +110,47 @@ impl Walk<'_, '_> {
         let label = if at == self.ends.blocks_end { "no intact block follows" } else { "the walk goes on" };
         out.group(Place::File(at), 0, label, format!("{lost} were passed over"), |_| Ok(()))
     }
+}
+
+/// The next place from `from` on where an intact block of the file, or a filter, begins, or `limit`. The
+/// blocks of the file end at `end`. Bytes that are summed to no avail are taken off `budget`.
+pub(super) fn next_intact(
+    window: &mut Window<'_>,
+    (file_id, end): (&FileId, u64),
+    budget: &mut u64,
+    from: u64,
+    limit: u64,
+) -> Result<u64> {
+    let mut at = from;
+    // What the buffer holds is looked through in one go.
+    while at < limit {
+        let piece = window.get(at, (end - at).min(1 << 16))?.to_vec();
+        let last = piece.len() < ENVELOPE_BYTES || at + piece.len() as u64 == end;
+        let places = if last { piece.len() } else { piece.len() - ENVELOPE_BYTES + 1 };
+        for place in 0..places {
+            let here = at + place as u64;
+            if here >= limit {
+                break;
+            }
+            let is_filter =
+                here.is_multiple_of(4096) && piece[place..].starts_with(&crate::filter::header::MAGIC);
+            let len = plausible(&piece[place..piece.len().min(place + ENVELOPE_BYTES)], end - here);
+            if !is_filter && len.is_none() {
+                continue;
+            }
+            if is_filter && filter::intact_len(window, here)?.is_some() {
+                return Ok(here);
+            }
+            let Some(len) = len.filter(|&len| len <= *budget) else { continue };
+            *budget -= len;
+            let sealed = window.get(here, len)?;
+            if Opened::open(file_id, here, sealed).is_ok() {
+                return Ok(here);
+            }
+        }
+        at += places as u64;
+    }
+    Ok(limit)
 }
 
 /// The length of the block whose envelope this is, if it can be one: `room` bytes are left for it.

@@ -8,7 +8,7 @@ use super::ends::Ends;
 use super::event::FileDamage;
 use super::head::Head;
 use super::out::Stop;
-use super::tree::{FilterShape, RunShape, TableShape};
+use super::tree::{FilterShape, OriginShape, RunShape, TableShape};
 use super::window::Window;
 use crate::filename::FileName;
 use crate::filter::Header;
@@ -61,6 +61,7 @@ impl Shapes<'_> {
             largest: trimmed(&meta.largest),
             seqnos: (meta.seqno_min, meta.seqno_max),
             filters: meta.filters.iter().map(|filter| self.filter(meta.number, filter)).collect(),
+            origin: None,
         }
     }
 
@@ -75,7 +76,7 @@ impl Shapes<'_> {
     fn by_itself(&mut self, number: u64) -> Option<TableShape> {
         let path = FileName::Table(number).path(self.dir);
         match self.read_meta(number, &path) {
-            Ok(meta) => Some(self.table(&meta)),
+            Ok((meta, origin)) => Some(TableShape { origin, ..self.table(&meta) }),
             Err(detail) => {
                 self.lose(&path, 0, "table", detail);
                 None
@@ -83,7 +84,7 @@ impl Shapes<'_> {
         }
     }
 
-    fn read_meta(&self, number: u64, path: &Path) -> Result<TableMeta, String> {
+    fn read_meta(&self, number: u64, path: &Path) -> Result<(TableMeta, Option<OriginShape>), String> {
         let described = |stop: Stop| stop.to_string();
         let file = self.fs.open(path).map_err(|error| format!("cannot be opened: {error}"))?;
         let mut window = Window::new(&*file).map_err(described)?;
@@ -91,7 +92,12 @@ impl Shapes<'_> {
         let ends = Ends::read(&mut window, &head, None).map_err(described)?;
         let properties = ends.properties.map_err(|error| error.to_string())?;
         let footer_checksum = ends.footer.map_or(0, |footer| footer.1);
-        Ok(properties.to_meta(number, ends.file_id, window.len(), footer_checksum))
+        let origin = properties.origin.as_deref().map(|origin| OriginShape {
+            keyspace: origin.keyspace,
+            name: origin.name.clone(),
+            replaced: origin.replaced.clone(),
+        });
+        Ok((properties.to_meta(number, ends.file_id, window.len(), footer_checksum), origin))
     }
 
     fn filter(&mut self, table: u64, filter: &FilterRef) -> FilterShape {

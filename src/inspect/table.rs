@@ -129,7 +129,7 @@ impl<'w, 'f> Walk<'w, 'f> {
             position: HEADER_BYTES as u64,
             number: 0,
             lines: None,
-            budget: WASTED_BYTES_MAX.min(WASTED_TIMES_MAX * ends.blocks_end),
+            budget: wasted_bytes_max(ends.blocks_end),
             sums: Sums::default(),
             index,
             chunks: Some(Chunks::default()),
@@ -441,6 +441,11 @@ impl<'w, 'f> Walk<'w, 'f> {
             None => Ok(()),
         }
     }
+}
+
+/// Bytes whose checksums are computed to no avail, at most, in a file of this length.
+pub(super) fn wasted_bytes_max(len: u64) -> u64 {
+    WASTED_BYTES_MAX.min(WASTED_TIMES_MAX.saturating_mul(len))
 }
 
 /// What is wrong with a reference to a place that the walk has passed without meeting a data block there.

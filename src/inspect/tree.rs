@@ -26,13 +26,14 @@ use crate::manifest::state::ManifestState;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Tree {
-    /// The manifest that it was read from.
+    /// The manifest that it was read from; `CURRENT` if there is none.
     pub manifest: PathBuf,
     /// In the order of their ids.
     pub keyspaces: Vec<KeyspaceShape>,
     /// If no keyspace can be read from the manifest: all tables in the directory, as each describes itself.
     pub unplaced: Vec<TableShape>,
-    /// The logs that the manifest names: numbers, and lengths of their files if they are there.
+    /// The logs that the manifest names, or all if there is none: numbers, and lengths of their files if they
+    /// are there.
     pub logs: Vec<(u64, Option<u64>)>,
     /// What is not as it should be, and the file that it is in.
     pub damage: Vec<(PathBuf, FileDamage)>,
@@ -86,6 +87,21 @@ pub struct TableShape {
     pub seqnos: (u64, u64),
     /// Its filters.
     pub filters: Vec<FilterShape>,
+    /// What the table says of its keyspace and of the tables that it replaced; only of a table that the
+    /// manifest does not name, and `None` if it says nothing.
+    pub origin: Option<OriginShape>,
+}
+
+/// Where the entries of a table come from, by its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OriginShape {
+    /// Number of its keyspace.
+    pub keyspace: u32,
+    /// Name of its keyspace.
+    pub name: String,
+    /// Numbers of the tables that it replaced, in its range of keys.
+    pub replaced: Vec<u64>,
 }
 
 /// A filter.
@@ -121,8 +137,7 @@ impl Tree {
         };
         let number = current.as_ref().map(|current| current.manifest);
         let Some(number) = number.or_else(|| newest_manifest(&names)) else {
-            let why = "it has neither a CURRENT nor a manifest";
-            return Err(Error::NoStore { dir: dir.to_path_buf(), why });
+            return Self::without_manifest(fs, dir, &names, damage);
         };
         let manifest = FileName::Manifest(number).path(dir);
         if damage.is_empty() && current.is_none() {
@@ -130,7 +145,11 @@ impl Tree {
             let lost = FileDamage::new(0, "CURRENT", detail);
             damage.push((FileName::Current.path(dir), lost));
         }
-        let state = read_state(fs, &manifest, current.as_ref(), &mut damage)?;
+        if fs.open(&manifest).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            damage.push((manifest, FileDamage::new(0, "manifest", "CURRENT names it, but it is missing")));
+            return Self::without_manifest(fs, dir, &names, damage);
+        }
+        let state = read_state(fs, &manifest, current.as_ref(), &mut damage, Records::Short)?;
         let mut reader = Shapes { fs, dir, damage };
         let unplaced = if state.keyspaces.is_empty() { reader.unplaced(&names) } else { Vec::new() };
         let keyspaces = state
@@ -147,6 +166,35 @@ impl Tree {
         let logs = state.logs.keys().map(|&log| (log, len(&FileName::Log(log).path(dir)))).collect();
         Ok(Self { manifest, keyspaces, unplaced, logs, damage: reader.damage })
     }
+
+    /// The tables of a store without a manifest, as each describes itself.
+    fn without_manifest(
+        fs: &dyn Fs,
+        dir: &Path,
+        names: &[FileName],
+        mut damage: Vec<(PathBuf, FileDamage)>,
+    ) -> Result<Self> {
+        let manifest = FileName::Current.path(dir);
+        if damage.is_empty() {
+            let lost = FileDamage::new(0, "CURRENT", "is missing, and there is no manifest");
+            damage.push((manifest.clone(), lost));
+        }
+        let mut reader = Shapes { fs, dir, damage };
+        let unplaced = reader.unplaced(names);
+        if unplaced.is_empty() {
+            let why = "it has neither a CURRENT nor a manifest";
+            return Err(Error::NoStore { dir: dir.to_path_buf(), why });
+        }
+        let mut numbers: Vec<u64> = names
+            .iter()
+            .filter(|name| matches!(name, FileName::Log(_)))
+            .filter_map(|name| name.number())
+            .collect();
+        numbers.sort_unstable();
+        let len = |log| fs.open(&FileName::Log(log).path(dir)).and_then(|file| file.len()).ok();
+        let logs = numbers.into_iter().map(|log| (log, len(log))).collect();
+        Ok(Self { manifest, keyspaces: Vec::new(), unplaced, logs, damage: reader.damage })
+    }
 }
 
 /// The manifest with the largest number.
@@ -155,12 +203,33 @@ fn newest_manifest(names: &[FileName]) -> Option<u64> {
     manifests.filter_map(|name| name.number()).max()
 }
 
+/// What the edits of a manifest amount to that can be read, however long they are, and what is wrong with it.
+/// `current` is the file that names it.
+pub(crate) fn read_manifest(
+    fs: &dyn Fs,
+    path: &Path,
+    current: Option<&Current>,
+) -> Result<(ManifestState, Vec<FileDamage>)> {
+    let mut damage = Vec::new();
+    let state = read_state(fs, path, current, &mut damage, Records::All)?;
+    Ok((state, damage.into_iter().map(|(_, damage)| damage).collect()))
+}
+
+/// Which edits are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Records {
+    /// Those that take little memory.
+    Short,
+    All,
+}
+
 /// What the edits of the manifest amount to that can be read.
 fn read_state(
     fs: &dyn Fs,
     path: &Path,
     current: Option<&Current>,
     damage: &mut Vec<(PathBuf, FileDamage)>,
+    records: Records,
 ) -> Result<ManifestState> {
     let file = fs.open(path).map_err(|source| Error::io("open", path, source))?;
     let stopped = |stop| match stop {
@@ -168,7 +237,11 @@ fn read_state(
     };
     let mut window = Window::new(&*file).map_err(stopped)?;
     let mut nowhere = |_: &super::event::Event<'_>| Ok(());
-    let mut out = Out::new(&mut nowhere, &View::new(), window.len());
+    let view = View::new();
+    let mut out = Out::new(&mut nowhere, &view, window.len());
+    if records == Records::All {
+        out = out.with_whole_records();
+    }
     let mut lost = |found: FileDamage| damage.push((path.to_path_buf(), found));
     let head =
         Head::read(&mut window).map_err(stopped)?.filter(|head| head.kind() == super::event::Kind::Manifest);

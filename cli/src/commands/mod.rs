@@ -14,6 +14,7 @@ pub(crate) mod load;
 pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod refilter;
+pub(crate) mod repair;
 pub(crate) mod scan;
 pub(crate) mod stats;
 pub(crate) mod verify;

@@ -83,11 +83,11 @@ fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {
 }
 
 /// The file without the directory, which is the same for all.
-fn name(file: &Path) -> String {
+pub(super) fn name(file: &Path) -> String {
     escape(file.file_name().unwrap_or(file.as_os_str()).as_encoded_bytes())
 }
 
-fn message(error: &Error) -> String {
+pub(super) fn message(error: &Error) -> String {
     match error {
         Error::Corruption { file, offset, what, detail, .. } => {
             format!("{} at offset {offset}: {what}: {detail}", name(file))

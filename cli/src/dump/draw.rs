@@ -5,10 +5,11 @@
 //! overlaps are visible however the keys are spread. No line is longer than the terminal, if that has at
 //! least 40 columns.
 
-use sievedb::inspect::tree::{FilterShape, KeyspaceShape, RunShape, TableShape, Tree};
+use sievedb::inspect::tree::{FilterShape, KeyspaceShape, OriginShape, RunShape, TableShape, Tree};
 
 use super::filter::share;
 use super::layout::{fit, flow, width};
+use crate::escape::escape;
 use crate::units::{bytes, count, counted};
 
 /// Tables of a keyspace, and logs, that are listed without `--all`.
@@ -24,7 +25,8 @@ const PART_INDENT: usize = 14;
 pub(super) fn draw(tree: &Tree, all: bool, columns: usize) -> Vec<String> {
     let most = if all { usize::MAX } else { LISTED_MAX };
     let manifest = tree.manifest.file_name().unwrap_or_default().to_string_lossy();
-    let mut lines = labelled("manifest", &manifest, columns);
+    let manifest = if manifest == "CURRENT" { "missing" } else { &manifest };
+    let mut lines = labelled("manifest", manifest, columns);
     lines.extend(labelled("logs", &logs(tree, most), columns));
     for keyspace in &tree.keyspaces {
         lines.push(String::new());
@@ -167,6 +169,21 @@ fn list_table(lines: &mut Vec<String>, level: &str, table: &TableShape, columns:
     }
     let room = columns.saturating_sub(PART_INDENT + " to ".len()) / 2;
     lines.push(format!("{indent}{} to {}", fit(&table.smallest, room), fit(&table.largest, room)));
+    if let Some(origin) = &table.origin {
+        lines.extend(flow(&indent, PART_INDENT, &describe_origin(origin), columns));
+    }
+}
+
+fn describe_origin(origin: &OriginShape) -> String {
+    let keyspace = format!("of keyspace {}", escape(origin.name.as_bytes()));
+    match origin.replaced.len() {
+        0 => keyspace,
+        more @ 9.. => format!("{keyspace}, replaced {}", counted(more as u64, "table", "tables")),
+        _ => {
+            let numbers: Vec<_> = origin.replaced.iter().map(|number| format!("{number:06}")).collect();
+            format!("{keyspace}, replaced {}", numbers.join(" "))
+        }
+    }
 }
 
 fn describe_filters(table: &TableShape) -> String {

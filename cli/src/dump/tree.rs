@@ -20,7 +20,8 @@ const COLUMNS: (usize, usize) = (80, 40);
 /// Shows the shape of a store: levels, runs, tables, key ranges, sizes, filters.
 ///
 /// Each run is a line with its tables at the positions of their keys in the order of all keys; newer runs are
-/// above, and are probed first. Nothing is locked; of tables only the headers of their filters are read.
+/// above, and are probed first. Nothing is locked; of tables only the headers of their filters are read. If
+/// CURRENT and the manifest are missing, the tables are listed with what each says of itself.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of the store.
@@ -28,8 +29,8 @@ pub(super) struct Args {
     /// List all tables and logs, however many.
     #[arg(long)]
     all: bool,
-    /// Print JSON, one object a table. Bytes that are not UTF-8 are base64 under NAME_base64. A table that
-    /// the manifest does not name has null for keyspace, level and run.
+    /// Print JSON, one object a table. Bytes that are not UTF-8 are base64 under NAME_base64. If there is no
+    /// manifest, level and run are null, and the keyspace is the one that the table names.
     #[arg(long)]
     json: bool,
 }
@@ -80,8 +81,9 @@ fn object(owner: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Jso
             json!({"file": filter.file, "bytes": filter.bytes, "kind": kind, "rate": rate})
         })
         .collect();
+    let origin = table.origin.as_ref();
     let mut object = json!({
-        "keyspace": owner.map(|(keyspace, _)| &keyspace.name),
+        "keyspace": owner.map(|(keyspace, _)| &keyspace.name).or(origin.map(|origin| &origin.name)),
         "level": owner.map(|(_, run)| run.level),
         "run": owner.map(|(_, run)| run.run),
         "table": table.number,
@@ -92,6 +94,7 @@ fn object(owner: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Jso
         "sequence_min": table.seqnos.0,
         "sequence_max": table.seqnos.1,
         "filters": filters,
+        "replaced": origin.map(|origin| &origin.replaced),
     });
     if let Some(object) = object.as_object_mut() {
         put_bytes(object, "smallest", &table.smallest);

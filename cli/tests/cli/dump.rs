@@ -6,7 +6,7 @@ use crate::tool::{Outcome, TempStore, dump_command, run, temp_store};
 
 const KEYS: usize = 3000;
 
-fn dump(args: &[&str]) -> Outcome {
+pub(crate) fn dump(args: &[&str]) -> Outcome {
     let output = dump_command(args).output().unwrap();
     let stderr = String::from_utf8(output.stderr).expect("messages are text");
     Outcome { code: output.status.code(), stdout: output.stdout, stderr }

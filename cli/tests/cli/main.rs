@@ -9,6 +9,7 @@ mod diff;
 mod dump;
 mod entries;
 mod opening;
+mod repair;
 #[cfg(target_os = "linux")]
 mod situations;
 mod tool;

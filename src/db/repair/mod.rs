@@ -1,0 +1,31 @@
+//! Repairs a damaged store into a new one.
+//!
+//! | file | what happens there |
+//! |---|---|
+//! | `survey` | what is there: manifest, tables, logs |
+//! | `plan` | which tables count, in which order, how certain that is |
+//! | `logs`, `scratch` | the writes of the logs, sorted by the new store |
+//! | `sources`, `merge` | tables and writes merged, key by key, into the new store |
+//! | `run` | the whole of it |
+//! | `report` | what is gone, and what is doubtful |
+//!
+//! Three rules:
+//!
+//! - The damaged store is only read.
+//! - What goes to a keyspace of the old name is what the old store held, as far as that can be known: nothing
+//!   that was deleted or replaced. All else that can be read goes to a keyspace `doubtful`.
+//! - What is lost is reported, as ranges of keys or as sequence numbers.
+
+mod logs;
+mod merge;
+mod plan;
+mod report;
+mod run;
+mod scratch;
+mod sources;
+mod survey;
+
+pub use report::{
+    DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairReport, RepairedKeyspace,
+};
+pub use run::RepairProgress;

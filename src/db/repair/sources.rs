@@ -1,0 +1,296 @@
+//! What a merge of survivors reads: chains of tables, and the writes of the logs, each in the order of keys.
+//!
+//! A chain is some tables of one run, or others that do not overlap; one of them is open at a time. Where
+//! bytes of a table were passed over, the chain remembers the keys that they can concern as a [`Gap`], until
+//! the merge is behind them.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::plan::{Certainty, LOG, Planned};
+use super::report::{LostEntries, LostRange};
+use super::scratch::LoggedWrites;
+use super::survey::Survey;
+use crate::error::Result;
+use crate::filename::FileName;
+use crate::inspect::{TableFacts, TableStream};
+use crate::key::{SeqNo, Tag};
+
+/// Keys between which a table may have lost entries.
+#[derive(Debug)]
+struct Gap {
+    range: LostRange,
+    /// Largest sequence number of the table's entries, if it is known.
+    seqno_max: Option<SeqNo>,
+}
+
+/// An entry at which a source stands.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    pub(super) user: Bytes,
+    pub(super) tag: Tag,
+    pub(super) certainty: Certainty,
+    /// Where it stands in time among doubtful entries: its sequence number, or if that was replaced by 0 the
+    /// largest that it can have been.
+    pub(super) age: SeqNo,
+    /// The number of its table; `u64::MAX` for a log.
+    pub(super) number: u64,
+}
+
+/// A sorted source of entries.
+pub(super) enum Source<'a> {
+    Tables(Box<Chain<'a>>),
+    Log(Box<LoggedWrites>),
+}
+
+impl Source<'_> {
+    pub(super) fn head(&self) -> Option<&Head> {
+        match self {
+            Self::Tables(chain) => chain.head.as_ref(),
+            Self::Log(writes) => writes.head(),
+        }
+    }
+
+    pub(super) fn rank(&self) -> u32 {
+        match self {
+            Self::Tables(chain) => chain.rank,
+            Self::Log(_) => LOG,
+        }
+    }
+
+    /// Whether another table took the place of the entry at which the source stands.
+    pub(super) fn is_replaced(&self) -> bool {
+        matches!(self, Self::Tables(chain) if chain.is_replaced())
+    }
+
+    /// The value of the entry; `None` if it is lost.
+    pub(super) fn value(&self) -> Result<Option<Bytes>> {
+        match self {
+            Self::Tables(chain) => Ok(chain.stream().and_then(TableStream::value)),
+            Self::Log(writes) => writes.value(),
+        }
+    }
+
+    /// Moves behind all entries of this user key. Returns what a table that ends here has lost.
+    pub(super) fn pass(&mut self, user: &[u8], lost: &mut Vec<LostEntries>) -> Result<()> {
+        match self {
+            Self::Tables(chain) => chain.pass(user, lost),
+            Self::Log(writes) => writes.pass(user),
+        }
+    }
+
+    /// Whether an entry of this key with this sequence number may have been lost that is newer.
+    pub(super) fn may_hide(&self, user: &[u8], seqno: SeqNo) -> bool {
+        match self {
+            Self::Tables(chain) => chain.may_hide(user, seqno),
+            Self::Log(_) => false,
+        }
+    }
+
+    /// Notes that the value of the entry is lost.
+    pub(super) fn lose_value(&mut self) {
+        if let Self::Tables(chain) = self {
+            chain.lose_value();
+        }
+    }
+}
+
+/// Tables that do not overlap, one after the other.
+pub(super) struct Chain<'a> {
+    survey: &'a Survey,
+    keyspace: Option<String>,
+    rank: u32,
+    /// Those that were not opened yet.
+    rest: VecDeque<Planned>,
+    current: Option<Current>,
+    head: Option<Head>,
+    gaps: VecDeque<Gap>,
+}
+
+/// The table that is read.
+struct Current {
+    planned: Planned,
+    stream: TableStream,
+    lost: LostEntries,
+    /// Values that are lost.
+    values: u64,
+}
+
+impl<'a> Chain<'a> {
+    /// A chain at its first entry. `tables` are in the order of their keys.
+    pub(super) fn new(
+        survey: &'a Survey,
+        keyspace: Option<String>,
+        tables: Vec<Planned>,
+        lost: &mut Vec<LostEntries>,
+    ) -> Result<Self> {
+        let rank = tables.first().map_or(LOG, |planned| planned.rank);
+        let (rest, gaps) = (tables.into(), VecDeque::new());
+        let mut chain = Self { survey, keyspace, rank, rest, current: None, head: None, gaps };
+        chain.advance(lost)?;
+        Ok(chain)
+    }
+
+    fn stream(&self) -> Option<&TableStream> {
+        self.current.as_ref().map(|current| &current.stream)
+    }
+
+    fn is_replaced(&self) -> bool {
+        let (Some(current), Some(head)) = (&self.current, &self.head) else { return false };
+        let holds = |(from, to): &(Bound<Bytes>, Bound<Bytes>)| LostRange::new(from, to).contains(&head.user);
+        current.planned.replaced.iter().any(holds)
+    }
+
+    fn may_hide(&self, user: &[u8], seqno: SeqNo) -> bool {
+        self.gaps.iter().any(|gap| {
+            gap.range.contains(user) && (seqno == 0 || gap.seqno_max.is_none_or(|max| seqno <= max))
+        })
+    }
+
+    fn lose_value(&mut self) {
+        if let (Some(current), Some(head)) = (&mut self.current, &self.head) {
+            let key = Bound::Included(head.user.clone());
+            current.lost.add(LostRange::new(&key, &key));
+            current.values += 1;
+        }
+    }
+
+    fn pass(&mut self, user: &[u8], lost: &mut Vec<LostEntries>) -> Result<()> {
+        while self.head.as_ref().is_some_and(|head| head.user == user) {
+            self.advance(lost)?;
+        }
+        let is_behind = |gap: &Gap| match &gap.range.to {
+            Bound::Unbounded => false,
+            Bound::Included(to) | Bound::Excluded(to) => &to[..] <= user,
+        };
+        while self.gaps.front().is_some_and(is_behind) {
+            self.gaps.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Moves to the next entry, of this table or the next one.
+    fn advance(&mut self, lost: &mut Vec<LostEntries>) -> Result<()> {
+        loop {
+            if self.current.is_none() {
+                match self.rest.pop_front() {
+                    Some(planned) => self.open(planned, lost)?,
+                    None => {
+                        self.head = None;
+                        return Ok(());
+                    }
+                }
+                continue;
+            }
+            if self.step() {
+                return Ok(());
+            }
+            if let Some(mut current) = self.current.take() {
+                let expected = current.planned.table.entries;
+                let missing = expected.map(|expected| expected.saturating_sub(current.stream.entries));
+                current.lost.entries = missing.map(|missing| missing + current.values);
+                if !current.lost.ranges.is_empty() {
+                    lost.push(current.lost);
+                }
+            }
+            self.head = None;
+        }
+    }
+
+    /// Moves to the next entry of the table; `false` at its end. A table that was read to the end of its
+    /// entries has lost none, whatever else of it is damaged.
+    fn step(&mut self) -> bool {
+        let Some(current) = &mut self.current else { return false };
+        let before = self.head.take().map(|head| head.user);
+        current.stream.next();
+        let table = &current.planned.table;
+        let key = current.stream.key();
+        let is_whole = key.is_none() && table.entries == Some(current.stream.entries);
+        if current.stream.lost_before() && !is_whole {
+            let bounds = table.bounds.as_ref();
+            let first = || bounds.map_or(Bound::Unbounded, |bounds| Bound::Included(bounds.0.clone()));
+            let from = before.map_or_else(first, Bound::Excluded);
+            let to = match &key {
+                // A newer entry of the key may have been lost, unless it has no other.
+                Some(key) if table.has_single_entries => Bound::Excluded(Bytes::copy_from_slice(key.user)),
+                Some(key) => Bound::Included(Bytes::copy_from_slice(key.user)),
+                None => bounds.map_or(Bound::Unbounded, |bounds| Bound::Included(bounds.1.clone())),
+            };
+            let range = LostRange::new(&from, &to);
+            current.lost.add(range.clone());
+            self.gaps.push_back(Gap { range, seqno_max: table.seqno_max });
+        }
+        let Some(key) = key else { return false };
+        let newest = table.origin.as_ref().map(|origin| origin.newest).or(table.seqno_max);
+        self.head = Some(Head {
+            user: Bytes::copy_from_slice(key.user),
+            tag: key.tag,
+            certainty: current.planned.certainty,
+            age: if key.tag.seqno() > 0 { key.tag.seqno() } else { newest.unwrap_or(0) },
+            number: table.number,
+        });
+        true
+    }
+
+    /// Opens a table, or notes that all of it is lost.
+    fn open(&mut self, planned: Planned, lost: &mut Vec<LostEntries>) -> Result<()> {
+        let table = &planned.table;
+        let mut own = LostEntries {
+            file: FileName::Table(table.number).to_string(),
+            keyspace: self.keyspace.clone(),
+            ranges: Vec::new(),
+            entries: None,
+            whole: false,
+        };
+        match self.survey.open_table(table.number) {
+            Some((file, facts)) if table.is_readable => {
+                let stream = self.stream_of(file, &facts);
+                self.current = Some(Current { planned, stream, lost: own, values: 0 });
+            }
+            _ if planned.is_replaced => {}
+            _ => {
+                let bound = |bound: Option<&Bytes>| {
+                    bound.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()))
+                };
+                let bounds = table.bounds.as_ref();
+                let range = LostRange::new(
+                    &bound(bounds.map(|bounds| &bounds.0)),
+                    &bound(bounds.map(|bounds| &bounds.1)),
+                );
+                own.add(range.clone());
+                (own.entries, own.whole) = (table.entries, true);
+                lost.push(own);
+                self.gaps.push_back(Gap { range, seqno_max: table.seqno_max });
+            }
+        }
+        Ok(())
+    }
+
+    fn stream_of(&self, file: Arc<dyn crate::fs::ReadFile>, facts: &TableFacts) -> TableStream {
+        TableStream::new(file, facts)
+    }
+}
+
+/// Divides tables into chains: those of one rank that do not overlap follow each other.
+pub(super) fn chains(mut tables: Vec<Planned>) -> Vec<Vec<Planned>> {
+    tables.sort_by(|a, b| {
+        let smallest = |planned: &Planned| planned.table.bounds.as_ref().map(|bounds| bounds.0.clone());
+        (a.rank, smallest(a), a.table.number).cmp(&(b.rank, smallest(b), b.table.number))
+    });
+    let mut chains: Vec<Vec<Planned>> = Vec::new();
+    for planned in tables {
+        let follows = |chain: &&mut Vec<Planned>| {
+            let last = chain.last().filter(|last| last.rank == planned.rank);
+            let end = last.and_then(|last| last.table.bounds.as_ref());
+            end.zip(planned.table.bounds.as_ref()).is_some_and(|(end, bounds)| end.1 < bounds.0)
+        };
+        match chains.iter_mut().find(follows) {
+            Some(chain) => chain.push(planned),
+            None => chains.push(vec![planned]),
+        }
+    }
+    chains
+}
