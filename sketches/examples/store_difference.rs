@@ -38,6 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             100.0 * found.exchanged_bytes as f64 / data as f64
         );
     }
+    println!("\nestimate: of entries that one side lacks; a changed value is such an entry on each side");
+    println!("changed: of those found, keys with different values");
     Ok(())
 }
 

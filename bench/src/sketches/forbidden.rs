@@ -376,3 +376,36 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())?;
     if all == 0 { Ok(()) } else { Err(format!("{all} forbidden answers").into()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_structure_gives_a_forbidden_answer_and_each_is_probed() {
+        for (name, _, round) in LAWS {
+            for number in 0..3 {
+                let counted = round(&Keys { round: number, count: 2000 }).unwrap();
+                assert!(counted.probes >= 1000 && counted.forbidden == 0, "{name}: {counted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_forbidden_answer_is_counted() {
+        assert_eq!(Counted::of([true, false, true, false].into_iter()), Counted { probes: 4, forbidden: 2 });
+        // One item of the first set is not listed, and one that both have is.
+        let keys = Keys { round: 1, count: LISTED };
+        let wrong = lists(&keys, |sets, _| {
+            let [mine, theirs] = sets.both().map(Iterator::collect::<BTreeSet<_>>);
+            let only = |one: &BTreeSet<u128>, two: &BTreeSet<u128>| one.difference(two).copied().collect();
+            let (mut first, mut second): (Vec<u128>, Vec<u128>) =
+                (only(&mine, &theirs), only(&theirs, &mine));
+            first.pop();
+            second.extend(mine.intersection(&theirs).next());
+            Ok(Some((first, second)))
+        });
+        assert_eq!(wrong.unwrap(), Counted { probes: LISTED, forbidden: 2 });
+        assert_eq!(lists(&keys, |_, _| Ok(None)).unwrap(), Counted { probes: LISTED, forbidden: 0 });
+    }
+}
