@@ -114,7 +114,9 @@ impl Engine {
                 return;
             }
             // A job that failed is put off, and others go on.
-            while self.resume_or_step(jobs).unwrap_or(!self.health.has_failed()) {}
+            while !self.background.is_stopping()
+                && self.resume_or_step(jobs).unwrap_or(!self.health.has_failed())
+            {}
             let is_short = jobs == Jobs::All && self.background.is_short_of_memory.load(Ordering::Relaxed);
             let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due()];
             self.background.reservations.wait_past(epoch, intervals.into_iter().flatten().min());

@@ -167,7 +167,7 @@ impl Engine {
                 return Ok(());
             }
             self.check_writable()?;
-            let until_due = self.retry.next_due().unwrap_or(LOOK_INTERVAL);
+            let until_due = self.retry.due_in(Work::Resume).unwrap_or(LOOK_INTERVAL);
             reservations.wait_past(epoch, Some(until_due.min(LOOK_INTERVAL)));
         }
     }
@@ -303,10 +303,32 @@ impl Engine {
 mod tests {
     use std::io;
     use std::path::Path;
+    use std::sync::mpsc;
 
     use super::*;
     use crate::fs::MemFs;
     use crate::options::Options;
+
+    #[test]
+    fn threads_end_when_a_store_is_closed_while_an_attempt_to_resume_is_due() {
+        let fs = Arc::new(MemFs::new());
+        let db = Options::new().fs(fs).background_threads(2).open("/db").unwrap();
+        let engine = db.engine();
+        assert!(engine.health.set_closed());
+        let cause = Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
+        engine.suspend(cause);
+        engine.retry.at_once();
+        engine.background.notify();
+        // Time in which they find that it is due; without it the test is weaker, but does not fail.
+        std::thread::sleep(Duration::from_millis(20));
+        let (done, ended) = mpsc::channel();
+        let stopping = db.clone();
+        std::thread::spawn(move || {
+            stopping.engine().background.stop();
+            done.send(())
+        });
+        ended.recv_timeout(Duration::from_secs(60)).expect("the threads end");
+    }
 
     #[test]
     fn no_edit_is_appended_while_writing_is_suspended() {

@@ -165,15 +165,25 @@ impl Retry {
         self.is_empty() || lock(&self.failed).get(&work).is_none_or(|failed| failed.due <= self.now())
     }
 
-    /// How long until the background has work that is put off now.
+    /// How long until the background has work that is put off now. While writing is suspended, it only resumes
+    /// writing and removes files.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         if self.is_empty() {
             return None;
         }
         let failed = lock(&self.failed);
-        let waiting = failed.iter().filter(|(work, failed)| work.is_background() && !failed.is_taken);
+        let is_suspended = failed.contains_key(&Work::Resume);
+        let is_possible = |work: &Work| !is_suspended || matches!(work, Work::Resume | Work::Remove);
+        let waiting = failed.iter().filter(|(work, _)| work.is_background() && is_possible(work));
+        let waiting = waiting.filter(|(_, failed)| !failed.is_taken);
         let due = waiting.map(|(_, failed)| failed.due).min();
         due.map(|due| due.saturating_duration_since(self.now()))
+    }
+
+    /// How long until this work is due, if it is put off.
+    pub(crate) fn due_in(&self, work: Work) -> Option<Duration> {
+        let failed = lock(&self.failed);
+        failed.get(&work).map(|failed| failed.due.saturating_duration_since(self.now()))
     }
 
     /// Makes all work due, because a caller waits for it. What fails again is put off for as long as it would
@@ -262,6 +272,20 @@ mod tests {
         assert!(retry.error().is_none() && retry.next_due().is_none());
         retry.put_off(FLUSH, error("full"));
         assert_eq!(lock(&retry.failed)[&FLUSH].delay, DELAY_MIN);
+    }
+
+    #[test]
+    fn while_writing_is_suspended_no_thread_wakes_for_work_that_cannot_be_done() {
+        let retry = Retry::default();
+        retry.put_off(FLUSH, error("full"));
+        retry.advance(DELAY_MAX);
+        assert_eq!(retry.next_due(), Some(Duration::ZERO));
+        retry.put_off(Work::Resume, error("full"));
+        assert!(retry.next_due() > Some(Duration::ZERO));
+        retry.put_off(Work::BeginLog, error("full"));
+        retry.done(Work::Resume);
+        retry.done(FLUSH);
+        assert_eq!(retry.next_due(), None, "the next group of writers begins a log");
     }
 
     #[test]
