@@ -1,0 +1,109 @@
+//! Charts as SVG: for each workload a panel with a bar for each engine, from the least to the greatest sample
+//! a line.
+
+use std::fmt::Write;
+
+use crate::statistics::short;
+
+/// A bar.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bar {
+    pub(crate) name: &'static str,
+    pub(crate) colour: &'static str,
+    pub(crate) min: f64,
+    pub(crate) median: f64,
+    pub(crate) max: f64,
+}
+
+/// The bars of a workload, on a scale of their own.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    /// What is longer is better, or worse.
+    pub(crate) unit: &'static str,
+    pub(crate) bars: Vec<Bar>,
+}
+
+const WIDTH: f64 = 900.0;
+/// Where the bars begin.
+const LEFT: f64 = 210.0;
+/// Room for the figure behind the longest bar.
+const RIGHT: f64 = 110.0;
+const BAR: f64 = 16.0;
+const GAP: f64 = 4.0;
+const HEAD: f64 = 30.0;
+const FOOT: f64 = 14.0;
+const TOP: f64 = 46.0;
+
+impl Panel {
+    fn height(&self) -> f64 {
+        HEAD + self.bars.len() as f64 * (BAR + GAP) + FOOT
+    }
+}
+
+/// A chart below a title.
+pub(crate) fn svg(title: &str, panels: &[Panel]) -> String {
+    let height: f64 = TOP + panels.iter().map(Panel::height).sum::<f64>();
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+    );
+    text(&mut out, 16.0, 28.0, "font-size=\"18\" font-weight=\"bold\"", title);
+    let mut top = TOP;
+    for panel in panels {
+        draw(&mut out, top, panel);
+        top += panel.height();
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+fn draw(out: &mut String, top: f64, panel: &Panel) {
+    text(out, 16.0, top + 16.0, "font-weight=\"bold\"", &format!("{} ({})", panel.title, panel.unit));
+    let longest = panel.bars.iter().map(|bar| bar.max).fold(f64::MIN_POSITIVE, f64::max);
+    let length = |value: f64| value / longest * (WIDTH - LEFT - RIGHT);
+    for (place, bar) in panel.bars.iter().enumerate() {
+        let y = top + HEAD + place as f64 * (BAR + GAP);
+        let middle = y + BAR / 2.0;
+        text(out, LEFT - 8.0, middle + 4.0, "text-anchor=\"end\"", bar.name);
+        rectangle(out, LEFT, y, length(bar.median).max(1.0), BAR, bar.colour);
+        let (from, to) = (LEFT + length(bar.min), LEFT + length(bar.max));
+        rectangle(out, from, middle - 1.0, (to - from).max(1.0), 2.0, "#333333");
+        text(out, to + 6.0, middle + 4.0, "", &short(bar.median));
+    }
+}
+
+fn rectangle(out: &mut String, x: f64, y: f64, width: f64, height: f64, colour: &str) {
+    _ = writeln!(
+        out,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
+    );
+}
+
+fn text(out: &mut String, x: f64, y: f64, style: &str, words: &str) {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{words}</text>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(median: f64) -> Bar {
+        Bar { name: "a", colour: "#123456", min: median, median, max: median }
+    }
+
+    #[test]
+    fn the_length_of_a_bar_is_its_share_of_the_longest() {
+        let panel = Panel { title: "t < u".into(), unit: "per second", bars: vec![bar(100.0), bar(25.0)] };
+        let drawn = svg("all", &[panel]);
+        let widths: Vec<f64> = drawn
+            .lines()
+            .filter(|line| line.contains("#123456"))
+            .map(|line| line.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(widths, [WIDTH - LEFT - RIGHT, (WIDTH - LEFT - RIGHT) / 4.0]);
+        assert!(drawn.contains("t &lt; u (per second)"));
+    }
+}

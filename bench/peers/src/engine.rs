@@ -1,0 +1,184 @@
+//! What an engine must do to take part, and the settings that all get.
+//!
+//! Writing is asynchronous because surrealkv's commits are: its clients are tasks of a runtime, those of the
+//! others are threads whose writes are done when the call returns. Nothing is called through a pointer, so
+//! that the loop costs every engine the same.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use byteorder::{ByteOrder, LittleEndian};
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+
+/// What an engine is opened with. The README says what each engine makes of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// Memory for blocks, indexes and filters, in bytes.
+    pub(crate) cache_bytes: u64,
+    /// Size of a memtable in bytes.
+    pub(crate) memtable_bytes: u64,
+    /// Largest size of a table in bytes.
+    pub(crate) table_bytes: u64,
+    /// Bytes of level 1; each further level is ten times as large.
+    pub(crate) level_base_bytes: u64,
+    pub(crate) writes: Writes,
+}
+
+/// How much of the work is writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Writes {
+    None,
+    Some,
+    Only,
+}
+
+/// Writes that are visible together.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    /// Where each key and each value ends.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(key_end, end)| {
+            let entry = (&self.bytes[start..key_end], &self.bytes[key_end..end]);
+            start = end;
+            entry
+        })
+    }
+}
+
+/// What a scan has seen: every key and value was looked at.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) entries: u64,
+    pub(crate) sum: u64,
+}
+
+impl Seen {
+    #[inline]
+    pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) {
+        self.entries += 1;
+        self.sum += key.len() as u64 + u64::from(key[key.len() - 1]) + u64::from(value[0]);
+    }
+}
+
+/// The first eight bytes of a value.
+#[inline]
+pub(crate) fn word(value: &[u8]) -> u64 {
+    value.get(..8).map_or(0, LittleEndian::read_u64)
+}
+
+/// An engine.
+pub(crate) trait Engine: Send + Sync + Sized + 'static {
+    /// Whether its answers are right.
+    const ANSWERS: bool = true;
+
+    /// Opens the store in this directory, or creates it.
+    fn open(dir: &Path, settings: &Settings) -> Result<Self>;
+
+    /// The [`word`] of the key's value.
+    fn get(&self, key: &[u8]) -> Result<Option<u64>>;
+
+    /// How many of the keys are present; by the engine's call for many keys, if it has one.
+    fn count_present(&self, keys: &[Vec<u8>]) -> Result<usize> {
+        keys.iter().try_fold(0, |count, key| Ok(count + usize::from(self.get(key)?.is_some())))
+    }
+
+    /// Reads entries from a key on, in ascending order.
+    fn scan(&self, from: &[u8], entries: usize) -> Result<Seen>;
+
+    /// Reads entries from the last one on, in descending order.
+    fn scan_back(&self, entries: usize) -> Result<Seen>;
+
+    fn put(&self, key: &[u8], value: &[u8], synced: bool) -> impl Future<Output = Result<()>> + Send;
+
+    fn write(&self, batch: &Batch) -> impl Future<Output = Result<()>> + Send;
+
+    fn delete(&self, key: &[u8]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Writes the memtable to a table, if the engine has a call for it; if not, closing does so.
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits for background work, as far as the engine can tell.
+    fn settle(&self) -> Result<()>;
+
+    /// Merges everything into one run.
+    fn compact(&mut self) -> Result<()>;
+
+    /// Data blocks and filter pages looked at so far, in memory or on disk, if the engine counts them.
+    fn blocks(&self) -> Option<u64> {
+        None
+    }
+
+    /// The shape of the tree in a few words, if the engine tells.
+    fn shape(&self) -> Option<String> {
+        None
+    }
+
+    fn close(self) -> Result<()>;
+
+    /// Runs clients at the same time, to the end.
+    fn run_clients<T, F>(&self, clients: Vec<F>) -> Result<Vec<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = clients.into_iter().map(|client| scope.spawn(|| done(client))).collect();
+            threads.into_iter().map(|thread| thread.join().map_err(|_| "a client panicked")?).collect()
+        })
+    }
+}
+
+/// The result of a future that never waits.
+pub(crate) fn done<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => unreachable!("this engine's calls return when they are done"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_gives_back_what_was_put_into_it() {
+        let mut batch = Batch::default();
+        batch.put(b"a", b"one");
+        batch.put(b"", b"");
+        batch.put(b"ccc", b"3");
+        let entries: Vec<_> = batch.iter().collect();
+        let expected: [(&[u8], &[u8]); 3] = [(b"a", b"one"), (b"", b""), (b"ccc", b"3")];
+        assert_eq!(entries, expected);
+        batch.clear();
+        assert_eq!((batch.len(), batch.iter().count()), (0, 0));
+    }
+}

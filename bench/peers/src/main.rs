@@ -1,0 +1,189 @@
+//! Measures SieveDB beside other embedded stores; see the README.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+use crate::driver::Suite;
+use crate::names::EngineName;
+use crate::order::Sizes;
+use crate::records::Record;
+use crate::report::{CHARTS, Rendered};
+
+mod allocations;
+mod chart;
+mod child;
+mod client;
+mod counts;
+mod driver;
+mod engine;
+mod engines;
+mod keys;
+mod machine;
+mod names;
+mod order;
+mod plan;
+mod prepare;
+mod random;
+mod records;
+mod report;
+mod results;
+mod rows;
+mod run;
+mod statistics;
+mod workload;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Where reports are.
+const REPORTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks");
+
+/// Measures SieveDB beside other embedded stores.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the workloads, and writes the report if nothing speaks against its publication.
+    Measure(Measure),
+    /// Writes the report of a file of results.
+    Report {
+        /// The file `results.jsonl` of a work directory.
+        results: PathBuf,
+        /// Where to.
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Lists the workloads.
+    Rows,
+    /// One run; `measure` starts these.
+    #[command(hide = true)]
+    Child { order: String },
+}
+
+#[derive(Debug, clap::Args)]
+struct Measure {
+    /// Only workloads whose name contains one of these.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Only these engines.
+    #[arg(long, value_delimiter = ',')]
+    engines: Vec<EngineName>,
+    /// Runs of each engine and workload.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Counts no instructions, system calls and allocations.
+    #[arg(long)]
+    no_counts: bool,
+    /// Takes the machine as it is: neither waits for others to end nor repeats a run that they disturbed.
+    #[arg(long)]
+    no_wait: bool,
+    /// Where stores and results are kept; what is there is not measured again. [default: a temporary
+    /// directory]
+    #[arg(long, value_name = "DIRECTORY")]
+    work: Option<PathBuf>,
+    /// Where the report goes.
+    #[arg(long, value_name = "DIRECTORY", default_value = REPORTS)]
+    out: PathBuf,
+    /// Keys in a store.
+    #[arg(long, default_value_t = 2_000_000)]
+    keys: u32,
+    /// Length of a value in bytes.
+    #[arg(long, default_value_t = 100)]
+    value: usize,
+    /// The usual cache, in KiB.
+    #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
+    cache: u64,
+    /// A cache that is smaller than the filters, in KiB.
+    #[arg(long, value_name = "KIB", default_value_t = 2 << 10)]
+    small_cache: u64,
+    /// A cache that holds everything, in KiB.
+    #[arg(long, value_name = "KIB", default_value_t = 1 << 20)]
+    whole_cache: u64,
+    /// A memtable, in KiB; also a table.
+    #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
+    memtable: u64,
+    /// Longest time of a run that reads or syncs, in seconds.
+    #[arg(long, default_value_t = 8)]
+    seconds: u64,
+    /// Longest time of a fill, in seconds.
+    #[arg(long, default_value_t = 120)]
+    fill_seconds: u64,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Measure(measure) => measure.run(),
+        Command::Report { results, out } => {
+            let rendered = report::render(&Record::read(&results)?, &rows::all());
+            write(&rendered, &out)?;
+            eprintln!("{}", rendered.faults.join("\n"));
+            Ok(())
+        }
+        Command::Rows => {
+            for row in rows::all() {
+                println!("{}", row.name);
+            }
+            Ok(())
+        }
+        Command::Child { order } => child::obey(&order),
+    }
+}
+
+impl Measure {
+    fn run(&self) -> Result<()> {
+        let temporary = tempfile::tempdir()?;
+        let work = self.work.clone().unwrap_or_else(|| temporary.path().into());
+        let mut rows = rows::all();
+        rows.retain(|row| {
+            self.only.is_empty() || self.only.iter().any(|text| row.name.contains(text.as_str()))
+        });
+        if rows.is_empty() {
+            return Err("no workload has such a name".into());
+        }
+        let is_asked_for = |engine: &EngineName| self.engines.is_empty() || self.engines.contains(engine);
+        let mut engines: Vec<_> = rows.iter().flat_map(|row| row.engines.clone()).collect();
+        engines.retain(|engine| engine.is_built() && is_asked_for(engine));
+        let sizes = Sizes {
+            keys: self.keys,
+            value_bytes: self.value,
+            cache_bytes: self.cache << 10,
+            small_cache_bytes: self.small_cache << 10,
+            whole_cache_bytes: self.whole_cache << 10,
+            memtable_bytes: self.memtable << 10,
+            seconds_max: self.seconds,
+            fill_seconds_max: self.fill_seconds,
+        };
+        if !self.no_wait {
+            driver::wait_for_quiet();
+        }
+        let attempts = if self.no_wait { 1 } else { 3 };
+        let suite =
+            Suite { sizes, rows, engines, rounds: self.rounds, counts: !self.no_counts, attempts, work };
+        let rendered = report::render(&suite.run()?, &rows::all());
+        if rendered.faults.is_empty() {
+            return write(&rendered, &self.out);
+        }
+        let aside = suite.work.join("report");
+        write(&rendered, &aside)?;
+        if self.work.is_none() {
+            println!("{}", rendered.markdown);
+        }
+        Err(format!("not for publication, so in {}: {}", aside.display(), rendered.faults.join("; ")).into())
+    }
+}
+
+/// Writes a report and its charts.
+fn write(rendered: &Rendered, out: &Path) -> Result<()> {
+    fs::create_dir_all(out.join(CHARTS))?;
+    fs::write(out.join("peers.md"), &rendered.markdown)?;
+    for (name, svg) in &rendered.charts {
+        fs::write(out.join(CHARTS).join(name), svg)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! The engines by name, and the call of a generic function for one of them.
+
+use serde::{Deserialize, Serialize};
+
+/// An engine, or an engine with another setting.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EngineName {
+    Sievedb,
+    Fjall,
+    FjallHashed,
+    FjallPartitioned,
+    Rocksdb,
+    RocksdbHashed,
+    RocksdbCached,
+    RocksdbPartitioned,
+    Surrealkv,
+    Redb,
+    Nothing,
+}
+
+impl EngineName {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Sievedb => "sievedb",
+            Self::Fjall => "fjall",
+            Self::FjallHashed => "fjall, hash index",
+            Self::FjallPartitioned => "fjall, partitioned filters",
+            Self::Rocksdb => "RocksDB",
+            Self::RocksdbHashed => "RocksDB, hash index",
+            Self::RocksdbCached => "RocksDB, filters in its cache",
+            Self::RocksdbPartitioned => "RocksDB, partitioned filters",
+            Self::Surrealkv => "surrealkv",
+            Self::Redb => "redb",
+            Self::Nothing => "the loop alone",
+        }
+    }
+
+    /// The argument on the command line, which is also the name of a directory.
+    pub(crate) fn argument(self) -> &'static str {
+        match self {
+            Self::Sievedb => "sievedb",
+            Self::Fjall => "fjall",
+            Self::FjallHashed => "fjall-hashed",
+            Self::FjallPartitioned => "fjall-partitioned",
+            Self::Rocksdb => "rocksdb",
+            Self::RocksdbHashed => "rocksdb-hashed",
+            Self::RocksdbCached => "rocksdb-cached",
+            Self::RocksdbPartitioned => "rocksdb-partitioned",
+            Self::Surrealkv => "surrealkv",
+            Self::Redb => "redb",
+            Self::Nothing => "nothing",
+        }
+    }
+
+    /// Whether it is one of those that the store is held against: a peer, and of its kind.
+    pub(crate) fn is_peer(self) -> bool {
+        !matches!(self, Self::Sievedb | Self::Redb | Self::Nothing)
+    }
+
+    /// The engine that made the store it reads: settings of the cache alone make no other store.
+    pub(crate) fn maker(self) -> Self {
+        if self == Self::RocksdbCached { Self::Rocksdb } else { self }
+    }
+
+    /// Whether this program was built with it.
+    pub(crate) fn is_built(self) -> bool {
+        cfg!(feature = "rocksdb")
+            || !matches!(
+                self,
+                Self::Rocksdb | Self::RocksdbHashed | Self::RocksdbCached | Self::RocksdbPartitioned
+            )
+    }
+}
+
+/// Calls a function that is generic over the engine.
+macro_rules! with_engine {
+    ($name:expr, $function:ident($($argument:expr),*)) => {{
+        use $crate::engines as e;
+        use $crate::names::EngineName as N;
+        match $name {
+            N::Sievedb => $function::<e::sievedb::SieveDb>($($argument),*),
+            N::Fjall => $function::<e::fjall::Fjall>($($argument),*),
+            N::FjallHashed => $function::<e::fjall::FjallHashed>($($argument),*),
+            N::FjallPartitioned => $function::<e::fjall::FjallPartitioned>($($argument),*),
+            N::Surrealkv => $function::<e::surrealkv::SurrealKv>($($argument),*),
+            N::Redb => $function::<e::redb::Redb>($($argument),*),
+            N::Nothing => $function::<e::nothing::Nothing>($($argument),*),
+            #[cfg(feature = "rocksdb")]
+            N::Rocksdb => $function::<e::rocksdb::Rocks>($($argument),*),
+            #[cfg(feature = "rocksdb")]
+            N::RocksdbHashed => $function::<e::rocksdb::RocksHashed>($($argument),*),
+            #[cfg(feature = "rocksdb")]
+            N::RocksdbCached => $function::<e::rocksdb::RocksCached>($($argument),*),
+            #[cfg(feature = "rocksdb")]
+            N::RocksdbPartitioned => $function::<e::rocksdb::RocksPartitioned>($($argument),*),
+            #[cfg(not(feature = "rocksdb"))]
+            N::Rocksdb | N::RocksdbHashed | N::RocksdbCached | N::RocksdbPartitioned => {
+                Err("this program was built without the feature rocksdb".into())
+            }
+        }
+    }};
+}
+pub(crate) use with_engine;

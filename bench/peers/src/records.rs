@@ -1,0 +1,88 @@
+//! The file of results: a record a line.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::counts::Counts;
+use crate::machine;
+use crate::names::EngineName;
+use crate::order::{Outcome, Sizes};
+
+/// A run is under load if others take more than this share of the machine. Writing back what a fill has
+/// written takes some of it.
+pub(crate) const OTHERS_MAX: f64 = 0.1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Record {
+    Start(Start),
+    Run { row: String, engine: EngineName, round: usize, outcome: Outcome },
+    Counts { row: String, engine: EngineName, counts: Counts },
+    End { load: f64 },
+}
+
+/// What is the same for all runs of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) machine: String,
+    pub(crate) load: f64,
+    pub(crate) versions: String,
+    /// The processor the program was compiled for.
+    pub(crate) target: String,
+    pub(crate) sizes: Sizes,
+    pub(crate) rounds: usize,
+}
+
+impl Start {
+    pub(crate) fn now(sizes: &Sizes, rounds: usize) -> Self {
+        Self {
+            machine: machine::describe(),
+            load: machine::load(),
+            versions: versions(),
+            target: if cfg!(target_feature = "avx2") { "Haswell (AVX2)" } else { "the oldest x86-64" }.into(),
+            sizes: sizes.clone(),
+            rounds,
+        }
+    }
+}
+
+/// The versions that this program was built with.
+fn versions() -> String {
+    let lock = include_str!("../Cargo.lock");
+    let names = ["sievedb", "fjall", "lsm-tree", "rocksdb", "librocksdb-sys", "surrealkv", "redb"];
+    let of = |name: &str| {
+        let after = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?.1;
+        Some(format!("{name} {}", after.split('"').next()?))
+    };
+    let mut versions: Vec<_> = names.into_iter().filter_map(of).collect();
+    if let Some(commit) = commit() {
+        versions[0].push_str(&format!(" ({commit})"));
+    }
+    versions.join(", ")
+}
+
+fn commit() -> Option<String> {
+    let dir = env!("CARGO_MANIFEST_DIR");
+    let output =
+        std::process::Command::new("git").args(["-C", dir, "describe", "--always", "--dirty"]).output();
+    let commit = String::from_utf8(output.ok()?.stdout).ok()?;
+    Some(commit.trim().to_owned()).filter(|commit| !commit.is_empty())
+}
+
+impl Record {
+    pub(crate) fn read(file: &Path) -> Result<Vec<Self>> {
+        std::fs::read_to_string(file)?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_of_all_engines_are_known() {
+        let versions = versions();
+        assert_eq!(versions.split(", ").count(), 7, "{versions}");
+    }
+}

@@ -1,0 +1,249 @@
+//! Runs a workload on a store.
+
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use byteorder::{BigEndian, ByteOrder};
+
+use crate::client::{Client, Done};
+use crate::engine::{Engine, Settings};
+use crate::machine::{self, Io, QUIET, Ticks};
+use crate::names::EngineName;
+use crate::order::{Amount, Filled, Order, Outcome, Sizes};
+use crate::plan::Plan;
+use crate::workload::{Cache, Shape, Work, Workload};
+use crate::{Result, allocations};
+
+/// A key of every so many is looked up to bring all blocks into a cache: there are more in a block.
+const WARM_EVERY: usize = 16;
+const WARM_STEPS: usize = 200_000;
+
+/// Runs a workload on the store of the order.
+pub(crate) fn run<E: Engine>(
+    order: &Order,
+    name: EngineName,
+    workload: &Workload,
+    amount: Amount,
+) -> Result<Outcome> {
+    let Order { sizes, dir, .. } = order;
+    let load_before = machine::load();
+    let (ticks, processor) = (Ticks::now(), machine::processor_time());
+    if workload.cold {
+        machine::forget_pages(dir)?;
+    } else if workload.shape != Shape::Empty {
+        machine::fetch_pages(dir)?;
+    }
+    let run = Run { sizes, workload, amount, settings: sizes.for_workload(workload, name) };
+    let mut outcome = if workload.work == Work::Open { run.open::<E>(dir) } else { run.work::<E>(dir) }?;
+    outcome.load_before = load_before;
+    outcome.load_after = machine::load();
+    outcome.others = Ticks::now().others_since(ticks, machine::processor_time() - processor);
+    Ok(outcome)
+}
+
+struct Run<'a> {
+    sizes: &'a Sizes,
+    workload: &'a Workload,
+    amount: Amount,
+    settings: Settings,
+}
+
+/// What is counted from a moment on.
+struct Counters {
+    began: Instant,
+    processor: Duration,
+    io: Io,
+    blocks: Option<u64>,
+    allocations: Option<u64>,
+}
+
+impl Counters {
+    fn now(blocks: Option<u64>) -> Self {
+        Self {
+            blocks,
+            io: Io::now(),
+            allocations: allocations::count(),
+            processor: machine::processor_time(),
+            began: Instant::now(),
+        }
+    }
+
+    /// What has happened since then.
+    fn outcome(self, operations: u64, blocks: Option<u64>) -> Outcome {
+        let elapsed = self.began.elapsed();
+        let processor = machine::processor_time() - self.processor;
+        let difference =
+            |now: Option<u64>, before| now.zip(before).map(|(now, before): (u64, u64)| now - before);
+        Outcome {
+            operations,
+            seconds: elapsed.as_secs_f64(),
+            processor_seconds: processor.as_secs_f64(),
+            io: Io::now().since(self.io),
+            blocks: difference(blocks, self.blocks),
+            allocations: difference(allocations::count(), self.allocations),
+            longest_ms: 0.0,
+            peak_bytes: machine::peak_bytes(),
+            shape: None,
+            filled: None,
+            load_before: 0.0,
+            load_after: 0.0,
+            others: 0.0,
+        }
+    }
+}
+
+impl Run<'_> {
+    fn is_counted(&self) -> bool {
+        matches!(self.amount, Amount::Counted { .. })
+    }
+
+    /// Opens the store and looks up one key.
+    fn open<E: Engine>(&self, dir: &Path) -> Result<Outcome> {
+        let mut key = Vec::new();
+        self.workload.keys.write(0, &mut key);
+        let before = Counters::now(None);
+        let engine = E::open(dir, &self.settings)?;
+        if engine.get(&key)?.is_none() {
+            return Err("the first key is not there".into());
+        }
+        let mut outcome = before.outcome(1, None);
+        outcome.shape = engine.shape();
+        engine.close()?;
+        Ok(outcome)
+    }
+
+    fn work<E: Engine>(&self, dir: &Path) -> Result<Outcome> {
+        let engine = Arc::new(E::open(dir, &self.settings)?);
+        if !self.workload.writes() {
+            // What opening left to do in the background is no part of a lookup.
+            engine.settle()?;
+        }
+        if !self.workload.cold {
+            self.warm_up(&engine)?;
+        }
+        let clients = self.clients(false);
+        if self.is_counted() {
+            allocations::start();
+        }
+        let shape = engine.shape();
+        machine::forget_peak();
+        let before = Counters::now(engine.blocks());
+        let (operations, seconds, longest) = match self.workload.work {
+            Work::FullScan { back } => self.full_scan(&*engine, back)?,
+            _ => self.steps(&engine, clients)?,
+        };
+        let began = before.began;
+        let mut outcome = before.outcome(operations, engine.blocks());
+        outcome.seconds = seconds.as_secs_f64();
+        outcome.longest_ms = longest.as_secs_f64() * 1e3;
+        outcome.shape = shape;
+        if self.is_counted() {
+            println!("{}", serde_json::to_string(&outcome)?);
+            std::process::exit(0);
+        }
+        let is_fill = matches!(self.workload.work, Work::Fill { .. });
+        if is_fill {
+            engine.settle()?;
+            machine::wait_until_idle(QUIET);
+            outcome.shape = engine.shape();
+            outcome.peak_bytes = machine::peak_bytes();
+        }
+        let seconds = began.elapsed().saturating_sub(QUIET).as_secs_f64();
+        Arc::into_inner(engine).ok_or("a client still holds the engine")?.close()?;
+        if is_fill {
+            outcome.filled = Some(Filled {
+                user_bytes: operations * (16 + self.sizes.value_bytes as u64),
+                written_bytes: Io::now().written_bytes,
+                seconds,
+                disk_bytes: machine::disk_bytes(dir)?,
+            });
+        }
+        Ok(outcome)
+    }
+
+    /// The clients with their steps.
+    fn clients(&self, warm_up: bool) -> Vec<Client> {
+        let Workload { work, keys, clients, .. } = *self.workload;
+        let (planned, taken) = match self.amount {
+            _ if warm_up => (WARM_STEPS, WARM_STEPS),
+            Amount::Timed => (self.sizes.steps(work), usize::MAX),
+            Amount::Counted { steps, planned } => (planned, steps),
+        };
+        let plan = Plan { work, keys: self.sizes.keys, clients, steps: planned };
+        let seconds = match work {
+            _ if self.is_counted() => u64::MAX >> 32,
+            Work::Fill { synced: false, .. } => self.sizes.fill_seconds_max,
+            _ => self.sizes.seconds_max,
+        };
+        let start = Arc::new(Barrier::new(clients));
+        (0..clients)
+            .map(|client| {
+                let mut steps = plan.of_client(client, warm_up);
+                steps.truncate(taken / clients);
+                Client {
+                    keys,
+                    value_bytes: self.sizes.value_bytes,
+                    steps,
+                    batch: self.workload.batch(),
+                    synced: matches!(work, Work::Fill { synced: true, .. }),
+                    time_max: Duration::from_secs(seconds),
+                    start: start.clone(),
+                }
+            })
+            .collect()
+    }
+
+    fn warm_up<E: Engine>(&self, engine: &Arc<E>) -> Result<()> {
+        let looked_up = match self.workload.work {
+            Work::Fill { .. } | Work::FullScan { .. } | Work::Open => return Ok(()),
+            _ => self.clients(true),
+        };
+        if self.workload.cache == Cache::Whole {
+            self.fetch_all(engine)?;
+        }
+        self.steps(engine, looked_up)?;
+        Ok(())
+    }
+
+    /// Looks up a key of each block, in order of the first eight bytes.
+    fn fetch_all<E: Engine>(&self, engine: &Arc<E>) -> Result<()> {
+        let mut key = Vec::new();
+        let mut order: Vec<(u64, u32)> = (0..self.sizes.keys)
+            .map(|number| {
+                self.workload.keys.write(number, &mut key);
+                (BigEndian::read_u64(&key), number)
+            })
+            .collect();
+        order.sort_unstable();
+        order.iter().step_by(WARM_EVERY).try_for_each(|&(_, number)| {
+            self.workload.keys.write(number, &mut key);
+            engine.get(&key).map(drop)
+        })
+    }
+
+    fn steps<E: Engine>(&self, engine: &Arc<E>, clients: Vec<Client>) -> Result<(u64, Duration, Duration)> {
+        let done =
+            engine.run_clients(clients.into_iter().map(|client| client.run(engine.clone())).collect())?;
+        let first = done.iter().map(|done| done.began).min().ok_or("there are no clients")?;
+        let last = done.iter().map(|done| done.ended).max().ok_or("there are no clients")?;
+        let longest = done.iter().map(|done| done.longest).max().unwrap_or_default();
+        Ok((done.iter().map(|Done { keys, .. }| keys).sum(), last - first, longest))
+    }
+
+    fn full_scan<E: Engine>(&self, engine: &E, back: bool) -> Result<(u64, Duration, Duration)> {
+        let entries = match self.amount {
+            Amount::Timed => self.sizes.keys as usize,
+            Amount::Counted { steps, .. } => steps,
+        };
+        let began = Instant::now();
+        let seen = if back { engine.scan_back(entries) } else { engine.scan(&[], entries) }?;
+        let elapsed = began.elapsed();
+        let expected = entries.min(self.sizes.keys as usize) as u64;
+        if seen.entries != expected {
+            return Err(format!("the scan gave {} entries of {expected}", seen.entries).into());
+        }
+        std::hint::black_box(seen.sum);
+        Ok((seen.entries, elapsed, elapsed))
+    }
+}

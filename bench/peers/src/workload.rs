@@ -1,0 +1,243 @@
+//! What a workload is: a row of the report.
+
+use serde::{Deserialize, Serialize};
+
+use crate::keys::KeySet;
+use crate::names::EngineName;
+
+/// How the store that is read has come about.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Shape {
+    /// There is none yet.
+    Empty,
+    /// Filled in random order; the levels are as the engine left them.
+    Left,
+    /// The same, merged into one run.
+    Settled,
+    /// As left, then every second key deleted; as that left it.
+    Deleted,
+    /// As left, in about a thousand tables.
+    Tables,
+    /// Some writes that are in the log only: the process was ended in the middle.
+    Log,
+}
+
+/// Memory for blocks, indexes and filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cache {
+    /// Smaller than the data, larger than the filters.
+    Usual,
+    /// Everything fits.
+    Whole,
+    /// Smaller than the filters.
+    Small,
+    /// `Small` and what the filters would take on a heap beside it.
+    SmallAndFilters,
+}
+
+/// Which present keys are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Choice {
+    Uniform,
+    Zipf,
+}
+
+/// Which absent keys are looked up. All lie inside the range of the present ones and have their shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Absent {
+    Uniform,
+    /// A present key with its last byte changed.
+    Near,
+    /// The same keys again and again, by Zipf's law.
+    Skewed,
+}
+
+/// The kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Work {
+    Fill {
+        ascending: bool,
+        batch: usize,
+        synced: bool,
+    },
+    /// Lookups, of which some are of present keys; by the call for many keys if `batch` is above 1.
+    Get {
+        present_percent: u64,
+        present: Choice,
+        absent: Absent,
+        batch: usize,
+    },
+    /// Short scans from random keys on.
+    Scan {
+        entries: usize,
+    },
+    /// The whole store in order.
+    FullScan {
+        back: bool,
+    },
+    /// A core workload of YCSB.
+    Ycsb(char),
+    /// Deletions of present keys.
+    Delete,
+    /// Half lookups, a quarter puts and a quarter deletions, of the same keys.
+    DeleteMixed,
+    /// Opening the store and one lookup.
+    Open,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    /// The part of the report that it is in.
+    pub(crate) part: Part,
+    pub(crate) work: Work,
+    pub(crate) keys: KeySet,
+    pub(crate) shape: Shape,
+    pub(crate) cache: Cache,
+    /// Whether the page cache is emptied first.
+    pub(crate) cold: bool,
+    pub(crate) clients: usize,
+    pub(crate) counted: Counted,
+    pub(crate) engines: Vec<EngineName>,
+}
+
+/// What is counted for a row beside its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Counted {
+    Nothing,
+    Calls,
+    CallsAndInstructions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Part {
+    Absent,
+    AbsentMemory,
+    Present,
+    Scan,
+    Fill,
+    Ycsb,
+    Delete,
+    Open,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Absent,
+        Self::AbsentMemory,
+        Self::Present,
+        Self::Scan,
+        Self::Fill,
+        Self::Ycsb,
+        Self::Delete,
+        Self::Open,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Absent => "Absent keys",
+            Self::AbsentMemory => "Absent keys with little memory, or a cold page cache",
+            Self::Present => "Present keys",
+            Self::Scan => "Scans",
+            Self::Fill => "Filling",
+            Self::Ycsb => "YCSB",
+            Self::Delete => "Deletions",
+            Self::Open => "Opening",
+        }
+    }
+
+    /// The file of its charts.
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Absent => "absent.svg",
+            Self::AbsentMemory => "absent-memory.svg",
+            Self::Present => "present.svg",
+            Self::Scan => "scan.svg",
+            Self::Fill => "fill.svg",
+            Self::Ycsb => "ycsb.svg",
+            Self::Delete => "delete.svg",
+            Self::Open => "open.svg",
+        }
+    }
+}
+
+impl Workload {
+    /// Whether the store is changed, so that each run needs a copy of its own.
+    pub(crate) fn writes(&self) -> bool {
+        match self.work {
+            Work::Fill { .. } | Work::Delete | Work::DeleteMixed => true,
+            Work::Ycsb(letter) => letter != 'c',
+            Work::Open => self.shape == Shape::Log,
+            Work::Get { .. } | Work::Scan { .. } | Work::FullScan { .. } => false,
+        }
+    }
+
+    /// Keys for a call.
+    pub(crate) fn batch(&self) -> usize {
+        match self.work {
+            Work::Fill { batch, .. } | Work::Get { batch, .. } => batch,
+            _ => 1,
+        }
+    }
+
+    pub(crate) fn new(part: Part, name: impl Into<String>, work: Work, shape: Shape) -> Self {
+        use EngineName::{Fjall, Nothing, Rocksdb, Sievedb, Surrealkv};
+        Self {
+            name: name.into(),
+            part,
+            work,
+            keys: KeySet::Hashed,
+            shape,
+            cache: Cache::Usual,
+            cold: false,
+            clients: 1,
+            counted: Counted::Nothing,
+            engines: vec![Sievedb, Fjall, Rocksdb, Surrealkv, Nothing],
+        }
+    }
+
+    pub(crate) fn cache(mut self, cache: Cache) -> Self {
+        self.cache = cache;
+        self
+    }
+
+    pub(crate) fn cold(mut self) -> Self {
+        self.cold = true;
+        self
+    }
+
+    pub(crate) fn clients(mut self, clients: usize) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    pub(crate) fn keys(mut self, keys: KeySet) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    pub(crate) fn counted(mut self, counted: Counted) -> Self {
+        self.counted = counted;
+        self
+    }
+
+    pub(crate) fn beside(mut self, engines: &[EngineName]) -> Self {
+        self.engines.extend(engines);
+        self
+    }
+
+    pub(crate) fn only(mut self, engines: &[EngineName]) -> Self {
+        self.engines = engines.to_vec();
+        self
+    }
+}
