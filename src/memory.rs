@@ -13,11 +13,14 @@
 //! memory and grows when they release it. At least an eighth of the rest is always left to it. When tables
 //! and filters have no more room, the root of an index is read through the cache like other blocks, and a
 //! filter, or some of its column groups, stays on disk. `db/residency` decides which filters are in memory.
+//! Open tables themselves have at most half of what tables and filters have together; a table for which there
+//! is no room is opened for each use, until others were closed (`version/open_tables`).
 //! While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
 //!
-//! Memory is taken as a [`Lease`] and released when the lease is dropped. What a caller holds is not counted:
-//! values, iterators and what they keep alive, batches being filled, keys and results of a call. Blocks that
-//! a caller keeps alive are counted separately: [`MemoryStats::held`]. What does not grow with data is not
+//! Memory is taken as a [`Lease`] and released when the lease is dropped. What a caller holds is not part of
+//! the budget: values, iterators and what they keep alive, batches being filled, keys and results of a call.
+//! Blocks, memtables and tables that only callers keep alive are counted apart ([`MemoryStats::held`], taken as
+//! [`Held`]). What does not grow with data is not
 //! counted either: threads, the names of keyspaces, and the block, or the chunk of a long value, that a
 //! lookup or a job is reading from each table.
 
@@ -31,7 +34,9 @@ use crate::sync::lock;
 /// What a lease is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseKind {
-    /// Open tables and the roots of their indexes.
+    /// Open tables, without the roots of their indexes.
+    OpenTables,
+    /// The roots of their indexes, and what an opening reads logs with.
     Tables,
     Filters,
 }
@@ -46,8 +51,15 @@ const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 /// Bytes leased, by part.
 #[derive(Debug, Clone, Copy, Default)]
 struct Leased {
+    open_tables: u64,
     tables: u64,
     filters: u64,
+}
+
+impl Leased {
+    fn sum(&self) -> u64 {
+        self.open_tables.saturating_add(self.tables).saturating_add(self.filters)
+    }
 }
 
 /// The memory budget of a store, and the bytes leased from it.
@@ -62,6 +74,8 @@ pub(crate) struct Memory {
     refused: AtomicBool,
     waker: Waker,
     builders: AtomicU64,
+    /// Bytes of memtables and tables that only callers keep alive.
+    held: AtomicU64,
     /// Bytes of all active memtables. Maintained by `Tree::count_active_bytes`.
     pub(crate) active: AtomicUsize,
     /// Bytes of all memtables waiting to be flushed.
@@ -95,8 +109,9 @@ pub struct MemoryStats {
     pub filters: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Outside the budget: blocks that have left the cache but are kept alive by values and iterators of
-    /// callers, or are being read.
+    /// Outside the budget, what values, iterators and lookups that are under way keep alive and nothing else
+    /// needs: blocks that have left the cache, memtables that were flushed or dropped, tables that were opened
+    /// without room for them. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
     pub held: u64,
 }
 
@@ -131,6 +146,7 @@ impl Memory {
             refused: AtomicBool::new(false),
             waker: Waker::default(),
             builders: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             active: AtomicUsize::new(0),
             immutables: AtomicUsize::new(0),
         })
@@ -155,6 +171,12 @@ impl Memory {
         self.active.load(Ordering::Relaxed) + self.immutables.load(Ordering::Relaxed)
     }
 
+    /// Counts memory that only callers keep alive, until the result is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        Held { memory: Arc::clone(self), bytes }
+    }
+
     /// What each of `jobs` jobs may use for the table it writes, with data blocks of `block_bytes`. It is at
     /// least a few blocks, even if that is more than the job's part of the budget: otherwise each key would
     /// become a table.
@@ -165,7 +187,7 @@ impl Memory {
 
     /// Takes memory, even if there is no room.
     pub(crate) fn lease(self: &Arc<Self>, kind: LeaseKind, bytes: usize) -> Lease {
-        self.change(kind, 0, bytes as u64, u64::MAX);
+        self.change(kind, 0, bytes as u64, |_| true);
         Lease { memory: Arc::clone(self), kind, bytes: bytes as u64 }
     }
 
@@ -182,11 +204,31 @@ impl Memory {
         bytes: u64,
         before: u64,
     ) -> Option<Lease> {
-        let is_given = self.change(kind, 0, bytes, self.most_instead(before));
+        let most = self.most_instead(before);
+        let is_given = self.change(kind, 0, bytes, |leased| leased.sum() <= most);
         if !is_given {
             self.refused.store(true, Ordering::Relaxed);
         }
         is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
+    }
+
+    /// Takes memory for an open table, if open tables leave room for it. Filters give way: until some are
+    /// dropped, cached blocks may have less than their eighth.
+    pub(crate) fn try_lease_open_table(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
+        let (kind, most) = (LeaseKind::OpenTables, self.open_tables_max());
+        let is_given = self.change(kind, 0, bytes, |leased| leased.open_tables <= most);
+        is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
+    }
+
+    /// Whether [`Memory::try_lease_open_table`] would succeed now.
+    pub(crate) fn has_room_for_table(&self, bytes: u64) -> bool {
+        lock(&self.leased).open_tables + bytes <= self.open_tables_max()
+    }
+
+    /// How much open tables take beyond seven eighths of their part.
+    pub(crate) fn open_tables_excess(&self) -> u64 {
+        let most = self.open_tables_max();
+        lock(&self.leased).open_tables.saturating_sub(most - most / 8)
     }
 
     /// Takes memory for a short time, if tables and filters leave room for it. Cached blocks may have none
@@ -198,8 +240,7 @@ impl Memory {
     /// Whether [`Memory::try_lease_instead`] would succeed now. If not, the waker is called when memory is
     /// released.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
-        let leased = *lock(&self.leased);
-        let has_room = leased.tables + leased.filters + bytes <= self.most_instead(before);
+        let has_room = lock(&self.leased).sum() + bytes <= self.most_instead(before);
         if !has_room {
             self.refused.store(true, Ordering::Relaxed);
         }
@@ -226,36 +267,42 @@ impl Memory {
         rest(self.budget) - rest(self.budget) / 8
     }
 
+    /// The most that open tables may take, without the roots of their indexes.
+    fn open_tables_max(&self) -> u64 {
+        self.loaded_max() / 2
+    }
+
     /// The most that filters may take in addition to the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = *lock(&self.leased);
-        self.loaded_max().saturating_sub(leased.tables)
+        self.loaded_max().saturating_sub(leased.open_tables + leased.tables)
     }
 
     /// The most that [`Memory::try_lease_briefly`] would grant.
     pub(crate) fn room_briefly(&self) -> u64 {
-        let leased = *lock(&self.leased);
-        rest(self.budget).saturating_sub(leased.tables + leased.filters)
+        rest(self.budget).saturating_sub(lock(&self.leased).sum())
     }
 
     /// How much more tables and filters may take.
     #[cfg(test)]
     pub(crate) fn room(&self) -> u64 {
-        let leased = *lock(&self.leased);
-        self.loaded_max().saturating_sub(leased.tables + leased.filters)
+        self.loaded_max().saturating_sub(lock(&self.leased).sum())
     }
 
-    /// Replaces `before` bytes by `after`, unless the sum would exceed `most`. The cache shrinks first.
-    fn change(&self, kind: LeaseKind, before: u64, after: u64, most: u64) -> bool {
+    /// Replaces `before` bytes by `after`. If that is more, it must fit. The cache shrinks first.
+    fn change(&self, kind: LeaseKind, before: u64, after: u64, fits: impl Fn(&Leased) -> bool) -> bool {
         let mut leased = lock(&self.leased);
         let mut next = *leased;
-        let bytes = if kind == LeaseKind::Tables { &mut next.tables } else { &mut next.filters };
+        let bytes = match kind {
+            LeaseKind::OpenTables => &mut next.open_tables,
+            LeaseKind::Tables => &mut next.tables,
+            LeaseKind::Filters => &mut next.filters,
+        };
         *bytes = (*bytes - before).saturating_add(after);
-        let sum = next.tables.saturating_add(next.filters);
-        if after > before && sum > most {
+        if after > before && !fits(&next) {
             return false;
         }
-        self.blocks.set_capacity(rest(self.budget).saturating_sub(sum).min(self.blocks_max));
+        self.blocks.set_capacity(rest(self.budget).saturating_sub(next.sum()).min(self.blocks_max));
         *leased = next;
         true
     }
@@ -267,10 +314,10 @@ impl Memory {
             budget: self.budget,
             memtables: self.memtables() as u64,
             builders: self.builders.load(Ordering::Relaxed),
-            tables: leased.tables,
+            tables: leased.open_tables + leased.tables,
             filters: leased.filters,
             blocks: self.blocks.bytes(),
-            held: self.blocks.held_bytes(),
+            held: self.blocks.held_bytes() + self.held.load(Ordering::Relaxed),
         }
     }
 }
@@ -290,10 +337,23 @@ pub(crate) struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.memory.change(self.kind, self.bytes, 0, u64::MAX);
+        self.memory.change(self.kind, self.bytes, 0, |_| true);
         if self.bytes > 0 && self.memory.refused.swap(false, Ordering::Relaxed) {
             self.memory.wake();
         }
+    }
+}
+
+/// Memory outside the budget that is counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.memory.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@
 //! own [`SharedFile`], held by all handles that read from it. The file is removed when a durable edit has
 //! dropped it *and* the last holder is gone.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::filename::FileName;
@@ -15,13 +15,15 @@ use crate::sync::lock;
 /// A file that handles of tables read from.
 pub(crate) struct SharedFile {
     name: FileName,
+    /// Its length.
+    bytes: u64,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
 }
 
 impl SharedFile {
-    pub(crate) fn new(name: FileName, obsolete_files: Arc<ObsoleteFiles>) -> Arc<Self> {
-        Arc::new(Self { name, obsolete: AtomicBool::new(false), obsolete_files })
+    pub(crate) fn new(name: FileName, bytes: u64, obsolete_files: Arc<ObsoleteFiles>) -> Arc<Self> {
+        Arc::new(Self { name, bytes, obsolete: AtomicBool::new(false), obsolete_files })
     }
 
     pub(crate) fn name(&self) -> FileName {
@@ -35,13 +37,18 @@ impl SharedFile {
     /// Called when no manifest edit names the file any more. The file is removed after the last holder is
     /// gone.
     pub(crate) fn set_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.obsolete_files.held.files.fetch_add(1, Ordering::Relaxed);
+            self.obsolete_files.held.bytes.fetch_add(self.bytes, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
+            self.obsolete_files.held.files.fetch_sub(1, Ordering::Relaxed);
+            self.obsolete_files.held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
             self.obsolete_files.add(self.name);
         }
     }
@@ -54,10 +61,24 @@ pub(crate) struct ObsoleteFiles {
     clearing: Mutex<()>,
     /// A filter has turned out unusable since the background last searched for one.
     unusable: AtomicBool,
+    held: HeldFiles,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
+/// Obsolete files that handles still read from.
+#[derive(Default)]
+struct HeldFiles {
+    files: AtomicU64,
+    /// Sum of their lengths; wraps, because a manifest may state any.
+    bytes: AtomicU64,
+}
+
 impl ObsoleteFiles {
+    /// Number and total length of the obsolete files that handles still read from.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        (self.held.files.load(Ordering::Relaxed), self.held.bytes.load(Ordering::Relaxed))
+    }
+
     /// Sets what wakes the background work.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         let _ = self.waker.set(Box::new(waker));
@@ -112,13 +133,16 @@ mod tests {
     #[test]
     fn a_file_is_removed_only_when_it_is_obsolete_and_nobody_holds_it() {
         let obsolete_files = Arc::new(ObsoleteFiles::default());
-        let kept = SharedFile::new(FileName::Table(1), Arc::clone(&obsolete_files));
-        let gone = SharedFile::new(FileName::Filter(2), Arc::clone(&obsolete_files));
+        let kept = SharedFile::new(FileName::Table(1), 100, Arc::clone(&obsolete_files));
+        let gone = SharedFile::new(FileName::Filter(2), 30, Arc::clone(&obsolete_files));
         gone.set_obsolete();
         let reader = Arc::clone(&gone);
+        gone.set_obsolete();
         drop((kept, gone));
+        assert_eq!(obsolete_files.held(), (1, 30));
         assert!(!obsolete_files.clear(|_| panic!("a reader holds it")));
         drop(reader);
+        assert_eq!(obsolete_files.held(), (0, 0));
         let mut cleared = Vec::new();
         let mut clear = |name, is_removed| {
             cleared.push(name);

@@ -1,9 +1,10 @@
 //! Background work: which job is next, and its execution as one `step()`.
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
-//! sync at its end is short); flush the oldest immutable memtable of a keyspace; compact; rebuild an unusable
-//! filter; load or drop column groups of filters. Which keyspace is next, `pending` says. A job is chosen and
-//! reserved under one lock, carried out without the lock, and then released.
+//! sync at its end is short); close tables if there was no room for another one; flush the oldest immutable
+//! memtable of a keyspace; compact; rebuild an unusable filter; load or drop column groups of filters. Which
+//! keyspace is next, `pending` says. A job is chosen and reserved under one lock, carried out without the lock,
+//! and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
@@ -200,6 +201,9 @@ impl Engine {
         }
         if log_is_long && !reserved.is_log_sync() {
             return Some(Job::SyncLog);
+        }
+        if let Some(closing) = self.closing_job(reserved) {
+            return Some(closing);
         }
         self.look_at_marked(reserved);
         if let Some(flush) = self.next_flush(reserved) {

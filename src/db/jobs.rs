@@ -11,6 +11,7 @@ use super::engine::Engine;
 use super::publish::{Change, TreeChange};
 use super::read::Tables;
 use super::tree::{LoggedMemtable, Tree};
+use crate::batch::KeyspaceId;
 use crate::compaction::filters::{Output, plan_output};
 use crate::compaction::lineage::{InputTable, Lineage};
 use crate::compaction::pick::Task;
@@ -25,7 +26,7 @@ use crate::memtable::{Memtable, MemtableIter};
 use crate::merge::{MergeIter, RunIter};
 use crate::options::KeyspaceOptions;
 use crate::table::{APPEND_BYTES, TableConfig, TableWriter};
-use crate::version::{TableHandle, Version};
+use crate::version::{SharedByTables, TableHandle, Version};
 
 /// Why a job was not done.
 #[derive(Debug)]
@@ -169,12 +170,9 @@ impl Engine {
             stop,
         };
         let metas = merge.run(input, Retain::new(self.sequence.snapshots.numbers()))?;
-        let tables: Vec<_> = metas
-            .into_iter()
-            .map(|meta| {
-                TableHandle::new(Arc::new(meta), Arc::clone(&self.context), Arc::clone(&self.files.obsolete))
-            })
-            .collect();
+        let shared = self.shared_by_tables(tree.id);
+        let tables: Vec<_> =
+            metas.into_iter().map(|meta| TableHandle::new(Arc::new(meta), &shared)).collect();
         tables.iter().for_each(|table| table.set_made_at(lookups));
         let synced = match tables.is_empty() {
             true => Ok(()),
@@ -186,6 +184,16 @@ impl Engine {
             return Err(error);
         }
         Ok(tables)
+    }
+
+    /// What the handles of the tables of a keyspace share.
+    fn shared_by_tables(&self, keyspace: KeyspaceId) -> SharedByTables {
+        SharedByTables {
+            context: Arc::clone(&self.context),
+            obsolete_files: Arc::clone(&self.files.obsolete),
+            open_tables: Arc::clone(&self.keyspaces.open_tables),
+            keyspace,
+        }
     }
 
     fn create_table(

@@ -13,6 +13,7 @@ use super::tree::Tree;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::error::{Error, Result};
 use crate::sync::lock;
+use crate::version::OpenTables;
 
 /// The keyspaces, by id.
 pub(crate) type Trees = BTreeMap<KeyspaceId, Arc<Tree>>;
@@ -22,6 +23,7 @@ pub(crate) struct Keyspaces {
     trees: Mutex<NamedTrees>,
     default: Arc<Tree>,
     pub(crate) memtables: Arc<Memtables>,
+    pub(crate) open_tables: Arc<OpenTables>,
     /// Seed of the key hash: one for the whole store.
     pub(crate) hash_seed: u64,
     /// Serialises creating and dropping keyspaces; the id that the next one gets.
@@ -39,7 +41,12 @@ struct NamedTrees {
 
 impl Keyspaces {
     /// All keyspaces of a store, among them the default one.
-    pub(crate) fn new(by_id: Trees, memtables: Arc<Memtables>, next_id: KeyspaceId) -> Self {
+    pub(crate) fn new(
+        by_id: Trees,
+        memtables: Arc<Memtables>,
+        open_tables: Arc<OpenTables>,
+        next_id: KeyspaceId,
+    ) -> Self {
         let default = by_id.get(&DEFAULT_KEYSPACE).expect("opening checks that there is one");
         let ids = by_id.values().map(|tree| (tree.name.clone(), tree.id)).collect();
         Self {
@@ -47,6 +54,7 @@ impl Keyspaces {
             hash_seed: memtables.hash_seed,
             trees: Mutex::new(NamedTrees { by_id, ids }),
             memtables,
+            open_tables,
             next_id: Mutex::new(next_id),
             #[cfg(test)]
             scans: Default::default(),

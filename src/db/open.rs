@@ -43,10 +43,9 @@ use crate::manifest::log::{ManifestLog, ReadManifest};
 use crate::manifest::state::DEFAULT_NAME;
 use crate::manifest::state::{KeyspaceState, ManifestState};
 use crate::memory::Memory;
-use crate::obsolete_files::ObsoleteFiles;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
-use crate::version::{TableHandle, Version};
+use crate::version::{SharedByTables, TableHandle, Version};
 use crate::wal::encode_promise;
 use crate::wal::{Ending, FramedWriter, RecordKind};
 
@@ -166,13 +165,20 @@ fn build_engine(
     let tables = Arc::clone(&context.files);
     locked.close_spare_with(move || tables.close_one());
     let memtables = Memtables::new(Arc::clone(&context.memory), state.hash_seed);
-    let trees = build_trees(dir, state, &context, &memtables, &files.obsolete)?;
+    let open_tables = Arc::default();
+    let shared = SharedByTables {
+        context: Arc::clone(&context),
+        obsolete_files: Arc::clone(&files.obsolete),
+        open_tables: Arc::clone(&open_tables),
+        keyspace: DEFAULT_KEYSPACE,
+    };
+    let trees = build_trees(dir, state, &memtables, &shared)?;
     Ok(Engine::new(EngineParts {
         options,
         report: recovered.report.clone(),
         files,
         context,
-        keyspaces: Keyspaces::new(trees, memtables, state.next_keyspace),
+        keyspaces: Keyspaces::new(trees, memtables, open_tables, state.next_keyspace),
         visible: recovered.last_seqno,
     }))
 }
@@ -299,32 +305,27 @@ pub(super) fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed:
 fn build_trees(
     dir: &Path,
     state: &ManifestState,
-    context: &Arc<TableContext>,
     memtables: &Arc<Memtables>,
-    obsolete_files: &Arc<ObsoleteFiles>,
+    shared: &SharedByTables,
 ) -> Result<Trees> {
     let mut trees = Trees::new();
     for (&id, keyspace) in &state.keyspaces {
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
-        let version = build_version(dir, keyspace, context, obsolete_files)?;
+        let shared = SharedByTables { keyspace: id, ..shared.clone() };
+        let version = build_version(dir, keyspace, &shared)?;
         trees.insert(id, Tree::new(id, keyspace.name.clone(), options, memtables, version));
     }
     Ok(trees)
 }
 
-fn build_version(
-    dir: &Path,
-    keyspace: &KeyspaceState,
-    context: &Arc<TableContext>,
-    obsolete_files: &Arc<ObsoleteFiles>,
-) -> Result<Arc<Version>> {
+fn build_version(dir: &Path, keyspace: &KeyspaceState, shared: &SharedByTables) -> Result<Arc<Version>> {
     let mut added = Vec::with_capacity(keyspace.tables.len());
     for place in keyspace.tables.values() {
         let mut meta = Arc::clone(&place.meta);
         if meta.trimmed {
-            meta = Arc::new(crate::table::with_full_bounds(context, &meta)?);
+            meta = Arc::new(crate::table::with_full_bounds(&shared.context, &meta)?);
         }
-        let table = TableHandle::new(meta, Arc::clone(context), Arc::clone(obsolete_files));
+        let table = TableHandle::new(meta, shared);
         added.push((usize::from(place.level), place.run, table));
     }
     let version = Version::default().apply(&HashSet::new(), added);

@@ -248,7 +248,8 @@ impl FilterChange {
     }
 
     fn install(self) {
-        self.tree.replace_handle(self.level, &self.old, &self.new);
+        let (old, new) = ((self.level, Arc::clone(&self.old)), Arc::clone(&self.new));
+        self.tree.replace_handles(&[old], &[new]);
         self.old.set_filters_obsolete(&self.new);
     }
 }

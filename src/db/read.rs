@@ -294,7 +294,11 @@ impl RunSource for Tables {
     }
 
     fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>> {
-        Ok(Box::new(self.part()[table].open()?.iter(self.fill_cache)))
+        let table = &self.part()[table];
+        if self.fill_cache && table.if_open().is_some() {
+            table.note_use();
+        }
+        Ok(Box::new(table.open()?.iter(self.fill_cache)))
     }
 }
 

@@ -398,7 +398,7 @@ mod tests {
         assert!(!has_filter_files(&fs));
         db.engine().refilter(&tree, policy).unwrap();
         let (_, after) = table(&db);
-        assert!(after.open_filter().unwrap().is_on_disk() && has_filter_files(&fs));
+        assert!(after.open_filter().unwrap().unwrap().is_on_disk() && has_filter_files(&fs));
     }
 
     #[test]
@@ -413,7 +413,10 @@ mod tests {
         refilter_that_fails(&db, &fs, policy);
         db.compact().unwrap();
         let (_, after) = table(&db);
-        assert_eq!(after.open_filter().unwrap().header().map(|header| header.kind), Some(Kind::Bloom));
+        assert_eq!(
+            after.open_filter().unwrap().unwrap().header().map(|header| header.kind),
+            Some(Kind::Bloom)
+        );
     }
 
     #[test]

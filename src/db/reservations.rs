@@ -24,18 +24,26 @@ pub(crate) enum Job {
     Compact(Arc<Tree>, Task),
     /// Build a new filter for a table of a tree.
     Refilter(Arc<Tree>, Arc<TableHandle>),
-    /// Load or drop column groups of filters.
+    /// Load or drop column groups of filters, or close tables.
     Residency(Vec<ResidencyChange>),
     /// Compact a whole tree into one run. The task is picked once no other job works on the tree.
     CompactAll(Arc<Tree>),
 }
 
-/// How many column groups of its filter a table is to have in memory. The table is named by its number: its
-/// handle would keep the present filter in memory.
+/// What a table is to have in memory. The table is named by its number: its handle would keep the present
+/// filter in memory.
 pub(crate) struct ResidencyChange {
     pub(crate) tree: Arc<Tree>,
     pub(crate) number: u64,
-    pub(crate) column_groups: usize,
+    pub(crate) residency: Residency,
+}
+
+/// What of a table is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Residency {
+    /// It is open, with so many column groups of its filter.
+    ColumnGroups(usize),
+    Closed,
 }
 
 /// What running jobs work on, and what waits for a job.

@@ -20,19 +20,21 @@
 //!
 //! A change replaces the handle of a table (`TableHandle::with_column_groups`) by one over the same open
 //! table. Running lookups keep the old filter, and its memory is freed when they end. Dropping a group reads
-//! nothing. Tables that are reserved stay as they are.
+//! nothing. Tables that are reserved stay as they are. In the same way tables are closed, if open tables take
+//! more than their part of the budget: those used least (`version/open_tables`).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::engine::Engine;
-use super::reservations::{Job, Reserved, ResidencyChange};
-use super::tree::View;
+use super::reservations::{Job, Reserved, Residency, ResidencyChange};
+use super::tree::{Tree, View};
+use crate::batch::KeyspaceId;
 use crate::compaction::filters::bits_in_total;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::FilterPages;
-use crate::version::{FilterState, Version};
+use crate::version::{FilterState, TableHandle, Version};
 
 /// A group is loaded in place of others only if its worth is this many times theirs.
 const EDGE: f64 = 1.25;
@@ -213,9 +215,60 @@ impl Engine {
         (!changes.is_empty()).then_some(Job::Residency(changes))
     }
 
+    /// If a table was opened for which there was no room: closes those used least. Tables that jobs work on
+    /// stay open.
+    pub(super) fn closing_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
+        if reserved.is_residency() || !self.keyspaces.open_tables.take_needs_room() {
+            return None;
+        }
+        let excess = self.context.memory.open_tables_excess();
+        let mut known = HashMap::new();
+        let mut may_close = |table: &TableHandle| {
+            let find = || {
+                let tree = self.keyspaces.get(table.keyspace())?;
+                let busy = reserved.tables(&tree)?;
+                Some((tree, busy))
+            };
+            let free = known.entry(table.keyspace()).or_insert_with(find).as_ref();
+            free.is_some_and(|(_, busy)| !busy.contains(&table.meta.number))
+        };
+        let closing = self.keyspaces.open_tables.used_least(excess, &mut may_close);
+        let change = |table: Arc<TableHandle>| {
+            let (tree, _) = known.get(&table.keyspace())?.as_ref()?;
+            let (tree, number) = (Arc::clone(tree), table.meta.number);
+            Some(ResidencyChange { tree, number, residency: Residency::Closed })
+        };
+        let changes: Vec<_> = closing.into_iter().filter_map(change).collect();
+        (!changes.is_empty()).then_some(Job::Residency(changes))
+    }
+
     /// Makes a change. `false` if there was no room for any of it.
     pub(super) fn change_residency(&self, changes: &[ResidencyChange]) -> bool {
-        changes.iter().filter(|change| self.change_residency_of(change)).count() > 0
+        let closed = self.close_tables(changes);
+        let changed = changes.iter().filter(|change| match change.residency {
+            Residency::ColumnGroups(groups) => self.change_column_groups(&change.tree, change.number, groups),
+            Residency::Closed => false,
+        });
+        changed.count() + closed > 0
+    }
+
+    /// Gives those tables that are to be closed handles that are not open. Returns their number.
+    fn close_tables(&self, changes: &[ResidencyChange]) -> usize {
+        let mut numbers: BTreeMap<KeyspaceId, (&Arc<Tree>, HashSet<u64>)> = BTreeMap::new();
+        for change in changes.iter().filter(|change| change.residency == Residency::Closed) {
+            numbers.entry(change.tree.id).or_insert((&change.tree, HashSet::new())).1.insert(change.number);
+        }
+        let mut closed = 0;
+        for (tree, numbers) in numbers.into_values() {
+            let view = tree.view();
+            let tables = view.version.all_tables().filter(|(_, table)| numbers.contains(&table.meta.number));
+            let old: Vec<_> = tables.map(|(level, table)| (level, Arc::clone(table))).collect();
+            let new: Vec<_> = old.iter().map(|(_, table)| table.closed()).collect();
+            tree.replace_handles(&old, &new);
+            closed += old.len();
+            tracing::debug!(keyspace = tree.name, tables = old.len(), "closed the tables used least");
+        }
+        closed
     }
 
     fn residency_changes(&self, reserved: &Reserved<'_>) -> Vec<ResidencyChange> {
@@ -279,19 +332,20 @@ impl Engine {
         }
         let change = |(index, column_groups): Step| {
             let (tree, number) = &tables[index];
-            ResidencyChange { tree: Arc::clone(tree), number: *number, column_groups }
+            let residency = Residency::ColumnGroups(column_groups);
+            ResidencyChange { tree: Arc::clone(tree), number: *number, residency }
         };
         steps.into_iter().map(change).collect()
     }
 
     /// Gives a table another handle, with another number of column groups in memory.
-    fn change_residency_of(&self, ResidencyChange { tree, number, column_groups }: &ResidencyChange) -> bool {
-        let Some((level, table)) = tree.view().version.find(*number) else { return false };
+    fn change_column_groups(&self, tree: &Tree, number: u64, column_groups: usize) -> bool {
+        let Some((level, table)) = tree.view().version.find(number) else { return false };
         let before = table.filter.state().map_or(0, FilterState::column_groups);
         // There may be no room for a copy of the groups that stay. Then they are read when there is some.
-        let without = || (*column_groups < before).then(|| table.with_column_groups(0)).flatten();
-        let Some(new) = table.with_column_groups(*column_groups).or_else(without) else { return false };
-        tree.replace_handle(level, &table, &new);
+        let without = || (column_groups < before).then(|| table.with_column_groups(0)).flatten();
+        let Some(new) = table.with_column_groups(column_groups).or_else(without) else { return false };
+        tree.replace_handles(&[(level, table)], &[new]);
         tracing::debug!(
             keyspace = tree.name,
             table = number,
@@ -618,5 +672,97 @@ mod tests {
         assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (2, 4));
         assert!((0..KEYS).all(|key| a.contains(key.to_be_bytes()).unwrap()));
         assert_eq!(total(&db).unusable_filters, 0);
+    }
+
+    /// A store of so many keyspaces with one table each, in a budget for 138 open tables.
+    fn many_tables(count: u32) -> (Db, Vec<Keyspace>) {
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let keyspace = |n: u32| {
+            let keyspace = db.keyspace(&format!("{n}"), KeyspaceOptions::new()).unwrap();
+            keyspace.put(n.to_be_bytes(), [1]).unwrap();
+            keyspace
+        };
+        let keyspaces = (0..count).map(keyspace).collect();
+        db.flush().unwrap();
+        (db, keyspaces)
+    }
+
+    fn open_tables(keyspaces: &[Keyspace]) -> usize {
+        let views: Vec<_> = keyspaces.iter().map(|keyspace| keyspace.tree.view()).collect();
+        let tables = views.iter().flat_map(|view| view.version.all_tables());
+        tables.filter(|(_, table)| table.if_open().is_some()).count()
+    }
+
+    #[test]
+    fn of_more_tables_than_the_budget_has_room_for_those_used_least_are_closed() {
+        let (db, keyspaces) = many_tables(500);
+        let most = 138;
+        let in_budget = || {
+            let memory = db.stats().memory;
+            assert!(memory.total() <= memory.budget && memory.tables <= most * 2100, "{memory:?}");
+        };
+        in_budget();
+        db.open_tables().unwrap();
+        in_budget();
+        assert_eq!(open_tables(&keyspaces), most as usize, "no more than there is room for");
+        settle(&db);
+        in_budget();
+        let left = open_tables(&keyspaces);
+        assert!((most as usize * 6 / 8..=most as usize * 7 / 8 + 1).contains(&left), "{left} are left");
+
+        // Fifty that are always in use, and all others by turns.
+        let (hot, cold) = keyspaces.split_at(50);
+        let has = |n: usize| keyspaces[n].contains((n as u32).to_be_bytes()).unwrap();
+        let mut closed = 0;
+        for n in 0..3 * cold.len() {
+            assert!(has(50 + n % cold.len()) && has(n % 50) && has((n + 25) % 50));
+            if n % 10 == 0 {
+                settle(&db);
+                in_budget();
+                // In the first round the hot ones have to get in.
+                closed += if n > cold.len() { hot.len() - open_tables(hot) } else { 0 };
+            }
+        }
+        let opened = db.stats().index_block_reads;
+        (0..50).for_each(|n| assert!(has(n)));
+        assert_eq!((closed, db.stats().index_block_reads), (0, opened), "the hot ones are open");
+        assert!(db.engine().keyspaces.open_tables.len() < 500);
+    }
+
+    #[test]
+    fn a_table_that_is_closed_stays_open_for_its_readers_and_keeps_its_counts() {
+        let (db, keyspaces) = many_tables(200);
+        let (first, rest) = keyspaces.split_first().unwrap();
+        settle(&db);
+        assert!(first.contains(0u32.to_be_bytes()).unwrap() && !first.contains("absent").unwrap());
+        assert_eq!(open_tables(&keyspaces[..1]), 1);
+        let counts = || db.stats().keyspace("0").unwrap().total().filter;
+        let before = counts();
+        assert_eq!(before.true_positives, 1);
+        let reader = first.iter();
+        let view = first.tree.view();
+        for round in 0..4 {
+            (0..).zip(rest).for_each(|(n, keyspace)| {
+                assert!(keyspace.contains(u32::to_be_bytes(n + 1)).unwrap(), "{round}")
+            });
+            settle(&db);
+        }
+        assert_eq!(open_tables(&keyspaces[..1]), 0, "nobody has used it for long");
+        assert_eq!(counts(), before);
+        assert!(view.version.all_tables().all(|(_, table)| table.if_open().is_some()));
+        assert_eq!(reader.count(), 1);
+        assert!(first.contains(0u32.to_be_bytes()).unwrap());
+    }
+
+    #[test]
+    fn tables_that_compactions_have_replaced_do_not_add_up_among_the_open_ones() {
+        let (db, keyspaces) = many_tables(1);
+        for n in 0..100u32 {
+            keyspaces[0].put(n.to_be_bytes(), [2]).unwrap();
+            keyspaces[0].compact().unwrap();
+        }
+        let queued = db.engine().keyspaces.open_tables.len();
+        assert!(queued < 8, "{queued} for one table");
     }
 }

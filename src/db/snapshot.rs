@@ -373,3 +373,50 @@ impl KeyspaceSnapshot {
         iter.unwrap_or_else(|error| Iter::failed(&self.owner, error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn what_iterators_and_snapshots_keep_alive_is_counted_until_they_are_gone() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let held = || {
+            let stats = db.stats();
+            (stats.memory.held, stats.held_files, stats.held_file_bytes)
+        };
+        (0..150u32).for_each(|key| db.put(key.to_be_bytes(), [1; 100]).unwrap());
+        let memtable = db.stats().memory.memtables;
+        let over_memtable = db.iter();
+        assert_eq!((held(), memtable > 15_000), ((0, 0, 0), true), "the memtable is still in use");
+        db.flush().unwrap();
+        assert_eq!(held(), (memtable, 0, 0));
+
+        let mut over_table = db.iter();
+        assert!(over_table.next().is_some());
+        let file = db.stats().keyspaces[0].total().bytes;
+        (0..10u32).for_each(|key| db.put(key.to_be_bytes(), [2; 100]).unwrap());
+        db.compact().unwrap();
+        assert_eq!(held(), (memtable, 1, file));
+        let twice = over_memtable;
+        assert_eq!(twice.count(), 150);
+        assert_eq!(held(), (0, 1, file));
+        // A block that only the iterator has, in addition to the file.
+        db.engine().context.memory.blocks().set_capacity(0);
+        assert!(held().0 > 1000, "{:?}", held());
+        drop(over_table);
+        assert_eq!(held(), (0, 0, 0));
+
+        assert_eq!((db.stats().snapshots, db.stats().oldest_snapshot), (0, None));
+        let old = db.snapshot();
+        db.put("k", "v").unwrap();
+        let new = (db.snapshot(), db.snapshot());
+        assert_eq!((db.stats().snapshots, db.stats().oldest_snapshot), (2, Some(old.seqno())));
+        drop(old);
+        assert_eq!((db.stats().snapshots, db.stats().oldest_snapshot), (1, Some(new.0.seqno())));
+    }
+}

@@ -9,6 +9,7 @@ use super::store::Db;
 use super::tree::Tree;
 use crate::counters::FilterCounts;
 use crate::error::Error;
+use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memory::MemoryStats;
 use crate::version::FilterState;
@@ -203,6 +204,15 @@ pub struct Stats {
     pub background_failures: u64,
     /// The error of background work that is failing now; see [`Db::background_error`].
     pub background_error: Option<String>,
+    /// Table and filter files that no version of the store needs any more but that iterators still read, or
+    /// that are about to be removed.
+    pub held_files: u64,
+    /// Length of these files, in bytes.
+    pub held_file_bytes: u64,
+    /// Sequence numbers of which there are snapshots: compactions keep what they see.
+    pub snapshots: u64,
+    /// The oldest of them.
+    pub oldest_snapshot: Option<SeqNo>,
     /// Why writing is disabled, if it is: the error that every writer gets.
     pub disabled: Option<String>,
 }
@@ -259,6 +269,8 @@ impl Engine {
     fn stats(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (counters, io) = (&self.counters, &self.context.io);
+        let (held_files, held_file_bytes) = self.files.obsolete.held();
+        let snapshots = self.sequence.snapshots.numbers();
         let keyspaces: Vec<_> = self.keyspaces.all().iter().map(keyspace_stats).collect();
         Stats {
             filter_memory_bytes: keyspaces.iter().map(|keyspace| keyspace.total().filter_memory_bytes).sum(),
@@ -295,6 +307,10 @@ impl Engine {
             open_files: self.context.files.len() as u64,
             background_failures: self.retry.failures(),
             background_error: self.retry.error().map(|error| error.to_string()),
+            held_files,
+            held_file_bytes,
+            snapshots: snapshots.len() as u64,
+            oldest_snapshot: snapshots.first().copied(),
             disabled: self.health.failure().map(Error::to_string),
         }
     }

@@ -133,7 +133,13 @@ impl Tree {
         // A dropped tree needs no log.
         let needed = new.memtables().filter(|_| self.is_alive());
         let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
-        self.view.store(new);
+        self.view.store(Arc::clone(&new));
+        // What readers of older views still have of them is not in the budget any more.
+        let is_gone =
+            |memtable: &&Arc<LoggedMemtable>| !new.memtables().any(|kept| Arc::ptr_eq(kept, memtable));
+        for LoggedMemtable { memtable, .. } in old.memtables().filter(is_gone).map(|memtable| &**memtable) {
+            memtable.keep(self.memtables.memory.hold(memtable.size_bytes() as u64));
+        }
         if *logs != needed {
             self.memtables.set_logs(self.id, &logs, &needed);
             *logs = needed;
@@ -186,14 +192,14 @@ impl Tree {
         self.view_ref().active.as_ref().is_some_and(|active| !active.memtable.is_empty())
     }
 
-    /// Replaces a handle of a table by another one, and keeps the counts of the old one.
-    pub(crate) fn replace_handle(&self, level: usize, old: &TableHandle, new: &Arc<TableHandle>) {
+    /// Replaces handles of tables on these levels by others, and keeps the counts of the old ones.
+    pub(crate) fn replace_handles(&self, old: &[(usize, Arc<TableHandle>)], new: &[Arc<TableHandle>]) {
         self.replace(|view| View {
             active: view.active.clone(),
             immutables: view.immutables.clone(),
             version: Arc::new(view.version.replace(new)),
         });
-        self.retire(level, old);
+        old.iter().for_each(|(level, old)| self.retire(*level, old));
     }
 
     /// Makes the active memtable immutable. The next entry makes a new one.

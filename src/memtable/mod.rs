@@ -23,8 +23,9 @@ mod filter;
 mod iter;
 mod skiplist;
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -56,6 +57,8 @@ pub(crate) struct Memtable {
     entries: AtomicU64,
     size_bytes: AtomicUsize,
     seqno_max: AtomicU64,
+    /// What is dropped with the memtable.
+    kept: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Memtable {
@@ -70,7 +73,14 @@ impl Memtable {
             entries: AtomicU64::new(0),
             size_bytes: AtomicUsize::new(size_of::<Self>() + allocated),
             seqno_max: AtomicU64::new(0),
+            kept: OnceLock::new(),
         }
+    }
+
+    /// Keeps a value until the memtable is dropped; only the first one. For counting those that only iterators
+    /// keep alive.
+    pub(crate) fn keep(&self, value: impl Any + Send + Sync) {
+        let _ = self.kept.set(Box::new(value));
     }
 
     /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.

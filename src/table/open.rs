@@ -25,7 +25,7 @@ use super::file::{TableFile, open_file, read_exact};
 use super::footer::{FOOTER_BYTES, Footer};
 use super::origin::Origin;
 use super::properties::Properties;
-use super::reader::Table;
+use super::reader::{Table, TableLeases};
 
 impl Table {
     /// Opens the table that `meta` describes.
@@ -57,12 +57,27 @@ impl Table {
         let root = file.read_block(footer.root, BlockKind::Index)?;
         BlockIter::new(root.clone(), BlockValues::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
-        let bounds = meta.smallest.len() + meta.largest.len();
-        let table = ctx.memory.lease(LeaseKind::Tables, TABLE_BYTES + 2 * bounds);
-        let root_lease = ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64);
-        let root = root_lease.is_some().then_some(root);
-        let _leases = [Some(table), root_lease];
-        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, _leases }))
+        let lease = ctx.memory.try_lease_open_table(Self::bytes_of(&meta));
+        let root_lease = match &lease {
+            Some(_) => ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64),
+            None => None,
+        };
+        // A table that is open only for a moment keeps the root that it has read.
+        let root = (lease.is_none() || root_lease.is_some()).then_some(root);
+        let bytes = Self::bytes_of(&meta) + root.as_ref().map_or(0, |root| root.len() as u64);
+        let held = lease.is_none().then(|| ctx.memory.hold(bytes));
+        let leases = TableLeases { table: lease, _root: root_lease, _held: held };
+        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, leases }))
+    }
+
+    /// What an open table takes of the memory budget, without the root of its index.
+    pub(crate) fn bytes_of(meta: &TableMeta) -> u64 {
+        (TABLE_BYTES + 2 * (meta.smallest.len() + meta.largest.len())) as u64
+    }
+
+    /// Whether the memory budget has room for the table. Otherwise it should be closed soon.
+    pub(crate) fn has_room(&self) -> bool {
+        self.leases.table.is_some()
     }
 
     /// Where the entries come from, read from the file; `None` if the table does not say.

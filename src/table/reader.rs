@@ -12,7 +12,7 @@ use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
-use crate::memory::Lease;
+use crate::memory::{Held, Lease};
 use crate::table_meta::{FilterRef, TableMeta};
 
 use super::file::TableFile;
@@ -30,8 +30,17 @@ pub(crate) struct Table {
     pub(super) footer: Footer,
     /// The payload of the root of the index, if memory had room for it.
     pub(super) root: Option<Bytes>,
-    /// For the table and for the root.
-    pub(super) _leases: [Option<Lease>; 2],
+    pub(super) leases: TableLeases,
+}
+
+/// The memory of an open table.
+#[derive(Debug)]
+pub(super) struct TableLeases {
+    /// For the table without its root, if there was room.
+    pub(super) table: Option<Lease>,
+    pub(super) _root: Option<Lease>,
+    /// Of a table for which there was no room.
+    pub(super) _held: Option<Held>,
 }
 
 impl Table {

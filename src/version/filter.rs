@@ -151,6 +151,11 @@ impl TableFilter {
         Some(Self { read: OnceLock::from(read), health: Arc::clone(&self.health) })
     }
 
+    /// The same filter, not read yet.
+    pub(super) fn unread(&self) -> Self {
+        Self { read: OnceLock::new(), health: Arc::clone(&self.health) }
+    }
+
     /// The state for the filter that replaces this one; it is not read yet.
     pub(super) fn successor(&self) -> Self {
         let unusable_before = if self.error().is_some() { self.health.unusable_before + 1 } else { 0 };

@@ -1,10 +1,12 @@
 //! A table of the tree: known from its metadata, opened when first needed.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::filter::{FilterState, TableFilter};
+use super::open_tables::{OpenTables, Opened};
+use crate::batch::KeyspaceId;
 use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
@@ -29,8 +31,12 @@ pub(crate) struct TableHandle {
     absent_before: u64,
     /// The recent rate of lookups of absent keys; set by the first call of [`TableHandle::absent_rate`].
     absent_rate: Mutex<Option<RecentRate>>,
-    context: Arc<TableContext>,
+    shared: SharedByTables,
+    /// This handle, for the list of open tables.
+    me: Weak<Self>,
     table: OnceLock<Arc<Table>>,
+    /// Whether it was used since [`TableHandle::take_used`].
+    used: AtomicBool,
     opening: Mutex<()>,
     file: Arc<SharedFile>,
     /// The files of those filters that lie beside the table.
@@ -39,40 +45,52 @@ pub(crate) struct TableHandle {
     set_aside: OnceLock<Arc<Error>>,
 }
 
+/// What the handles of all tables of a keyspace share.
+#[derive(Clone)]
+pub(crate) struct SharedByTables {
+    pub(crate) context: Arc<TableContext>,
+    pub(crate) obsolete_files: Arc<ObsoleteFiles>,
+    pub(crate) open_tables: Arc<OpenTables>,
+    pub(crate) keyspace: KeyspaceId,
+}
+
 impl TableHandle {
-    pub(crate) fn new(
-        meta: Arc<TableMeta>,
-        context: Arc<TableContext>,
-        obsolete_files: Arc<ObsoleteFiles>,
-    ) -> Arc<Self> {
-        let file = SharedFile::new(FileName::Table(meta.number), obsolete_files);
-        Arc::new(Self::over(meta, context, file, &[]))
+    pub(crate) fn new(meta: Arc<TableMeta>, shared: &SharedByTables) -> Arc<Self> {
+        let file =
+            SharedFile::new(FileName::Table(meta.number), meta.len, Arc::clone(&shared.obsolete_files));
+        Self::over(meta, shared, file, &[]).share()
+    }
+
+    fn share(self) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self { me: Weak::clone(me), ..self })
     }
 
     /// A new handle of the same table, with other filters.
     pub(crate) fn with_filters(&self, filters: Vec<FilterRef>) -> Arc<Self> {
         let meta = TableMeta { filters, ..(*self.meta).clone() };
-        let (context, file) = (Arc::clone(&self.context), Arc::clone(&self.file));
-        Arc::new(Self {
+        let file = Arc::clone(&self.file);
+        let new = Self {
             set_aside: self.set_aside.clone(),
             filter: self.filter.successor(),
-            ..Self::over(Arc::new(meta), context, file, &self.filter_files)
-        })
+            ..Self::over(Arc::new(meta), &self.shared, file, &self.filter_files)
+        };
+        new.share()
     }
 
     /// A handle that shares the table's file, and the filter files in `known`.
     fn over(
         meta: Arc<TableMeta>,
-        context: Arc<TableContext>,
+        shared: &SharedByTables,
         file: Arc<SharedFile>,
         known: &[Arc<SharedFile>],
     ) -> Self {
-        let shared = |number| {
-            let name = FileName::Filter(number);
+        let beside = |filter: &FilterRef| {
+            let name = FileName::Filter(filter.file?);
             let known = known.iter().find(|known| known.name() == name).cloned();
-            known.unwrap_or_else(|| SharedFile::new(name, Arc::clone(file.obsolete_files())))
+            let new = || SharedFile::new(name, filter.len, Arc::clone(file.obsolete_files()));
+            Some(known.unwrap_or_else(new))
         };
-        let filter_files = meta.filters.iter().filter_map(|filter| filter.file).map(shared).collect();
+        let filter_files = meta.filters.iter().filter_map(beside).collect();
         Self {
             meta,
             counters: FilterCounters::default(),
@@ -80,8 +98,10 @@ impl TableHandle {
             absent_before: 0,
             absent_rate: Mutex::default(),
             filter: TableFilter::default(),
-            context,
+            shared: shared.clone(),
+            me: Weak::new(),
             table: OnceLock::new(),
+            used: AtomicBool::new(false),
             opening: Mutex::new(()),
             file,
             filter_files,
@@ -89,33 +109,83 @@ impl TableHandle {
         }
     }
 
-    /// The open table. The first call reads its footer, root index and filter; later ones are O(1).
-    pub(crate) fn open(&self) -> Result<&Arc<Table>> {
+    /// The open table. The first call reads its footer, root index and filter; later ones are O(1), if the
+    /// memory budget has room for it. Otherwise each call reads its footer and root index.
+    pub(crate) fn open(&self) -> Result<Opened<'_>> {
         if let Some(table) = self.table.get() {
-            return Ok(table);
+            return Ok(Opened::Kept(table));
         }
         let _one_opens = lock(&self.opening);
         if let Some(table) = self.table.get() {
-            return Ok(table);
+            return Ok(Opened::Kept(table));
         }
-        let opened = Table::open(&self.context, Arc::clone(&self.meta))?;
+        let opened = Table::open(&self.shared.context, Arc::clone(&self.meta))?;
+        if !opened.has_room() {
+            self.ask_for_room();
+            return Ok(Opened::Brief(opened));
+        }
         // The filter is set before the table, so that a reader that sees an open table also sees its filter.
-        self.filter.read(&opened, &self.meta, &self.context);
+        self.filter.read(&opened, &self.meta, &self.shared.context);
         let table = self.table.get_or_init(|| opened);
+        self.shared.open_tables.add(Weak::clone(&self.me));
         if self.filter.error().is_some() {
             self.wake_background();
         }
-        Ok(table)
+        Ok(Opened::Kept(table))
     }
 
-    /// The filter of the table. Opens the table if it is not open.
+    /// The filter of the table. Opens the table if it is not open. `None` if the memory budget has no room for
+    /// an open table.
     #[inline]
-    pub(crate) fn open_filter(&self) -> Result<&FilterState> {
-        if let Some(state) = self.filter.state() {
-            return Ok(state);
+    pub(crate) fn open_filter(&self) -> Result<Option<&FilterState>> {
+        match self.filter.state() {
+            Some(state) => {
+                self.note_use();
+                Ok(Some(state))
+            }
+            None => self.open_for_filter(),
+        }
+    }
+
+    #[cold]
+    fn open_for_filter(&self) -> Result<Option<&FilterState>> {
+        if !self.shared.context.memory.has_room_for_table(self.open_bytes()) {
+            self.ask_for_room();
+            return Ok(None);
         }
         self.open()?;
-        Ok(self.filter.state().expect("opening a table reads its filter"))
+        Ok(self.filter.state())
+    }
+
+    /// What the table takes of the memory budget while it is open.
+    pub(super) fn open_bytes(&self) -> u64 {
+        Table::bytes_of(&self.meta)
+    }
+
+    /// Notes that an open table is used, at the price of a load. The lookup that opens it does not count: a
+    /// table that is used once is closed before those that are used again and again.
+    #[inline]
+    pub(crate) fn note_use(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was used since the last call.
+    pub(super) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Asks the background to close other tables.
+    fn ask_for_room(&self) {
+        if self.shared.open_tables.ask_for_room() {
+            self.file.obsolete_files().wake();
+        }
+    }
+
+    /// The keyspace that the table is in.
+    pub(crate) fn keyspace(&self) -> KeyspaceId {
+        self.shared.keyspace
     }
 
     fn wake_background(&self) {
@@ -126,20 +196,31 @@ impl TableHandle {
     /// no room.
     pub(crate) fn with_column_groups(&self, column_groups: usize) -> Option<Arc<Self>> {
         let table = self.if_open()?;
-        let filter = self.filter.with_column_groups(table, &self.meta, &self.context, column_groups)?;
+        let filter =
+            self.filter.with_column_groups(table, &self.meta, &self.shared.context, column_groups)?;
         if filter.error().is_some() {
             self.wake_background();
         }
-        let (meta, context) = (Arc::clone(&self.meta), Arc::clone(&self.context));
-        Some(Arc::new(Self {
+        let new = Self { table: OnceLock::from(Arc::clone(table)), filter, ..self.unopened() }.share();
+        self.shared.open_tables.add(Weak::clone(&new.me));
+        Some(new)
+    }
+
+    /// A new handle of the same table, which is not open.
+    pub(crate) fn closed(&self) -> Arc<Self> {
+        Self { filter: self.filter.unread(), ..self.unopened() }.share()
+    }
+
+    /// A handle of the same table with the same filters and rates, which is not open.
+    fn unopened(&self) -> Self {
+        let (meta, file) = (Arc::clone(&self.meta), Arc::clone(&self.file));
+        Self {
             made_at: AtomicU64::new(self.made_at()),
             absent_before: self.absent_lookups(),
             absent_rate: Mutex::new(*lock(&self.absent_rate)),
-            table: OnceLock::from(Arc::clone(table)),
-            filter,
             set_aside: self.set_aside.clone(),
-            ..Self::over(meta, context, Arc::clone(&self.file), &self.filter_files)
-        }))
+            ..Self::over(meta, &self.shared, file, &self.filter_files)
+        }
     }
 
     /// The table if it has been opened already.
@@ -213,7 +294,7 @@ impl TableHandle {
         if self.filter.is_defective() {
             return Ok(false);
         }
-        let one_in = self.context.trust.audit_one_in;
+        let one_in = self.shared.context.trust.audit_one_in;
         if one_in == 0 {
             self.counters.negative_about();
             return Ok(true);
@@ -229,7 +310,7 @@ impl TableHandle {
     /// wrong and is not used any more.
     #[cold]
     fn read_and_compare(&self, user_key: &[u8]) -> Result<bool> {
-        let (table, io) = (self.open()?, &self.context.io);
+        let (table, io) = (self.open()?, &self.shared.context.io);
         TableIo::count(&io.audited);
         if table.get(user_key, SEQNO_MAX)?.is_none() {
             return Ok(true);
@@ -244,7 +325,7 @@ impl TableHandle {
     /// any more.
     #[cold]
     pub(super) fn read_filter_pages(&self, hash: u64) -> Verdict {
-        self.filter.read_pages(&self.context, hash).unwrap_or_else(|error| {
+        self.filter.read_pages(&self.shared.context, hash).unwrap_or_else(|error| {
             self.stop_using_filter(error);
             Verdict::Unknown
         })
@@ -252,14 +333,14 @@ impl TableHandle {
 
     /// Probes the filter for the key with this hash. Does no I/O.
     pub(super) fn probe(&self, hash: u64) -> Verdict {
-        self.filter.probe(&self.context, hash)
+        self.filter.probe(&self.shared.context, hash)
     }
 
     /// Stops using the filter and asks the background to rebuild it. `false` if it was out of use already.
     fn stop_using_filter(&self, error: Error) -> bool {
         let is_new = self.filter.set_defective(error.clone());
         if is_new {
-            self.context.io.note_unusable_filter(self.meta.number, &error);
+            self.shared.context.io.note_unusable_filter(self.meta.number, &error);
         }
         self.wake_background();
         is_new
@@ -268,7 +349,7 @@ impl TableHandle {
     /// With `strict_filters`, returns the error of an unusable filter.
     #[inline]
     pub(super) fn check_filter(&self) -> Result<()> {
-        if !self.context.trust.strict {
+        if !self.shared.context.trust.strict {
             return Ok(());
         }
         self.filter.error().map_or(Ok(()), |error| Err((**error).clone()))
@@ -311,15 +392,21 @@ pub(crate) mod tests {
     use super::*;
     use crate::manifest::edit::tests::meta;
 
+    /// What handles share that are never opened.
+    fn shared() -> SharedByTables {
+        let context = Arc::new(TableContext::for_tests());
+        SharedByTables { context, obsolete_files: Arc::default(), open_tables: Arc::default(), keyspace: 0 }
+    }
+
     /// A handle that is never opened.
     pub(crate) fn handle(number: u64, smallest: &str, largest: &str, len: u64) -> Arc<TableHandle> {
-        let context = Arc::new(TableContext::for_tests());
-        TableHandle::new(Arc::new(meta(number, smallest, largest, len)), context, Arc::default())
+        TableHandle::new(Arc::new(meta(number, smallest, largest, len)), &shared())
     }
 
     #[test]
     fn a_table_outlives_the_filters_that_were_beside_it() {
-        let obsolete_files = Arc::new(ObsoleteFiles::default());
+        let shared = shared();
+        let obsolete_files = Arc::clone(&shared.obsolete_files);
         let cleared = || {
             let mut names = Vec::new();
             obsolete_files.clear(|name| {
@@ -337,8 +424,7 @@ pub(crate) mod tests {
             len: 256,
             header_checksum: 0,
         };
-        let context = Arc::new(TableContext::for_tests());
-        let first = TableHandle::new(Arc::new(meta(1, "a", "b", 1)), context, Arc::clone(&obsolete_files));
+        let first = TableHandle::new(Arc::new(meta(1, "a", "b", 1)), &shared);
         let second = first.with_filters(vec![beside(2), beside(3)]);
         let third = second.with_filters(vec![beside(3), beside(4)]);
         first.set_filters_obsolete(&second);

@@ -29,7 +29,7 @@ impl Version {
     pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
         while candidates.peek().is_some() {
-            let mut wave: [Option<(&TableHandle, &FilterState)>; WAVE] = [None; WAVE];
+            let mut wave: [Option<(&TableHandle, Option<&FilterState>)>; WAVE] = [None; WAVE];
             let mut unopened = None;
             for (slot, handle) in wave.iter_mut().zip(candidates.by_ref().take(WAVE)) {
                 let filter = match handle.open_filter() {
@@ -39,12 +39,14 @@ impl Version {
                         break;
                     }
                 };
-                filter.prefetch(lookup.hash);
+                if let Some(filter) = filter {
+                    filter.prefetch(lookup.hash);
+                }
                 *slot = Some((handle, filter));
             }
             let mut verdicts = [Verdict::Unknown; WAVE];
             for (verdict, (_, filter)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
-                *verdict = filter.probe(lookup.hash);
+                *verdict = filter.map_or(Verdict::Unknown, |filter| filter.probe(lookup.hash));
             }
             for ((handle, ..), verdict) in wave.iter().flatten().zip(verdicts) {
                 let found = handle.get(lookup, verdict)?;

@@ -8,6 +8,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `handle` | a table of the tree: opened when first needed, with its counters and files |
+//! | `open_tables` | which tables are open, and which are closed to make room for others |
 //! | `filter` | the filter of a table: what of it is in memory, and whether it can be used |
 //! | `residency` | loading a filter: as much as there is room for, or a given number of column groups |
 //! | `run` | tables that do not overlap, and the search for the one of a key |
@@ -21,14 +22,16 @@
 mod filter;
 mod handle;
 mod lookup;
+mod open_tables;
 mod residency;
 mod run;
 #[expect(clippy::module_inception, reason = "the folder is about versions, and this file has the type")]
 mod version;
 
 pub(crate) use filter::FilterState;
-pub(crate) use handle::TableHandle;
+pub(crate) use handle::{SharedByTables, TableHandle};
 pub(crate) use lookup::Lookup;
+pub(crate) use open_tables::OpenTables;
 #[cfg(any(test, fuzzing))]
 pub(crate) use residency::read_filter;
 pub(crate) use version::Version;

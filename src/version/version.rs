@@ -1,6 +1,6 @@
 //! All tables of a tree.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::handle::TableHandle;
@@ -68,12 +68,17 @@ impl Version {
         Self { levels }
     }
 
-    /// The version with another handle for a table that it has, in the same place.
-    pub(crate) fn replace(&self, table: &Arc<TableHandle>) -> Self {
+    /// The version with other handles for tables that it has, in the same places.
+    pub(crate) fn replace(&self, tables: &[Arc<TableHandle>]) -> Self {
+        let new: HashMap<u64, &Arc<TableHandle>> =
+            tables.iter().map(|table| (table.meta.number, table)).collect();
         let mut levels = self.levels.clone();
         for run in levels.iter_mut().flatten() {
-            if let Some(index) = run.tables.iter().position(|old| old.meta.number == table.meta.number) {
-                Arc::make_mut(&mut run.tables)[index] = Arc::clone(table);
+            let old = Arc::clone(&run.tables);
+            let changed =
+                old.iter().enumerate().filter_map(|(at, old)| Some((at, new.get(&old.meta.number)?)));
+            for (at, &table) in changed {
+                Arc::make_mut(&mut run.tables)[at] = Arc::clone(table);
             }
         }
         Self { levels }
