@@ -72,6 +72,8 @@ pub(crate) struct Memory {
     leased: Mutex<Leased>,
     /// Whether a lease was refused since memory was last released.
     refused: AtomicBool,
+    /// Whether one was refused since [`Memory::take_was_short`].
+    was_short: AtomicBool,
     waker: Waker,
     builders: AtomicU64,
     /// Bytes of memtables and tables that only callers keep alive.
@@ -144,6 +146,7 @@ impl Memory {
             blocks: BlockCache::new(blocks_max),
             leased: Mutex::default(),
             refused: AtomicBool::new(false),
+            was_short: AtomicBool::new(false),
             waker: Waker::default(),
             builders: AtomicU64::new(0),
             held: AtomicU64::new(0),
@@ -207,7 +210,7 @@ impl Memory {
         let most = self.most_instead(before);
         let is_given = self.change(kind, 0, bytes, |leased| leased.sum() <= most);
         if !is_given {
-            self.refused.store(true, Ordering::Relaxed);
+            self.note_refused();
         }
         is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
     }
@@ -242,9 +245,24 @@ impl Memory {
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let has_room = lock(&self.leased).sum() + bytes <= self.most_instead(before);
         if !has_room {
-            self.refused.store(true, Ordering::Relaxed);
+            self.note_refused();
         }
         has_room
+    }
+
+    fn note_refused(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+        self.was_short.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a lease was refused since this was last called.
+    pub(crate) fn take_was_short(&self) -> bool {
+        self.was_short.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether tables and filters take more than they may have, so that filters have to go.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.leased).sum() > self.loaded_max()
     }
 
     fn most_instead(&self, before: u64) -> u64 {

@@ -306,7 +306,7 @@ fn what_is_missing_and_what_belongs_to_nothing_is_named() {
     let expected = [
         ("notes.txt", "not a name of a store's file"),
         ("000777.sst", "left over"),
-        ("000778.filter", "left over"),
+        ("000778.filter", "named like a file of the store, but is none"),
     ];
     assert_eq!(ignored, expected);
 

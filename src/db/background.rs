@@ -21,6 +21,7 @@ use super::jobs::JobError;
 use super::pending::{FlushUrgency, Marks};
 use super::refilter::find_unusable_filter;
 use super::reservations::{Job, Reservations, Reserved};
+use super::residency::may_change_groups;
 use super::retry::Work;
 use super::tree::Tree;
 use crate::compaction::pick::{self, Task, Urgency};
@@ -40,6 +41,8 @@ pub(crate) struct Background {
     pub(crate) threads: usize,
     /// Some column groups of filters are not in memory.
     is_short_of_memory: AtomicBool,
+    /// A tree has changed whose filters have a total.
+    residency_due: AtomicBool,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -57,6 +60,7 @@ impl Background {
             reservations: Reservations::new(Arc::clone(marks)),
             threads,
             is_short_of_memory: AtomicBool::new(false),
+            residency_due: AtomicBool::new(false),
             handles: Mutex::default(),
         }
     }
@@ -74,6 +78,15 @@ impl Background {
     /// chooses again at intervals which to keep, because the lookups may change.
     pub(crate) fn set_short_of_memory(&self, is_short: bool) {
         self.is_short_of_memory.store(is_short, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.is_short_of_memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether a tree has changed whose filters have a total, since this was last asked.
+    pub(crate) fn take_residency_due(&self) -> bool {
+        self.residency_due.swap(false, Ordering::Relaxed)
     }
 
     /// Starts the threads.
@@ -118,7 +131,7 @@ impl Engine {
             while !self.background.is_stopping()
                 && self.resume_or_step(jobs).unwrap_or(!self.health.has_failed())
             {}
-            let is_short = jobs == Jobs::All && self.background.is_short_of_memory.load(Ordering::Relaxed);
+            let is_short = jobs == Jobs::All && self.background.is_short_of_memory();
             let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due()];
             self.background.reservations.wait_past(epoch, intervals.into_iter().flatten().min());
         }
@@ -226,6 +239,9 @@ impl Engine {
             let tree = tree.as_ref();
             if tree.is_none() {
                 self.retry.forget(keyspace);
+            }
+            if tree.is_some_and(|tree| may_change_groups(tree)) {
+                self.background.residency_due.store(true, Ordering::Relaxed);
             }
             let flush = tree.filter(|tree| !reserved.is_flush(tree)).and_then(flush_urgency);
             let flush = self.if_due(Work::Flush(keyspace), flush);
@@ -401,5 +417,21 @@ mod tests {
         assert_eq!((runs(few), runs(many)), (4, 0));
         db.step().unwrap();
         assert_eq!(runs(few), 0);
+    }
+
+    #[test]
+    fn a_long_log_is_synced_in_the_background_while_it_is_written() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(1);
+        let db = options.open("/db").unwrap();
+        assert_eq!(db.stats().log_syncs, 0);
+        let start = std::time::Instant::now();
+        for n in 0..9u32 {
+            db.put(n.to_be_bytes(), vec![1; 1 << 20]).unwrap();
+        }
+        while db.stats().log_syncs == 0 {
+            assert!(start.elapsed() < std::time::Duration::from_secs(60), "nobody syncs the log");
+            std::thread::yield_now();
+        }
+        assert_eq!(db.stats().flushes, 0);
     }
 }

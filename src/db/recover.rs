@@ -141,15 +141,9 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     replay.logs()?;
     replay.unknown_logs(&listing)?;
     let Replay { last_seqno, log_bytes, mut report, .. } = replay;
-    let strays = strays(&listing, &manifest.state, current.manifest);
-    let (strays, others): (Vec<_>, Vec<_>) =
-        strays.into_iter().partition(|name| is_ours(fs, &name.path(dir), Some(current.store_id)));
+    let Strays { ours: strays, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
     report.ignored = listing.ignored;
-    let ignored = |name: &FileName, why| IgnoredFile { name: name.to_string(), why };
-    report.ignored.extend(strays.iter().map(|name| ignored(name, "left over")));
-    report
-        .ignored
-        .extend(others.iter().map(|name| ignored(name, "named like a file of the store, but is none")));
+    report.ignored.extend(ignored_strays(&strays, &others));
     // A stray's number is taken from its name, and a user can give any name to a copy. No crash of ours
     // leaves a gap as large as this limit.
     let next = manifest.state.next_file;
@@ -254,6 +248,35 @@ fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Resul
         }
     }
     Ok(())
+}
+
+/// [`strays`], told apart.
+pub(super) struct Strays {
+    /// What this store has left over.
+    pub(super) ours: Vec<FileName>,
+    /// What only has such a name: files of other stores or programs.
+    pub(super) others: Vec<FileName>,
+}
+
+impl Strays {
+    pub(super) fn find(
+        fs: &dyn Fs,
+        dir: &Path,
+        listing: &Listing,
+        state: &ManifestState,
+        current: &Current,
+    ) -> Self {
+        let is_ours = |name: &FileName| is_ours(fs, &name.path(dir), Some(current.store_id));
+        let (ours, others) = strays(listing, state, current.manifest).into_iter().partition(is_ours);
+        Self { ours, others }
+    }
+}
+
+/// What a report says of strays.
+pub(super) fn ignored_strays(ours: &[FileName], others: &[FileName]) -> impl Iterator<Item = IgnoredFile> {
+    let ignored = |why| move |name: &FileName| IgnoredFile { name: name.to_string(), why };
+    let ours = ours.iter().map(ignored("left over"));
+    ours.chain(others.iter().map(ignored("named like a file of the store, but is none")))
 }
 
 /// Files with names of a store's files that the manifest does not name.

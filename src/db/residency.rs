@@ -139,6 +139,18 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(loaded_bytes))
 }
 
+/// Whether the filters of a tree whose policy has a total exceed it, or lack column groups. Looks at its
+/// tables.
+pub(super) fn may_change_groups(tree: &Tree) -> bool {
+    let (options, view) = (tree.options.load(), tree.view());
+    let lacks_groups = |state: &FilterState| {
+        state.header().is_some_and(|header| state.column_groups() < header.column_group_count())
+    };
+    let mut tables = view.version.all_tables().filter_map(|(_, table)| table.filter.state());
+    let spare = spare_of_total(&options.filter, &view.version);
+    spare.is_some_and(|spare| spare < 0 || tables.any(lacks_groups))
+}
+
 /// Keeps the filters of a tree to its total by whole column groups: the loaded later group of least worth is
 /// dropped if the others still use up the total, and no group is loaded that would exceed it. So no group is
 /// loaded and dropped in turns.
@@ -211,8 +223,19 @@ impl Engine {
     /// The next change of what is in memory. `None` if no change is better, or if the memory that it needs is
     /// still in use.
     pub(super) fn residency_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
-        let changes = if reserved.is_residency() { Vec::new() } else { self.residency_changes(reserved) };
+        if reserved.is_residency() || !self.may_change_residency() {
+            return None;
+        }
+        let changes = self.residency_changes(reserved);
         (!changes.is_empty()).then_some(Job::Residency(changes))
+    }
+
+    /// Whether there may be a change. The search for it looks at all tables, so it is made only if memory is
+    /// short, or after a change in a tree whose policy has a total.
+    fn may_change_residency(&self) -> bool {
+        let (memory, background) = (&self.context.memory, &self.background);
+        let [was_refused, is_due] = [memory.take_was_short(), background.take_residency_due()];
+        was_refused || is_due || background.is_short_of_memory() || memory.is_over()
     }
 
     /// If a table was opened for which there was no room: closes those used least. Tables that jobs work on
@@ -280,7 +303,7 @@ impl Engine {
         let keys = views.iter().map(|(_, view)| keys_of(view)).fold(0, u64::saturating_add);
         let lookups: u64 = trees.iter().map(|tree| tree.lookups()).sum();
         let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
-        let mut beyond = None;
+        let (mut beyond, mut is_short) = (None, false);
         for (tree, view) in views {
             let busy = reserved.tables(tree);
             let first = candidates.len();
@@ -293,6 +316,7 @@ impl Engine {
                 loaded_bytes += header.column_groups_len(loaded) + FilterPages::memory_bytes_of(header);
                 let is_busy = busy.as_ref().is_none_or(|busy| busy.contains(&table.meta.number));
                 if is_busy || table.filter.is_defective() {
+                    is_short |= loaded < header.column_group_count();
                     continue;
                 }
                 let asked = table.absent_rate(table.meta.keys as f64 / keys.max(1) as f64, lookups);
@@ -308,7 +332,7 @@ impl Engine {
             }
         }
         let room = self.context.memory.filters_max() as i64 - loaded_bytes as i64;
-        let is_short = candidates.iter().any(|candidate| candidate.missed().is_some());
+        is_short |= candidates.iter().any(|candidate| candidate.missed().is_some());
         self.background.set_short_of_memory(is_short);
         let mut steps = beyond.map_or_else(|| choose(&candidates, room), |step| vec![step]);
         if let (Some((index, bytes)), true) = (unasked, steps.is_empty())

@@ -21,7 +21,8 @@ use std::sync::Arc;
 use super::engine::Engine;
 use super::open::{lock_for_reading, shared};
 use super::recover::{
-    DroppedTail, IgnoredFile, Listing, Purpose, Replay, check_never_used, list, open_log, strays,
+    DroppedTail, IgnoredFile, Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, list,
+    open_log,
 };
 use super::store::Db;
 use crate::checksum::FileId;
@@ -288,10 +289,9 @@ fn verify_at_rest(
     match (named, found) {
         (Some(current), Some((manifest, true))) => {
             verifier.whole_store(&listing, &current, &manifest);
-            let strays = strays(&listing, &manifest.state, current.manifest);
+            let Strays { ours, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
             verifier.report.ignored = listing.ignored;
-            let left_over = |name: &FileName| IgnoredFile { name: name.to_string(), why: "left over" };
-            verifier.report.ignored.extend(strays.iter().map(left_over));
+            verifier.report.ignored.extend(ignored_strays(&ours, &others));
         }
         (_, found) => {
             let state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();

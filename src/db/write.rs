@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::apply::{apply, own_batch};
+use super::background::LOG_SYNC_BYTES;
 use super::engine::Engine;
 use super::health::catch;
 use super::log::LogPosition;
@@ -344,8 +345,13 @@ impl Engine {
         }
         let logged: usize = group.iter().map(|admitted| admitted.bytes.len()).sum();
         self.counters.logged_bytes.fetch_add(logged as u64, Ordering::Relaxed);
+        let unsynced = self.log().unsynced_bytes();
         let batches = group.iter().map(|admitted| &admitted.bytes[..]);
         let position = self.log().append(batches).map_err(|error| self.suspend(error))?;
+        if unsynced <= LOG_SYNC_BYTES && self.log().unsynced_bytes() > LOG_SYNC_BYTES {
+            // The background syncs it, so that little is left to sync when the log ends.
+            self.background.notify();
+        }
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         for Admitted { bytes, trees } in group {
             apply(bytes, &trees, position.number).map_err(|error| self.fail(error))?;

@@ -125,7 +125,14 @@ pub(super) fn walk<'s>(
             let from = (span.offset - at) as usize;
             walker.span(out, &span, &page[from..from + span.bytes])?;
         }
+        let is_zero = page.iter().all(|&byte| byte == 0);
         at += page.len() as u64;
+        let data = if is_zero { page_with_data(window, at)? } else { at };
+        if data > at {
+            let hole = PageArea { offset: at, bytes: (data - at) as usize, status: AreaStatus::Padding };
+            walker.span(out, &hole, &[])?;
+            at = data;
+        }
     }
     if walker.sequence.is_within_record() {
         walker.give_up_begun(out, "the file ends before the record that begins here does")?;
@@ -138,6 +145,13 @@ pub(super) fn walk<'s>(
         ending.witness = synced;
     }
     Ok(ending)
+}
+
+/// The first page from `at` on, which is the start of one, that may hold anything but zeros, or the end of the
+/// file.
+fn page_with_data(window: &Window<'_>, at: u64) -> Result<u64> {
+    let data = window.next_data(at)?;
+    Ok(if data == window.len() { data } else { at.max(data - data % PAGE_BYTES as u64) })
 }
 
 /// Walks the file to learn how it ends.
@@ -158,7 +172,9 @@ fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Res
         if let Some(witness) = Search::new(file_id, at, rest).first_from(at, damage + 1) {
             return Ok(Some(witness.synced));
         }
+        let is_zero = rest.iter().all(|&byte| byte == 0);
         at += rest.len() as u64;
+        at = if is_zero { page_with_data(window, at)? } else { at };
     }
     Ok(None)
 }

@@ -124,6 +124,12 @@ pub(super) fn next_intact(
     let mut at = from;
     // What the buffer holds is looked through in one go.
     while at < limit {
+        // No block and no filter begins with a zero.
+        let data = window.next_data(at)?;
+        if data > at {
+            at = data.min(limit);
+            continue;
+        }
         let piece = window.get(at, (end - at).min(1 << 16))?.to_vec();
         let last = piece.len() < ENVELOPE_BYTES || at + piece.len() as u64 == end;
         let places = if last { piece.len() } else { piece.len() - ENVELOPE_BYTES + 1 };

@@ -55,6 +55,13 @@ impl<'f> Window<'f> {
         Ok(&self.bytes[(offset - self.start) as usize..(end - self.start) as usize])
     }
 
+    /// The first offset from `offset` on where there may be anything but zeros, or the end: it skips the holes
+    /// of a sparse file.
+    pub(super) fn next_data(&self, offset: u64) -> Result<u64> {
+        let data = self.file.next_data(offset).map_err(|source| Stop::Read { offset, source })?;
+        Ok(data.map_or(self.len, |data| data.clamp(offset.min(self.len), self.len)))
+    }
+
     /// [`Window::get`], and from the file in any case.
     pub(super) fn read_again(&mut self, offset: u64, len: u64) -> Result<Vec<u8>> {
         self.bytes.clear();

@@ -1,13 +1,15 @@
 //! Logs and manifests whose fragments are all intact, and that recovery refuses; and records that are long.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::batch::{WriteBatch, stamp};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
-use crate::fs::{Fs, MemFs};
+use crate::fs::{Fs, MemFs, ReadFile};
 use crate::manifest::current::Current;
 use crate::manifest::edit::tests::meta;
 use crate::manifest::edit::{EditItem, VersionEdit};
@@ -31,6 +33,60 @@ pub(super) fn framed(kind: FileKind, records: &[(RecordKind, Vec<u8>)]) -> Vec<u
         }
     }
     out
+}
+
+/// A file that ends with a hole of a tebibyte, and how often it was read.
+#[derive(Debug)]
+struct Sparse {
+    head: Vec<u8>,
+    reads: AtomicUsize,
+}
+
+impl ReadFile for Sparse {
+    fn len(&self) -> io::Result<u64> {
+        Ok(1 << 40)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        buffer.fill(0);
+        let head = self.head.get(offset as usize..).unwrap_or_default();
+        let len = head.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&head[..len]);
+        Ok(())
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok((offset < self.head.len() as u64).then_some(offset))
+    }
+}
+
+#[test]
+fn the_hole_of_a_file_that_has_grown_is_passed_over_at_once() {
+    for name in ["log", "manifest", "table"] {
+        let head = file(name);
+        let written = head.len() as u64;
+        let sparse = Sparse { head, reads: AtomicUsize::new(0) };
+        let mut dropped = 0;
+        let view = View::new().detail(Detail::Shape);
+        let report = describe(&sparse, &view, &mut |event: &Event<'_>| {
+            if let Event::Span(Span { label, bytes: _, place: Place::File(at), len, .. }) = event
+                && *label == "torn end"
+            {
+                dropped += len;
+                assert!(*at >= written, "{at}");
+            }
+            Ok(())
+        })
+        .unwrap();
+        let reads = sparse.reads.load(Ordering::Relaxed);
+        assert!(reads < 100, "{name}: {reads} reads");
+        if name == "table" {
+            assert!(report.first_damage.is_some());
+        } else {
+            assert_eq!((report.torn_bytes, dropped), ((1 << 40) - written, (1 << 40) - written), "{name}");
+        }
+    }
 }
 
 fn batch(first: u64, value: &[u8]) -> Vec<u8> {
