@@ -2,8 +2,9 @@
 //!
 //! Two rules hold everywhere. A file that contains something wrong is an [`Error::Corruption`] that names
 //! the file, the offset in it and the thing that was read there; it is never a panic and never a missing
-//! key. And an error is never only logged: it reaches the caller who asked, or, when background work met
-//! it, the next caller who writes ([`Error::Poisoned`]).
+//! key. And an error is never only logged: it reaches the caller who asked; or, when background work met
+//! it, [`Db::background_error`](crate::Db::background_error) and those who wait for the work; or, when it ended
+//! writing, every later writer ([`Error::Poisoned`]).
 //!
 //! Code that works on bytes without knowing which file they come from (layer 2) returns a
 //! [`DecodeError`](crate::codec::DecodeError); the file layer adds the path and the base offset.
