@@ -12,18 +12,22 @@
 //!
 //! # The figures
 //!
-//! `docs/benchmarks/costs.md` has them as measured, by `cargo run --release -p sievedb-bench -- costs`: each
-//! constant below is a rounded median of it, beside the instructions that callgrind counted.
+//! `docs/benchmarks/costs.md` has them as measured by `cargo run --release -p sievedb-bench -- costs`, for
+//! 100,000 keys: times, and beside them the instructions that callgrind counted.
 //!
-//! | | probe | build, a key |
-//! |---|---:|---:|
-//! | blocked Bloom | 4 ns, 84 instructions | 40 ns, 184 instructions |
-//! | Bloom | 8 ns, 136 instructions | 80 ns, 424 instructions |
-//! | ribbon | 8 ns, 128 instructions | 180 ns, 829 instructions |
+//! | | probe | build, a key | in the sum |
+//! |---|---:|---:|---:|
+//! | blocked Bloom | 4.1 ns, 92 instructions | 12 ns, 197 instructions | 4 and 40 ns |
+//! | Bloom | 9.0 ns, 120 instructions | 24 ns, 438 instructions | 8 and 80 ns |
+//! | ribbon | 9.5 ns, 136 instructions | 98 ns, 880 instructions | 8 and 180 ns |
 //!
-//! A wasted read counts as 60 µs, the time of 4 KiB from a disk (58 µs there). From the system's page cache it
-//! takes a tenth of that. That is still five times what the cheapest kind saves at 10 bits per key (52 ns of
-//! reads to 11 ns), so the rule is made for the tables that do not fit into memory: the others lose little.
+//! The sum takes building to be slower than that, because a filter of a million keys does not fit into the
+//! processor's cache: `docs/benchmarks/filters.md` has 48, 124 and 129 ns on a slower machine.
+//!
+//! A wasted read counts as 60 µs: what reading 4 KiB past the page cache took where this was written (median
+//! 58 µs). From the page cache it takes 3 to 6 µs. At 10 bits per key, a tenth of 60 µs is still five times
+//! what the cheapest kind saves (52 ns of reads to 11 ns). So the rule is made for tables that do not fit into
+//! memory, and the others lose little.
 //!
 //! A filter is expected to be probed 20 times a key or, if that is more, as often as the filters of the tables
 //! that its table replaces. Not less if these were probed less: a table that is written during a load, while

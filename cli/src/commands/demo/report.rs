@@ -171,7 +171,7 @@ fn rate(rate: Option<f64>) -> String {
 }
 
 fn blocks(pass: &Pass) -> String {
-    format!("{:.3}", pass.blocks_per_lookup())
+    format!("{:.4}", pass.blocks_per_lookup())
 }
 
 fn speed(pass: &Pass) -> String {
