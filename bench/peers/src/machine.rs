@@ -5,16 +5,16 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use cpu_time::ProcessTime;
 use rustix::fs::Advice;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
 /// Processor time of this process, background threads included.
 pub(crate) fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    // Not by rustix, whose clock looks for what valgrind hides.
+    ProcessTime::now().as_duration()
 }
 
 /// Background work has ended when the process does next to nothing for this long.
