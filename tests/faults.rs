@@ -197,6 +197,37 @@ fn a_failed_sync_disables_writing_for_good_and_reads_go_on() {
 }
 
 #[test]
+fn a_compaction_that_stops_because_writing_has_ended_says_why() {
+    let fs = MemFs::new();
+    // One memtable, so that writers do not wait for the compaction.
+    let keyspace = store::small().memtable_bytes(256 << 10);
+    let db = store::options(&fs).default_keyspace(keyspace).open(store::DIR).unwrap();
+    for key in 0..3000 {
+        db.put(format!("key {key:04}"), "v").unwrap();
+    }
+    db.flush().unwrap();
+    let (writer, begun) = (db.clone(), AtomicBool::new(false));
+    fs.observe(move |_, op| match op {
+        Op::Sync(path) if path.extension().is_some_and(|end| end == "wal") => {
+            Err(error(io::ErrorKind::Other))
+        }
+        Op::Create(path) if path.extension().is_some_and(|end| end == "sst") => {
+            if !begun.swap(true, Ordering::SeqCst) {
+                let (mut batch, writer) = (WriteBatch::new(), writer.clone());
+                batch.put("k", "v");
+                let written = std::thread::spawn(move || writer.write_with(batch, Durability::Synced)).join();
+                assert!(matches!(written.unwrap(), Err(Error::Io { op: "sync", .. })));
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    });
+    let stopped = db.compact();
+    assert!(matches!(stopped, Err(Error::Poisoned { .. })), "{stopped:?}");
+    fs.stop_observing();
+}
+
+#[test]
 fn an_open_that_fails_anywhere_changes_nothing_that_the_next_open_finds() {
     let fs = MemFs::new();
     let mut workload = Workload::new(&fs, 3);

@@ -190,6 +190,8 @@ impl Engine {
     pub(crate) fn fail_job(&self, error: JobError) -> Error {
         match error {
             JobError::Table(error) => error,
+            // A job is told to stop also if writing has ended meanwhile: that is why.
+            JobError::Store(Error::Closed) => self.health.failure().cloned().unwrap_or(Error::Closed),
             JobError::Store(error) => self.fail_if_final(error),
         }
     }
