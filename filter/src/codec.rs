@@ -385,6 +385,108 @@ mod tests {
     }
 
     #[test]
+    fn everything_written_is_read_back_in_order_and_to_the_end() {
+        let mut out = alloc::vec![7, 8, 9];
+        put_u16(&mut out, 0x1234);
+        put_u32(&mut out, 0x1234_5678);
+        put_u64(&mut out, 0x1234_5678_9abc_def0);
+        put_varint(&mut out, 300);
+        put_length_prefixed(&mut out, b"abc");
+        out.extend([0, 0, 5]);
+        let mut reader = Reader::new(&out);
+        assert_eq!((reader.u8("u8"), reader.array("two"), reader.position()), (Ok(7), Ok([8, 9]), 3));
+        assert_eq!((reader.u16("u16"), reader.u32("u32")), (Ok(0x1234), Ok(0x1234_5678)));
+        assert_eq!(reader.u64("u64"), Ok(0x1234_5678_9abc_def0));
+        assert_eq!((reader.varint("varint"), reader.offset()), (Ok(300), 19));
+        assert_eq!(reader.length_prefixed(3, "bytes"), Ok(&b"abc"[..]));
+        assert_eq!(reader.zeros(2, "zeros"), Ok(()));
+        assert!(!reader.is_empty());
+        let mut rest = reader.rest();
+        assert!(reader.is_empty());
+        assert_eq!((rest.offset(), rest.position(), rest.remaining()), (25, 0, 1));
+        assert_eq!((rest.bytes(1, "last"), rest.is_empty()), (Ok(&[5][..]), true), "as many as are left");
+    }
+
+    #[test]
+    fn a_number_over_its_limit_is_refused_where_it_starts() {
+        let mut out = alloc::vec![0];
+        put_varint(&mut out, 300);
+        let after_one = || {
+            let mut reader = Reader::new(&out);
+            reader.u8("first").unwrap();
+            reader
+        };
+        let over = |limit: u64| DecodeError::corrupt(1, "n", format!("300 is over the limit of {limit}"));
+        assert_eq!(after_one().varint_up_to(300, "n"), Ok(300));
+        assert_eq!(after_one().varint_up_to(299, "n"), Err(over(299)));
+        assert_eq!(after_one().length(300, "n"), Ok(300));
+        assert_eq!(after_one().length(299, "n"), Err(over(299)));
+        assert!(after_one().length_prefixed(300, "n").is_err(), "300 bytes do not follow");
+        let mut reserved = Reader::new(&[1, 0, 1]);
+        reserved.u8("first").unwrap();
+        assert_eq!(reserved.zeros(2, "z"), Err(DecodeError::corrupt(1, "z", "reserved bytes are not zero")));
+    }
+
+    #[test]
+    fn an_error_says_what_and_where_and_keeps_it_when_the_base_moves() {
+        let error = DecodeError::corrupt(2, "tag", "is odd").at(40);
+        assert_eq!(format!("{error}"), "tag at offset 42: is odd");
+        let error = DecodeError::unsupported(2, "version", 18, 16);
+        assert_eq!(format!("{error}"), "version at offset 2 is 0x12, known up to 0x10");
+    }
+
+    /// A record of the fields 1 (critical), 2 and 3 (critical), with payloads of one byte.
+    fn record() -> Vec<u8> {
+        let mut out = Vec::new();
+        for (tag, payload) in [(3, 10), (4, 20), (7, 30)] {
+            put_field(&mut out, tag, |out| out.push(payload));
+        }
+        out
+    }
+
+    #[test]
+    fn a_record_gives_its_fields_and_an_unknown_one_is_refused_only_if_critical() {
+        let record = record();
+        let mut reader = Reader::new(&record);
+        let mut found = Vec::new();
+        while let Some(mut field) = reader.field().unwrap() {
+            assert_eq!(field.reader.offset(), field.offset + 2, "the payload follows tag and length");
+            assert!(field.finish("field").is_err(), "its payload is not read yet");
+            found.push((field.tag, field.offset, field.reader.u8("payload").unwrap()));
+            assert_eq!(field.finish("field"), Ok(()));
+            let known = field.skip_unknown();
+            match field.tag {
+                4 => assert_eq!(known, Ok(())),
+                tag => assert_eq!(
+                    known,
+                    Err(DecodeError::unsupported(field.offset, "critical field", tag / 2, 0))
+                ),
+            }
+        }
+        assert_eq!(found, [(3, 0, 10), (4, 3, 20), (7, 6, 30)]);
+    }
+
+    #[test]
+    fn a_field_that_stands_twice_or_is_missing_is_refused() {
+        let twice: Vec<u8> = [record(), record()].concat();
+        let mut reader = Reader::new(&twice);
+        let mut seen = Seen::new("record", [3, 4, 9]);
+        for _ in 0..3 {
+            seen.note(&reader.field().unwrap().unwrap()).unwrap();
+        }
+        assert_eq!(seen.expect(&[3, 4, 7], 5), Ok(()), "7 is none of the fields that are noted");
+        let missing = Err(DecodeError::corrupt(5, "record", "field 4 is missing"));
+        assert_eq!(seen.expect(&[3, 9], 5), missing);
+        assert_eq!(seen.expect(&[], 5), Ok(()), "no field is expected");
+        let again = reader.field().unwrap().unwrap();
+        assert_eq!(seen.note(&again), Err(DecodeError::corrupt(9, "record", "a field stands twice")));
+        reader.field().unwrap().unwrap();
+        let unlisted = reader.field().unwrap().unwrap();
+        assert_eq!(seen.note(&unlisted), Ok(()), "7 may stand twice");
+        assert!(reader.field().unwrap().is_none());
+    }
+
+    #[test]
     fn a_truncated_read_names_the_field_and_where_it_starts() {
         let mut reader = Reader::new(&[1, 2, 3]);
         reader.u16("first").unwrap();

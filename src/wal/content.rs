@@ -61,3 +61,62 @@ impl ContentReader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{WriteBatch, stamp};
+    use crate::wal::{encode_close, encode_promise};
+
+    const MARK: EditMark = EditMark { count: 7, hash: 8 };
+
+    /// A batch of two entries that begins with this sequence number.
+    fn batch(first: SeqNo) -> Vec<u8> {
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").delete("b");
+        let (mut bytes, ..) = batch.into_parts().unwrap();
+        stamp(&mut bytes, first);
+        bytes
+    }
+
+    #[test]
+    fn each_kind_of_record_is_decoded_as_what_it_holds() {
+        let mut reader = ContentReader::default();
+        let bytes = batch(5);
+        let Ok(Content::Batch(found)) = reader.decode(RecordKind::Batch, &bytes) else { panic!("no batch") };
+        assert_eq!((found.first, found.last_seqno()), (5, 6));
+        let promise = encode_promise(MARK);
+        assert!(matches!(reader.decode(RecordKind::Promise, &promise), Ok(Content::Promise(MARK))));
+        let close = encode_close(6, MARK);
+        assert!(matches!(reader.decode(RecordKind::Close, &close), Ok(Content::Close(6, MARK))));
+        assert!(reader.decode(RecordKind::Edit, &promise).is_err(), "a log holds no edits");
+    }
+
+    #[test]
+    fn sequence_numbers_rise_and_a_close_record_is_not_below_them() {
+        let read = |records: &[(RecordKind, Vec<u8>)]| {
+            let mut reader = ContentReader::default();
+            let mut results = records.iter().map(|(kind, bytes)| reader.check(*kind, bytes).is_ok());
+            results.by_ref().take(records.len() - 1).for_each(|is_right| assert!(is_right));
+            results.next().unwrap()
+        };
+        use RecordKind::{Batch, Close};
+        assert!(read(&[(Batch, batch(5)), (Batch, batch(7))]), "5, 6, 7, 8");
+        assert!(!read(&[(Batch, batch(5)), (Batch, batch(6))]), "6 was given out");
+        assert!(read(&[(Batch, batch(5)), (Close, encode_close(6, MARK))]));
+        assert!(read(&[(Batch, batch(5)), (Close, encode_close(60, MARK))]), "numbers may be left out");
+        assert!(!read(&[(Batch, batch(5)), (Close, encode_close(5, MARK))]));
+    }
+
+    #[test]
+    fn check_looks_at_each_entry_of_a_batch() {
+        let mut bytes = batch(5);
+        assert!(ContentReader::default().check(RecordKind::Batch, &bytes).is_ok());
+        bytes.pop();
+        assert!(
+            ContentReader::default().decode(RecordKind::Batch, &bytes).is_ok(),
+            "entries are not decoded"
+        );
+        assert!(ContentReader::default().check(RecordKind::Batch, &bytes).is_err());
+    }
+}

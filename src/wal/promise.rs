@@ -53,3 +53,33 @@ pub(crate) fn decode_close(bytes: &[u8]) -> Result<(SeqNo, EditMark), DecodeErro
 fn end(reader: &Reader<'_>) -> Result<(), DecodeError> {
     if reader.is_empty() { Ok(()) } else { Err(reader.corrupt("log record", "bytes follow its last field")) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK: EditMark = EditMark { count: 7, hash: 0x0123_4567_89ab_cdef };
+
+    #[test]
+    fn promises_and_close_records_come_back() {
+        assert_eq!(decode_promise(&encode_promise(MARK)), Ok(MARK));
+        for seqno in [0, 9, SEQNO_MAX] {
+            assert_eq!(decode_close(&encode_close(seqno, MARK)), Ok((seqno, MARK)));
+        }
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_or_longer_is_refused_where_it_goes_wrong() {
+        let (promise, close) = (encode_promise(MARK), encode_close(9, MARK));
+        for len in 0..promise.len() {
+            assert_eq!(decode_promise(&promise[..len]).unwrap_err().offset, len as u64 / 8 * 8);
+        }
+        for len in 0..close.len() {
+            assert_eq!(decode_close(&close[..len]).unwrap_err().offset, len as u64 / 8 * 8);
+        }
+        let longer = |record: &[u8]| [record, &[0]].concat();
+        assert_eq!(decode_promise(&longer(&promise)).unwrap_err().offset, 16);
+        assert_eq!(decode_close(&longer(&close)).unwrap_err().offset, 24);
+        assert_eq!(decode_close(&encode_close(SEQNO_MAX + 1, MARK)).unwrap_err().offset, 0);
+    }
+}
