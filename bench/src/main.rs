@@ -10,6 +10,7 @@
 //! cargo run --release -p sievedb-bench -- sketches           # the sketches beside those of other crates
 //! cargo run --release -p sievedb-bench -- forbidden          # answers that no sketch may give, counted
 //! cargo run --release -p sievedb-bench -- inside             # where inside a store the sketches would help
+//! cargo run --release -p sievedb-bench -- soak               # threads, faults and a model, for an hour
 //! ```
 //!
 //! | file | what |
@@ -30,6 +31,7 @@ mod report;
 mod rounds;
 mod scale;
 mod sketches;
+mod soak;
 mod store;
 mod wasted;
 
@@ -55,6 +57,7 @@ enum Command {
     Sketches(sketches::Args),
     Forbidden(sketches::forbidden::Args),
     Inside(sketches::inside::Args),
+    Soak(soak::Args),
 }
 
 fn main() -> Result<()> {
@@ -68,5 +71,6 @@ fn main() -> Result<()> {
         Command::Sketches(args) => sketches::run(&args),
         Command::Forbidden(args) => sketches::forbidden::run(&args),
         Command::Inside(args) => sketches::inside::run(&args),
+        Command::Soak(args) => soak::run(&args),
     }
 }

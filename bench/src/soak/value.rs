@@ -1,0 +1,71 @@
+//! Keys and values: a value says which thread wrote it, in which batch, for which key.
+
+use byteorder::{BigEndian, ByteOrder, LittleEndian};
+
+use super::history::{Key, Stamp};
+use crate::random::{bytes_of, number};
+
+/// The shortest value: its head.
+pub(super) const HEAD_BYTES: usize = 16;
+
+/// The key of a thread with this number. Keys of all threads lie mixed; lengths differ.
+pub(super) fn key(thread: usize, index: u64) -> Key {
+    let mut key = vec![0; 6];
+    key[0] = number(1, index) as u8 % 16;
+    key[1] = thread as u8;
+    BigEndian::write_u32(&mut key[2..], index as u32);
+    key.resize(6 + (index % 29) as usize, b'.');
+    key
+}
+
+/// The thread whose key this is.
+pub(super) fn owner(key: &[u8]) -> Option<usize> {
+    key.get(1).map(|thread| usize::from(*thread))
+}
+
+/// The value that a batch gives to a key.
+pub(super) fn value(key: &[u8], stamp: Stamp) -> Vec<u8> {
+    let mut value = vec![0; stamp.len.max(HEAD_BYTES)];
+    let sum = key.iter().fold(key.len() as u64, |sum, byte| number(sum >> 40, sum ^ u64::from(*byte)));
+    LittleEndian::write_u64(&mut value, stamp.batch);
+    LittleEndian::write_u32(&mut value[8..], stamp.len as u32);
+    LittleEndian::write_u32(&mut value[12..], sum as u32);
+    // Half of it can be compressed.
+    for (at, part) in value[HEAD_BYTES..].chunks_mut(8).enumerate() {
+        let word = if at % 2 == 0 { number(at as u64, stamp.batch) } else { sum };
+        part.copy_from_slice(&bytes_of(word)[..part.len()]);
+    }
+    value
+}
+
+/// What a value says, if every byte of it is right.
+pub(super) fn stamp(key: &[u8], found: &[u8]) -> Result<Stamp, String> {
+    let wrong = || format!("the value of {key:?} is none that was ever written: {} bytes", found.len());
+    if found.len() < HEAD_BYTES {
+        return Err(wrong());
+    }
+    let stamp =
+        Stamp { batch: LittleEndian::read_u64(found), len: LittleEndian::read_u32(&found[8..]) as usize };
+    if stamp.len == found.len() && value(key, stamp) == found { Ok(stamp) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_with_a_changed_byte_or_of_another_key_is_noticed() {
+        let (key, other) = (key(3, 7), key(3, 8));
+        assert_eq!(owner(&key), Some(3));
+        let right = Stamp { batch: 9, len: 50 };
+        let mut bytes = value(&key, right);
+        assert_eq!(stamp(&key, &bytes), Ok(right));
+        assert!(stamp(&other, &bytes).is_err());
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            assert!(stamp(&key, &bytes).is_err(), "byte {at}");
+            bytes[at] ^= 1;
+        }
+        assert!(stamp(&key, &bytes[..49]).is_err());
+    }
+}
