@@ -61,7 +61,7 @@ fn what_is_lost_is_listed_as_ranges_of_keys_as_text_and_json() {
     let name = table.file_name().unwrap().to_str().unwrap();
     assert!(printed.contains(&format!("lost       {name}: ")), "{printed}");
     assert!(
-        printed.contains(" of keyspace default, among\n           keys from key00000 up to key00"),
+        printed.contains(" of keyspace default, among\n           keys from key00000 before key00"),
         "{printed}"
     );
     assert!(printed.contains("\n           keys after key00"), "{printed}");
