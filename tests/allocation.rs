@@ -77,11 +77,12 @@ fn policy(kind: FilterKind, allocation: FilterAllocation) -> FilterPolicy {
 }
 
 #[test]
-fn five_levels_of_optimal_ribbon_filters_waste_a_tenth_of_the_reads_of_bloom() {
+fn five_levels_of_optimal_ribbon_filters_waste_an_eighth_of_the_reads_of_bloom() {
     let bloom = waste(&tree(policy(FilterKind::BlockedBloom, FilterAllocation::Uniform), KEYS));
     let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
     let optimal = waste(&ribbon);
-    assert!(optimal < 0.0024 && bloom > 10.0 * optimal, "{bloom} {optimal}");
+    // The filters predict 0.0021; six standard deviations of what is counted are 0.0009.
+    assert!(optimal < 0.003 && bloom > 8.0 * optimal, "{bloom} {optimal}");
     // The mean over all tables is the policy's, but for tables planned when the tree was smaller.
     let levels = ribbon.stats().keyspaces[0].levels.clone();
     let bits: Vec<f64> = levels.iter().filter_map(|level| level.filter_bits_per_key()).collect();
