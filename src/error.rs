@@ -159,6 +159,8 @@ pub enum Error {
     ReadOnly,
     /// The store was closed with [`Db::close`](crate::Db::close).
     Closed,
+    /// The call was cancelled by its caller ([`Progress::cancel`](crate::Progress::cancel)).
+    Cancelled,
     /// The handle belongs to a keyspace that has been dropped.
     #[non_exhaustive]
     KeyspaceDropped {
@@ -302,6 +304,7 @@ impl fmt::Display for Error {
             Self::Poisoned { cause } => write!(f, "writing is disabled after an earlier failure: {cause}"),
             Self::ReadOnly => f.write_str("the store is open read-only"),
             Self::Closed => f.write_str("the store is closed"),
+            Self::Cancelled => f.write_str("cancelled"),
             Self::KeyspaceDropped { name } => write!(f, "keyspace {name:?} has been dropped"),
         }
     }

@@ -75,8 +75,8 @@ pub use counters::FilterCounts;
 pub use db::{
     Concerned, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability, IgnoredFile, Iter, Keyspace,
     KeyspaceSnapshot, KeyspaceStats, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition,
-    OpenReport, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Value, VerifyProgress,
-    VerifyReport,
+    OpenReport, Progress, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Value,
+    VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};

@@ -48,7 +48,12 @@ impl Bounds {
 impl Range {
     /// The entries in the range, in the order of their keys.
     pub(crate) fn entries(self, keyspace: &Keyspace) -> Iter {
-        keyspace.range((Bound::Included(self.first), self.end))
+        keyspace.range(self.bounds())
+    }
+
+    /// Its first key and its end.
+    pub(crate) fn bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        (Bound::Included(self.first), self.end)
     }
 
     /// Whether it holds every key.

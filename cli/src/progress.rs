@@ -2,6 +2,7 @@
 //! not a terminal, or if the work ends within 400 ms.
 
 use std::fmt::Write;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -38,6 +39,14 @@ impl Progress {
         }
         if let Some(bar) = &self.bar {
             bar.set_position(done);
+        }
+    }
+
+    /// Sets how much there is to do.
+    fn set_total(&mut self, total: u64) {
+        self.total = Some(total);
+        if let Some(bar) = &self.bar {
+            bar.set_length(total);
         }
     }
 
@@ -84,22 +93,23 @@ impl Drop for Progress {
     }
 }
 
-/// Work that does not know how far it is: shows a spinner and the time. Dropping it clears the line.
-pub(crate) struct Waiting(ProgressBar);
-
-impl Waiting {
-    pub(crate) fn begin(label: &'static str) -> Self {
-        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
-        let bar = ProgressBar::new_spinner()
-            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-            .with_message(label);
-        bar.enable_steady_tick(DELAY / 4);
-        Self(bar)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
+/// Does work of the store in another thread, and shows how far it is.
+pub(crate) fn watch<T: Send>(label: &'static str, work: impl FnOnce(&sievedb::Progress) -> T + Send) -> T {
+    let progress = sievedb::Progress::new();
+    std::thread::scope(|scope| {
+        let (ends, ended) = mpsc::channel::<()>();
+        let watched = &progress;
+        let worker = scope.spawn(move || {
+            // Dropped at the end, also by a panic.
+            let _ends = ends;
+            work(watched)
+        });
+        let mut shown = Progress::of_bytes(label, Some(0));
+        while ended.recv_timeout(DELAY / 4) == Err(RecvTimeoutError::Timeout) {
+            shown.set_total(progress.bytes());
+            shown.at(progress.bytes_done());
+        }
+        drop(shown);
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }

@@ -5,8 +5,9 @@
 //! levels with a score of at least 1 and no reserved inputs, the most urgent is compacted into the next: that
 //! which takes most off the pressure on writers (`pressure`), or if there is none, that with the highest score.
 //!
-//! - level 0: all its runs, with the tables of level 1 that they overlap; but if its oldest run overlaps
-//!   nothing there (keys arrive in order), that run alone is moved down;
+//! - level 0: its tables in groups that do not overlap each other, one group at a time, with the tables of
+//!   level 1 that it overlaps; but if its oldest table overlaps nothing there (keys arrive in order), that table
+//!   alone is moved down;
 //! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones count
 //!   as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
 
@@ -57,6 +58,11 @@ impl Urgency {
         Self { pressure: thousandths(pressure), score: thousandths(score) }
     }
 
+    /// The urgency of a compaction that lowers no pressure.
+    pub(super) fn of_score(score: f64) -> Self {
+        Self::new(0.0, score)
+    }
+
     /// The urgency of compacting a level; `None` if its score is below 1.
     fn of_level(version: &Version, level: usize, debt: u64, shape: &Shape) -> Option<Self> {
         let score = score(version, level, shape);
@@ -81,6 +87,12 @@ pub(crate) struct Task {
 impl Task {
     pub(crate) fn numbers(&self) -> HashSet<u64> {
         self.inputs.iter().map(|(_, table)| table.meta.number).collect()
+    }
+
+    /// The bytes that it reads, and writes at most.
+    pub(crate) fn rewritten_bytes(&self) -> u64 {
+        let bytes = self.inputs.iter().map(|(_, table)| table.meta.len).fold(0, u64::saturating_add);
+        if self.trivial_move { 0 } else { bytes }
     }
 }
 
@@ -107,31 +119,12 @@ pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Opt
     })
 }
 
-/// Compacts everything into one run, for `compact()`. `None` if that changes nothing: the tree is one run
-/// without anything to drop, and no table `needs_rewriting`.
-pub(crate) fn pick_all(
-    version: &Version,
-    shape: &Shape,
-    needs_rewriting: impl Fn(&TableHandle) -> bool,
-) -> Option<Task> {
-    let inputs: Vec<_> = version.all_tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-    let bytes = inputs.iter().map(|(_, table)| table.meta.len).fold(0, u64::saturating_add);
-    let deepest = inputs.iter().map(|(level, _)| *level).max()?;
-    let fitting = (1..LEVELS - 1).find(|&level| bytes <= shape.target(level)).unwrap_or(LEVELS - 1);
-    let output_level = deepest.max(fitting);
-    let settled = inputs.iter().all(|(level, table)| {
-        let meta = &table.meta;
-        *level == output_level && meta.tombstones == 0 && meta.entries == meta.keys && !needs_rewriting(table)
-    });
-    (!settled).then_some(Task { inputs, output_level, trivial_move: false })
-}
-
-fn is_free(tables: &[Arc<TableHandle>], busy: &HashSet<u64>) -> bool {
+pub(super) fn is_free(tables: &[Arc<TableHandle>], busy: &HashSet<u64>) -> bool {
     tables.iter().all(|table| !busy.contains(&table.meta.number))
 }
 
 /// The tables of the one run of a level (1 or below) that overlap a key range.
-fn overlapping<'a>(
+pub(super) fn overlapping<'a>(
     version: &'a Version,
     level: usize,
     smallest: &[u8],
@@ -144,24 +137,66 @@ fn with_level(level: usize, tables: &[Arc<TableHandle>]) -> impl Iterator<Item =
     tables.iter().map(move |table| (level, Arc::clone(table)))
 }
 
-fn pick_level_0(version: &Version, busy: &HashSet<u64>) -> Option<Task> {
-    let runs = version.runs(0);
-    if !runs.iter().all(|run| is_free(&run.tables, busy)) {
+/// A table of a level and the tables `below` of the next.
+pub(super) fn table_inputs(
+    level: usize,
+    table: &Arc<TableHandle>,
+    below: &[Arc<TableHandle>],
+) -> Vec<(usize, Arc<TableHandle>)> {
+    with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect()
+}
+
+/// The tables of level 0 in groups, newest table first in each: tables of two groups do not overlap, so that
+/// the groups can be compacted one by one. First the groups with the most tables, of equals the oldest.
+pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
+    // With the age of their runs; the newest is 0.
+    let runs = version.runs(0).iter().enumerate();
+    let mut tables: Vec<_> = runs.flat_map(|(age, run)| run.tables.iter().map(move |t| (age, t))).collect();
+    tables.sort_by_key(|(_, table)| &table.meta.smallest);
+    let mut end: Option<&[u8]> = None;
+    let mut groups: Vec<Vec<(usize, &Arc<TableHandle>)>> = Vec::new();
+    for (age, table) in tables {
+        let overlaps = end.is_some_and(|end| table.meta.smallest[..] <= *end);
+        end = end.max(Some(&table.meta.largest));
+        match groups.last_mut().filter(|_| overlaps) {
+            Some(group) => group.push((age, table)),
+            None => groups.push(vec![(age, table)]),
+        }
+    }
+    groups.iter_mut().for_each(|group| group.sort_by_key(|(age, _)| *age));
+    groups.sort_by_key(|group| Reverse((group.len(), group.last().map(|(age, _)| *age))));
+    let handles = |group: Vec<(usize, &Arc<TableHandle>)>| {
+        group.into_iter().map(|(_, table)| Arc::clone(table)).collect()
+    };
+    groups.into_iter().map(handles).collect()
+}
+
+/// The compaction of a group of level 0 into level 1; `None` if a table of it is busy.
+pub(super) fn level_0_task(
+    version: &Version,
+    busy: &HashSet<u64>,
+    group: &[Arc<TableHandle>],
+) -> Option<Task> {
+    if !is_free(group, busy) {
         return None;
     }
-    let oldest = runs.last()?;
-    if oldest.tables.iter().all(|t| overlapping(version, 1, &t.meta.smallest, &t.meta.largest).is_empty()) {
-        let inputs = with_level(0, &oldest.tables).collect();
+    let oldest = group.last()?;
+    if overlapping(version, 1, &oldest.meta.smallest, &oldest.meta.largest).is_empty() {
+        let inputs = table_inputs(0, oldest, &[]);
         return Some(Task { inputs, output_level: 1, trivial_move: true });
     }
-    let smallest = version.tables(0).map(|table| &table.meta.smallest).min()?;
-    let largest = version.tables(0).map(|table| &table.meta.largest).max()?;
+    let smallest = group.iter().map(|table| &table.meta.smallest).min()?;
+    let largest = group.iter().map(|table| &table.meta.largest).max()?;
     let below = overlapping(version, 1, smallest, largest);
     is_free(below, busy).then(|| Task {
-        inputs: runs.iter().flat_map(|run| with_level(0, &run.tables)).chain(with_level(1, below)).collect(),
+        inputs: with_level(0, group).chain(with_level(1, below)).collect(),
         output_level: 1,
         trivial_move: false,
     })
+}
+
+fn pick_level_0(version: &Version, busy: &HashSet<u64>) -> Option<Task> {
+    level_0_groups(version).into_iter().find_map(|group| level_0_task(version, busy, &group))
 }
 
 fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usize) -> Option<Task> {
@@ -184,8 +219,7 @@ fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usiz
         let overlap = grandparents.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
         trivial_move = overlap <= shape.overlap_max();
     }
-    let inputs = with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect();
-    Some(Task { inputs, output_level: level + 1, trivial_move })
+    Some(Task { inputs: table_inputs(level, table, below), output_level: level + 1, trivial_move })
 }
 
 #[cfg(test)]
@@ -219,7 +253,6 @@ mod tests {
         ]);
         assert!(pick(&few, &HashSet::new(), &SHAPE).is_none());
         assert!(pick(&Version::default(), &HashSet::new(), &SHAPE).is_none());
-        assert!(pick_all(&Version::default(), &SHAPE, |_| true).is_none());
     }
 
     #[test]
@@ -236,7 +269,7 @@ mod tests {
         let (_, task) = pick(&full, &HashSet::new(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level, task.trivial_move), (vec![1, 2, 3, 4, 6], 1, false));
         assert!(pick(&full, &HashSet::from([6]), &SHAPE).is_none(), "a table below is busy");
-        assert!(pick(&full, &HashSet::from([2]), &SHAPE).is_none(), "a run of level 0 is busy");
+        assert!(pick(&full, &HashSet::from([2]), &SHAPE).is_none(), "a table of level 0 is busy");
     }
 
     #[test]
@@ -245,6 +278,27 @@ mod tests {
             version(&[(0, 1, "a", "b", 5), (0, 2, "c", "d", 5), (0, 3, "e", "f", 5), (0, 4, "g", "h", 5)]);
         let (_, task) = pick(&ordered, &HashSet::new(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![1], true));
+    }
+
+    #[test]
+    fn groups_of_level_0_that_do_not_overlap_are_compacted_by_themselves() {
+        // A queue: at one end keys are deleted, at the other they are added.
+        let queue = version(&[
+            (0, 1, "a", "c", 5),
+            (0, 2, "x", "x", 5),
+            (0, 3, "c", "d", 5),
+            (0, 4, "y", "z", 5),
+            (1, 5, "a", "b", 10),
+            (1, 6, "d", "h", 10),
+            (1, 7, "m", "p", 10),
+            (1, 8, "x", "x", 10),
+        ]);
+        let (_, task) = pick(&queue, &HashSet::new(), &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.trivial_move), (vec![1, 3, 5, 6], false));
+        let (_, task) = pick(&queue, &HashSet::from([5]), &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.trivial_move), (vec![2, 8], false), "the oldest of the others");
+        let (_, task) = pick(&queue, &HashSet::from([5, 8]), &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.trivial_move), (vec![4], true));
     }
 
     #[test]
@@ -260,16 +314,6 @@ mod tests {
         assert_eq!((numbers(&task), task.output_level), (vec![2, 5], 2));
         let (_, other) = pick(&full, &HashSet::from([5]), &SHAPE).unwrap();
         assert_eq!(numbers(&other), [1, 3, 4], "the cheapest is blocked");
-    }
-
-    #[test]
-    fn everything_goes_into_one_run_that_fits_and_then_rests() {
-        let mixed = version(&[(0, 1, "a", "z", 50), (1, 2, "a", "m", 80), (2, 3, "n", "z", 90)]);
-        let task = pick_all(&mixed, &SHAPE, |_| false).unwrap();
-        assert_eq!((numbers(&task), task.output_level), (vec![1, 2, 3], 2));
-        let one = version(&[(2, 9, "a", "z", 220)]);
-        assert!(pick_all(&one, &SHAPE, |_| false).is_none());
-        assert!(pick_all(&one, &SHAPE, |_| true).is_some());
     }
 
     /// A tree without a disk: flushes arrive, tasks are carried out on metadata alone.

@@ -6,9 +6,13 @@
 //! ```
 //!
 //! A table ends when it has the target length, when it takes all memory that the job may use, or when it
-//! overlaps so much of the next level that a later compaction would be expensive. It never ends within a user
-//! key. After an error, or when `stop` returns `true`, the outputs are removed. The caller publishes them.
+//! overlaps so much of the next level that a later compaction would be expensive. A table of level 0 also ends
+//! where its keys leave out a good part of level 1, so that a queue, which is written at both ends, is not
+//! rewritten as a whole. No table ends within a user key. After an error, or when `stop` returns `true`, the
+//! outputs are removed. The caller publishes them.
 
+use std::collections::HashSet;
+use std::iter::Peekable;
 use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +30,7 @@ use crate::key::InternalKey;
 use crate::manifest::edit::LEVELS;
 use crate::table::TableWriter;
 use crate::table_meta::TableMeta;
-use crate::version::{TableHandle, Version};
+use crate::version::{Run, TableHandle, Version};
 
 /// Where the outputs go, and their limits.
 pub(crate) struct Merge<'a> {
@@ -34,6 +38,8 @@ pub(crate) struct Merge<'a> {
     pub(crate) dir: &'a Path,
     /// The tree without the memtable that is flushed or with the tables that are merged.
     pub(crate) version: &'a Version,
+    /// The numbers of the tables that are merged.
+    pub(crate) inputs: &'a HashSet<u64>,
     pub(crate) output_level: usize,
     pub(crate) shape: Shape,
     /// What the outputs record of the input.
@@ -46,9 +52,13 @@ pub(crate) struct Merge<'a> {
     pub(crate) memory_max: usize,
     /// Called at intervals with the memory in use, in bytes.
     pub(crate) memory: &'a dyn Fn(usize),
-    /// Called at intervals; `true` ends the work with [`Error::Closed`].
-    pub(crate) stop: &'a dyn Fn() -> bool,
+    /// Called at intervals with the bytes of keys and values read since; `true` ends the work with
+    /// [`Error::Closed`].
+    pub(crate) stop: &'a dyn Fn(u64) -> bool,
 }
+
+/// A table of level 0 ends where its keys leave out one part in so many of level 1.
+const GAPS_MAX: u64 = 4;
 
 /// How many entries are merged between two calls of `stop`.
 const STOP_INTERVAL: u32 = 1024;
@@ -74,17 +84,17 @@ impl Merge<'_> {
         mut retain: Retain,
         outputs: &mut Outputs<'_>,
     ) -> Result<()> {
-        let older = if self.output_level == 0 { 0 } else { self.output_level + 1 };
-        let mut older = KeyCursor::new(self.version, older..LEVELS);
-        let mut overlap = Overlap::new(self.next_level(), self.shape.overlap_max());
+        let mut older = KeyCursor::new(self.version, self.newest_level()..LEVELS, self.inputs);
+        let mut overlap = Overlap::new(self.next_level(), self.overlap_max());
         let mut last_user_key = Vec::new();
-        let mut since_stop = 0;
+        let (mut since_stop, mut bytes) = (0, 0);
         input.seek_first()?;
         while let Some(key) = input.key() {
             since_stop += 1;
-            if since_stop % STOP_INTERVAL == 0 && (self.stop)() {
+            if since_stop % STOP_INTERVAL == 0 && (self.stop)(std::mem::take(&mut bytes)) {
                 return Err(Error::Closed);
             }
+            bytes += key.user.len() as u64;
             if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
                 let is_full = |writer: &TableWriter| {
@@ -95,16 +105,28 @@ impl Merge<'_> {
                 if last_user_key != key.user && outputs.current.as_ref().is_some_and(is_full) {
                     outputs.finish_current(Bound::Included(Bytes::copy_from_slice(&last_user_key)))?;
                 }
-                if outputs.current.is_none() {
+                // Of level 0 the gap between two keys counts, not the whole table.
+                if outputs.current.is_none() || self.output_level == 0 {
                     overlap.restart();
                 }
-                self.output(outputs)?.add(InternalKey::new(key.user, tag), &input.value())?;
+                let value = input.value();
+                bytes += value.len();
+                self.output(outputs)?.add(InternalKey::new(key.user, tag), &value)?;
                 last_user_key.clear();
                 last_user_key.extend_from_slice(key.user);
             }
             input.next()?;
         }
+        (self.stop)(bytes);
         Ok(())
+    }
+
+    /// The first level that may hold entries older than those that are merged: all tables on it and below,
+    /// except the inputs, are asked before a tombstone or a number is dropped. For a flush all levels.
+    fn newest_level(&self) -> usize {
+        let mut tables = self.version.all_tables();
+        let newest_input = tables.find(|(_, table)| self.inputs.contains(&table.meta.number));
+        newest_input.map_or(0, |(level, _)| level + 1)
     }
 
     fn uses_too_much(&self, writer: &TableWriter) -> bool {
@@ -116,7 +138,7 @@ impl Merge<'_> {
     /// The table being written, started if there is none.
     fn output<'w>(&self, outputs: &'w mut Outputs<'_>) -> Result<&'w mut TableWriter> {
         if outputs.current.is_none() {
-            if (self.stop)() {
+            if (self.stop)(0) {
                 return Err(Error::Closed);
             }
             let number = (self.new_number)();
@@ -129,8 +151,16 @@ impl Merge<'_> {
     /// The tables that the outputs will be compacted with later.
     fn next_level(&self) -> &[Arc<TableHandle>] {
         let level = self.output_level + 1;
-        let runs = if (2..LEVELS).contains(&level) { self.version.runs(level) } else { &[] };
+        let runs = if level < LEVELS { self.version.runs(level) } else { &[] };
         runs.first().map_or(&[], |run| &run.tables)
+    }
+
+    /// The bytes of the next level that an output may overlap, or one of level 0 leave out between two keys.
+    fn overlap_max(&self) -> u64 {
+        match self.output_level {
+            0 => (self.version.bytes(1) / GAPS_MAX).max(2 * self.shape.table_bytes),
+            _ => self.shape.overlap_max(),
+        }
     }
 }
 
@@ -177,22 +207,25 @@ impl<'a> Outputs<'a> {
 /// Walks the runs of some levels beside a stream of ascending user keys.
 struct KeyCursor<'a> {
     /// The tables of each run that are not wholly before the last key.
-    runs: Vec<&'a [Arc<TableHandle>]>,
+    runs: Vec<Peekable<Box<dyn Iterator<Item = &'a TableHandle> + 'a>>>,
 }
 
 impl<'a> KeyCursor<'a> {
-    fn new(version: &'a Version, levels: Range<usize>) -> Self {
-        let runs = levels.flat_map(|level| version.runs(level)).map(|run| &run.tables[..]);
+    /// Over the tables of some levels, without those to be skipped.
+    fn new(version: &'a Version, levels: Range<usize>, skipped: &'a HashSet<u64>) -> Self {
+        let tables = |run: &'a Run| -> Box<dyn Iterator<Item = &'a TableHandle> + 'a> {
+            let tables = run.tables.iter().map(|table| &**table);
+            Box::new(tables.filter(|table| !skipped.contains(&table.meta.number)))
+        };
+        let runs = levels.flat_map(|level| version.runs(level)).map(|run| tables(run).peekable());
         Self { runs: runs.collect() }
     }
 
     /// Whether a table's key range includes this key, which is not before that of the last call.
     fn holds(&mut self, user_key: &[u8]) -> bool {
         self.runs.iter_mut().any(|tables| {
-            while tables.first().is_some_and(|table| &table.meta.largest[..] < user_key) {
-                *tables = &tables[1..];
-            }
-            tables.first().is_some_and(|table| &table.meta.smallest[..] <= user_key)
+            while tables.next_if(|table| &table.meta.largest[..] < user_key).is_some() {}
+            tables.peek().is_some_and(|table| &table.meta.smallest[..] <= user_key)
         })
     }
 }
@@ -253,7 +286,7 @@ mod tests {
         version: &Version,
         output_level: usize,
         input: VecIter,
-        stop: &dyn Fn() -> bool,
+        stop: &dyn Fn(u64) -> bool,
     ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
         run_at(Vec::new(), version, output_level, input, stop)
     }
@@ -264,7 +297,7 @@ mod tests {
         version: &Version,
         output_level: usize,
         mut input: VecIter,
-        stop: &dyn Fn() -> bool,
+        stop: &dyn Fn(u64) -> bool,
     ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
         let fs = MemFs::new();
         let dir = Path::new(DIR);
@@ -285,10 +318,14 @@ mod tests {
         };
         let shape = Shape { l0_runs: 4, level_base_bytes: 1 << 20, level_ratio: 10, table_bytes: 4 << 10 };
         let new_number = || next.replace(next.get() + 1);
+        // A compaction into a level takes all that is above.
+        let above = version.all_tables().filter(|(level, _)| *level <= output_level && output_level > 0);
+        let inputs = above.map(|(_, table)| table.meta.number).collect();
         let merge = Merge {
             fs: &fs,
             dir,
             version,
+            inputs: &inputs,
             output_level,
             shape,
             lineage: &Lineage::default(),
@@ -303,7 +340,7 @@ mod tests {
         (outputs, files)
     }
 
-    fn never() -> bool {
+    fn never(_: u64) -> bool {
         false
     }
 
@@ -342,6 +379,19 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_ends_a_table_where_its_keys_leave_out_a_good_part_of_level_1() {
+        let level_1 = (0..8).map(|n| (1, 0, handle(n + 1, &format!("{n}a"), &format!("{n}z"), 4 << 10)));
+        let version = Version::default().apply(&HashSet::new(), level_1.collect());
+        let keys = ["0c", "1c", "2c", "6c", "7c", "8c"];
+        let entries = || VecIter::new(keys.iter().map(|key| put(key, 1, 1)).collect());
+        let (outputs, _) = run(&version, 0, entries(), &never);
+        let expected = [("0c", "2c"), ("6c", "8c")];
+        assert_eq!(bounds(&outputs.unwrap()), expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+        let (outputs, _) = run(&Version::default(), 0, entries(), &never);
+        assert_eq!(outputs.unwrap().len(), 1);
+    }
+
+    #[test]
     fn tombstones_go_where_nothing_older_lies_below_and_stay_where_it_may() {
         let below = vec![(2, 0, handle(1, "c", "d", 10))];
         let version = Version::default().apply(&HashSet::new(), below);
@@ -366,7 +416,7 @@ mod tests {
         assert!(outputs.is_err());
         assert_eq!(files, [] as [PathBuf; 0]);
         let asked = RefCell::new(0);
-        let stop = || {
+        let stop = |_: u64| {
             *asked.borrow_mut() += 1;
             *asked.borrow() > 2
         };

@@ -24,10 +24,14 @@ use super::reservations::{Job, Reservations, Reserved};
 use super::residency::may_change_groups;
 use super::retry::Work;
 use super::tree::Tree;
+use crate::batch::KeyspaceId;
 use crate::compaction::pick::{self, Task, Urgency};
 use crate::compaction::pressure;
+use crate::compaction::tombstones::{self, Readers};
 use crate::error::{Error, Result};
+use crate::key::SeqNo;
 use crate::sync::lock;
+use crate::version::Version;
 
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
@@ -203,7 +207,8 @@ impl Engine {
             Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable)?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
-            Job::CompactAll(tree) => self.compact_settled(tree)?,
+            // Callers do this themselves.
+            Job::CompactRange(..) => return Ok(false),
             Job::Residency(changes) => return Ok(self.change_residency(changes)),
         }
         Ok(true)
@@ -234,26 +239,51 @@ impl Engine {
     /// Finds out what the marked keyspaces have to do, and those with work that was put off and is due. The
     /// others have what they had before.
     fn look_at_marked(&self, reserved: &mut Reserved<'_>) {
-        let mut marked = reserved.take_marked();
-        marked.extend(self.retry.take_due());
-        for keyspace in marked {
-            let tree = self.keyspaces.get(keyspace).filter(|tree| tree.is_alive());
-            let tree = tree.as_ref();
-            if tree.is_none() {
-                self.retry.forget(keyspace);
+        loop {
+            let oldest_snapshot = self.sequence.snapshots.oldest();
+            let mut marked = reserved.take_marked();
+            marked.extend(reserved.pending().released(oldest_snapshot));
+            marked.extend(self.retry.take_due());
+            for keyspace in marked {
+                self.look_at(keyspace, oldest_snapshot, reserved);
             }
-            if tree.is_some_and(|tree| may_change_groups(tree)) {
-                self.background.residency_due.store(true, Ordering::Relaxed);
+            let awaited = reserved.pending().awaited();
+            reserved.set_awaited(awaited);
+            // A snapshot that was released meanwhile has not seen what is awaited now.
+            if self.sequence.snapshots.oldest() < awaited || awaited == SeqNo::MAX {
+                return;
             }
-            let flush = tree.filter(|tree| !reserved.is_flush(tree)).and_then(flush_urgency);
-            let flush = self.if_due(Work::Flush(keyspace), flush);
-            let compaction = tree.and_then(|tree| {
-                let debt = pressure::debt(&tree.view().version, &tree.shape());
-                tree.set_debt(debt);
-                pick_free(tree, reserved).map(|(urgency, _)| urgency)
-            });
-            let compaction = self.if_due(Work::Compact(keyspace), compaction);
-            reserved.pending().set(keyspace, flush, compaction);
+        }
+    }
+
+    fn look_at(&self, keyspace: KeyspaceId, oldest_snapshot: SeqNo, reserved: &mut Reserved<'_>) {
+        let tree = self.keyspaces.get(keyspace).filter(|tree| tree.is_alive());
+        let tree = tree.as_ref();
+        if tree.is_none() {
+            self.retry.forget(keyspace);
+        }
+        if tree.is_some_and(|tree| may_change_groups(tree)) {
+            self.background.residency_due.store(true, Ordering::Relaxed);
+        }
+        let flush = tree.filter(|tree| !reserved.is_flush(tree)).and_then(flush_urgency);
+        let flush = self.if_due(Work::Flush(keyspace), flush);
+        let compaction = tree.and_then(|tree| {
+            tree.set_debt(pressure::debt(&tree.view().version, &tree.shape()));
+            Free::new(tree, oldest_snapshot, reserved).pick()
+        });
+        let held_back = tree.and_then(|tree| tombstones::held_back(&tree.view().version, oldest_snapshot));
+        let compaction = self.if_due(Work::Compact(keyspace), compaction.map(|(urgency, _)| urgency));
+        reserved.pending().set(keyspace, flush, compaction);
+        reserved.pending().set_held_back(keyspace, held_back);
+    }
+
+    /// To be called after a snapshot was released: it may have held back compactions.
+    pub(super) fn notice_released_snapshot(&self) {
+        let marks = &self.keyspaces.memtables.marks;
+        let is_awaited = marks.awaited() <= self.sequence.snapshots.oldest() && marks.awaited() < SeqNo::MAX;
+        // A process that was forked waits for no lock.
+        if is_awaited && self.check_writable().is_ok() {
+            self.background.notify();
         }
     }
 
@@ -279,8 +309,9 @@ impl Engine {
     fn next_compaction(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         while let Some(keyspace) = reserved.pending().take_compaction() {
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
-            if let Some((_, task)) = pick_free(&tree, reserved) {
-                return Some(Job::Compact(tree, task));
+            let free = Free::new(&tree, self.sequence.snapshots.oldest(), reserved);
+            if let Some((_, task)) = free.take() {
+                return Some(Job::Compact(Arc::clone(&tree), task));
             }
         }
         None
@@ -302,8 +333,7 @@ impl Engine {
             if !self.retry.is_due(Work::Refilter(tree.id)) {
                 continue;
             }
-            let table = reserved.tables(tree).and_then(|busy| find_unusable_filter(&version, &busy));
-            if let Some(table) = table {
+            if let Some(table) = find_unusable_filter(&version, &reserved.tables(tree)) {
                 found = Some(Job::Refilter(Arc::clone(tree), table));
                 break;
             }
@@ -330,12 +360,44 @@ fn flush_urgency(tree: &Arc<Tree>) -> Option<FlushUrgency> {
     Some(FlushUrgency { beyond_first: view.immutables.len() - 1, bytes: oldest.memtable.size_bytes() })
 }
 
-/// The most urgent compaction of a keyspace among the tables that no job has reserved.
-fn pick_free(tree: &Arc<Tree>, reserved: &Reserved<'_>) -> Option<(Urgency, Task)> {
-    let mut busy = reserved.tables(tree)?;
-    let view = tree.view();
-    busy.extend(view.version.set_aside());
-    pick::pick(&view.version, &busy, &tree.shape())
+/// What can be compacted in a keyspace: what no job has reserved.
+struct Free<'a> {
+    tree: &'a Tree,
+    version: Arc<Version>,
+    busy: HashSet<u64>,
+    readers: Readers,
+}
+
+impl<'a> Free<'a> {
+    fn new(tree: &'a Tree, oldest_snapshot: SeqNo, reserved: &Reserved<'_>) -> Self {
+        let mut busy = reserved.tables(tree);
+        let version = Arc::clone(&tree.view().version);
+        busy.extend(version.set_aside());
+        let readers = Readers { oldest_snapshot, skipped: tree.skipped_since_compaction() };
+        Self { tree, version, busy, readers }
+    }
+
+    fn pick_for_shape(&self) -> Option<(Urgency, Task)> {
+        pick::pick(&self.version, &self.busy, &self.tree.shape())
+    }
+
+    fn pick_for_tombstones(&self) -> Option<(Urgency, Task)> {
+        tombstones::pick(&self.version, &self.busy, &self.readers)
+    }
+
+    /// The most urgent compaction.
+    fn pick(&self) -> Option<(Urgency, Task)> {
+        self.pick_for_shape().or_else(|| self.pick_for_tombstones())
+    }
+
+    /// The same, to be carried out.
+    fn take(&self) -> Option<(Urgency, Task)> {
+        self.pick_for_shape().or_else(|| {
+            let picked = self.pick_for_tombstones()?;
+            self.tree.forget_skipped();
+            Some(picked)
+        })
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::engine::Engine;
+use super::progress::Progress;
 use super::publish::{Change, TreeChange};
 use super::read::Tables;
 use super::tree::{LoggedMemtable, Tree};
@@ -38,6 +39,19 @@ pub(crate) enum JobError {
     Store(Error),
 }
 
+/// A merge: what goes into it, and what comes out.
+struct MergeWork<'a> {
+    /// The tree, with the tables that are merged.
+    version: &'a Version,
+    /// Their numbers; none for a flush.
+    inputs: &'a HashSet<u64>,
+    level: usize,
+    /// What the filters are planned for: the outputs, or more of which they are a part.
+    output: &'a Output,
+    /// What the outputs record of the inputs.
+    lineage: &'a Lineage,
+}
+
 impl From<Error> for JobError {
     fn from(error: Error) -> Self {
         Self::Store(error)
@@ -65,7 +79,9 @@ impl Engine {
         let output = memtable_output(&memtable.memtable)?;
         let newest = memtable.memtable.seqno_max().unwrap_or(0);
         let lineage = Lineage { newest, ..lineage_of(tree, Vec::new()) };
-        let tables = self.merge_into(tree, version, (&output, &lineage), &mut input, &|| false)?;
+        let work =
+            MergeWork { version, inputs: &HashSet::new(), level: 0, output: &output, lineage: &lineage };
+        let tables = self.merge_into(tree, &work, &mut input, &|_| false)?;
         let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -86,6 +102,17 @@ impl Engine {
     ///
     /// [`JobError::Table`] if an input cannot be read. The input is set aside, and later compactions skip it.
     pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<(), JobError> {
+        self.compact_as(tree, task, &task_output(task), None)
+    }
+
+    /// Carries out a compaction task. The filters are those of `output`, of which the task may be a part.
+    pub(crate) fn compact_as(
+        &self,
+        tree: &Arc<Tree>,
+        task: &Task,
+        output: &Output,
+        progress: Option<&Progress>,
+    ) -> Result<(), JobError> {
         if task.trivial_move {
             let added =
                 task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
@@ -97,9 +124,17 @@ impl Engine {
         }
         let view = tree.view();
         let mut input = MergeIter::new(task_sources(&view.version, task));
-        let stop = || self.background.is_stopping() || !tree.is_alive() || self.health.has_failed();
+        let stop = |bytes| {
+            let is_cancelled = progress.is_some_and(|progress| {
+                progress.add(bytes);
+                progress.is_cancelled()
+            });
+            is_cancelled || self.background.is_stopping() || !tree.is_alive() || self.health.has_failed()
+        };
+        let (version, level) = (&view.version, task.output_level);
         let merged = task_lineage(tree, task).and_then(|lineage| {
-            self.merge_into(tree, &view.version, (&task_output(task), &lineage), &mut input, &stop)
+            let work = MergeWork { version, inputs: &task.numbers(), level, output, lineage: &lineage };
+            self.merge_into(tree, &work, &mut input, &stop)
         });
         let added = match merged {
             Ok(added) => added,
@@ -136,18 +171,17 @@ impl Engine {
         JobError::Table(error)
     }
 
-    /// Merges `input` into new tables, as `output` describes them, which record its lineage. They are durable and open, and the caller
-    /// publishes them.
+    /// Merges `input` into new tables. They are durable and open, and the caller publishes them.
     fn merge_into(
         &self,
         tree: &Tree,
-        version: &Version,
-        (output, lineage): (&Output, &Lineage),
+        work: &MergeWork<'_>,
         input: &mut dyn InternalIterator,
-        stop: &dyn Fn() -> bool,
+        stop: &dyn Fn(u64) -> bool,
     ) -> Result<Vec<Arc<TableHandle>>> {
+        let &MergeWork { version, inputs, level, output, lineage } = work;
         let options = tree.options.load_full();
-        let (level, lookups) = (output.level, tree.lookups());
+        let lookups = tree.lookups();
         let shape = tree.shape();
         let filter = plan_output(&options.filter, &shape, version, lookups, output);
         let memory = &self.context.memory;
@@ -158,6 +192,7 @@ impl Engine {
             fs: &*self.files.fs,
             dir: &self.files.dir,
             version,
+            inputs,
             output_level: level,
             shape,
             lineage,
@@ -267,14 +302,20 @@ fn task_lineage(tree: &Tree, task: &Task) -> Result<Lineage> {
 }
 
 /// What a compaction writes.
-fn task_output(task: &Task) -> Output {
-    let metas = || task.inputs.iter().map(|(_, table)| &table.meta);
+pub(super) fn task_output(task: &Task) -> Output {
+    output_of(task.output_level, task.inputs.iter().map(|(_, table)| table))
+}
+
+/// What is written to a level in place of these tables.
+pub(super) fn output_of<'t>(level: usize, tables: impl Iterator<Item = &'t Arc<TableHandle>>) -> Output {
+    let tables: Vec<_> = tables.collect();
+    let metas = || tables.iter().map(|table| &table.meta);
     Output {
-        level: task.output_level,
+        level,
         keys: metas().map(|meta| meta.keys).fold(0, u64::saturating_add),
         smallest: metas().map(|meta| &meta.smallest[..]).min().unwrap_or_default().to_vec(),
         largest: metas().map(|meta| &meta.largest[..]).max().unwrap_or_default().to_vec(),
-        replaces: task.numbers().into_iter().collect(),
+        replaces: metas().map(|meta| meta.number).collect(),
     }
 }
 

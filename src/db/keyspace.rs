@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::engine::{Engine, Owner};
+use super::progress::Progress;
 use super::publish::{Change, OptionsChange};
 use super::read::{Iter, Value};
 use super::tree::Tree;
@@ -120,9 +121,31 @@ impl Keyspace {
     /// build a filter: that table keeps its old filter, and the other tables get new ones.
     /// [`Keyspace::compact`] splits large tables into smaller ones. Also the errors of [`Keyspace::put`].
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
+        self.refilter_with(policy, &Progress::new())
+    }
+
+    /// Builds new filters like [`Keyspace::refilter`]. `progress` says how far it is, and can cancel it: then
+    /// some tables have new filters and some have old ones.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// use sievedb::{FilterKind, FilterPolicy, Progress};
+    ///
+    /// users.refilter_with(FilterPolicy::new(FilterKind::Bloom), &Progress::new())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`], and those of [`Keyspace::refilter`].
+    pub fn refilter_with(&self, policy: FilterPolicy, progress: &Progress) -> Result<()> {
         policy.validate()?;
         self.check_writable()?;
-        self.engine().refilter(&self.tree, policy)
+        self.engine().refilter(&self.tree, policy, progress)?;
+        progress.end();
+        Ok(())
     }
 
     fn engine(&self) -> &Engine {
@@ -358,7 +381,8 @@ impl Keyspace {
     }
 
     /// Flushes, then merges all tables into one run, and waits until this is done. Entries that no reader can
-    /// see are dropped.
+    /// see are dropped. Writes, flushes and other compactions go on meanwhile. Tables are merged a few at a
+    /// time, and only these need space beside what they replace.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -374,8 +398,72 @@ impl Keyspace {
     ///
     /// The error of the compaction, and those of [`Keyspace::put`].
     pub fn compact(&self) -> Result<()> {
+        self.compact_with(&Progress::new())
+    }
+
+    /// Compacts like [`Keyspace::compact`]. `progress` says how far it is, and can cancel it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// let progress = sievedb::Progress::new();
+    /// users.compact_with(&progress)?;
+    /// assert_eq!(progress.bytes_done(), progress.bytes());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`], and those of [`Keyspace::compact`].
+    pub fn compact_with(&self, progress: &Progress) -> Result<()> {
+        self.compact_range_with::<&[u8]>(.., progress)
+    }
+
+    /// Merges the tables that hold keys of this range into one run, like [`Keyspace::compact`]. Their keys
+    /// outside of the range go with them; tables without any key of the range are merged only where they
+    /// overlap these.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// users.delete("ada")?;
+    /// users.compact_range("a".."b")?;
+    /// assert_eq!(db.stats().keyspace("users").unwrap().total().entries, 0);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Keyspace::compact`].
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.compact_range_with(range, &Progress::new())
+    }
+
+    /// Compacts like [`Keyspace::compact_range`]. `progress` says how far it is, and can cancel it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.compact_range_with("a".."b", &sievedb::Progress::new())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`], and those of [`Keyspace::compact`].
+    pub fn compact_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        progress: &Progress,
+    ) -> Result<()> {
         self.check_writable()?;
-        self.engine().compact_all(&self.tree)
+        self.engine().compact_range(&self.tree, KeyRange::new(&range), progress)?;
+        progress.end();
+        Ok(())
     }
 }
 

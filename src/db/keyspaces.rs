@@ -147,7 +147,7 @@ impl Keyspaces {
         for tree in &touched {
             tree.count_active_bytes();
         }
-        touched.retain(|tree| tree.active_bytes() >= tree.memtable_bytes());
+        touched.retain(|tree| tree.is_full());
         let memory = &self.memtables.memory;
         if touched.is_empty() && memory.active.load(Ordering::Relaxed) > memory.memtables_max() {
             touched.extend(self.largest_filled());

@@ -1,18 +1,13 @@
-//! Calls that wait for background work: flush, compact, settle.
+//! Calls that wait for background work: flush, settle.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::background::Jobs;
 use super::engine::Engine;
-use super::health::catch;
-use super::jobs::JobError;
-use super::reservations::Job;
 use super::retry::Work;
 use super::tree::{LoggedMemtable, Tree};
-use crate::compaction::pick;
 use crate::error::{Error, Result};
-use crate::version::TableHandle;
 
 impl Engine {
     /// Waits until `done`, doing the work itself if there are no threads. Work that was put off is tried at
@@ -71,30 +66,6 @@ impl Engine {
                 !tree.is_alive() || !memtables.iter().any(is_left)
             })
         })
-    }
-
-    /// Compacts a whole tree into one run, in the calling thread.
-    pub(crate) fn compact_all(&self, tree: &Arc<Tree>) -> Result<()> {
-        self.flush(std::slice::from_ref(tree))?;
-        let mut reservation = None;
-        self.wait_until(
-            |_| false,
-            || {
-                reservation = self.background.reservations.reserve(Job::CompactAll(Arc::clone(tree)));
-                reservation.is_some()
-            },
-        )?;
-        let compacted = catch("a compaction", || self.compact_settled(tree));
-        let result = compacted.unwrap_or_else(|panic| Err(JobError::Store(panic)));
-        drop(reservation);
-        self.remove_obsolete_files();
-        result.map_err(|error| self.fail_job(error))
-    }
-
-    /// The compaction of [`Engine::compact_all`], once no other job works on the tree.
-    pub(crate) fn compact_settled(&self, tree: &Arc<Tree>) -> Result<(), JobError> {
-        let task = pick::pick_all(&tree.view().version, &tree.shape(), TableHandle::read_needs_rewriting);
-        task.map_or(Ok(()), |task| self.compact(tree, &task))
     }
 
     /// Waits until there is nothing left to flush, to compact or to rebuild.

@@ -12,7 +12,7 @@
 //! | `reservations`, `jobs` | what running jobs work on; flush, compaction |
 //! | `retry`, `resume` | work that failed and is tried again; new files after an append that failed |
 //! | `refilter` | new filters for existing tables |
-//! | `maintain` | calls that wait for background work |
+//! | `maintain`, `compact`, `progress` | calls that wait for background work, or do it themselves |
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store` | the public handles |
 //! | `stats`, `verify` | counters and checks |
@@ -20,6 +20,7 @@
 
 mod apply;
 mod background;
+mod compact;
 mod engine;
 mod files;
 mod health;
@@ -32,6 +33,7 @@ mod memtables;
 mod open;
 mod pending;
 mod pressure;
+mod progress;
 mod publish;
 mod read;
 mod recover;
@@ -52,6 +54,7 @@ mod write;
 
 pub use keyspace::Keyspace;
 pub use open::{DroppedTail, IgnoredFile, OpenReport};
+pub use progress::Progress;
 pub use read::{Iter, Value};
 pub use repair::{
     DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairProgress, RepairReport,

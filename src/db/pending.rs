@@ -11,22 +11,42 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Urgency;
+use crate::key::SeqNo;
 use crate::sync::lock;
 
 /// Keyspaces to look at before the next job is chosen. Its lock is held for single operations only.
-#[derive(Default)]
-pub(crate) struct Marks(Mutex<BTreeSet<KeyspaceId>>);
+pub(crate) struct Marks {
+    marked: Mutex<BTreeSet<KeyspaceId>>,
+    /// The number that the oldest snapshot must have, or one above it, for a compaction to become possible
+    /// that snapshots hold back; `SeqNo::MAX` if none is held back.
+    awaited: AtomicU64,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { marked: Mutex::default(), awaited: AtomicU64::new(SeqNo::MAX) }
+    }
+}
 
 impl Marks {
     pub(crate) fn add(&self, keyspace: KeyspaceId) {
-        lock(&self.0).insert(keyspace);
+        lock(&self.marked).insert(keyspace);
     }
 
     pub(crate) fn take(&self) -> BTreeSet<KeyspaceId> {
-        std::mem::take(&mut lock(&self.0))
+        std::mem::take(&mut lock(&self.marked))
+    }
+
+    pub(crate) fn awaited(&self) -> SeqNo {
+        self.awaited.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_awaited(&self, seqno: SeqNo) {
+        self.awaited.store(seqno, Ordering::SeqCst);
     }
 }
 
@@ -45,6 +65,9 @@ const OLDEST_ONE_IN: u64 = 4;
 pub(crate) struct Pending {
     flushes: Queue<FlushUrgency>,
     compactions: Queue<Urgency>,
+    /// Keyspaces with tombstones that snapshots hold back, by the number of the snapshot that would not.
+    held_back: BTreeSet<(SeqNo, KeyspaceId)>,
+    held_back_until: HashMap<KeyspaceId, SeqNo>,
     /// Flushes chosen so far.
     chosen: u64,
     /// How often a keyspace was looked at, for tests.
@@ -62,6 +85,28 @@ impl Pending {
         self.looks += 1;
         self.flushes.set(keyspace, flush);
         self.compactions.set(keyspace, compaction);
+    }
+
+    /// Sets that compactions in a keyspace become possible when the oldest snapshot has this number.
+    pub(crate) fn set_held_back(&mut self, keyspace: KeyspaceId, until: Option<SeqNo>) {
+        if let Some(before) = self.held_back_until.remove(&keyspace) {
+            self.held_back.remove(&(before, keyspace));
+        }
+        if let Some(until) = until {
+            self.held_back.insert((until, keyspace));
+            self.held_back_until.insert(keyspace, until);
+        }
+    }
+
+    /// The keyspaces that are no longer held back if this is the oldest snapshot.
+    pub(crate) fn released(&self, oldest_snapshot: SeqNo) -> Vec<KeyspaceId> {
+        let held_back = self.held_back.iter();
+        held_back.take_while(|(until, _)| *until <= oldest_snapshot).map(|&(_, keyspace)| keyspace).collect()
+    }
+
+    /// The first number of an oldest snapshot at which a keyspace is no longer held back.
+    pub(crate) fn awaited(&self) -> SeqNo {
+        self.held_back.first().map_or(SeqNo::MAX, |&(until, _)| until)
     }
 
     /// Takes the keyspace whose flush is next. It is marked again when its flush has ended.

@@ -189,8 +189,10 @@ impl Engine {
 #[derive(Debug)]
 pub struct Iter {
     range: Range,
+    /// What is scanned; `None` if that failed.
+    tree: Option<Arc<Tree>>,
     /// Keeps the store open.
-    _owner: Arc<Owner>,
+    owner: Arc<Owner>,
 }
 
 impl Iter {
@@ -205,19 +207,31 @@ impl Iter {
         let seqno = seqno.unwrap_or_else(|| owner.engine().sequence.visible());
         let part = range.clone();
         let source = Box::new(move || Ok(sources(&view, &part)));
-        Ok(Self { range: Range::new(source, seqno, range), _owner: Arc::clone(owner) })
+        let range = Range::new(source, seqno, range);
+        Ok(Self { range, tree: Some(Arc::clone(tree)), owner: Arc::clone(owner) })
     }
 
     /// An iterator that yields one error.
     pub(crate) fn failed(owner: &Arc<Owner>, error: Error) -> Self {
         let source = Box::new(move || Err(error.clone()));
-        Self { range: Range::new(source, 0, KeyRange::all()), _owner: Arc::clone(owner) }
+        Self { range: Range::new(source, 0, KeyRange::all()), tree: None, owner: Arc::clone(owner) }
     }
 }
 
 impl Iter {
+    /// Counts the hidden entries that the last step has skipped: they may be worth a compaction.
+    fn count_skipped(&mut self) {
+        let skipped = self.range.take_skipped();
+        let Some(tree) = self.tree.as_ref().filter(|_| skipped > 0) else { return };
+        // A process that was forked waits for no lock.
+        if tree.count_skipped(skipped) && self.owner.engine().check_writable().is_ok() {
+            self.owner.engine().background.notify();
+        }
+    }
+
     /// The entry with its whole value. If the value cannot be read, the iterator ends with that error.
     fn whole(&mut self, item: Option<Result<(Bytes, EntryValue)>>) -> Option<Result<(Value, Value)>> {
+        self.count_skipped();
         let read = |(key, value): (Bytes, EntryValue)| Ok((Value::new(key), Value::read(value)?));
         let whole = item?.and_then(read);
         if whole.is_err() {
@@ -473,7 +487,7 @@ mod tests {
         let fs = sample(FilterKind::Ribbon);
         let (db, _taken) = without_room(options(&fs, FilterKind::Ribbon));
         let policy = FilterPolicy::new(FilterKind::BlockedBloom);
-        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
+        db.default_keyspace().refilter(policy).unwrap();
         let name = FileName::Filter(table(&db).meta.filters[0].file.unwrap());
         assert!(db.get(absent(7)).unwrap().is_none());
         fs.overwrite(&name.path(Path::new(DIR)), vec![0; 8192]);

@@ -29,6 +29,7 @@ use super::background::Jobs;
 use super::engine::Engine;
 use super::health::catch;
 use super::jobs::JobError;
+use super::progress::Progress;
 use super::publish::{Change, FilterChange, OptionsChange};
 use super::reservations::Job;
 use super::tree::Tree;
@@ -167,9 +168,16 @@ impl Engine {
 
     /// Sets the filter policy of a keyspace and builds a new filter for each of its tables, one after the
     /// other, in the calling thread.
-    pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
+    pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy, progress: &Progress) -> Result<()> {
         self.check_writable()?;
         self.resume_first()?;
+        let bytes = tree
+            .view()
+            .version
+            .all_tables()
+            .map(|(_, table)| table.meta.data_bytes)
+            .fold(0, u64::saturating_add);
+        progress.expect(bytes);
         self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
         // First the existing tables, then the tables of jobs that were running: those may have used the old
         // policy.
@@ -182,6 +190,9 @@ impl Engine {
         loop {
             self.check_writable()?;
             tree.check_alive()?;
+            if progress.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             let epoch = reservations.epoch();
             if !is_last_pass && reservations.have_ended(begun) {
                 is_last_pass = true;
@@ -191,7 +202,7 @@ impl Engine {
                 table.meta.number < end && !seen.contains(&table.meta.number)
             };
             let reservation = reservations.reserve_next(|reserved| {
-                let busy = reserved.tables(tree)?;
+                let busy = reserved.tables(tree);
                 let version = Arc::clone(&tree.view().version);
                 let mut tables = version.all_tables().map(|(_, table)| table);
                 let table =
@@ -201,12 +212,14 @@ impl Engine {
             if let Some(reservation) = reservation {
                 let Job::Refilter(_, table) = reservation.job() else { continue };
                 seen.insert(table.meta.number);
+                let bytes = table.meta.data_bytes;
                 let rebuilt = catch("making a filter", || self.refilter_table(tree, table));
                 match rebuilt.unwrap_or_else(|panic| Err(JobError::Store(panic))) {
                     Ok(()) => {}
                     Err(JobError::Table(error)) => result = result.and(Err(error)),
                     Err(error @ JobError::Store(_)) => return Err(self.fail_job(error)),
                 }
+                progress.add(bytes);
                 continue;
             }
             if is_last_pass && !tree.view().version.all_tables().any(|(_, table)| is_pending(table, &seen)) {
@@ -326,12 +339,12 @@ mod tests {
         let (tree, before) = table(&db);
         // What the part for builders lacks, the blocks give: 60 000 keys at 9.5 bytes are half a megabyte.
         let blocked = FilterPolicy::new(FilterKind::BlockedBloom).bits_per_key(6.0);
-        db.engine().refilter(&tree, blocked).unwrap();
+        db.engine().refilter(&tree, blocked, &Progress::new()).unwrap();
         let (_, between) = table(&db);
         assert!(!Arc::ptr_eq(&before, &between) && db.stats().rebuilt_filters == 1);
         // A ribbon filter takes more than a whole one.
         let ribbon = FilterPolicy::new(FilterKind::Ribbon).bits_per_key(10.0);
-        let refused = db.engine().refilter(&tree, ribbon).unwrap_err();
+        let refused = db.engine().refilter(&tree, ribbon, &Progress::new()).unwrap_err();
         assert!(matches!(refused, Error::LimitExceeded { asked, limit, .. } if asked > limit), "{refused}");
         assert!(Arc::ptr_eq(&between, &table(&db).1), "the table keeps what it has");
         let stats = db.stats();
@@ -339,7 +352,7 @@ mod tests {
         assert!(db.contains(7u32.to_be_bytes()).unwrap());
         db.compact().unwrap();
         assert!(db.stats().keyspaces[0].total().tables > 1);
-        db.engine().refilter(&tree, ribbon.bits_per_key(12.0)).unwrap();
+        db.engine().refilter(&tree, ribbon.bits_per_key(12.0), &Progress::new()).unwrap();
         assert!((0..60_000u32).step_by(7).all(|n| db.contains(n.to_be_bytes()).unwrap()));
     }
 
@@ -380,7 +393,7 @@ mod tests {
             }
             Ok(())
         });
-        assert!(db.engine().refilter(&table(db).0, policy).unwrap_err().is_corruption());
+        assert!(db.engine().refilter(&table(db).0, policy, &Progress::new()).unwrap_err().is_corruption());
         fs.stop_observing();
     }
 
@@ -396,7 +409,7 @@ mod tests {
         assert_eq!((stats.failed_rebuilds, stats.rebuilt_filters, stats.memory.builders), (1, 0, 0));
         while db.step().unwrap() {}
         assert!(!has_filter_files(&fs));
-        db.engine().refilter(&tree, policy).unwrap();
+        db.engine().refilter(&tree, policy, &Progress::new()).unwrap();
         let (_, after) = table(&db);
         assert!(after.open_filter().unwrap().unwrap().is_on_disk() && has_filter_files(&fs));
     }
@@ -424,7 +437,7 @@ mod tests {
         let fs = MemFs::new();
         let (db, mut lease) = without_room(&fs);
         let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
-        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
+        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy, &Progress::new()).unwrap();
         for round in 0..=REBUILDS_MAX {
             db.engine().remove_obsolete_files();
             damage_filters(&fs);
@@ -440,7 +453,7 @@ mod tests {
         assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
         // An explicit request is still carried out.
         lease.take();
-        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy).unwrap();
+        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy, &Progress::new()).unwrap();
         assert!(matches!(table(&db).1.filter.state(), Some(FilterState::Loaded(_))));
     }
 }

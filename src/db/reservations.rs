@@ -14,6 +14,7 @@ use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Task;
+use crate::key::SeqNo;
 use crate::sync::lock;
 use crate::version::TableHandle;
 
@@ -26,8 +27,8 @@ pub(crate) enum Job {
     Refilter(Arc<Tree>, Arc<TableHandle>),
     /// Load or drop column groups of filters, or close tables.
     Residency(Vec<ResidencyChange>),
-    /// Compact a whole tree into one run. The task is picked once no other job works on the tree.
-    CompactAll(Arc<Tree>),
+    /// The same for a caller, in its own thread.
+    CompactRange(Arc<Tree>, Task),
 }
 
 /// What a table is to have in memory. The table is named by its number: its handle would keep the present
@@ -70,11 +71,9 @@ struct State {
     busy: HashMap<KeyspaceId, HashSet<u64>>,
     /// A job loads or drops column groups. One at a time, because it relies on the room that it found.
     changing_residency: bool,
-    /// A keyspace is compacted as a whole, or a table gets a new filter. Callers do that in their own
-    /// threads, and there is memory for one at a time.
+    /// A caller compacts, or a table gets a new filter. Callers do that in their own threads, and there is
+    /// memory for one at a time.
     extra: bool,
-    /// Keyspaces that are compacted as a whole. Nothing else is picked there.
-    exclusive: HashSet<KeyspaceId>,
 }
 
 impl Job {
@@ -85,7 +84,7 @@ impl Job {
             Self::Flush(tree, _)
             | Self::Compact(tree, _)
             | Self::Refilter(tree, _)
-            | Self::CompactAll(tree) => vec![tree.id],
+            | Self::CompactRange(tree, _) => vec![tree.id],
             Self::Residency(changes) => changes.iter().map(|change| change.tree.id).collect(),
         }
     }
@@ -174,7 +173,8 @@ impl Reservations {
     }
 
     /// Reserves a job; `None` if another one has reserved a part of it.
-    pub(crate) fn reserve(self: &Arc<Self>, job: Job) -> Option<Reservation> {
+    #[cfg(test)]
+    fn reserve(self: &Arc<Self>, job: Job) -> Option<Reservation> {
         self.reserve_next(|_| Some(job))
     }
 
@@ -196,9 +196,14 @@ impl Reservations {
             Job::Compact(tree, task) => {
                 let numbers = task.numbers();
                 drop(task);
-                if let Some(busy) = lock(&self.state).busy.get_mut(&tree.id) {
-                    busy.retain(|number| !numbers.contains(number));
-                }
+                lock(&self.state).give_up_all(tree.id, &numbers);
+            }
+            Job::CompactRange(tree, task) => {
+                let numbers = task.numbers();
+                drop(task);
+                let mut state = lock(&self.state);
+                state.give_up_all(tree.id, &numbers);
+                state.extra = false;
             }
             Job::Refilter(tree, table) => {
                 let number = table.meta.number;
@@ -211,11 +216,6 @@ impl Reservations {
                 let mut state = lock(&self.state);
                 changes.iter().for_each(|change| state.give_up(change.tree.id, change.number));
                 state.changing_residency = false;
-            }
-            Job::CompactAll(tree) => {
-                let mut state = lock(&self.state);
-                state.exclusive.remove(&tree.id);
-                state.extra = false;
             }
         }
         lock(&self.state).running.remove(&serial);
@@ -236,6 +236,11 @@ impl Reserved<'_> {
         self.marks.take()
     }
 
+    /// Sets the number of the oldest snapshot at which somebody is to look again.
+    pub(crate) fn set_awaited(&self, seqno: SeqNo) {
+        self.marks.set_awaited(seqno);
+    }
+
     /// The keyspaces with work that no running job does.
     pub(crate) fn pending(&mut self) -> &mut Pending {
         &mut self.state.pending
@@ -249,7 +254,7 @@ impl Reserved<'_> {
         self.state.flushing.contains(&tree.id)
     }
 
-    /// Whether a whole keyspace is compacted or a new filter is built. Another such job waits.
+    /// Whether a caller compacts or a new filter is built. Another such job waits.
     pub(crate) fn is_extra(&self) -> bool {
         self.state.extra
     }
@@ -258,10 +263,9 @@ impl Reserved<'_> {
         self.state.changing_residency
     }
 
-    /// The tables of a tree that running jobs work on; `None` if nothing may be picked there now.
-    pub(crate) fn tables(&self, tree: &Tree) -> Option<HashSet<u64>> {
-        let free = !self.state.exclusive.contains(&tree.id);
-        free.then(|| self.state.busy.get(&tree.id).cloned().unwrap_or_default())
+    /// The tables of a tree that running jobs work on.
+    pub(crate) fn tables(&self, tree: &Tree) -> HashSet<u64> {
+        self.state.busy.get(&tree.id).cloned().unwrap_or_default()
     }
 }
 
@@ -272,26 +276,40 @@ impl State {
         }
     }
 
+    fn give_up_all(&mut self, tree: KeyspaceId, tables: &HashSet<u64>) {
+        if let Some(busy) = self.busy.get_mut(&tree) {
+            busy.retain(|number| !tables.contains(number));
+            if busy.is_empty() {
+                self.busy.remove(&tree);
+            }
+        }
+    }
+
+    /// Reserves the tables of a task, if all are free.
+    fn take_all(&mut self, tree: KeyspaceId, task: &Task) -> bool {
+        let numbers = task.numbers();
+        let busy = self.busy.entry(tree).or_default();
+        let is_free = busy.is_disjoint(&numbers);
+        if is_free {
+            busy.extend(numbers);
+        }
+        is_free
+    }
+
     /// Reserves what a job works on and gives it a serial number; `None`, and nothing is reserved, if another
     /// job has some of it.
     fn take(&mut self, job: &Job) -> Option<u64> {
         let reserved = match job {
             Job::SyncLog => !std::mem::replace(&mut self.syncing_log, true),
             Job::Flush(tree, _) => self.flushing.insert(tree.id),
-            Job::Compact(tree, task) => {
-                let numbers = task.numbers();
-                let exclusive = self.exclusive.contains(&tree.id);
-                let busy = self.busy.entry(tree.id).or_default();
-                let free = !exclusive && busy.is_disjoint(&numbers);
-                if free {
-                    busy.extend(numbers);
-                }
+            Job::Compact(tree, task) => self.take_all(tree.id, task),
+            Job::CompactRange(tree, task) => {
+                let free = !self.extra && self.take_all(tree.id, task);
+                self.extra |= free;
                 free
             }
             Job::Refilter(tree, table) => {
-                let free = !self.extra
-                    && !self.exclusive.contains(&tree.id)
-                    && self.busy.entry(tree.id).or_default().insert(table.meta.number);
+                let free = !self.extra && self.busy.entry(tree.id).or_default().insert(table.meta.number);
                 self.extra |= free;
                 free
             }
@@ -301,12 +319,6 @@ impl State {
                 for change in changes.iter().filter(|_| free) {
                     self.busy.entry(change.tree.id).or_default().insert(change.number);
                 }
-                free
-            }
-            Job::CompactAll(tree) => {
-                let free = self.busy.get(&tree.id).is_none_or(HashSet::is_empty);
-                let free = free && !self.extra && self.exclusive.insert(tree.id);
-                self.extra |= free;
                 free
             }
         };
@@ -346,7 +358,7 @@ mod tests {
     use crate::options::{KeyspaceOptions, Options};
 
     #[test]
-    fn whole_compactions_and_new_filters_of_several_keyspaces_come_one_after_the_other() {
+    fn compactions_of_callers_and_new_filters_of_several_keyspaces_come_one_after_the_other() {
         let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
         let tree = |name| {
             let keyspace = db.keyspace(name, KeyspaceOptions::new()).unwrap();
@@ -355,10 +367,15 @@ mod tests {
             db.engine().keyspaces.find(name).unwrap()
         };
         let (one, two) = (tree("one"), tree("two"));
-        let table = two.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();
+        let table = |tree: &Tree| {
+            tree.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap()
+        };
         let reservations = &db.engine().background.reservations;
-        let compact = |tree| reservations.reserve(Job::CompactAll(Arc::clone(tree)));
-        let refilter = || reservations.reserve(Job::Refilter(Arc::clone(&two), Arc::clone(&table)));
+        let compact = |tree: &Arc<Tree>| {
+            let task = Task { inputs: vec![(0, table(tree))], output_level: 1, trivial_move: false };
+            reservations.reserve(Job::CompactRange(Arc::clone(tree), task))
+        };
+        let refilter = || reservations.reserve(Job::Refilter(Arc::clone(&two), table(&two)));
         let running = compact(&one).unwrap();
         assert!(compact(&two).is_none() && refilter().is_none());
         drop(running);

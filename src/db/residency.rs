@@ -249,7 +249,7 @@ impl Engine {
         let mut may_close = |table: &TableHandle| {
             let find = || {
                 let tree = self.keyspaces.get(table.keyspace())?;
-                let busy = reserved.tables(&tree)?;
+                let busy = reserved.tables(&tree);
                 Some((tree, busy))
             };
             let free = known.entry(table.keyspace()).or_insert_with(find).as_ref();
@@ -314,7 +314,7 @@ impl Engine {
                 // The head of a paged filter is counted for each, so that dropping a group frees all of its
                 // bytes.
                 loaded_bytes += header.column_groups_len(loaded) + FilterPages::memory_bytes_of(header);
-                let is_busy = busy.as_ref().is_none_or(|busy| busy.contains(&table.meta.number));
+                let is_busy = busy.contains(&table.meta.number);
                 if is_busy || table.filter.is_defective() {
                     is_short |= loaded < header.column_group_count();
                     continue;

@@ -50,7 +50,7 @@ impl Work {
             Job::Flush(tree, _) => Some(Self::Flush(tree.id)),
             Job::Compact(tree, _) => Some(Self::Compact(tree.id)),
             Job::Refilter(tree, _) => Some(Self::Refilter(tree.id)),
-            Job::SyncLog | Job::Residency(_) | Job::CompactAll(_) => None,
+            Job::SyncLog | Job::Residency(_) | Job::CompactRange(..) => None,
         }
     }
 

@@ -43,6 +43,11 @@ impl SnapshotList {
         }
     }
 
+    /// The number of the oldest live snapshot; `SeqNo::MAX` if there is none.
+    pub(crate) fn oldest(&self) -> SeqNo {
+        self.lock().keys().next().copied().unwrap_or(SeqNo::MAX)
+    }
+
     /// The sequence numbers of all live snapshots, ascending.
     pub(crate) fn numbers(&self) -> Vec<SeqNo> {
         self.lock().keys().copied().collect()
@@ -74,7 +79,9 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.owner.engine().sequence.snapshots.release(self.seqno);
+        let engine = self.owner.engine();
+        engine.sequence.snapshots.release(self.seqno);
+        engine.notice_released_snapshot();
     }
 }
 

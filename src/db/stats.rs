@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::store::Db;
 use super::tree::Tree;
+use crate::compaction::pressure;
 use crate::counters::FilterCounts;
 use crate::error::Error;
 use crate::key::SeqNo;
@@ -98,6 +99,11 @@ pub struct KeyspaceStats {
     pub memtable_bytes: u64,
     /// Memtables waiting to be flushed.
     pub immutable_memtables: u64,
+    /// Bytes that compactions have to write until every level has its size.
+    pub owed_bytes: u64,
+    /// Hidden entries that scans have skipped since the store was opened: tombstones, and what newer entries
+    /// hide.
+    pub skipped_entries: u64,
     /// Its levels, 0 to 6.
     pub levels: Vec<LevelStats>,
 }
@@ -323,6 +329,8 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
         memtable_entries: view.memtables().map(|memtable| memtable.memtable.len()).sum(),
         memtable_bytes: view.memtables().map(|memtable| memtable.memtable.size_bytes() as u64).sum(),
         immutable_memtables: view.immutables.len() as u64,
+        owed_bytes: pressure::debt(&view.version, &tree.shape()),
+        skipped_entries: tree.skipped(),
         levels: (0..LEVELS)
             .map(|level| {
                 let mut stats =
@@ -414,6 +422,8 @@ mod tests {
             memtable_entries: 0,
             memtable_bytes: 0,
             immutable_memtables: 0,
+            owed_bytes: 0,
+            skipped_entries: 0,
             levels: vec![huge.clone(), huge],
         };
         let total = keyspace.total();

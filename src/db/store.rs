@@ -8,6 +8,7 @@ use super::background::Jobs;
 use super::engine::{Engine, Owner};
 use super::keyspace::Keyspace;
 use super::open::OpenReport;
+use super::progress::Progress;
 use super::read::{Iter, Value};
 use super::snapshot::Snapshot;
 use super::tree::Tree;
@@ -16,6 +17,7 @@ use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
 use crate::options::{KeyspaceOptions, Options};
+use crate::snapshot_read::KeyRange;
 
 /// An open store. Cheap to clone and to share between threads; a clone and the original are the same store.
 ///
@@ -462,7 +464,8 @@ impl Db {
     }
 
     /// Flushes, then merges the tables of each keyspace into one run, and waits until this is done. Entries
-    /// that no reader can see are dropped.
+    /// that no reader can see are dropped. Writes and background work go on meanwhile; see
+    /// [`Keyspace::compact`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -478,12 +481,52 @@ impl Db {
     ///
     /// The first error of a compaction, and those of [`Db::put`].
     pub fn compact(&self) -> Result<()> {
-        let trees = self.engine().keyspaces.all();
-        trees.iter().try_for_each(|tree| match self.engine().compact_all(tree) {
-            // The keyspace was dropped meanwhile: there is nothing to compact.
-            Err(Error::KeyspaceDropped { .. }) => Ok(()),
-            result => result,
-        })
+        self.compact_with(&Progress::new())
+    }
+
+    /// Compacts like [`Db::compact`]. `progress` says how far it is, and can cancel it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let progress = sievedb::Progress::new();
+    /// progress.cancel();
+    /// db.put("k", "v")?;
+    /// assert!(matches!(db.compact_with(&progress), Err(sievedb::Error::Cancelled)));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`], and those of [`Db::compact`].
+    pub fn compact_with(&self, progress: &Progress) -> Result<()> {
+        for tree in self.engine().keyspaces.all() {
+            match self.engine().compact_range(&tree, KeyRange::all(), progress) {
+                // The keyspace was dropped meanwhile: there is nothing to compact.
+                Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        progress.end();
+        Ok(())
+    }
+
+    /// Merges the tables of the default keyspace that hold keys of this range; see
+    /// [`Keyspace::compact_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.compact_range("a".."m")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::compact`].
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.default.compact_range(range)
     }
 
     /// Builds new filters by `policy` for the tables of every keyspace; see [`Keyspace::refilter`].
@@ -504,16 +547,36 @@ impl Db {
     /// Those of [`Keyspace::refilter`]. If one keyspace fails, the others still get their filters; the first
     /// error is returned.
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
+        self.refilter_with(policy, &Progress::new())
+    }
+
+    /// Builds new filters like [`Db::refilter`]. `progress` says how far it is, and can cancel it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{FilterKind, FilterPolicy, Progress};
+    ///
+    /// db.refilter_with(FilterPolicy::new(FilterKind::Bloom), &Progress::new())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`], and those of [`Db::refilter`].
+    pub fn refilter_with(&self, policy: FilterPolicy, progress: &Progress) -> Result<()> {
         policy.validate()?;
         let trees = self.engine().keyspaces.all();
         let mut result = Ok(());
         for tree in &trees {
-            match self.engine().refilter(tree, policy) {
+            match self.engine().refilter(tree, policy, progress) {
                 // The keyspace was dropped meanwhile: it has no tables.
                 Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(error) => result = result.and(Err(error)),
             }
         }
+        progress.end();
         result
     }
 

@@ -20,6 +20,12 @@ use crate::options::KeyspaceOptions;
 use crate::sync::lock;
 use crate::version::{TableHandle, Version};
 
+/// Hidden entries skipped by scans that are worth a flush or a compaction: about as long as these take.
+const SKIPPED_MAX: u64 = 1 << 18;
+
+/// A memtable of fewer entries is not flushed because of scans.
+const SLOW_ENTRIES_MIN: u64 = 512;
+
 /// A memtable and the log that its oldest entry is in.
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
@@ -74,6 +80,11 @@ pub(crate) struct Tree {
     counted_bytes: Mutex<usize>,
     /// What compactions have to write, in bytes, when the background last looked.
     debt: AtomicU64,
+    /// Hidden entries that scans have skipped: in all, before the last seal, before the last compaction for
+    /// them.
+    skipped: AtomicU64,
+    skipped_before_seal: AtomicU64,
+    skipped_before_compaction: AtomicU64,
     /// Filter counts of tables that have left the tree, by level, so that sums never decrease.
     retired: Mutex<[Retired; LEVELS]>,
     /// Lookups that no memtable answered; approximate.
@@ -107,6 +118,9 @@ impl Tree {
             dropped: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
             debt: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            skipped_before_seal: AtomicU64::new(0),
+            skipped_before_compaction: AtomicU64::new(0),
             retired: Mutex::default(),
             lookups: Striped::default(),
         })
@@ -204,6 +218,7 @@ impl Tree {
 
     /// Makes the active memtable immutable. The next entry makes a new one.
     pub(crate) fn seal(&self) {
+        self.skipped_before_seal.store(self.skipped(), Ordering::Relaxed);
         self.replace(|view| View {
             active: None,
             immutables: view.memtables().cloned().collect(),
@@ -256,6 +271,42 @@ impl Tree {
         lock(&self.retired)[level]
     }
 
+    /// Counts hidden entries (tombstones, and what newer entries hide) that a scan has skipped. `true` if they
+    /// have become a reason for the background to look for work here.
+    pub(crate) fn count_skipped(&self, entries: u64) -> bool {
+        let before = self.skipped.fetch_add(entries, Ordering::Relaxed);
+        let is_much = before / SKIPPED_MAX != (before + entries) / SKIPPED_MAX;
+        if is_much {
+            self.mark();
+        }
+        is_much
+    }
+
+    /// How many hidden entries scans have skipped since the store was opened.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
+    /// How many of them since tables were last compacted because of them; 0 as long as these are few.
+    pub(crate) fn skipped_since_compaction(&self) -> u64 {
+        let since = self.skipped().saturating_sub(self.skipped_before_compaction.load(Ordering::Relaxed));
+        if since < SKIPPED_MAX { 0 } else { since }
+    }
+
+    /// To be called when a compaction begins that gets rid of tombstones.
+    pub(crate) fn forget_skipped(&self) {
+        self.skipped_before_compaction.store(self.skipped(), Ordering::Relaxed);
+    }
+
+    /// Whether the active memtable is to be flushed: it is large, or scans have skipped so many hidden entries
+    /// since the last seal that a flush, which drops most of them, costs less.
+    pub(crate) fn is_full(&self) -> bool {
+        let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
+        let entries = || self.view_ref().active.as_ref().map_or(0, |active| active.memtable.len());
+        self.active_bytes() >= self.memtable_bytes()
+            || skipped >= SKIPPED_MAX && entries() >= SLOW_ENTRIES_MIN
+    }
+
     /// Counts a lookup that no memtable answered.
     #[inline]
     pub(crate) fn count_lookup(&self) {
@@ -280,5 +331,11 @@ impl Tree {
 
     pub(crate) fn is_alive(&self) -> bool {
         !self.dropped.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "keyspace {:?}", self.name)
     }
 }

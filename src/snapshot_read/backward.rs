@@ -35,11 +35,13 @@ pub(crate) struct Backward {
     state: State,
     /// The user key that was examined last.
     user: Vec<u8>,
+    /// Entries that were passed, the visible ones included.
+    pub(super) passed: u64,
 }
 
 impl Backward {
     pub(crate) fn new(source: Box<dyn InternalIterator>, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { source, seqno, range, state: State::New, user: Vec::new() }
+        Self { source, seqno, range, state: State::New, user: Vec::new(), passed: 0 }
     }
 
     /// The next visible key, going down, with its value, or `None` at the end. One that failed fails forever.
@@ -95,6 +97,7 @@ impl Backward {
                 Some(key) if key.tag.seqno() > self.seqno => {}
                 Some(key) => newest = (key.tag.kind() == EntryKind::Put).then(|| self.source.value()),
             }
+            self.passed += 1;
             self.source.prev()?;
         }
         match self.source.key().filter(|key| key.user == self.user) {

@@ -31,11 +31,13 @@ pub(crate) struct Forward {
     state: State,
     /// The user key that was examined last.
     user: Vec<u8>,
+    /// Hidden entries that were skipped: tombstones, and what newer entries hide.
+    pub(super) skipped: u64,
 }
 
 impl Forward {
     pub(crate) fn new(source: Box<dyn InternalIterator>, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { source, seqno, range, state: State::New, user: Vec::new() }
+        Self { source, seqno, range, state: State::New, user: Vec::new(), skipped: 0 }
     }
 
     /// The next visible key with its value, or `None` at the end. One that failed fails forever.
@@ -80,7 +82,10 @@ impl Forward {
                 Some(EntryKind::Put) => {
                     return Ok(Some((Bytes::copy_from_slice(&self.user), self.source.value())));
                 }
-                Some(EntryKind::Delete) => self.skip_key()?,
+                Some(EntryKind::Delete) => {
+                    self.skipped += 1;
+                    self.skip_key()?;
+                }
                 None => return Ok(None),
             }
         }
@@ -120,6 +125,7 @@ impl Forward {
             if !self.is_of_user() {
                 return Ok(());
             }
+            self.skipped += 1;
         }
         // The smallest key after `user` is `user` with a zero appended.
         self.user.push(0);

@@ -32,6 +32,8 @@ pub(crate) struct Range {
     /// `None` once everything was yielded, or after an error. Only ever reached through `&mut`: the lock is
     /// never taken, it makes the range `Sync` although internal iterators are not.
     halves: Mutex<Option<Halves>>,
+    /// Hidden entries skipped since [`Range::take_skipped`].
+    skipped: u64,
 }
 
 struct Halves {
@@ -47,7 +49,7 @@ impl Range {
     pub(crate) fn new(source: Source, seqno: SeqNo, range: KeyRange) -> Self {
         let halves =
             (!range.is_empty()).then_some(Halves { source, seqno, range, forward: None, backward: None });
-        Self { halves: Mutex::new(halves) }
+        Self { halves: Mutex::new(halves), skipped: 0 }
     }
 
     /// Ends the range: nothing more is yielded, nothing is pinned.
@@ -55,12 +57,19 @@ impl Range {
         *get_mut(&mut self.halves) = None;
     }
 
+    /// How many hidden entries (tombstones, and what newer entries hide) were skipped since the last call.
+    pub(crate) fn take_skipped(&mut self) -> u64 {
+        std::mem::take(&mut self.skipped)
+    }
+
     fn step(
         &mut self,
         step: impl FnOnce(&mut Halves) -> Result<Option<(Bytes, EntryValue)>>,
     ) -> Option<Result<(Bytes, EntryValue)>> {
         let halves = get_mut(&mut self.halves);
-        let found = step(halves.as_mut()?).transpose();
+        let present = halves.as_mut()?;
+        let found = step(present).transpose();
+        self.skipped += present.take_skipped(matches!(found, Some(Ok(_))));
         if !matches!(found, Some(Ok(_))) {
             *halves = None;
         }
@@ -69,6 +78,13 @@ impl Range {
 }
 
 impl Halves {
+    /// The hidden entries that the last step has skipped. `yields`: it has found a visible one.
+    fn take_skipped(&mut self, yields: bool) -> u64 {
+        let forward = self.forward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
+        let backward = self.backward.as_mut().map_or(0, |half| std::mem::take(&mut half.passed));
+        forward + backward.saturating_sub(u64::from(yields))
+    }
+
     fn next(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
         let forward = match &mut self.forward {
             Some(forward) => forward,

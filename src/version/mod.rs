@@ -34,6 +34,7 @@ pub(crate) use lookup::Lookup;
 pub(crate) use open_tables::OpenTables;
 #[cfg(any(test, fuzzing))]
 pub(crate) use residency::read_filter;
+pub(crate) use run::Run;
 pub(crate) use version::Version;
 
 #[cfg(test)]

@@ -1,30 +1,34 @@
-//! `sievedb compact`: merges everything into one run, and prints what that changed.
+//! `sievedb compact`: merges everything or a range into one run, and prints what that changed.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use sievedb::LevelStats;
 
+use crate::bounds::Bounds;
 use crate::failure::Result;
 use crate::json::{Format, Object};
 use crate::output::Output;
-use crate::progress::Waiting;
-use crate::{store, units};
+use crate::{progress, store, units};
 
-/// Merges the tables of each keyspace into one run, and drops what is overwritten or deleted.
+/// Merges the tables of each keyspace into one run, and drops what is overwritten or deleted. With a range, the
+/// tables of one keyspace that hold keys of it.
 ///
 /// Not needed in daily use: the store compacts itself in the background. Frees the space of deleted entries,
 /// and makes later reads as cheap as they can be.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb compact my.db
-  sievedb compact my.db --keyspace users --json")]
+  sievedb compact my.db --keyspace users --json
+  sievedb compact my.db --prefix user:42:")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
-    /// This keyspace alone; all if not given.
+    /// This keyspace alone; all if not given, or with a range the default one.
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
+    #[command(flatten)]
+    bounds: Bounds,
     #[command(flatten)]
     format: Format,
 }
@@ -32,16 +36,17 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let db = store::open_existing(&args.db)?;
     let start = Instant::now();
-    let keyspace = args.keyspace.as_deref();
+    let range = args.bounds.decode()?;
+    let of_range = (!range.is_full()).then_some(store::DEFAULT_KEYSPACE);
+    let keyspace = args.keyspace.as_deref().or(of_range);
     let one = keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
     let before = store::total(&db, keyspace);
-    let waiting = Waiting::begin("compacting");
-    match &one {
-        Some(keyspace) => keyspace.compact()?,
-        None => db.compact()?,
-    }
+    progress::watch("compacting", |progress| match &one {
+        Some(keyspace) => keyspace.compact_range_with(range.bounds(), progress),
+        None => db.compact_with(progress),
+    })?;
     let after = store::total(&db, keyspace);
-    drop((one, waiting));
+    drop(one);
     db.close()?;
     let mut out = Output::new();
     if args.format.json {

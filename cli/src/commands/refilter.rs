@@ -10,8 +10,7 @@ use sievedb::{Db, FilterAllocation, FilterKind, FilterPolicy, LevelStats};
 use crate::failure::{Failure, Result};
 use crate::json::Format;
 use crate::output::Output;
-use crate::progress::Waiting;
-use crate::{store, units};
+use crate::{progress, store, units};
 
 /// Gives existing tables new filters.
 ///
@@ -94,13 +93,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let name = args.keyspace.as_deref();
     let keyspace = name.map(|name| store::existing_keyspace(&db, name)).transpose()?;
     let before = filters(&db, name)?;
-    let waiting = Waiting::begin("building filters");
-    match &keyspace {
-        Some(keyspace) => keyspace.refilter(policy)?,
-        None => db.refilter(policy)?,
-    }
+    progress::watch("building filters", |progress| match &keyspace {
+        Some(keyspace) => keyspace.refilter_with(policy, progress),
+        None => db.refilter_with(policy, progress),
+    })?;
     let after = filters(&db, name)?;
-    drop((keyspace, waiting));
+    drop(keyspace);
     db.close()?;
     let mut out = Output::new();
     if args.format.json {

@@ -1,0 +1,341 @@
+//! Compacting a key range into one run, task by task.
+//!
+//! The tables that meet the range go down level by level to the *goal*, which is the deepest level that has
+//! such a table, or the first that is large enough for all of them:
+//!
+//! 1. *level 0*: tables that overlap, and a few of their neighbours, with what they overlap below;
+//! 2. *each level down to the goal*, in the order of keys: a few neighbouring tables, with what they overlap
+//!    on the next level that has any of it;
+//! 3. *the goal itself*: tables that no task has written so far are rewritten in their place, neighbours
+//!    together. So in the end every table follows the present options, and small ones are joined.
+//!
+//! Every task is like one of the background: it reserves its tables and no others, and needs the space of what
+//! it rewrites. The next one is chosen from the version that there is then, so writers, flushes and other
+//! compactions go on meanwhile. What is flushed after the beginning is left alone, and on each level only keys
+//! after those of the task before are considered, so that it ends beside any number of writers.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::pick::{Shape, Task, is_free, level_0_groups, overlapping};
+use crate::manifest::edit::LEVELS;
+use crate::snapshot_read::KeyRange;
+use crate::version::{TableHandle, Version};
+
+/// A task takes neighbours as long as it rewrites no more than so many tables.
+const TABLES_TOGETHER: u64 = 8;
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Task(Task),
+    /// Another job has reserved what would be next.
+    Busy,
+    Done,
+}
+
+/// How far the compaction of a range is.
+#[derive(Debug)]
+pub(crate) struct RangeCompaction {
+    range: KeyRange,
+    /// The tables that there were in the beginning have smaller numbers.
+    end_number: u64,
+    goal: usize,
+    level: usize,
+    /// On this level, keys up to this one are done.
+    done_to: Option<Vec<u8>>,
+}
+
+impl RangeCompaction {
+    /// `None` if nothing would change: the tables of the range are one run without anything to drop, and none
+    /// `needs_rewriting`. Tables of numbers from `end_number` on do not exist yet.
+    pub(crate) fn new(
+        range: KeyRange,
+        version: &Version,
+        shape: &Shape,
+        end_number: u64,
+        needs_rewriting: impl Fn(&TableHandle) -> bool,
+    ) -> Option<Self> {
+        let mut compaction = Self { range, end_number, goal: 0, level: 0, done_to: None };
+        let tables: Vec<_> = compaction.tables(version).collect();
+        let bytes = tables.iter().map(|(_, table)| table.meta.len).fold(0, u64::saturating_add);
+        let deepest = tables.iter().map(|(level, _)| *level).max()?;
+        let fitting = (1..LEVELS - 1).find(|&level| bytes <= shape.target(level)).unwrap_or(LEVELS - 1);
+        compaction.goal = deepest.max(fitting);
+        let is_settled = |(level, table): &(usize, &Arc<TableHandle>)| {
+            let meta = &table.meta;
+            *level == compaction.goal
+                && meta.tombstones == 0
+                && meta.entries == meta.keys
+                && !needs_rewriting(table)
+        };
+        (!tables.iter().all(is_settled)).then_some(compaction)
+    }
+
+    /// The bytes that remain to be rewritten, about.
+    pub(crate) fn remaining_bytes(&self, version: &Version) -> u64 {
+        let to_go = |level: usize| (self.goal.max(1) - level.min(self.goal)).max(1) as u64;
+        let is_left = |(level, table): &(usize, &Arc<TableHandle>)| {
+            *level != self.goal || table.meta.number < self.end_number
+        };
+        let left = self.tables(version).filter(is_left);
+        left.map(|(level, table)| table.meta.data_bytes.saturating_mul(to_go(level)))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// The level on which all tables of the range are in the end.
+    pub(crate) fn goal(&self) -> usize {
+        self.goal
+    }
+
+    /// The next task whose tables are not `busy`. A task that is not carried out is not given again.
+    pub(crate) fn next(&mut self, version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Next {
+        let deepest = self.tables(version).map(|(level, _)| level).max().unwrap_or(0);
+        self.goal = self.goal.max(deepest);
+        if self.level == 0 {
+            let tables = self.next_of_level_0(version, shape);
+            if !tables.is_empty() {
+                return self.down(version, busy, &tables).map_or(Next::Busy, Next::Task);
+            }
+            self.level = 1;
+        }
+        while self.level <= self.goal {
+            match self.next_on_level(version, busy, shape) {
+                Next::Done => (self.level, self.done_to) = (self.level + 1, None),
+                next => return next,
+            }
+        }
+        Next::Done
+    }
+
+    /// Neighbouring groups of level 0 that have tables from before the beginning.
+    fn next_of_level_0(&self, version: &Version, shape: &Shape) -> Vec<Arc<TableHandle>> {
+        let mut groups = level_0_groups(version);
+        groups.sort_by(|a, b| {
+            let first =
+                |group: &[Arc<TableHandle>]| group.iter().map(|table| table.meta.smallest.clone()).min();
+            first(a).cmp(&first(b))
+        });
+        let is_old = |table: &Arc<TableHandle>| self.meets(table) && table.meta.number < self.end_number;
+        let is_due = |group: &Vec<Arc<TableHandle>>| group.iter().any(is_old);
+        let mut together: Vec<Arc<TableHandle>> = Vec::new();
+        let mut bytes = 0u64;
+        for group in groups.into_iter().skip_while(|group| !is_due(group)).take_while(is_due) {
+            bytes = group.iter().map(|table| table.meta.len).fold(bytes, u64::saturating_add);
+            if !together.is_empty() && bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER) {
+                break;
+            }
+            together.extend(group);
+        }
+        together
+    }
+
+    fn next_on_level(&mut self, version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Next {
+        let is_after = |table: &&Arc<TableHandle>| {
+            self.done_to.as_ref().is_none_or(|done| table.meta.smallest[..] > done[..]) && self.meets(table)
+        };
+        let is_goal = self.level == self.goal;
+        let is_due = |table: &&Arc<TableHandle>| !is_goal || table.meta.number < self.end_number;
+        let waiting = version.tables(self.level).filter(is_after);
+        let mut together = Vec::new();
+        let mut bytes = 0u64;
+        for table in waiting.skip_while(|table| !is_due(table)).take_while(|table| is_due(table)) {
+            bytes = bytes.saturating_add(table.meta.len);
+            if !together.is_empty()
+                && (bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER)
+                    || !is_free(std::slice::from_ref(table), busy))
+            {
+                break;
+            }
+            together.push(Arc::clone(table));
+        }
+        let Some(last) = together.last() else { return Next::Done };
+        let done_to = last.meta.largest.to_vec();
+        let task = if is_goal {
+            let inputs = together.iter().map(|table| (self.level, Arc::clone(table))).collect();
+            let task = Task { inputs, output_level: self.goal, trivial_move: false };
+            is_free(&together, busy).then_some(task)
+        } else {
+            self.down(version, busy, &together)
+        };
+        let Some(task) = task else { return Next::Busy };
+        self.done_to = Some(done_to);
+        Next::Task(task)
+    }
+
+    /// The task that brings tables of this level down to the next level that has anything of their keys, or
+    /// else to the goal.
+    fn down(&self, version: &Version, busy: &HashSet<u64>, tables: &[Arc<TableHandle>]) -> Option<Task> {
+        let smallest = tables.iter().map(|table| &table.meta.smallest).min()?;
+        let largest = tables.iter().map(|table| &table.meta.largest).max()?;
+        let below = |level: usize| overlapping(version, level, smallest, largest);
+        let goal = self.goal.max(self.level + 1);
+        let output_level = (self.level + 1..goal).find(|&level| !below(level).is_empty()).unwrap_or(goal);
+        let below = below(output_level);
+        let mut inputs: Vec<_> = tables.iter().map(|table| (self.level, Arc::clone(table))).collect();
+        inputs.extend(below.iter().map(|table| (output_level, Arc::clone(table))));
+        (is_free(tables, busy) && is_free(below, busy)).then_some(Task {
+            inputs,
+            output_level,
+            trivial_move: false,
+        })
+    }
+
+    fn meets(&self, table: &TableHandle) -> bool {
+        !self.range.starts_after(&table.meta.largest) && !self.range.ends_before(&table.meta.smallest)
+    }
+
+    /// The tables that meet the range, with their levels.
+    pub(crate) fn tables<'v>(
+        &self,
+        version: &'v Version,
+    ) -> impl Iterator<Item = (usize, &'v Arc<TableHandle>)> {
+        version.all_tables().filter(|(_, table)| self.meets(table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::handle;
+
+    const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 10 };
+
+    fn version(tables: &[(usize, u64, &str, &str, u64)]) -> Version {
+        let added = tables.iter().map(|&(level, number, smallest, largest, len)| {
+            let run = if level == 0 { number } else { 0 };
+            (level, run, handle(number, smallest, largest, len))
+        });
+        Version::default().apply(&HashSet::new(), added.collect())
+    }
+
+    /// Carries out all tasks on metadata alone: each makes one table. Gives the inputs of each, and its level.
+    fn carried_out(
+        mut tree: Version,
+        range: KeyRange,
+        mut between: impl FnMut(&Version) -> Option<Version>,
+    ) -> (Version, Vec<(Vec<u64>, usize)>) {
+        let mut number = 100;
+        let Some(mut compaction) = RangeCompaction::new(range, &tree, &SHAPE, number, |_| false) else {
+            return (tree, Vec::new());
+        };
+        let mut tasks = Vec::new();
+        loop {
+            let task = match compaction.next(&tree, &HashSet::new(), &SHAPE) {
+                Next::Task(task) => task,
+                Next::Busy => panic!("nothing is busy"),
+                Next::Done => return (tree, tasks),
+            };
+            let mut numbers: Vec<_> = task.numbers().into_iter().collect();
+            numbers.sort_unstable();
+            tasks.push((numbers, task.output_level));
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            let smallest = task.inputs.iter().map(|(_, table)| text(&table.meta.smallest)).min().unwrap();
+            let largest = task.inputs.iter().map(|(_, table)| text(&table.meta.largest)).max().unwrap();
+            let output = handle(number, &smallest, &largest, task.rewritten_bytes());
+            number += 1;
+            tree = tree.apply(&task.numbers(), vec![(task.output_level, 0, output)]);
+            assert_eq!(tree.overlap_in_a_run(), None);
+            tree = between(&tree).unwrap_or(tree);
+        }
+    }
+
+    fn undisturbed(tree: &[(usize, u64, &str, &str, u64)], range: KeyRange) -> Vec<(Vec<u64>, usize)> {
+        carried_out(version(tree), range, |_| None).1
+    }
+
+    #[test]
+    fn tables_go_down_level_by_level_with_what_they_overlap() {
+        let tree = [
+            (0, 1, "b", "c", 5),
+            (0, 2, "c", "d", 5),
+            (1, 3, "a", "b", 50),
+            (1, 4, "m", "n", 50),
+            (2, 5, "a", "d", 400),
+            (2, 6, "e", "k", 90),
+            (2, 7, "m", "p", 400),
+        ];
+        let expected = vec![
+            (vec![1, 2, 3], 1),
+            (vec![5, 100], 2),
+            (vec![4, 7], 2),
+            // Written by no task so far.
+            (vec![6], 2),
+        ];
+        assert_eq!(undisturbed(&tree, KeyRange::all()), expected);
+    }
+
+    #[test]
+    fn levels_that_have_nothing_of_the_keys_are_skipped() {
+        let tree = [(0, 1, "a", "c", 5), (2, 2, "x", "z", 50), (4, 3, "b", "d", 50)];
+        assert_eq!(
+            undisturbed(&tree, KeyRange::all()),
+            [(vec![1, 3], 4), (vec![2], 4)].map(|(inputs, level)| (inputs, level))
+        );
+        let small = [(0, 1, "a", "c", 5), (0, 2, "b", "d", 5), (0, 3, "e", "f", 5)];
+        assert_eq!(undisturbed(&small, KeyRange::all()), [(vec![1, 2, 3], 1)]);
+    }
+
+    #[test]
+    fn only_tables_that_meet_the_range_and_what_they_overlap_are_rewritten() {
+        let tree = [
+            (0, 1, "a", "c", 5),
+            (0, 2, "x", "z", 5),
+            (1, 3, "b", "d", 50),
+            (1, 4, "p", "q", 50),
+            (1, 5, "x", "y", 50),
+        ];
+        assert_eq!(undisturbed(&tree, KeyRange::new(&("a"..="a"))), [(vec![1, 3], 1)]);
+        assert_eq!(undisturbed(&tree, KeyRange::new(&("p".."q"))), [] as [(Vec<u64>, usize); 0], "settled");
+        assert_eq!(undisturbed(&tree, KeyRange::new(&("e".."m"))), [] as [(Vec<u64>, usize); 0]);
+    }
+
+    #[test]
+    fn one_run_without_anything_to_drop_is_left_alone_unless_a_table_needs_rewriting() {
+        let new = |tree: &Version, needs: bool| {
+            RangeCompaction::new(KeyRange::all(), tree, &SHAPE, 100, |_| needs).is_some()
+        };
+        let one = version(&[(2, 9, "a", "z", 220)]);
+        assert!(!new(&one, false) && new(&one, true));
+        assert!(!new(&Version::default(), true));
+        assert!(new(&version(&[(1, 9, "a", "z", 220)]), false), "level 1 is too small for it");
+    }
+
+    #[test]
+    fn small_neighbours_are_joined_up_to_a_limit() {
+        let name = |n: u64| format!("{n:02}");
+        let tree: Vec<_> = (0..10).map(|n| (2, n + 1, name(2 * n), name(2 * n + 1), 20)).collect();
+        let mut tree: Vec<_> = tree.iter().map(|(l, n, a, b, len)| (*l, *n, &a[..], &b[..], *len)).collect();
+        tree.push((1, 50, "99", "99", 5));
+        let tasks = undisturbed(&tree, KeyRange::all());
+        let expected = [vec![50], vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10]];
+        assert_eq!(tasks.iter().map(|(inputs, _)| inputs.clone()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn it_ends_although_tables_are_flushed_and_compacted_meanwhile() {
+        let tree = version(&[(0, 1, "a", "m", 5), (1, 2, "c", "n", 60), (2, 3, "a", "z", 900)]);
+        let mut flushed = 200;
+        let (tree, tasks) = carried_out(tree, KeyRange::all(), |tree| {
+            flushed += 2;
+            // A flush, and a compaction that brings another table to level 1 where there is room.
+            let mut added = vec![(0, flushed, handle(flushed, "a", "z", 5))];
+            if tree.runs(1).is_empty() {
+                added.push((1, 0, handle(flushed + 1, "b", "y", 5)));
+            }
+            Some(tree.apply(&HashSet::new(), added))
+        });
+        assert_eq!(tasks, [(vec![1, 2], 1), (vec![3, 100], 2)]);
+        assert_eq!(tree.runs(0).len(), 2);
+    }
+
+    #[test]
+    fn what_another_job_has_reserved_is_waited_for() {
+        let tree = version(&[(1, 1, "a", "c", 60), (2, 2, "b", "d", 500)]);
+        let mut compaction = RangeCompaction::new(KeyRange::all(), &tree, &SHAPE, 100, |_| false).unwrap();
+        for busy in [1, 2] {
+            assert!(matches!(compaction.next(&tree, &HashSet::from([busy]), &SHAPE), Next::Busy));
+        }
+        assert!(matches!(compaction.next(&tree, &HashSet::new(), &SHAPE), Next::Task(_)));
+    }
+}

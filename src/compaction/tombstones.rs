@@ -1,0 +1,221 @@
+//! Which tables to compact to get rid of tombstones.
+//!
+//! A tombstone takes space, and time of every scan that meets it, until it is merged into the deepest level
+//! that may hold an older entry of its key. A tree that is not written any more would keep its tombstones for
+//! ever, so they are a reason of their own to compact a table. It needs no other task to be due, and one of
+//! these:
+//!
+//! - *share*: the tombstones of the tree weigh a tenth of its entries. A tombstone weighs 1, and more with the
+//!   age of its table: 1 more each time as many entries were written since as the tree has, at most 10. So a
+//!   tree of deleted keys becomes empty, and few tombstones that stay for long go too;
+//! - *slow scans*: scans have skipped so many hidden entries that compacting the table costs less.
+//!
+//! The table with the most weight per rewritten byte is compacted into the next level; it is moved if nothing
+//! overlaps it there but something does further down, and rewritten in its place if nothing does. Each task
+//! brings tombstones down or drops them, so that they come to an end.
+//!
+//! A table with an entry that is newer than the oldest snapshot is left alone: of its tombstones some could not
+//! be dropped. It counts again when the snapshot is released ([`held_back`]).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::pick::{Task, Urgency, is_free, level_0_groups, level_0_task, overlapping, table_inputs};
+use crate::key::SeqNo;
+use crate::manifest::edit::LEVELS;
+use crate::version::{TableHandle, Version};
+
+/// Weight of the tombstones over the number of entries at which they are a reason to compact.
+const SHARE_MAX: f64 = 0.1;
+
+/// Most that a tombstone weighs more because of its age.
+const AGE_MAX: f64 = 9.0;
+
+/// Bytes that are compacted in about the time in which a scan skips one entry.
+const BYTES_PER_SKIP: u64 = 64;
+
+/// What readers need, and what they have met.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Readers {
+    /// Sequence number of the oldest snapshot; `SeqNo::MAX` if there is none.
+    pub(crate) oldest_snapshot: SeqNo,
+    /// Hidden entries that scans have skipped since the last such compaction.
+    pub(crate) skipped: u64,
+}
+
+/// How much the tombstones of each table weigh.
+struct Weights<'a> {
+    readers: &'a Readers,
+    busy: &'a HashSet<u64>,
+    entries: u64,
+    newest: SeqNo,
+}
+
+impl<'a> Weights<'a> {
+    fn new(version: &Version, busy: &'a HashSet<u64>, readers: &'a Readers) -> Self {
+        let tables = || version.all_tables().map(|(_, table)| &table.meta);
+        Self {
+            readers,
+            busy,
+            entries: tables().map(|meta| meta.entries).fold(0, u64::saturating_add),
+            newest: tables().map(|meta| meta.seqno_max).max().unwrap_or(0),
+        }
+    }
+
+    fn of(&self, table: &TableHandle) -> f64 {
+        let meta = &table.meta;
+        if meta.seqno_max > self.readers.oldest_snapshot || self.busy.contains(&meta.number) {
+            return 0.0;
+        }
+        let age = (self.newest - meta.seqno_max) as f64 / self.entries.max(1) as f64;
+        meta.tombstones as f64 * (1.0 + age.min(AGE_MAX))
+    }
+
+    fn of_all<'t>(&self, tables: impl IntoIterator<Item = &'t Arc<TableHandle>>) -> f64 {
+        tables.into_iter().map(|table| self.of(table)).sum()
+    }
+}
+
+/// The task that gets rid of the most tombstones for the bytes that it rewrites, if there is a reason.
+pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, readers: &Readers) -> Option<(Urgency, Task)> {
+    let weights = Weights::new(version, busy, readers);
+    let share = weights.of_all(version.all_tables().map(|(_, table)| table)) / weights.entries.max(1) as f64;
+    let affordable = readers.skipped.saturating_mul(BYTES_PER_SKIP);
+    if share == 0.0 || share < SHARE_MAX && affordable == 0 {
+        return None;
+    }
+    let level_0 = level_0_groups(version).into_iter().filter_map(|group| {
+        let weight = weights.of_all(&group);
+        let task = (weight > 0.0).then(|| level_0_task(version, busy, &group))??;
+        Some((weight, task))
+    });
+    let deeper = (1..LEVELS).flat_map(|level| version.tables(level).map(move |table| (level, table)));
+    let deeper = deeper.filter_map(|(level, table)| {
+        let weight = weights.of(table);
+        let task = (weight > 0.0).then(|| table_task(version, busy, level, table))??;
+        Some((weight, task))
+    });
+    let value = |(weight, task): &(f64, Task)| weight / task.rewritten_bytes().max(1) as f64;
+    let all = level_0.chain(deeper);
+    let fitting = all.filter(|(_, task)| share >= SHARE_MAX || task.rewritten_bytes() <= affordable);
+    let (_, task) = fitting.max_by(|a, b| value(a).total_cmp(&value(b)))?;
+    // After all compactions that keep a tree in shape: these have a score of at least 1.
+    Some((Urgency::of_score(share.min(0.999)), task))
+}
+
+/// The number that the oldest snapshot must have, or one above it, for another table with tombstones to count.
+pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<SeqNo> {
+    let metas = version.all_tables().map(|(_, table)| &table.meta);
+    let held = metas.filter(|meta| meta.tombstones > 0 && meta.seqno_max > oldest_snapshot);
+    held.map(|meta| meta.seqno_max).min()
+}
+
+/// The compaction that brings the tombstones of a table down, or drops them.
+fn table_task(
+    version: &Version,
+    busy: &HashSet<u64>,
+    level: usize,
+    table: &Arc<TableHandle>,
+) -> Option<Task> {
+    let (smallest, largest) = (&table.meta.smallest, &table.meta.largest);
+    let overlaps = |level: usize| !overlapping(version, level, smallest, largest).is_empty();
+    if level + 1 < LEVELS && overlaps(level + 1) {
+        let below = overlapping(version, level + 1, smallest, largest);
+        let inputs = table_inputs(level, table, below);
+        return is_free(below, busy).then_some(Task { inputs, output_level: level + 1, trivial_move: false });
+    }
+    let trivial_move = (level + 2..LEVELS).any(overlaps);
+    let output_level = if trivial_move { level + 1 } else { level };
+    Some(Task { inputs: table_inputs(level, table, &[]), output_level, trivial_move })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::edit::tests::meta;
+    use crate::table::TableContext;
+    use crate::table_meta::TableMeta;
+    use crate::version::SharedByTables;
+
+    const ANYTHING: Readers = Readers { oldest_snapshot: SeqNo::MAX, skipped: 0 };
+
+    /// A table of 100 entries, so many of them tombstones, and of 1000 bytes.
+    fn table(number: u64, smallest: &str, largest: &str, tombstones: u64, newest: SeqNo) -> Arc<TableHandle> {
+        let of = meta(number, smallest, largest, 1000);
+        let meta = TableMeta { entries: 100, keys: 100, tombstones, seqno_max: newest, ..of };
+        let context = Arc::new(TableContext::for_tests());
+        let (obsolete_files, open_tables) = (Arc::default(), Arc::default());
+        let shared = SharedByTables { context, obsolete_files, open_tables, keyspace: 0 };
+        TableHandle::new(Arc::new(meta), &shared)
+    }
+
+    fn version(tables: Vec<(usize, Arc<TableHandle>)>) -> Version {
+        let run = |level: usize, table: &TableHandle| if level == 0 { table.meta.number } else { 0 };
+        let added = tables.into_iter().map(|(level, table)| (level, run(level, &table), table)).collect();
+        Version::default().apply(&HashSet::new(), added)
+    }
+
+    fn picked(version: &Version, busy: &[u64], readers: Readers) -> Option<(Vec<u64>, usize, bool)> {
+        let (_, task) = pick(version, &busy.iter().copied().collect(), &readers)?;
+        let mut numbers: Vec<_> = task.numbers().into_iter().collect();
+        numbers.sort_unstable();
+        Some((numbers, task.output_level, task.trivial_move))
+    }
+
+    #[test]
+    fn the_table_with_most_tombstones_for_its_bytes_is_compacted_with_what_it_overlaps() {
+        let tree = version(vec![
+            (1, table(1, "a", "b", 30, 100)),
+            (1, table(2, "c", "d", 40, 100)),
+            (2, table(3, "a", "a", 0, 50)),
+            (2, table(4, "c", "c", 0, 50)),
+            (2, table(5, "d", "e", 0, 50)),
+        ]);
+        assert_eq!(picked(&tree, &[], ANYTHING), Some((vec![1, 3], 2, false)));
+        assert_eq!(picked(&tree, &[3], ANYTHING), Some((vec![2, 4, 5], 2, false)));
+        assert_eq!(picked(&tree, &[1], ANYTHING), None, "the others are a share of 8 %");
+    }
+
+    #[test]
+    fn tombstones_are_moved_to_what_they_may_hide_and_dropped_where_nothing_is_below() {
+        let above = version(vec![(1, table(1, "a", "b", 100, 100)), (4, table(2, "b", "c", 0, 50))]);
+        assert_eq!(picked(&above, &[], ANYTHING), Some((vec![1], 2, true)));
+        let alone = version(vec![(2, table(1, "a", "b", 50, 100)), (4, table(2, "c", "d", 0, 50))]);
+        assert_eq!(picked(&alone, &[], ANYTHING), Some((vec![1], 2, false)));
+        let deepest = version(vec![(6, table(1, "a", "b", 50, 100))]);
+        assert_eq!(picked(&deepest, &[], ANYTHING), Some((vec![1], 6, false)));
+        let flushed = version(vec![(0, table(1, "a", "b", 50, 100)), (1, table(2, "b", "d", 0, 50))]);
+        assert_eq!(picked(&flushed, &[], ANYTHING), Some((vec![1, 2], 1, false)));
+    }
+
+    #[test]
+    fn few_tombstones_count_when_they_are_old() {
+        let of = |newest: SeqNo| {
+            version(vec![(1, table(1, "a", "b", 4, 100)), (1, table(2, "c", "d", 0, newest))])
+        };
+        // Twice the entries of the tree were written since: each tombstone weighs 3.
+        assert_eq!(picked(&of(500), &[], ANYTHING), None);
+        assert_eq!(picked(&of(1000), &[], ANYTHING), Some((vec![1], 1, false)));
+        let one = version(vec![(1, table(1, "a", "b", 1, 100)), (1, table(2, "c", "d", 0, 1 << 40))]);
+        assert_eq!(picked(&one, &[], ANYTHING), None, "one in two hundred is never worth it");
+    }
+
+    #[test]
+    fn what_a_snapshot_holds_back_is_left_until_the_snapshot_has_passed_it() {
+        let tree = version(vec![(1, table(1, "a", "b", 100, 300)), (1, table(2, "c", "d", 100, 200))]);
+        let at = |oldest_snapshot| Readers { oldest_snapshot, skipped: 0 };
+        assert_eq!(picked(&tree, &[], at(199)), None);
+        assert_eq!(held_back(&tree, 199), Some(200));
+        assert_eq!(picked(&tree, &[], at(200)), Some((vec![2], 1, false)));
+        assert_eq!(held_back(&tree, 200), Some(300));
+        assert_eq!(held_back(&tree, SeqNo::MAX), None);
+    }
+
+    #[test]
+    fn scans_that_skip_much_pay_for_a_compaction_of_as_many_bytes() {
+        let tree = version(vec![(1, table(1, "a", "b", 5, 100)), (1, table(2, "c", "d", 0, 100))]);
+        let after = |skipped| Readers { skipped, ..ANYTHING };
+        assert_eq!(picked(&tree, &[], after(15)), None);
+        assert_eq!(picked(&tree, &[], after(16)), Some((vec![1], 1, false)));
+    }
+}

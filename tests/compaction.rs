@@ -1,0 +1,135 @@
+//! Compactions that a caller asks for: of everything or of a range, beside other work.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use sievedb::fs::{MemFs, Op};
+use sievedb::{Db, Error, Options, Progress};
+
+use crate::support::store::{self, DIR};
+
+const KEYS: u32 = 6000;
+
+fn key(n: u32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+/// A store of several levels, of which some keys were written again and flushed.
+fn levels(fs: &MemFs) -> Db {
+    let db = store::open(fs).unwrap();
+    (0..KEYS).for_each(|n| db.put(key(n), [7; 40]).unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    (0..KEYS).step_by(20).for_each(|n| db.put(key(n), "again").unwrap());
+    db.flush().unwrap();
+    db
+}
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "sst")
+}
+
+fn tables_bytes(fs: &MemFs) -> u64 {
+    let tables = fs.files(Path::new(DIR)).into_iter().filter(|(path, _)| is_table(path));
+    tables.map(|(_, bytes)| bytes.len() as u64).sum()
+}
+
+fn check(db: &Db) {
+    for n in 0..KEYS {
+        let expected = if n % 20 == 0 { &b"again"[..] } else { &[7; 40] };
+        assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(expected), "{n}");
+    }
+    assert!(db.verify().unwrap().damage.is_empty());
+}
+
+#[test]
+fn compacting_everything_takes_little_space_beside_the_store_and_makes_one_run() {
+    let fs = MemFs::new();
+    let db = levels(&fs);
+    let before = tables_bytes(&fs);
+    let most = Arc::new(AtomicU64::new(0));
+    let peak = Arc::clone(&most);
+    fs.observe(move |fs, op| {
+        if matches!(op, Op::SyncDir(_) | Op::Remove(_)) {
+            peak.fetch_max(tables_bytes(fs), Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    let progress = Progress::new();
+    db.compact_with(&progress).unwrap();
+    fs.stop_observing();
+    assert!(progress.bytes() > 0 && progress.bytes_done() == progress.bytes());
+    let total = db.stats().keyspaces[0].total();
+    assert_eq!((total.runs, total.entries, total.tombstones), (1, u64::from(KEYS), 0));
+    let more = most.load(Ordering::Relaxed) - before;
+    assert!(more < before / 4, "{more} bytes beside {before}");
+    check(&db);
+    let files = store::files(&fs).len();
+    db.compact().unwrap();
+    assert_eq!(store::files(&fs).len(), files, "there is nothing left to do");
+}
+
+#[test]
+fn a_cancelled_compaction_keeps_what_it_has_finished_and_leaves_nothing_else() {
+    let fs = MemFs::new();
+    let db = levels(&fs);
+    let progress = Progress::new();
+    let (cancels, made) = (progress.clone(), AtomicUsize::new(0));
+    fs.observe(move |_, op| {
+        let is_new_table = matches!(op, Op::Create(path) if is_table(path));
+        if is_new_table && made.fetch_add(1, Ordering::Relaxed) == 20 {
+            cancels.cancel();
+        }
+        Ok(())
+    });
+    assert!(matches!(db.compact_with(&progress), Err(Error::Cancelled)));
+    fs.stop_observing();
+    assert!(progress.bytes_done() > 0 && progress.bytes_done() < progress.bytes());
+    check(&db);
+    let tables = store::files(&fs).keys().filter(|name| is_table(Path::new(name))).count();
+    assert_eq!(tables as u64, db.stats().keyspaces[0].total().tables, "no files of the task it was at");
+    db.put("later", "v").unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].total().runs, 1);
+    check(&db);
+}
+
+#[test]
+fn compacting_a_range_drops_what_is_deleted_there() {
+    let fs = MemFs::new();
+    let db = levels(&fs);
+    let held = db.snapshot();
+    (1000..2000).for_each(|n| db.delete(key(n)).unwrap());
+    db.flush().unwrap();
+    drop(held);
+    let tables = |db: &Db| db.stats().keyspaces[0].total().tables;
+    let before = tables(&db);
+    db.compact_range(key(1000)..key(2000)).unwrap();
+    assert!(tables(&db) < before && tables(&db) > before / 2, "{} of {before} tables", tables(&db));
+    assert_eq!(db.stats().keyspaces[0].total().tombstones, 0);
+    assert_eq!(db.iter().count(), KEYS as usize - 1000);
+    db.compact_range(key(KEYS)..).unwrap();
+    assert!(db.verify().unwrap().damage.is_empty());
+}
+
+#[test]
+fn compacting_goes_on_beside_writers_and_background_work() {
+    let fs = MemFs::new();
+    let options = Options::new().fs(Arc::new(fs)).memory_budget(1 << 20).background_threads(2);
+    let db = options.default_keyspace(store::small()).open(DIR).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (0..KEYS).for_each(|n| db.put(key(n.reverse_bits() >> 16), n.to_le_bytes()).unwrap());
+        });
+        while !writer.is_finished() {
+            db.compact().unwrap();
+            db.compact_range(key(100)..key(200)).unwrap();
+        }
+    });
+    db.compact().unwrap();
+    let stats = db.stats();
+    assert_eq!(stats.keyspaces[0].total().runs, 1);
+    let expected: std::collections::BTreeSet<_> = (0..KEYS).map(|n| key(n.reverse_bits() >> 16)).collect();
+    assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
+}
