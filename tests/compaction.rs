@@ -1,11 +1,12 @@
 //! Compactions that a caller asks for: of everything or of a range, beside other work.
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sievedb::fs::{MemFs, Op};
-use sievedb::{Db, Error, Options, Progress};
+use sievedb::{Db, Error, KeyspaceOptions, Options, Progress};
 
 use crate::support::store::{self, DIR};
 
@@ -132,4 +133,39 @@ fn compacting_goes_on_beside_writers_and_background_work() {
     assert_eq!(stats.keyspaces[0].total().runs, 1);
     let expected: std::collections::BTreeSet<_> = (0..KEYS).map(|n| key(n.reverse_bits() >> 16)).collect();
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
+}
+
+#[test]
+fn a_large_task_is_split_over_idle_threads_and_published_once() {
+    let fs = MemFs::new();
+    let keyspace =
+        KeyspaceOptions::new().memtable_bytes(2 << 20).table_bytes(2 << 10).level_base_bytes(4 << 20);
+    let options = Options::new().fs(Arc::new(fs.clone())).background_threads(4).default_keyspace(keyspace);
+    let db = options.open(DIR).unwrap();
+    for round in 0..2u8 {
+        (0..KEYS).for_each(|n| db.put(key(n), [round; 40]).unwrap());
+        db.flush().unwrap();
+    }
+    db.settle().unwrap();
+    let before = db.stats().compactions;
+    let threads = Arc::new(Mutex::new(HashSet::new()));
+    let seen = Arc::clone(&threads);
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Create(path) if is_table(path)) {
+            seen.lock().unwrap().insert(std::thread::current().id());
+        }
+        Ok(())
+    });
+    db.put(key(1), "newest").unwrap();
+    db.compact().unwrap();
+    fs.stop_observing();
+    assert!(threads.lock().unwrap().len() > 1, "one thread did it all");
+    assert_eq!(db.stats().compactions - before, 1);
+    let total = db.stats().keyspaces[0].total();
+    assert_eq!((total.runs, total.entries, total.tombstones), (1, u64::from(KEYS), 0));
+    for n in 0..KEYS {
+        let expected = if n == 1 { &b"newest"[..] } else { &[1; 40] };
+        assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(expected), "{n}");
+    }
+    assert!(db.verify().unwrap().damage.is_empty());
 }

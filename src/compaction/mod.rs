@@ -1,10 +1,12 @@
 //! Compaction: what to merge (`pick`; because of tombstones `tombstones`; because a caller wants it `range`) and
-//! how far that is behind (`pressure`), which entries to keep (`retain`), and the merge itself (`run`); the
+//! how far that is behind (`pressure`), where a large task is split (`parts`), which entries to keep (`retain`),
+//! and the merge itself (`run`); the
 //! filters of the outputs (`filters`), planned for the tree that compaction will leave (`settled`); what the
 //! outputs record of the inputs (`lineage`).
 
 pub(crate) mod filters;
 pub(crate) mod lineage;
+pub(crate) mod parts;
 pub(crate) mod pick;
 pub(crate) mod pressure;
 pub(crate) mod range;

@@ -9,11 +9,12 @@ use super::pick::Shape;
 use crate::manifest::edit::LEVELS;
 use crate::version::Version;
 
-/// Debt at which writers begin to be slowed, in sizes of level 1.
-const DEBT_SLOW: f64 = 256.0;
+/// Debt at which writers begin to be slowed, in sizes of level 1; at least [`DEBT_SLOW_MIN`]. At four times this
+/// debt they wait.
+const DEBT_SLOW: u64 = 256;
 
-/// Debt at which they wait.
-const DEBT_FULL: f64 = 1024.0;
+/// Bytes of debt that are paid in seconds slow nobody down.
+const DEBT_SLOW_MIN: u64 = 1 << 30;
 
 /// The pressure of so many runs in level 0. They begin to count at three times the number that makes the level
 /// worth compacting, and are too many at nine times.
@@ -24,8 +25,8 @@ pub(crate) fn of_runs(runs: usize, shape: &Shape) -> f64 {
 
 /// The pressure of so many bytes of debt.
 pub(crate) fn of_debt(debt: u64, shape: &Shape) -> f64 {
-    let sizes = debt as f64 / shape.level_base_bytes.max(1) as f64;
-    ((sizes - DEBT_SLOW) / (DEBT_FULL - DEBT_SLOW)).max(0.0)
+    let slow = shape.level_base_bytes.saturating_mul(DEBT_SLOW).max(DEBT_SLOW_MIN) as f64;
+    ((debt as f64 - slow) / (3.0 * slow)).max(0.0)
 }
 
 /// The bytes that compactions have to write until every level is within its target; O(t) for t tables.
@@ -65,8 +66,11 @@ mod tests {
     #[test]
     fn pressure_of_runs_and_of_debt_rises_from_nothing_to_full() {
         assert_eq!([0, 4, 12, 24, 36].map(|runs| of_runs(runs, &SHAPE)), [0.0, 0.0, 0.0, 0.5, 1.0]);
-        let of_sizes = |sizes: u64| of_debt(sizes * 100, &SHAPE);
-        assert_eq!([0, 256, 640, 1024].map(of_sizes), [0.0, 0.0, 0.5, 1.0]);
+        let large = Shape { level_base_bytes: 256 << 20, ..SHAPE };
+        for (shape, gib) in [(SHAPE, 1), (large, 64)] {
+            let of_gib = |part: u64| of_debt((part * gib) << 29, &shape);
+            assert_eq!([0, 2, 5, 8].map(of_gib), [0.0, 0.0, 0.5, 1.0]);
+        }
     }
 
     #[test]

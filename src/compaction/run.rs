@@ -26,7 +26,8 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::Fs;
 use crate::iter::InternalIterator;
-use crate::key::InternalKey;
+use crate::key::{InternalKey, Tag};
+use crate::limits::SEQNO_MAX;
 use crate::manifest::edit::LEVELS;
 use crate::table::TableWriter;
 use crate::table_meta::TableMeta;
@@ -40,6 +41,8 @@ pub(crate) struct Merge<'a> {
     pub(crate) version: &'a Version,
     /// The numbers of the tables that are merged.
     pub(crate) inputs: &'a HashSet<u64>,
+    /// The part of the input to merge: user keys from the first one on, and before the second.
+    pub(crate) part: (Option<&'a Bytes>, Option<&'a Bytes>),
     pub(crate) output_level: usize,
     pub(crate) shape: Shape,
     /// What the outputs record of the input.
@@ -66,9 +69,11 @@ const STOP_INTERVAL: u32 = 1024;
 impl Merge<'_> {
     /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
     pub(crate) fn run(&self, input: &mut dyn InternalIterator, retain: Retain) -> Result<Vec<TableMeta>> {
+        let (from, to) = self.part;
         let mut outputs = Outputs::new(self.lineage);
-        let result =
-            self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current(Bound::Unbounded));
+        outputs.from = from.cloned().map_or(Bound::Unbounded, Bound::Included);
+        let to = to.cloned().map_or(Bound::Unbounded, Bound::Excluded);
+        let result = self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current(to));
         match result {
             Ok(()) => Ok(outputs.finished),
             Err(error) => {
@@ -88,8 +93,12 @@ impl Merge<'_> {
         let mut overlap = Overlap::new(self.next_level(), self.overlap_max());
         let mut last_user_key = Vec::new();
         let (mut since_stop, mut bytes) = (0, 0);
-        input.seek_first()?;
-        while let Some(key) = input.key() {
+        let (from, to) = self.part;
+        match from {
+            Some(from) => input.seek(InternalKey::new(from, Tag::newest_at(SEQNO_MAX)))?,
+            None => input.seek_first()?,
+        }
+        while let Some(key) = input.key().filter(|key| to.is_none_or(|to| *key.user < **to)) {
             since_stop += 1;
             if since_stop % STOP_INTERVAL == 0 && (self.stop)(std::mem::take(&mut bytes)) {
                 return Err(Error::Closed);
@@ -326,6 +335,7 @@ mod tests {
             dir,
             version,
             inputs: &inputs,
+            part: (None, None),
             output_level,
             shape,
             lineage: &Lineage::default(),

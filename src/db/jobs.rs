@@ -4,8 +4,11 @@
 //! so that no unreadable table enters the tree.
 
 use std::collections::HashSet;
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
 
 use super::engine::Engine;
 use super::progress::Progress;
@@ -15,6 +18,7 @@ use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::filters::{Output, plan_output};
 use crate::compaction::lineage::{InputTable, Lineage};
+use crate::compaction::parts::cuts;
 use crate::compaction::pick::Task;
 use crate::compaction::retain::Retain;
 use crate::compaction::run::Merge;
@@ -27,6 +31,7 @@ use crate::memtable::{Memtable, MemtableIter};
 use crate::merge::{MergeIter, RunIter};
 use crate::options::KeyspaceOptions;
 use crate::table::{APPEND_BYTES, TableConfig, TableWriter};
+use crate::table_meta::TableMeta;
 use crate::version::{SharedByTables, TableHandle, Version};
 
 /// Why a job was not done.
@@ -46,6 +51,8 @@ struct MergeWork<'a> {
     /// Their numbers; none for a flush.
     inputs: &'a HashSet<u64>,
     level: usize,
+    /// The keys at which it is split, for threads of their own.
+    cuts: &'a [Bytes],
     /// What the filters are planned for: the outputs, or more of which they are a part.
     output: &'a Output,
     /// What the outputs record of the inputs.
@@ -75,13 +82,19 @@ impl Engine {
         version: &Version,
         memtable: &Arc<LoggedMemtable>,
     ) -> Result<TreeChange> {
-        let mut input = memtable.memtable.iter();
+        let input = || -> Result<Box<dyn InternalIterator>> { Ok(Box::new(memtable.memtable.iter())) };
         let output = memtable_output(&memtable.memtable)?;
         let newest = memtable.memtable.seqno_max().unwrap_or(0);
         let lineage = Lineage { newest, ..lineage_of(tree, Vec::new()) };
-        let work =
-            MergeWork { version, inputs: &HashSet::new(), level: 0, output: &output, lineage: &lineage };
-        let tables = self.merge_into(tree, &work, &mut input, &|_| false)?;
+        let work = MergeWork {
+            version,
+            inputs: &HashSet::new(),
+            level: 0,
+            cuts: &[],
+            output: &output,
+            lineage: &lineage,
+        };
+        let tables = self.merge_into(tree, &work, &input, &|_| false)?;
         let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -123,7 +136,9 @@ impl Engine {
             return Ok(());
         }
         let view = tree.view();
-        let mut input = MergeIter::new(task_sources(&view.version, task));
+        let input = || -> Result<Box<dyn InternalIterator>> {
+            Ok(Box::new(MergeIter::new(task_sources(&view.version, task))))
+        };
         let stop = |bytes| {
             let is_cancelled = progress.is_some_and(|progress| {
                 progress.add(bytes);
@@ -133,8 +148,9 @@ impl Engine {
         };
         let (version, level) = (&view.version, task.output_level);
         let merged = task_lineage(tree, task).and_then(|lineage| {
-            let work = MergeWork { version, inputs: &task.numbers(), level, output, lineage: &lineage };
-            self.merge_into(tree, &work, &mut input, &stop)
+            let (inputs, cuts) = (&task.numbers(), &self.cuts(tree, task));
+            let work = MergeWork { version, inputs, level, cuts, output, lineage: &lineage };
+            self.merge_into(tree, &work, &input, &stop)
         });
         let added = match merged {
             Ok(added) => added,
@@ -176,10 +192,10 @@ impl Engine {
         &self,
         tree: &Tree,
         work: &MergeWork<'_>,
-        input: &mut dyn InternalIterator,
-        stop: &dyn Fn(u64) -> bool,
+        input: &(dyn Fn() -> Result<Box<dyn InternalIterator>> + Sync),
+        stop: &(dyn Fn(u64) -> bool + Sync),
     ) -> Result<Vec<Arc<TableHandle>>> {
-        let &MergeWork { version, inputs, level, output, lineage } = work;
+        let &MergeWork { version, inputs, level, cuts, output, lineage } = work;
         let options = tree.options.load_full();
         let lookups = tree.lookups();
         let shape = tree.shape();
@@ -187,24 +203,30 @@ impl Engine {
         let memory = &self.context.memory;
         // Each thread, and a caller that compacts.
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
-        let building = Building::new(memory);
-        let merge = Merge {
-            fs: &*self.files.fs,
-            dir: &self.files.dir,
-            version,
-            inputs,
-            output_level: level,
-            shape,
-            lineage,
-            new_number: &|| self.files.new_number(),
-            create: &|number| {
-                self.create_table(&options, level, filter, (memory_max / 8).min(APPEND_BYTES), number)
-            },
-            memory_max,
-            memory: &|bytes| building.set(bytes),
-            stop,
+        let memory_max = memory_max / (cuts.len() + 1);
+        let snapshots = self.sequence.snapshots.numbers();
+        let merge_part = |part: usize, stop: &dyn Fn(u64) -> bool| {
+            let building = Building::new(memory);
+            let merge = Merge {
+                fs: &*self.files.fs,
+                dir: &self.files.dir,
+                version,
+                inputs,
+                part: (part.checked_sub(1).map(|before| &cuts[before]), cuts.get(part)),
+                output_level: level,
+                shape,
+                lineage,
+                new_number: &|| self.files.new_number(),
+                create: &|number| {
+                    self.create_table(&options, level, filter, (memory_max / 8).min(APPEND_BYTES), number)
+                },
+                memory_max,
+                memory: &|bytes| building.set(bytes),
+                stop,
+            };
+            merge.run(&mut *input()?, Retain::new(snapshots.clone()))
         };
-        let metas = merge.run(input, Retain::new(self.sequence.snapshots.numbers()))?;
+        let metas = self.merge_parts(cuts.len() + 1, stop, merge_part)?;
         let shared = self.shared_by_tables(tree.id);
         let tables: Vec<_> =
             metas.into_iter().map(|meta| TableHandle::new(Arc::new(meta), &shared)).collect();
@@ -219,6 +241,51 @@ impl Engine {
             return Err(error);
         }
         Ok(tables)
+    }
+
+    /// Merges each part in a thread of its own, the first in this one. After an error nothing is left of any.
+    fn merge_parts(
+        &self,
+        parts: usize,
+        stop: &(dyn Fn(u64) -> bool + Sync),
+        merge_part: impl Fn(usize, &dyn Fn(u64) -> bool) -> Result<Vec<TableMeta>> + Sync,
+    ) -> Result<Vec<TableMeta>> {
+        let has_failed = AtomicBool::new(false);
+        let merge = |part: usize| {
+            let merged = merge_part(part, &|bytes| stop(bytes) || has_failed.load(Ordering::Relaxed));
+            has_failed.fetch_or(merged.is_err(), Ordering::Relaxed);
+            merged
+        };
+        let results: Vec<Result<Vec<TableMeta>>> = std::thread::scope(|scope| {
+            let merge = &merge;
+            let others: Vec<_> = (1..parts).map(|part| scope.spawn(move || merge(part))).collect();
+            let first = merge(0);
+            let joined =
+                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            std::iter::once(first).chain(joined).collect()
+        });
+        // Parts that were stopped because another one has failed say that the store is closed.
+        let is_closed = |error: &&Error| matches!(error, Error::Closed);
+        let mut errors: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+        errors.sort_by_key(is_closed);
+        if let Some(&error) = errors.first() {
+            let error = error.clone();
+            for meta in results.into_iter().flatten().flatten() {
+                self.files.remove(FileName::Table(meta.number));
+            }
+            return Err(error);
+        }
+        Ok(results.into_iter().flatten().flatten().collect())
+    }
+
+    /// Where a task is split, so that idle threads have a part of it, if it is large.
+    fn cuts(&self, tree: &Tree, task: &Task) -> Vec<Bytes> {
+        let (memory, shape, threads) = (&self.context.memory, tree.shape(), self.background.threads);
+        let idle = threads.saturating_sub(self.background.reservations.running());
+        // A part has to have memory for whole tables: about a quarter of their length.
+        let memory_max = memory.builder_max(threads + 1, tree.options.load().block_bytes) as u64;
+        let with_memory = memory_max.saturating_mul(4) / shape.table_bytes.max(1);
+        cuts(task, &shape, (1 + idle).min(with_memory as usize))
     }
 
     /// What the handles of the tables of a keyspace share.

@@ -144,6 +144,11 @@ impl Reservations {
         !lock(&self.state).flushing.is_empty()
     }
 
+    /// How many jobs are running.
+    pub(crate) fn running(&self) -> usize {
+        lock(&self.state).running.len()
+    }
+
     /// How many jobs have begun so far.
     pub(crate) fn begun(&self) -> u64 {
         lock(&self.state).begun
