@@ -2,13 +2,14 @@
 //!
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
 //! be flushed, with the runs of level 0, and with the bytes that compactions owe
-//! ([`pressure`](crate::compaction::pressure)). Below 1 writers are slowed to a rate that falls with the
-//! pressure. At 1 they wait until a flush or a compaction has ended. While flushes or compactions fail, the
+//! ([`pressure`](crate::compaction::pressure)). Below 1 the writers of a keyspace are slowed to a rate that
+//! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Each waits before it enters
+//! the commit queue, so that a keyspace under pressure slows only its own writers. While flushes or compactions fail, the
 //! pressure is at least one half. A writer gets an error if the wait might never end: because this work has
 //! been failing for long, or because level 0 is full and cannot be compacted without a damaged table.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::background::Jobs;
@@ -22,6 +23,7 @@ use crate::compaction::pressure::{of_debt, of_runs};
 use crate::error::{Error, Result};
 use crate::memtable::{BATCH_FRAMING_BYTES, ENTRY_BYTES_MAX};
 use crate::options::IMMUTABLES_MAX;
+use crate::sync::lock;
 
 /// Rate of writing when pressure has just begun, in bytes per second.
 const RATE_MAX: f64 = 256.0 * 1024.0 * 1024.0;
@@ -43,33 +45,50 @@ fn pressure_of_memtables(immutables: usize) -> f64 {
     ((immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0)).max(0.0)
 }
 
-/// How long a write of `bytes` is delayed at a pressure between 0 and 1.
-pub(crate) fn delay(bytes: usize, pressure: f64) -> Duration {
+/// How long a write of `bytes` takes at the rate that is allowed at a pressure between 0 and 1.
+fn time_of(bytes: usize, pressure: f64) -> Duration {
     let rate = (RATE_MAX * (1.0 - pressure).powi(3)).max(RATE_MIN);
-    let delay = Duration::from_secs_f64(bytes as f64 / rate).min(DELAY_MAX);
-    if delay < DELAY_MIN { Duration::ZERO } else { delay }
+    Duration::from_secs_f64(bytes as f64 / rate).min(DELAY_MAX)
+}
+
+/// The rate of all writers of a keyspace under pressure: when the writes so far have had their time.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Mutex<Option<Instant>>);
+
+impl Pace {
+    /// Adds a write that takes this time. Returns how long its writer has to wait.
+    fn delay(&self, now: Instant, time: Duration) -> Duration {
+        let mut busy_until = lock(&self.0);
+        let end = (busy_until.unwrap_or(now).max(now) + time).min(now + DELAY_MAX);
+        *busy_until = Some(end);
+        let delay = end - now;
+        if delay < DELAY_MIN { Duration::ZERO } else { delay }
+    }
 }
 
 impl Engine {
-    /// Delays a group of writers according to the pressure of its keyspaces.
+    /// Delays a writer according to the pressure of its keyspaces. Called before its batch is queued.
     ///
     /// # Errors
     ///
     /// The error of what keeps the pressure from falling. Nothing was written.
-    pub(crate) fn throttle(&self, group: &[Admitted]) -> Result<()> {
+    pub(crate) fn throttle(&self, admitted: &Admitted) -> Result<()> {
         let start = Instant::now();
-        let is_failing = self.retry.is_failing(|work| is_for(group, work));
-        let now = pressure_of(group).max(if is_failing { FAILING } else { 0.0 });
+        let is_failing = self.retry.is_failing(|work| is_for(admitted, work));
+        let now = pressure_of(admitted).max(if is_failing { FAILING } else { 0.0 });
         if now <= 0.0 {
             return Ok(());
         }
         if now < 1.0 && self.background.threads > 0 {
-            let delay = delay(group.iter().map(|admitted| admitted.bytes.len()).sum(), now);
-            if !delay.is_zero() {
-                std::thread::sleep(delay);
+            let time = time_of(admitted.bytes.len(), now);
+            let delays = admitted.trees.iter().map(|tree| tree.pace.delay(start, time));
+            let delay = delays.max().unwrap_or_default();
+            if delay.is_zero() {
+                return Ok(());
             }
+            std::thread::sleep(delay);
         } else {
-            self.wait_for_relief(group)?;
+            self.wait_for_relief(admitted)?;
         }
         let nanos = start.elapsed().as_nanos() as u64;
         self.counters.delays.fetch_add(1, Ordering::Relaxed);
@@ -124,19 +143,19 @@ impl Engine {
     }
 
     /// Waits until the pressure is below 1, doing the work itself if there are no threads.
-    fn wait_for_relief(&self, group: &[Admitted]) -> Result<()> {
+    fn wait_for_relief(&self, admitted: &Admitted) -> Result<()> {
         let reservations = &self.background.reservations;
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = reservations.epoch();
             self.resume_if_due(false)?;
-            if pressure_of(group) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
+            if pressure_of(admitted) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
-            if let Some(error) = group.iter().flat_map(|admitted| &admitted.trees).find_map(blocked_for) {
+            if let Some(error) = admitted.trees.iter().find_map(blocked_for) {
                 return Err((*error).clone());
             }
-            if let Some(error) = self.retry.out_of_patience(|work| is_for(group, work)) {
+            if let Some(error) = self.retry.out_of_patience(|work| is_for(admitted, work)) {
                 return Err(error);
             }
             if self.background.threads == 0 {
@@ -153,10 +172,10 @@ impl Engine {
     }
 }
 
-/// Whether writers of this group wait for such work.
-fn is_for(group: &[Admitted], work: Work) -> bool {
+/// Whether the writer of this batch waits for such work.
+fn is_for(admitted: &Admitted, work: Work) -> bool {
     let (Work::Flush(id) | Work::Compact(id)) = work else { return false };
-    group.iter().flat_map(|admitted| &admitted.trees).any(|tree| tree.id == id)
+    admitted.trees.iter().any(|tree| tree.id == id)
 }
 
 /// The error of the damaged table that keeps a tree at full pressure from being compacted, if there is one.
@@ -187,19 +206,23 @@ fn compaction_pressure(tree: &Tree) -> f64 {
     of_runs(tree.view_ref().version.runs(0).len(), &shape).max(of_debt(tree.debt(), &shape))
 }
 
-/// The highest pressure among the keyspaces of a group. A dropped keyspace is not flushed any more and does
+/// The highest pressure among the keyspaces of a batch. A dropped keyspace is not flushed any more and does
 /// not count.
-fn pressure_of(group: &[Admitted]) -> f64 {
+fn pressure_of(admitted: &Admitted) -> f64 {
     let of = |tree: &Arc<Tree>| {
         pressure_of_memtables(tree.view_ref().immutables.len()).max(compaction_pressure(tree))
     };
-    let trees = group.iter().flat_map(|admitted| &admitted.trees).filter(|tree| tree.is_alive());
+    let trees = admitted.trees.iter().filter(|tree| tree.is_alive());
     trees.map(of).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
+    use crate::fs::{MemFs, Op};
+    use crate::options::{KeyspaceOptions, Options};
 
     #[test]
     fn pressure_rises_by_degrees_from_nothing_to_full() {
@@ -208,10 +231,56 @@ mod tests {
 
     #[test]
     fn delays_grow_with_pressure_and_with_bytes_and_have_a_limit() {
-        let delays: Vec<_> = (1..10).map(|tenth| delay(64 << 10, f64::from(tenth) / 10.0)).collect();
-        assert!(delays.windows(2).all(|pair| pair[0] <= pair[1]), "{delays:?}");
-        assert!(delays[0] < Duration::from_millis(1) && delays[8] > Duration::from_millis(50), "{delays:?}");
-        assert_eq!(delay(1 << 30, 0.9), DELAY_MAX);
-        assert_eq!(delay(100, 0.1), Duration::ZERO);
+        let times: Vec<_> = (1..10).map(|tenth| time_of(64 << 10, f64::from(tenth) / 10.0)).collect();
+        assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{times:?}");
+        assert!(times[0] < Duration::from_millis(1) && times[8] > Duration::from_millis(50), "{times:?}");
+        assert_eq!(time_of(1 << 30, 0.9), DELAY_MAX);
+    }
+
+    #[test]
+    fn writers_of_a_keyspace_share_its_rate_and_small_writes_add_up() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        let (small, large) = (DELAY_MIN / 4, DELAY_MAX / 4);
+        assert_eq!(
+            [(); 4].map(|()| pace.delay(now, small)),
+            [Duration::ZERO, Duration::ZERO, Duration::ZERO, DELAY_MIN]
+        );
+        assert_eq!([(); 2].map(|()| pace.delay(now, large)), [DELAY_MIN + large, DELAY_MIN + 2 * large]);
+        assert_eq!(pace.delay(now, DELAY_MAX), DELAY_MAX);
+        let later = now + 2 * DELAY_MAX;
+        assert_eq!(pace.delay(later, large), large, "nobody has written meanwhile");
+    }
+
+    #[test]
+    fn a_keyspace_that_cannot_be_flushed_holds_up_its_own_writers_only() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(1).open("/db").unwrap();
+        let [stalled, other] =
+            ["stalled", "other"].map(|name| db.keyspace(name, KeyspaceOptions::new()).unwrap());
+        let (opens, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        fs.observe(move |_, op| {
+            if matches!(op, Op::Create(path) if path.extension().is_some_and(|end| end == "sst")) {
+                let _ = lock(&gate).recv();
+            }
+            Ok(())
+        });
+        for _ in 0..IMMUTABLES_MAX {
+            stalled.put("k", "v").unwrap();
+            db.engine().seal(vec![Arc::clone(&stalled.tree)]).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| stalled.put("k", "last"));
+            // Long enough to enter the queue, if it did.
+            std::thread::sleep(Duration::from_millis(50));
+            let (tells, told) = mpsc::channel();
+            scope.spawn(move || tells.send(other.put("k", "v")));
+            let written = told.recv_timeout(Duration::from_secs(20));
+            let is_waiting = !waits.is_finished();
+            drop(opens);
+            assert!(matches!(written, Ok(Ok(()))), "another keyspace was held up: {written:?}");
+            assert!(is_waiting, "its own writer was not held up");
+            waits.join().unwrap().unwrap();
+        });
     }
 }

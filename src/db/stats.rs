@@ -171,7 +171,7 @@ pub struct Stats {
     pub failed_rebuilds: u64,
     /// Bytes appended to logs.
     pub logged_bytes: u64,
-    /// Groups that were slowed down because flushes or compactions were behind.
+    /// Writers that were slowed down because flushes or compactions were behind.
     pub write_delays: u64,
     /// Total time for which they waited.
     pub write_delay: Duration,

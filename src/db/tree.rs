@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 use super::memtables::Memtables;
+use super::pressure::Pace;
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Shape;
 use crate::counters::{FilterCounts, Striped};
@@ -78,6 +79,8 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Size of the active memtable when it was last counted into the sum over all trees.
     counted_bytes: Mutex<usize>,
+    /// The rate of its writers under pressure.
+    pub(crate) pace: Pace,
     /// What compactions have to write, in bytes, when the background last looked.
     debt: AtomicU64,
     /// Hidden entries that scans have skipped: in all, before the last seal, before the last compaction for
@@ -117,6 +120,7 @@ impl Tree {
             replacing: Mutex::default(),
             dropped: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
+            pace: Pace::default(),
             debt: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             skipped_before_seal: AtomicU64::new(0),

@@ -1,12 +1,13 @@
 //! The write path: group commit.
 //!
-//! Every writer puts its request into a queue. A writer that finds no leader becomes the leader: it takes the
-//! waiting requests as one group and carries them out in the steps below. Then the writer of the first
-//! request that arrived meanwhile becomes the leader.
+//! Every writer does the first step by itself and then puts its request into a queue. A writer that finds no
+//! leader becomes the leader: it takes the waiting requests as one group and carries them out in the other
+//! steps. Then the writer of the first request that arrived meanwhile becomes the leader.
 //!
-//! 1. *admit*: check that the keyspaces of each batch exist. A request that fails this check fails alone.
-//!    (Conditional writes will be decided here, because the leader sees every earlier write.)
-//! 2. *throttle*: slow down if flushes or compactions are behind.
+//! 1. *throttle*: wait if flushes or compactions of the batch's keyspaces are behind.
+//! 2. *admit*: check that the keyspaces of each batch still exist. A request that fails this check fails alone.
+//!    (Conditional writes will be decided here, because the leader sees every earlier write.) *Make room*: wait
+//!    until all memtables together have room in the budget.
 //! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
 //!    write.
 //! 4. *apply*: insert the entries into the memtables (`apply`), as slices of the batch. Of a batch for
@@ -59,10 +60,7 @@ const OLDER_LOGS_MAX: usize = 16;
 
 /// What the leader does for a request.
 enum Work {
-    Batch {
-        bytes: Vec<u8>,
-        keyspaces: Vec<KeyspaceId>,
-    },
+    Batch(Admitted),
     /// Make the memtables of these trees immutable (those that hold something).
     Seal(Vec<Arc<Tree>>),
     /// End the active log: nothing is written afterwards.
@@ -124,7 +122,7 @@ impl Request {
 
     fn bytes(&self) -> usize {
         match &*lock(&self.work) {
-            Some(Work::Batch { bytes, .. }) => bytes.len(),
+            Some(Work::Batch(admitted)) => admitted.bytes.len(),
             _ => 0,
         }
     }
@@ -202,12 +200,18 @@ impl Engine {
         let (bytes, keyspaces, count) = batch.into_parts()?;
         self.await_resume()?;
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
-        let position =
-            if count == 0 { self.log().end() } else { self.submit(Work::Batch { bytes, keyspaces })? };
+        let position = if count == 0 { self.log().end() } else { self.submit_batch(bytes, &keyspaces)? };
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Synced => self.wait_durable(position),
         }
+    }
+
+    /// Step 1, in the writer's thread, and then the others.
+    fn submit_batch(&self, bytes: Vec<u8>, keyspaces: &[KeyspaceId]) -> Result<LogPosition> {
+        let admitted = Admitted { trees: self.keyspaces.admit(keyspaces)?, bytes };
+        self.throttle(&admitted)?;
+        self.submit(Work::Batch(admitted))
     }
 
     /// Makes every write durable that returned before this call.
@@ -267,13 +271,15 @@ impl Engine {
         for request in group {
             let work = lock(&request.work).take();
             parts.push(match work {
-                Some(Work::Batch { bytes, keyspaces }) => match self.keyspaces.admit(&keyspaces) {
-                    Ok(trees) => {
-                        admitted.push(Admitted { bytes, trees });
-                        Part::Write
+                Some(Work::Batch(batch)) => {
+                    match batch.trees.iter().try_for_each(|tree| tree.check_alive()) {
+                        Ok(()) => {
+                            admitted.push(batch);
+                            Part::Write
+                        }
+                        Err(error) => Part::Refused(error),
                     }
-                    Err(error) => Part::Refused(error),
-                },
+                }
                 Some(Work::Seal(trees)) => {
                     seals.extend(trees);
                     Part::Seal
@@ -299,7 +305,7 @@ impl Engine {
         parts.into_iter().map(result).collect()
     }
 
-    /// Steps 1 to 5. After an error before step 3 nothing was written.
+    /// Steps 2 to 5. After an error before step 3 nothing was written.
     fn write_group(&self, group: Vec<Admitted>, close: bool) -> Result<Written> {
         // A request that was queued after the store was closed fails like one made later.
         if !close {
@@ -310,7 +316,6 @@ impl Engine {
         if group.is_empty() {
             return Ok(Written { position: self.log().end(), full: Vec::new() });
         }
-        self.throttle(&group)?;
         self.make_room(&group)?;
         self.health.check_not_failed()?;
         self.log_and_apply(group)
