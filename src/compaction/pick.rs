@@ -2,8 +2,8 @@
 //!
 //! The score of level 0 is its number of runs over the number that triggers a compaction. The score of
 //! another level is its bytes over its target, which grows by `level_ratio` from level to level. Of the
-//! levels with a score of at least 1 and no reserved inputs, the most urgent is compacted into the next: that
-//! which takes most off the pressure on writers (`pressure`), or if there is none, that with the highest score.
+//! levels with a score of at least 1 and no reserved inputs, the one with the highest score is compacted into
+//! the next. Between trees the pressure on writers (`pressure`) decides, and then the score.
 //!
 //! - level 0: its tables in groups that are far apart, one group at a time, with the tables of level 1 that it
 //!   overlaps; but if its oldest table overlaps nothing there (keys arrive in order), that table alone is moved
@@ -44,7 +44,7 @@ impl Shape {
     }
 }
 
-/// How much a compaction is needed: first by the pressure on writers that it lowers, then by the score of its
+/// How much a compaction is needed: first by the pressure on the writers of its tree, then by the score of its
 /// level. Both in thousandths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
@@ -61,16 +61,6 @@ impl Urgency {
     /// The urgency of a compaction that lowers no pressure.
     pub(super) fn of_score(score: f64) -> Self {
         Self::new(0.0, score)
-    }
-
-    /// The urgency of compacting a level; `None` if its score is below 1.
-    fn of_level(version: &Version, level: usize, debt: u64, shape: &Shape) -> Option<Self> {
-        let score = score(version, level, shape);
-        let pressure = match level {
-            0 => pressure::of_runs(version.runs(0).len(), shape),
-            _ => pressure::of_debt(debt, shape),
-        };
-        (score >= 1.0).then(|| Self::new(pressure, score))
     }
 }
 
@@ -104,19 +94,24 @@ pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     version.bytes(level) as f64 / shape.target(level) as f64
 }
 
-/// The most urgent task that has no table in `busy`.
+/// The task of the level with the highest score, of those without a table in `busy`. Its urgency counts the
+/// pressure of the whole tree.
 pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Option<(Urgency, Task)> {
-    let debt = pressure::debt(version, shape);
-    let urgency = |level| Urgency::of_level(version, level, debt, shape).map(|urgency| (urgency, level));
-    let mut levels: Vec<(Urgency, usize)> = (0..LEVELS - 1).filter_map(urgency).collect();
-    levels.sort_by_key(|&(urgency, level)| (Reverse(urgency), level));
-    levels.into_iter().find_map(|(urgency, level)| {
+    let mut levels: Vec<(f64, usize)> = (0..LEVELS - 1)
+        .map(|level| (score(version, level, shape), level))
+        .filter(|(score, _)| *score >= 1.0)
+        .collect();
+    levels.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (score, task) = levels.into_iter().find_map(|(score, level)| {
         let task = match level {
             0 => pick_level_0(version, busy),
             _ => pick_table(version, busy, shape, level),
         };
-        task.map(|task| (urgency, task))
-    })
+        task.map(|task| (score, task))
+    })?;
+    let runs = pressure::of_runs(version.runs(0).len(), shape);
+    let pressure = runs.max(pressure::of_debt(pressure::debt(version, shape), shape));
+    Some((Urgency::new(pressure, score), task))
 }
 
 pub(super) fn is_free(tables: &[Arc<TableHandle>], busy: &HashSet<u64>) -> bool {
