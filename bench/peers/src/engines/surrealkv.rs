@@ -37,7 +37,7 @@ impl SurrealKv {
 
 impl Engine for SurrealKv {
     fn open(dir: &Path, settings: &Settings) -> Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(WORKERS).build()?;
+        let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build()?;
         let mut options = Options::new();
         options.max_bytes_for_level = settings.level_base_bytes;
         options.target_file_size = settings.table_bytes;
