@@ -301,8 +301,11 @@ fn what_fails_and_passes_is_told_costs_nothing_and_goes_on_by_itself() {
             fs.recover();
             users.flush().unwrap_or_else(|error| panic!("{context}: {error}"));
             write_both(&db, &users, "after", Durability::Synced).unwrap();
-            db.settle().and_then(|()| users.compact()).and_then(|()| db.compact()).unwrap();
-            db.settle().unwrap();
+            // Each thread may be at a job that met the fault before it went away.
+            assert!((0..=threads).any(|_| db.settle().is_ok()), "{context}: {:?}", db.settle());
+            for result in [users.compact(), db.compact(), db.settle()] {
+                result.unwrap_or_else(|error| panic!("{context}: {error}"));
+            }
             assert!(db.background_error().is_none(), "{context}: {:?}", db.background_error());
             let tables: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.total().tables).sum();
             let files = store::files(&fs.mem);
