@@ -1,14 +1,19 @@
 //! Merges what is left of a keyspace, key by key, and writes it to the new store.
 //!
-//! Of the entries of a key the newest certain one counts: the one from the source with the smallest rank. It
-//! is certain unless
+//! Of the entries of a key the newest certain one counts: the one with the largest sequence number. It is
+//! certain unless
 //!
 //! - a source that may hold newer entries has lost some around this key, or
 //! - a doubtful entry is newer, or may be.
 //!
 //! Then the newest of all goes to the keyspace for doubtful entries, or nothing does if it is a tombstone. A
-//! sequence number that was not replaced by 0 always says which entry is newer. Where it was, the entry is as
-//! old as the newest that went into its table.
+//! sequence number that was not replaced by 0 always says which entry is newer. Of certain entries one whose
+//! number was replaced is the oldest; a doubtful one is as old as the newest that went into its table.
+//!
+//! The place of a table in the tree says which entries are newer only if the manifest is whole: a table that
+//! was moved down by a lost edit is still named at the place above.
+
+use std::cmp::Reverse;
 
 use bytes::Bytes;
 
@@ -34,6 +39,8 @@ pub(super) struct Target<'a> {
     doubtful_options: KeyspaceOptions,
     pub(super) doubtful_values: u64,
     pub(super) ranges: DoubtfulRanges,
+    /// Whether a source of a smaller rank has newer entries.
+    ranks_hold: bool,
     batch: WriteBatch,
 }
 
@@ -47,21 +54,31 @@ struct Verdict {
 
 impl<'a> Target<'a> {
     /// `certain` is the keyspace for certain entries, `doubtful` the name of the one for doubtful entries,
-    /// which is made when there is one, with these options.
+    /// which is made when there is one, with these options. `ranks_hold` is whether the manifest is whole.
     pub(super) fn new(
         db: &'a Db,
         certain: Option<Keyspace>,
         ranges: DoubtfulRanges,
         doubtful_options: KeyspaceOptions,
+        ranks_hold: bool,
     ) -> Self {
-        let (doubtful, batch) = (None, WriteBatch::new());
-        Self { db, certain, certain_keys: 0, doubtful, doubtful_options, doubtful_values: 0, ranges, batch }
+        Self {
+            db,
+            certain,
+            certain_keys: 0,
+            doubtful: None,
+            doubtful_options,
+            doubtful_values: 0,
+            ranges,
+            ranks_hold,
+            batch: WriteBatch::new(),
+        }
     }
 
     /// Merges all sources into the new store.
     pub(super) fn merge(&mut self, mut sources: Vec<Source<'_>>, lost: &mut Vec<LostEntries>) -> Result<()> {
         while let Some(user) = sources.iter().filter_map(|source| Some(&source.head()?.user)).min().cloned() {
-            if let Some(verdict) = judge(&sources, &user) {
+            if let Some(verdict) = judge(&sources, &user, self.ranks_hold) {
                 self.keep(&mut sources[verdict.source], &user, verdict.certainty)?;
             }
             sources.iter_mut().try_for_each(|source| source.pass(&user, lost))?;
@@ -107,7 +124,7 @@ impl<'a> Target<'a> {
 }
 
 /// Which entry of this key counts; `None` if there is none that was not replaced.
-fn judge(sources: &[Source<'_>], user: &[u8]) -> Option<Verdict> {
+fn judge(sources: &[Source<'_>], user: &[u8], ranks_hold: bool) -> Option<Verdict> {
     let here = |source: &Source<'_>| {
         let head = source.head().filter(|head| head.user == user)?;
         (!source.is_replaced()).then(|| head.clone())
@@ -115,7 +132,8 @@ fn judge(sources: &[Source<'_>], user: &[u8]) -> Option<Verdict> {
     let heads: Vec<(usize, Head)> =
         sources.iter().enumerate().filter_map(|(index, source)| Some((index, here(source)?))).collect();
     let of = |certainty| heads.iter().filter(move |(_, head)| head.certainty == certainty);
-    let certain = of(Certainty::Certain).min_by_key(|(index, _)| sources[*index].rank());
+    let certain = of(Certainty::Certain)
+        .min_by_key(|(index, head)| (Reverse(head.tag.seqno()), sources[*index].rank()));
     let doubtful = of(Certainty::Doubtful).max_by_key(|(_, head)| (head.age, head.number));
     let (source, certainty) = match (certain, doubtful) {
         (None, None) => return None,
@@ -126,7 +144,8 @@ fn judge(sources: &[Source<'_>], user: &[u8]) -> Option<Verdict> {
             let hidden = sources
                 .iter()
                 .enumerate()
-                .any(|(at, source)| (at == *index || source.rank() < rank) && source.may_hide(user, seqno));
+                .filter(|(at, source)| !ranks_hold || *at == *index || source.rank() < rank)
+                .any(|(_, source)| source.may_hide(user, seqno));
             (*index, if hidden { Certainty::Doubtful } else { Certainty::Certain })
         }
     };

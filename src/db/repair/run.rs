@@ -161,7 +161,7 @@ impl Repaired<'_> {
         let into = doubtful_name(name.as_deref(), taken);
         let ranges = DoubtfulRanges::new(name.clone(), into.clone());
         let certain = certain.filter(|_| can_be_certain);
-        let mut target = Target::new(db, certain, ranges, options);
+        let mut target = Target::new(db, certain, ranges, options, survey.manifest == Manifest::Whole);
         let mut sources = Vec::new();
         for chain in chains(tables) {
             let chain = Chain::new(survey, name.clone(), chain, &mut report.lost_entries)?;
