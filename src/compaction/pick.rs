@@ -141,8 +141,9 @@ pub(super) fn table_inputs(
     with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect()
 }
 
-/// The tables of level 0 in groups, newest table first in each: tables of two groups do not overlap, and a table
-/// of level 1 lies between, so that the groups can be compacted one by one. First the groups with the most tables, of equals the oldest.
+/// The tables of level 0 in groups, newest table first in each: tables of two groups do not overlap, and a
+/// table of level 1 lies between, so that the groups can be compacted one by one. First the groups with the
+/// most tables, of equals the oldest.
 pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
     // With the age of their runs; the newest is 0.
     let runs = version.runs(0).iter().enumerate();
