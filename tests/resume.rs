@@ -484,7 +484,7 @@ fn with_threads_writing_resumes_by_itself_and_writers_wait_for_the_next_attempt(
     let users = db.existing_keyspace("users").unwrap();
     fs.judge(|_, call| matches!(call, Call::Append(_)).then(|| (Effect::Half, full())));
     assert!(write_both(&db, &users, "lost", Durability::Buffered).is_err());
-    // It was tried again in vain.
+    // It was tried again and failed again.
     while db.stats().background_failures < 3 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

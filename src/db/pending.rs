@@ -57,7 +57,7 @@ pub(crate) struct FlushUrgency {
     pub(crate) bytes: usize,
 }
 
-/// One in so many flushes is that of the keyspace that has waited longest.
+/// Each fourth flush is that of the keyspace that has waited longest.
 const OLDEST_ONE_IN: u64 = 4;
 
 /// The keyspaces with work.
