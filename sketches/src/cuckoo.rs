@@ -14,9 +14,10 @@
 //!    common errors: an insertion that fails drops the last fingerprint it moved, so an inserted key becomes
 //!    absent; and a fingerprint of 0 is taken for a free slot.
 //!
-//! Sorting the fingerprints of a bucket saves one bit a key (section 5.2). This variant is not built: it
-//! saves one bit in ten at 1 %, and each operation would have to decode a bucket through a table of 3,876
-//! entries, and an insertion to encode every bucket that it changes.
+//! Sorting the fingerprints of a bucket saves one bit a key (section 5.2). This variant is not built. A trial
+//! of it took 9.5 bits instead of 10.5 at 1 %, but a probe has to decode its buckets through a table of 3,876
+//! entries: with 10,000 to 20 million keys an absent key took 1.7 to 1.8 times as long, a present one 1.3 to
+//! 1.5 times. Who needs less space and does not remove keys has the [`Digest`](crate::Digest).
 
 use crate::arithmetic::checked_rate;
 use crate::cells::{Cells, WIDTH_MAX};

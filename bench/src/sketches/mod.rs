@@ -157,11 +157,15 @@ fn removed(keys: u64) -> Lanes {
         "**Cuckoo**" => Cuckoo::with_rate(keys, RATE, SEED).expect(OURS),
             because "a quotient filter compares within one line, where a cuckoo filter reads two buckets in lines \
                      of their own. In return its slots are a power of two, so they may be half empty. An insertion \
-                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then";
+                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then. Each \
+                     cuckoo filter takes three bits more than the least, which is a smaller share of it at the lower \
+                     rates of its peers";
         "**Cuckoo**, 8 bits" => Cuckoo::with_shape((n as f64 / 3.8) as u64, 8, SEED).expect(OURS),
             because "a quotient filter compares within one line, where a cuckoo filter reads two buckets in lines \
                      of their own. In return its slots are a power of two, so they may be half empty. An insertion \
-                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then";
+                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then. Each \
+                     cuckoo filter takes three bits more than the least, which is a smaller share of it at the lower \
+                     rates of its peers";
         "cuckoofilter" => CuckooFilter::with_capacity(n);
         "scalable_cuckoo_filter" => ScalableCuckooFilter::new(n, RATE);
         "qfilter" => qfilter::Filter::new(keys, RATE).expect(OURS);
