@@ -24,7 +24,7 @@ impl People {
     }
 
     /// Gives a person an address, the first or another one. Two callers at once would have to agree on an
-    /// order: see the example `unique_key`.
+    /// order, by a lock for example.
     fn set_address(&self, number: u32, address: &str) -> Result<()> {
         let number = number.to_be_bytes();
         let mut batch = WriteBatch::new();

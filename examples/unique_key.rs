@@ -1,65 +1,45 @@
 //! Each name gets one owner, even if many threads want it at the same time.
 //!
-//! There are no transactions: between `contains` and `put` another thread may do the same. Only one process
-//! can have a store open for writing, so a lock of the program's own is enough to make the two one step. It
-//! is held for memory's work only, the write is buffered; waiting for the disk comes after it, and one sync
-//! serves all who wait.
+//! Between `contains` and `put` another thread may do the same. `insert_if_absent` is one step. Synced, it
+//! answers when the name is on disk, also to those who were too late: the owner that they lost to stays the
+//! owner after a power loss. One sync serves all who wait.
 //!
 //! `cargo run --release --example unique_key`
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
-use sievedb::{Db, Keyspace, KeyspaceOptions, Result};
+use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Result};
 
 const THREADS: usize = 8;
 const NAMES: usize = 200;
 
-/// Names that somebody has.
-struct Names {
-    db: Db,
-    taken: Keyspace,
-    one_at_a_time: Mutex<()>,
+/// Takes a name, durably; `false` if somebody has it.
+fn take(taken: &Keyspace, name: &str, owner: &str) -> Result<bool> {
+    taken.insert_if_absent_with(name, owner, Durability::Synced)
 }
 
-impl Names {
-    /// Takes a name, durably; `false` if somebody has it.
-    fn take(&self, name: &str, owner: &str) -> Result<bool> {
-        {
-            let _alone = self.one_at_a_time.lock().expect("nobody panics in here");
-            if self.taken.contains(name)? {
-                return Ok(false);
-            }
-            self.taken.put(name, owner)?;
-        }
-        self.db.sync()?;
-        Ok(true)
+/// The same in two steps: wrong.
+fn take_wrongly(taken: &Keyspace, name: &str, owner: &str) -> Result<bool> {
+    if taken.contains(name)? {
+        return Ok(false);
     }
-
-    /// The same without the lock: wrong.
-    fn take_wrongly(&self, name: &str, owner: &str) -> Result<bool> {
-        if self.taken.contains(name)? {
-            return Ok(false);
-        }
-        // What else a program does here, others do meanwhile.
-        std::thread::sleep(Duration::from_micros(100));
-        self.taken.put(name, owner)?;
-        Ok(true)
-    }
+    // What else a program does here, others do meanwhile.
+    std::thread::sleep(Duration::from_micros(100));
+    taken.put(name, owner)?;
+    Ok(true)
 }
 
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("sievedb-unique-key-{}", std::process::id()));
     let db = Db::open(&dir)?;
-    for (how, take) in [
-        ("without a lock", Names::take_wrongly as fn(&Names, &str, &str) -> Result<bool>),
-        ("with a lock", Names::take),
-    ] {
+    for (how, take) in
+        [("in two steps", take_wrongly as fn(&Keyspace, &str, &str) -> Result<bool>), ("in one step", take)]
+    {
         let taken = db.keyspace(how, KeyspaceOptions::default())?;
-        let names = Names { db: db.clone(), taken, one_at_a_time: Mutex::new(()) };
         let syncs = db.stats().log_syncs;
-        let won = race(|thread, name| take(&names, name, &format!("thread {thread}")))?;
+        let won = race(|thread, name| take(&taken, name, &format!("thread {thread}")))?;
         println!(
             "{how}: {THREADS} threads competed for {NAMES} names, {won} claims succeeded ({} syncs)",
             db.stats().log_syncs - syncs

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use sievedb::{Options, Result, WriteBatch};
+use sievedb::{Options, Result};
 
 const PAGES: usize = 20_000;
 const LINKS: u64 = 12;
@@ -22,16 +22,12 @@ fn main() -> Result<()> {
     for _ in 0..PAGES {
         let Some(page) = frontier.pop_front() else { break };
         let links = links(&page);
-        // One call looks up all links of a page; one batch writes the new ones.
-        let known = seen.multi_contains(&links)?;
-        let mut batch = WriteBatch::new();
-        for (link, _) in links.iter().zip(&known).filter(|(_, known)| !**known) {
-            batch.put(link, "");
-            frontier.push_back(link.clone());
-            new += 1;
-        }
+        // One call looks up all links of a page and remembers those that were not there. Several threads may
+        // do this at once, and each link is new to one of them.
+        let is_new = seen.insert_new_many(links.iter().map(|link| (link, "")))?;
         lookups += links.len();
-        seen.write(batch)?;
+        new += is_new.count();
+        frontier.extend(links.into_iter().zip(is_new.iter()).filter(|(_, new)| *new).map(|(link, _)| link));
     }
     let time = start.elapsed();
 

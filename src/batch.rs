@@ -228,12 +228,34 @@ impl WriteBatch {
             Some(error) => Err(error),
             None => {
                 let mut bytes = self.bytes;
-                LittleEndian::write_u32(&mut bytes[8..12], self.count);
-                trim(&mut bytes);
+                finish(&mut bytes, self.count);
                 Ok((bytes, self.keyspaces, self.count))
             }
         }
     }
+}
+
+/// Completes an encoded batch of so many entries.
+fn finish(bytes: &mut Vec<u8>, count: u32) {
+    LittleEndian::write_u32(&mut bytes[8..12], count);
+    trim(bytes);
+}
+
+/// An encoded batch with those entries of another that are `wanted`, by their places in it.
+pub(crate) fn select(all: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u8>, DecodeError> {
+    let mut selected = Vec::with_capacity(all.len());
+    selected.resize(HEADER_BYTES, 0);
+    let (mut start, mut count) = (HEADER_BYTES, 0);
+    for (at, entry) in BatchReader::open(all)?.enumerate() {
+        let end = entry?.value.end;
+        if wanted(at) {
+            selected.extend_from_slice(&all[start..end]);
+            count += 1;
+        }
+        start = end;
+    }
+    finish(&mut selected, count);
+    Ok(selected)
 }
 
 /// Releases unused capacity, unless it is small: memtables hold the batch for long, and count only its
@@ -373,6 +395,26 @@ mod tests {
                 (43, EntryKind::Put, 7, b"k", b""),
             ]
         );
+    }
+
+    #[test]
+    fn a_part_of_a_batch_is_the_batch_of_the_wanted_entries() {
+        let ops: [(&[u8], Option<&[u8]>); 5] =
+            [(b"a", Some(b"1")), (b"b", None), (b"", Some(b"")), (b"b", Some(&[7; 300])), (b"e", None)];
+        let batch = |wanted: u32| {
+            let mut batch = WriteBatch::new();
+            for (at, (key, value)) in ops.iter().enumerate().filter(|(at, _)| wanted >> at & 1 == 1) {
+                let keyspace = at as u32 * 100;
+                match value {
+                    Some(value) => batch.push_put(keyspace, key, value),
+                    None => batch.push_delete(keyspace, key),
+                };
+            }
+            batch.into_parts().unwrap().0
+        };
+        for wanted in 0..32 {
+            assert_eq!(select(&batch(31), |at| wanted >> at & 1 == 1).unwrap(), batch(wanted));
+        }
     }
 
     #[test]

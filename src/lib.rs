@@ -1,6 +1,6 @@
 //! An embedded, ordered key-value store that answers "it is not there" from memory.
 //!
-//! Begin with [`Db`]; [`guide`] has a page each on durability, iteration, filters, memory and errors.
+//! Begin with [`Db`]; [`guide`] has a page each on durability, conditional writes, iteration, filters, memory and errors.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -75,8 +75,8 @@ pub use counters::FilterCounts;
 pub use db::{
     Concerned, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability, IgnoredFile, Iter, Keyspace,
     KeyspaceSnapshot, KeyspaceStats, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition,
-    OpenReport, Progress, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Value,
-    VerifyProgress, VerifyReport,
+    Mismatch, NewKeys, OpenReport, Progress, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats,
+    Value, VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};

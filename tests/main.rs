@@ -8,6 +8,7 @@ mod basics;
 mod budget;
 mod compaction;
 mod concurrency;
+mod conditional;
 mod crash;
 mod damage;
 mod directory;

@@ -52,6 +52,7 @@ fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
     assert!(reached.rebuilt_filters > 0 && reached.audited > reached.ops / 100, "{reached:?}");
     assert!(reached.trivial_moves > 0 && reached.found > reached.ops / 4 && reached.absent > reached.ops / 4);
     assert!(reached.walked > reached.ops, "{reached:?}");
+    assert!(reached.allowed > reached.ops / 20 && reached.refused > reached.ops / 20, "{reached:?}");
 }
 
 #[test]

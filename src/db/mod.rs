@@ -5,7 +5,8 @@
 //! | `engine` | the state that all handles share, in groups; closing |
 //! | `files`, `keyspaces`, `health` | groups of it: directory, keyspaces, failure that disabled writing |
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
-//! | `write`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
+//! | `write`, `queue`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
+//! | `conditional`, `attempt`, `decide`, `departed` | writes that depend on what is there |
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree`, `memtables` | one keyspace: memtables and version, published as a view; the memtables of all |
 //! | `background`, `pending` | the next job; which keyspaces have work |
@@ -14,13 +15,19 @@
 //! | `refilter` | new filters for existing tables |
 //! | `maintain`, `compact`, `progress` | calls that wait for background work, or do it themselves |
 //! | `publish` | the one place where the tree changes |
-//! | `keyspace`, `store` | the public handles |
+//! | `keyspace`, `store`, `conditional_store` | the public handles |
 //! | `stats`, `verify` | counters and checks |
 //! | `repair` | a new store from what is left of a damaged one |
 
 mod apply;
+mod attempt;
 mod background;
+mod bits;
 mod compact;
+mod conditional;
+mod conditional_store;
+mod decide;
+mod departed;
 mod engine;
 mod files;
 mod health;
@@ -35,6 +42,7 @@ mod pending;
 mod pressure;
 mod progress;
 mod publish;
+mod queue;
 mod read;
 mod recover;
 mod refilter;
@@ -52,6 +60,7 @@ mod tree;
 mod verify;
 mod write;
 
+pub use conditional::{Mismatch, NewKeys};
 pub use keyspace::Keyspace;
 pub use open::{DroppedTail, IgnoredFile, OpenReport};
 pub use progress::Progress;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use super::background::Jobs;
 use super::engine::Engine;
+use super::queue::Admitted;
 use super::retry::Work;
-use super::tree::Tree;
-use super::write::Admitted;
+use super::tree::{Tree, View};
 use crate::batch::BatchReader;
 use crate::compaction::pick;
 use crate::compaction::pressure::{of_debt, of_runs};
@@ -100,13 +100,12 @@ impl Engine {
     /// Waits until the memtables have room for a group; seals the largest ones to make room. A group that is
     /// too large even for empty memtables is written once they are empty. Only the commit leader calls this.
     pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
-        let batches: Vec<_> =
-            group.iter().map(|admitted| (&admitted.bytes[..], &admitted.trees[..])).collect();
+        let batches = group.iter().map(|admitted| (&admitted.bytes[..], &admitted.trees[..]));
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();
             self.resume_if_due(false)?;
-            if self.has_room(&batches) || self.health.has_failed() || self.background.is_stopping() {
+            if self.has_room(batches.clone()) || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
             // Bytes of those that wait to be flushed; none is empty.
@@ -137,7 +136,7 @@ impl Engine {
     }
 
     /// Whether all memtables together, the immutable ones included, have room for a group.
-    pub(super) fn has_room(&self, group: &[(&[u8], &[Arc<Tree>])]) -> bool {
+    pub(super) fn has_room<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> bool {
         let memory = &self.context.memory;
         memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max()
     }
@@ -183,34 +182,40 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let view = tree.view();
     let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());
     let error = set_aside.next()?;
-    let is_full = compaction_pressure(tree) >= 1.0 && tree.is_alive();
+    let is_full = compaction_pressure(tree, &view) >= 1.0 && tree.is_alive();
     let stuck = || pick::pick(&view.version, &view.version.set_aside().collect(), &tree.shape()).is_none();
     (is_full && stuck()).then(|| Arc::clone(error))
 }
 
+/// A batch and its trees.
+pub(super) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
+
 /// The most that the memtables can grow by when a group is applied.
-fn memory_of(group: &[(&[u8], &[Arc<Tree>])]) -> usize {
-    let batches = group.iter().map(|(bytes, trees)| {
+fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
+    let batches = group.clone().map(|(bytes, trees)| {
         let entries = BatchReader::open(bytes).map_or(0, |batch| batch.count as usize);
         bytes.len() + entries * ENTRY_BYTES_MAX + trees.len() * BATCH_FRAMING_BYTES
     });
-    let mut trees: Vec<&Arc<Tree>> = group.iter().flat_map(|(_, trees)| *trees).collect();
-    trees.sort_by_key(|tree| tree.id);
-    trees.dedup_by_key(|tree| tree.id);
-    let jumps = trees.iter().map(|tree| tree.growth_max());
-    batches.sum::<usize>() + jumps.sum::<usize>()
+    let mut trees = group.flat_map(|(_, trees)| trees);
+    let Some(first) = trees.next() else { return 0 };
+    let mut others: Vec<&Arc<Tree>> = trees.filter(|tree| tree.id != first.id).collect();
+    others.sort_by_key(|tree| tree.id);
+    others.dedup_by_key(|tree| tree.id);
+    let jumps = others.iter().map(|tree| tree.growth_max());
+    batches.sum::<usize>() + first.growth_max() + jumps.sum::<usize>()
 }
 
-fn compaction_pressure(tree: &Tree) -> f64 {
+fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
     let shape = tree.shape();
-    of_runs(tree.view_ref().version.runs(0).len(), &shape).max(of_debt(tree.debt(), &shape))
+    of_runs(view.version.runs(0).len(), &shape).max(of_debt(tree.debt(), &shape))
 }
 
 /// The highest pressure among the keyspaces of a batch. A dropped keyspace is not flushed any more and does
 /// not count.
 fn pressure_of(admitted: &Admitted) -> f64 {
     let of = |tree: &Arc<Tree>| {
-        pressure_of_memtables(tree.view_ref().immutables.len()).max(compaction_pressure(tree))
+        let view = tree.view_ref();
+        pressure_of_memtables(view.immutables.len()).max(compaction_pressure(tree, &view))
     };
     let trees = admitted.trees.iter().filter(|tree| tree.is_alive());
     trees.map(of).fold(0.0, f64::max)

@@ -60,7 +60,7 @@ impl Engine {
                 writer.append_record(RecordKind::Batch, bytes)?;
             }
             let trees = self.lacking(known, bytes)?;
-            while !self.has_room(&[(bytes, &trees)]) {
+            while !self.has_room(std::iter::once((bytes, &trees[..]))) {
                 let Some(largest) = self.keyspaces.largest_filled() else { break };
                 self.flush_into(state, &largest)?;
             }

@@ -236,4 +236,51 @@ mod tests {
         }
         println!("{tried} orders");
     }
+
+    /// Does these deeds in threads of their own, in the order that the seed says.
+    fn in_order<T: Send, const N: usize>(seed: u64, deeds: [&(dyn Fn() -> T + Sync); N]) -> [T; N] {
+        let schedule = Arc::new(Schedule::default());
+        std::thread::scope(|scope| {
+            let mut thread = 0;
+            let threads = deeds.map(|deed| {
+                let (schedule, at) = (Arc::clone(&schedule), thread);
+                thread += 1;
+                scope.spawn(move || {
+                    MINE.set(Some((Arc::clone(&schedule), at)));
+                    point();
+                    let result = deed();
+                    schedule.end();
+                    result
+                })
+            });
+            let (mut dice, mut last) = (Dice(seed), 0);
+            schedule.run(N, |waiting| {
+                if !seed.is_multiple_of(2) || dice.below(3) == 0 {
+                    last = dice.below(64);
+                }
+                last % waiting
+            });
+            threads.map(|thread| thread.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn of_two_who_insert_a_key_beside_flushes_one_is_told_that_it_is_new_in_every_order() {
+        for seed in 0..200 {
+            let db = options(&MemFs::new()).open(DIR).unwrap();
+            db.put("before", "v").unwrap();
+            let flush = || db.flush().and_then(|()| db.flush()).map(|()| 0);
+            let insert = |by: &'static str| db.insert_if_absent("k", by).map(usize::from);
+            let insert_many = || {
+                let new = db.insert_new_many([("before", "x"), ("k", "many"), ("l", "many")])?;
+                assert!(!new.is_new(0) && new.is_new(2));
+                Ok(usize::from(new.is_new(1)))
+            };
+            let results = in_order(seed, [&insert_many, &|| insert("single"), &flush]);
+            let new: Vec<usize> = results.into_iter().map(|result: Result<usize>| result.unwrap()).collect();
+            assert_eq!(new.iter().sum::<usize>(), 1, "order {seed}: {new:?}");
+            let winner = if new[0] == 1 { "many" } else { "single" };
+            assert_eq!(db.get("k").unwrap().as_deref(), Some(winner.as_bytes()), "order {seed}");
+        }
+    }
 }

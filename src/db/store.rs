@@ -35,7 +35,7 @@ use crate::snapshot_read::KeyRange;
 #[derive(Debug, Clone)]
 pub struct Db {
     owner: Arc<Owner>,
-    default: Keyspace,
+    pub(super) default: Keyspace,
 }
 
 impl Db {

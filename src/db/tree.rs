@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
+use super::departed::{Departed, Keeper};
 use super::memtables::Memtables;
 use super::pressure::Pace;
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Shape;
 use crate::counters::{FilterCounts, Striped};
 use crate::error::{Error, Result};
+use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
@@ -76,6 +78,7 @@ pub(crate) struct Tree {
     view: ArcSwap<View>,
     /// One at a time replaces the view; the oldest logs that its memtables need.
     replacing: Mutex<Vec<u64>>,
+    departed: Departed,
     dropped: AtomicBool,
     /// Size of the active memtable when it was last counted into the sum over all trees.
     counted_bytes: Mutex<usize>,
@@ -118,6 +121,7 @@ impl Tree {
             memtables: Arc::clone(memtables),
             view: ArcSwap::from_pointee(View { active: None, immutables: Vec::new(), version }),
             replacing: Mutex::default(),
+            departed: Departed::default(),
             dropped: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
             pace: Pace::default(),
@@ -151,11 +155,13 @@ impl Tree {
         // A dropped tree needs no log.
         let needed = new.memtables().filter(|_| self.is_alive());
         let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
-        self.view.store(Arc::clone(&new));
-        // What readers of older views still have of them is not in the budget any more.
         let is_gone =
             |memtable: &&Arc<LoggedMemtable>| !new.memtables().any(|kept| Arc::ptr_eq(kept, memtable));
-        for LoggedMemtable { memtable, .. } in old.memtables().filter(is_gone).map(|memtable| &**memtable) {
+        let gone = || old.memtables().filter(is_gone).map(|gone| &gone.memtable);
+        gone().for_each(|memtable| self.departed.add(memtable));
+        self.view.store(Arc::clone(&new));
+        // What readers of older views still have of them is not in the budget any more.
+        for memtable in gone() {
             memtable.keep(self.memtables.memory.hold(memtable.size_bytes() as u64));
         }
         if *logs != needed {
@@ -195,6 +201,21 @@ impl Tree {
             version: Arc::clone(&view.version),
         });
         active
+    }
+
+    /// The memtables with entries above this number. `None` if one of them is gone. Only the commit leader calls
+    /// this.
+    pub(crate) fn memtables_since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
+        // The view first: a memtable is among the departed before it leaves the view.
+        let view = self.view();
+        let kept = self.departed.since(seqno)?;
+        let all = view.memtables().map(|memtable| Arc::clone(&memtable.memtable)).chain(kept);
+        Some(all.filter(|memtable| memtable.seqno_max().is_some_and(|max| max > seqno)).collect())
+    }
+
+    /// Keeps the memtables that are flushed from now on for [`Tree::memtables_since`].
+    pub(crate) fn keep_memtables(&self) -> Keeper<'_> {
+        self.departed.keep()
     }
 
     /// The most by which inserting an entry lets the active memtable grow, beside the entry itself.

@@ -1,13 +1,13 @@
 //! The write path: group commit.
 //!
-//! Every writer does the first step by itself and then puts its request into a queue. A writer that finds no
-//! leader becomes the leader: it takes the waiting requests as one group and carries them out in the other
-//! steps. Then the writer of the first request that arrived meanwhile becomes the leader.
+//! Every writer does the first step by itself. Then one at a time is the leader (`queue`): it takes the
+//! waiting requests and its own as one group and carries them out in the other steps. Then the writer of the
+//! first request that arrived meanwhile becomes the leader.
 //!
 //! 1. *throttle*: wait if flushes or compactions of the batch's keyspaces are behind.
 //! 2. *admit*: check that the keyspaces of each batch still exist. A request that fails this check fails alone.
-//!    (Conditional writes will be decided here, because the leader sees every earlier write.) *Make room*: wait
-//!    until all memtables together have room in the budget.
+//!    *Make room*: wait until all memtables together have room in the budget. *Decide* the conditional writes
+//!    (`decide`): the leader knows every earlier write.
 //! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
 //!    write.
 //! 4. *apply*: insert the entries into the memtables (`apply`), as slices of the batch. Of a batch for
@@ -20,24 +20,24 @@
 //! holds, so nothing later is appended to it (`resume`). After one in step 6 the batches are written, and the
 //! next group tries to seal again.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex};
 
 use super::apply::{apply, own_batch};
 use super::background::LOG_SYNC_BYTES;
+use super::decide::decide;
 use super::engine::Engine;
 use super::health::catch;
 use super::log::LogPosition;
 use super::publish::{Change, log_closed, log_created};
+use super::queue::{Admitted, Outcome, Turn, Work};
 use super::retry::Work as Retried;
 use super::schedule::point;
 use super::tree::Tree;
-use crate::batch::{self, BatchReader, KeyspaceId, WriteBatch};
+use crate::batch::{self, BatchReader, WriteBatch};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::limits::SEQNO_MAX;
-use crate::sync::{lock, wait};
 
 /// What a write has to survive when its call returns; see [`Db::write_with`](crate::Db::write_with).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,130 +51,9 @@ pub enum Durability {
     Synced,
 }
 
-/// Limit on the bytes of the batches in one group. A larger batch is a group of its own.
-const GROUP_BYTES_MAX: usize = 1 << 20;
-
 /// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
 /// recovery short.
 const OLDER_LOGS_MAX: usize = 16;
-
-/// What the leader does for a request.
-enum Work {
-    Batch(Admitted),
-    /// Make the memtables of these trees immutable (those that hold something).
-    Seal(Vec<Arc<Tree>>),
-    /// End the active log: nothing is written afterwards.
-    Close,
-}
-
-enum Progress {
-    Waiting,
-    /// The previous leader is done; the writer of this request is the leader now.
-    Leads,
-    Done(Result<LogPosition>),
-}
-
-struct Request {
-    work: Mutex<Option<Work>>,
-    progress: Mutex<Progress>,
-    changed: Condvar,
-}
-
-/// The writers that wait for a leader.
-#[derive(Default)]
-pub(crate) struct CommitQueue {
-    queue: Mutex<Queue>,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Arc<Request>>,
-    led: bool,
-}
-
-impl Request {
-    fn new(work: Work) -> Arc<Self> {
-        Arc::new(Self {
-            work: Mutex::new(Some(work)),
-            progress: Mutex::new(Progress::Waiting),
-            changed: Condvar::new(),
-        })
-    }
-
-    fn set(&self, progress: Progress) {
-        *lock(&self.progress) = progress;
-        self.changed.notify_one();
-    }
-
-    /// Waits until the request is done (`Some`) or its writer must become the leader (`None`).
-    fn wait(&self) -> Option<Result<LogPosition>> {
-        let mut progress = lock(&self.progress);
-        loop {
-            match &*progress {
-                Progress::Done(result) => return Some(result.clone()),
-                Progress::Leads => return None,
-                Progress::Waiting => {
-                    progress = wait(&self.changed, progress);
-                }
-            }
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match &*lock(&self.work) {
-            Some(Work::Batch(admitted)) => admitted.bytes.len(),
-            _ => 0,
-        }
-    }
-
-    fn is_close(&self) -> bool {
-        matches!(&*lock(&self.work), Some(Work::Close))
-    }
-}
-
-impl CommitQueue {
-    /// Queues a request. `true` if its writer must become the leader.
-    fn enter(&self, request: &Arc<Request>) -> bool {
-        let mut queue = lock(&self.queue);
-        queue.waiting.push_back(Arc::clone(request));
-        !std::mem::replace(&mut queue.led, true)
-    }
-
-    /// Takes the next group: the first request, and those after it that fit in [`GROUP_BYTES_MAX`]. A request
-    /// to close is a group of its own.
-    fn take_group(&self) -> Vec<Arc<Request>> {
-        let mut queue = lock(&self.queue);
-        let mut bytes = 0;
-        let mut group = Vec::new();
-        while let Some(next) = queue.waiting.front() {
-            bytes += next.bytes();
-            let closes = next.is_close();
-            if !group.is_empty() && (closes || bytes > GROUP_BYTES_MAX) {
-                break;
-            }
-            group.extend(queue.waiting.pop_front());
-            if closes {
-                break;
-            }
-        }
-        group
-    }
-
-    /// Makes the writer of the next queued request the leader, if there is one.
-    fn hand_on(&self) {
-        let mut queue = lock(&self.queue);
-        match queue.waiting.front() {
-            Some(next) => next.set(Progress::Leads),
-            None => queue.led = false,
-        }
-    }
-}
-
-/// A batch that passed step 1, and the trees of its keyspaces.
-pub(crate) struct Admitted {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) trees: Vec<Arc<Tree>>,
-}
 
 /// What a request of a group wants, and so whose result it gets.
 enum Part {
@@ -199,8 +78,13 @@ impl Engine {
         }
         let (bytes, keyspaces, count) = batch.into_parts()?;
         self.await_resume()?;
-        self.counters.batches.fetch_add(1, Ordering::Relaxed);
-        let position = if count == 0 { self.log().end() } else { self.submit_batch(bytes, &keyspaces)? };
+        let position = if count == 0 {
+            self.counters.batches.fetch_add(1, Ordering::Relaxed);
+            self.log().end()
+        } else {
+            let trees = self.keyspaces.admit(&keyspaces)?;
+            self.submit_batch(Admitted { bytes, trees, condition: None })?.position
+        };
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Synced => self.wait_durable(position),
@@ -208,8 +92,8 @@ impl Engine {
     }
 
     /// Step 1, in the writer's thread, and then the others.
-    fn submit_batch(&self, bytes: Vec<u8>, keyspaces: &[KeyspaceId]) -> Result<LogPosition> {
-        let admitted = Admitted { trees: self.keyspaces.admit(keyspaces)?, bytes };
+    pub(super) fn submit_batch(&self, admitted: Admitted) -> Result<Outcome> {
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
         self.throttle(&admitted)?;
         self.submit(Work::Batch(admitted))
     }
@@ -239,85 +123,114 @@ impl Engine {
         self.submit(Work::Close).map(drop)
     }
 
-    fn submit(&self, work: Work) -> Result<LogPosition> {
-        let request = Request::new(work);
+    fn submit(&self, work: Work) -> Result<Outcome> {
         point();
-        if !self.commit.enter(&request)
-            && let Some(result) = request.wait()
-        {
-            return result;
-        }
+        let own = match self.commit.enter(work) {
+            Turn::Leads(own) => own,
+            Turn::Done(result) => return result,
+        };
         point();
-        let group = self.commit.take_group();
+        let followers = self.commit.take_followers(&own);
         // The other writers of the group wait for their results, also after a panic.
-        let results = catch("writing a batch", || self.carry_out(&group)).unwrap_or_else(|panic| {
+        let result = catch("writing a batch", || match own {
+            Work::Batch(own) if followers.is_empty() => (self.write_alone(own), Vec::new()),
+            own => {
+                let wanted = followers.iter().filter_map(|request| request.take());
+                let mut results = self.carry_out(std::iter::once(own).chain(wanted).collect()).into_iter();
+                (results.next().expect("a result for each"), results.collect())
+            }
+        });
+        let (own, others) = result.unwrap_or_else(|panic| {
             let error = self.fail(panic);
-            vec![Err(error); group.len()]
+            (Err(error.clone()), followers.iter().map(|_| Err(error.clone())).collect())
         });
         point();
         self.commit.hand_on();
-        for (request, result) in group.iter().zip(results) {
-            request.set(Progress::Done(result));
+        for (request, result) in followers.iter().zip(others) {
+            request.finish(result);
         }
-        request.wait().expect("the leader's own request is in its group")
+        own
+    }
+
+    /// Carries out a group of one batch.
+    fn write_alone(&self, admitted: Admitted) -> Result<Outcome> {
+        admitted.trees.iter().try_for_each(|tree| tree.check_alive())?;
+        let mut group = [admitted];
+        let written = self.write_group(&mut group, false);
+        if let Ok(full) = &written {
+            // Its failure is that of nobody's batch, and the next group tries again.
+            let _ = self.seal_full(full, Vec::new());
+        }
+        let [admitted] = group;
+        self.outcome(admitted, &written)
     }
 
     /// Carries out a group; one result per request.
-    fn carry_out(&self, group: &[Arc<Request>]) -> Vec<Result<LogPosition>> {
+    fn carry_out(&self, group: Vec<Work>) -> Vec<Result<Outcome>> {
         let mut parts = Vec::with_capacity(group.len());
         let mut admitted = Vec::with_capacity(group.len());
         let mut seals: Vec<Arc<Tree>> = Vec::new();
         let mut close = false;
-        for request in group {
-            let work = lock(&request.work).take();
+        for work in group {
             parts.push(match work {
-                Some(Work::Batch(batch)) => {
-                    match batch.trees.iter().try_for_each(|tree| tree.check_alive()) {
-                        Ok(()) => {
-                            admitted.push(batch);
-                            Part::Write
-                        }
-                        Err(error) => Part::Refused(error),
+                Work::Batch(batch) => match batch.trees.iter().try_for_each(|tree| tree.check_alive()) {
+                    Ok(()) => {
+                        admitted.push(batch);
+                        Part::Write
                     }
-                }
-                Some(Work::Seal(trees)) => {
+                    Err(error) => Part::Refused(error),
+                },
+                Work::Seal(trees) => {
                     seals.extend(trees);
                     Part::Seal
                 }
-                Some(Work::Close) => {
+                Work::Close => {
                     close = true;
                     Part::Seal
                 }
-                None => Part::Seal,
             });
         }
-        let written = self.write_group(admitted, close);
+        let written = self.write_group(&mut admitted, close);
         let sealed = match &written {
             Ok(_) if close => self.end_log(),
             Ok(full) => self.seal_full(full, seals),
             Err(error) => Err(error.clone()),
         };
+        let mut admitted = admitted.into_iter();
         let result = |part| match part {
             Part::Refused(error) => Err(error),
-            Part::Write => written.as_ref().map(|full| full.position).map_err(Clone::clone),
-            Part::Seal => sealed.clone().map(|()| self.log().end()),
+            Part::Write => self.outcome(admitted.next().expect("each batch is in the group"), &written),
+            Part::Seal => sealed.clone().map(|()| Outcome { position: self.log().end(), decided: None }),
         };
         parts.into_iter().map(result).collect()
     }
 
+    /// What became of a batch, when its group was written or was not.
+    fn outcome(&self, admitted: Admitted, written: &Result<Written>) -> Result<Outcome> {
+        let position = match written {
+            Ok(written) => written.position,
+            Err(_) if admitted.stands_alone() => self.log().end(),
+            Err(error) => return Err(error.clone()),
+        };
+        Ok(Outcome { position, decided: admitted.condition.is_some().then_some(admitted) })
+    }
+
     /// Steps 2 to 5. After an error before step 3 nothing was written.
-    fn write_group(&self, group: Vec<Admitted>, close: bool) -> Result<Written> {
+    fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
         // A request that was queued after the store was closed fails like one made later.
         if !close {
             self.health.check_open()?;
         }
         self.health.check_not_failed()?;
         self.resume_if_due(close)?;
-        if group.is_empty() {
+        if !group.is_empty() {
+            self.make_room(group)?;
+            self.health.check_not_failed()?;
+            decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
+        }
+        if !group.iter().any(Admitted::is_written) {
             return Ok(Written { position: self.log().end(), full: Vec::new() });
         }
-        self.make_room(&group)?;
-        self.health.check_not_failed()?;
         self.log_and_apply(group)
     }
 
@@ -336,31 +249,37 @@ impl Engine {
         self.seal_now(&trees)
     }
 
-    /// Steps 3 to 5.
-    fn log_and_apply(&self, mut group: Vec<Admitted>) -> Result<Written> {
+    /// Steps 3 to 5, for the batches that are to be written.
+    fn log_and_apply(&self, group: &mut [Admitted]) -> Result<Written> {
         let before = self.sequence.visible();
-        let mut next = before + 1;
-        for Admitted { bytes, .. } in &mut group {
+        let (mut next, mut logged) = (before + 1, 0);
+        for Admitted { bytes, .. } in group.iter_mut().filter(|admitted| admitted.is_written()) {
             let count = BatchReader::open(bytes).map_err(own_batch)?.count;
             if next + u64::from(count) > SEQNO_MAX {
                 return Err(Error::limit("sequence number", SEQNO_MAX, next + u64::from(count)));
             }
             batch::stamp(bytes, next);
             next += u64::from(count);
+            logged += bytes.len() as u64;
         }
-        let logged: usize = group.iter().map(|admitted| admitted.bytes.len()).sum();
-        self.counters.logged_bytes.fetch_add(logged as u64, Ordering::Relaxed);
+        self.counters.logged_bytes.fetch_add(logged, Ordering::Relaxed);
         let unsynced = self.log().unsynced_bytes();
-        let batches = group.iter().map(|admitted| &admitted.bytes[..]);
+        let batches = group.iter().filter(|admitted| admitted.is_written());
+        let batches = batches.map(|admitted| &admitted.bytes[..]);
         let position = self.log().append(batches).map_err(|error| self.suspend(error))?;
         if unsynced <= LOG_SYNC_BYTES && self.log().unsynced_bytes() > LOG_SYNC_BYTES {
             // The background syncs it, so that little is left to sync when the log ends.
             self.background.notify();
         }
         let mut touched: Vec<Arc<Tree>> = Vec::new();
-        for Admitted { bytes, trees } in group {
-            apply(bytes, &trees, position.number).map_err(|error| self.fail(error))?;
-            touched.extend(trees);
+        for admitted in group.iter_mut().filter(|admitted| admitted.is_written()) {
+            let bytes = std::mem::take(&mut admitted.bytes);
+            apply(bytes, &admitted.trees, position.number).map_err(|error| self.fail(error))?;
+            if touched.is_empty() {
+                touched = std::mem::take(&mut admitted.trees);
+            } else {
+                touched.append(&mut admitted.trees);
+            }
         }
         self.sequence.publish(next - 1);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Guides: one page for each topic. The tests compile and run their examples.
 //!
 //! - [`durability`]: what survives a crash, what a sync costs, and what closing does.
+//! - [`conditional`]: writes that depend on what is there.
 //! - [`iteration`]: snapshots, ranges, and what they keep alive.
 //! - [`filters`]: which kind to choose, how many bits, and how to measure.
 //! - [`memory`]: the memory budget, what counts against it and what does not.
@@ -9,6 +10,9 @@
 
 #[doc = include_str!("durability.md")]
 pub mod durability {}
+
+#[doc = include_str!("conditional.md")]
+pub mod conditional {}
 
 #[doc = include_str!("iteration.md")]
 pub mod iteration {}

@@ -31,6 +31,20 @@ pub(crate) type Bounds = (Bound<Key>, Bound<Key>);
 /// From which end an iterator is asked, over and over: `true` is the front.
 pub(crate) type Ends = Vec<bool>;
 
+/// A write of one key that depends on what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    InsertIfAbsent(Val),
+    /// From what is there to this.
+    Set(Option<Val>),
+    /// From this, which is most often not there, to that.
+    SetFrom(Option<Val>, Option<Val>),
+    /// To the value that is there and one byte more; to nothing if it is this long or longer.
+    Lengthen(u16),
+    Replace(Val),
+    Remove,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reopen {
     /// With `close`, after which every other handle must say so.
@@ -49,6 +63,10 @@ pub(crate) enum Op {
     Put(Space, Key, Val),
     Delete(Space, Key),
     Batch(Vec<(Space, Key, Option<Val>)>, bool),
+    /// `insert_new_many`, synced or not.
+    Insert(Space, Vec<(Key, Val)>, bool),
+    /// One of the conditional writes of one key, synced or not.
+    Change(Space, Key, Change, bool),
     /// `get`, `contains`, `may_contain`, `multi_get` and `multi_contains` of these keys.
     Look(Space, Vec<Key>),
     /// A range from both ends, this many steps.
@@ -189,11 +207,28 @@ fn write(rng: &mut Rng) -> (Space, Key, Option<Val>) {
     (space(rng), key(rng), (!rng.one_in(4)).then(|| val(rng)))
 }
 
+fn change(rng: &mut Rng) -> Change {
+    let some = |rng: &mut Rng| (!rng.one_in(3)).then(|| val(rng));
+    match rng.below(6) {
+        0 => Change::InsertIfAbsent(val(rng)),
+        1 => Change::Set(some(rng)),
+        2 => Change::SetFrom(some(rng), some(rng)),
+        3 => Change::Lengthen(rng.below(80) as u16),
+        4 => Change::Replace(val(rng)),
+        _ => Change::Remove,
+    }
+}
+
 impl Arbitrary for Op {
     fn arbitrary(g: &mut Gen) -> Self {
         let rng = &mut rng(g);
         match rng.below(1000) {
-            0..=249 => Self::Put(space(rng), key(rng), val(rng)),
+            0..=179 => Self::Put(space(rng), key(rng), val(rng)),
+            180..=209 => {
+                let entries = (0..rng.below(24)).map(|_| (key(rng), val(rng))).collect();
+                Self::Insert(space(rng), entries, rng.one_in(8))
+            }
+            210..=249 => Self::Change(space(rng), key(rng), change(rng), rng.one_in(8)),
             250..=329 => Self::Delete(space(rng), key(rng)),
             330..=459 => Self::Batch((0..rng.below(24)).map(|_| write(rng)).collect(), rng.one_in(8)),
             460..=649 => Self::Look(space(rng), keys(rng)),
@@ -232,6 +267,9 @@ impl Arbitrary for Op {
             Self::Batch(writes, synced) => {
                 Box::new(halves(writes.len()).map(move |part| Self::Batch(writes[part].to_vec(), synced)))
             }
+            Self::Insert(space, entries, synced) => Box::new(
+                halves(entries.len()).map(move |part| Self::Insert(space, entries[part].to_vec(), synced)),
+            ),
             Self::Look(space, keys) => {
                 Box::new(halves(keys.len()).map(move |part| Self::Look(space, keys[part].to_vec())))
             }

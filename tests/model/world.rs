@@ -12,7 +12,7 @@ use sievedb::{
     KeyspaceSnapshot, Options, Snapshot, Value, WriteBatch,
 };
 
-use super::ops::{Ends, History, Op, Reopen, SPACES, Space};
+use super::ops::{Change, Ends, History, Op, Reopen, SPACES, Space};
 use super::reference::{ByteBounds, Entry, Map, Reference, byte_bounds, starting_with, within};
 use crate::support::rng::Rng;
 use crate::support::store::{DIR, show};
@@ -39,6 +39,9 @@ pub(crate) struct Reached {
     pub(crate) found: u64,
     pub(crate) absent: u64,
     pub(crate) walked: u64,
+    /// Entries and changes of conditional writes that were written, and that were not.
+    pub(crate) allowed: u64,
+    pub(crate) refused: u64,
     pub(crate) snapshots: u64,
 }
 
@@ -55,6 +58,8 @@ impl Reached {
         self.found += other.found;
         self.absent += other.absent;
         self.walked += other.walked;
+        self.allowed += other.allowed;
+        self.refused += other.refused;
         self.snapshots += other.snapshots;
     }
 }
@@ -141,6 +146,10 @@ fn must_be<T>(what: &str, result: sievedb::Result<T>, right: fn(&Error) -> bool)
         Err(error) => Err(format!("{what} gave the error {error}")),
         Ok(_) => Err(format!("{what} went well")),
     }
+}
+
+fn durability(synced: bool) -> Durability {
+    if synced { Durability::Synced } else { Durability::Buffered }
 }
 
 fn is_dropped(error: &Error) -> bool {
@@ -237,6 +246,13 @@ impl World {
                 let writes =
                     writes.iter().map(|(space, key, val)| (*space, key.bytes(), val.map(|val| val.bytes())));
                 self.batch(writes.collect(), *synced)
+            }
+            Op::Insert(space, entries, synced) => {
+                let entries = entries.iter().map(|(key, val)| (key.bytes(), val.bytes()));
+                self.insert(*space, entries.collect(), durability(*synced))
+            }
+            Op::Change(space, key, change, synced) => {
+                self.change(*space, key.bytes(), *change, durability(*synced))
             }
             Op::Look(space, keys) => {
                 let keys: Vec<_> = keys.iter().map(|key| key.bytes()).collect();
@@ -338,6 +354,7 @@ impl World {
         let Some(stale) = &self.stale else { return Ok(()) };
         must_be("put into a dropped keyspace", stale.put("k", "v"), is_dropped)?;
         must_be("get from a dropped keyspace", stale.get("k"), is_dropped)?;
+        must_be("insert into a dropped keyspace", stale.insert_if_absent("k", "v"), is_dropped)?;
         let mut batch = WriteBatch::new();
         batch.put("half of a batch", "must not be there").put_in(stale, "k", "v");
         must_be("batch into a dropped keyspace", self.db.write(batch), is_dropped)?;
@@ -355,14 +372,113 @@ impl World {
                 (None, _) => &mut batch,
             };
         }
-        let durability = if synced { Durability::Synced } else { Durability::Buffered };
-        ok("write", self.db.write_with(batch, durability))?;
+        ok("write", self.db.write_with(batch, durability(synced)))?;
         for (space, key, value) in writes {
             if self.spaces[usize::from(space)].is_some() {
                 self.reference.write(space, key, value);
             }
         }
         Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        space: Space,
+        entries: Vec<(Vec<u8>, Vec<u8>)>,
+        durability: Durability,
+    ) -> Result<(), String> {
+        let Some((keyspace, mut map)) = self.space(space) else { return self.refused() };
+        let new = ok("insert_new_many", keyspace.insert_new_many_with(entries.iter().cloned(), durability))?;
+        equal("the number of entries", new.len(), entries.len())?;
+        new.iter().for_each(|new| new.hash(&mut self.answer));
+        for ((key, value), is_new) in entries.into_iter().zip(new.iter()) {
+            equal(&format!("is {} new", show(&key)), is_new, !map.contains_key(&key[..]))?;
+            self.count_change(is_new);
+            if is_new {
+                Arc::make_mut(&mut map).insert(key.as_slice().into(), value.as_slice().into());
+                self.reference.write(space, key, Some(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// A conditional write of one key: the same decision, the same answer, and then the same value.
+    fn change(
+        &mut self,
+        space: Space,
+        key: Vec<u8>,
+        change: Change,
+        durability: Durability,
+    ) -> Result<(), String> {
+        let Some((keyspace, map)) = self.space(space) else { return self.refused() };
+        let there = map.get(&key[..]).cloned();
+        let there = there.as_deref();
+        // What it is afterwards, if that was allowed.
+        let after = match change {
+            Change::InsertIfAbsent(val) => {
+                let done =
+                    ok("insert_if_absent", keyspace.insert_if_absent_with(&key, val.bytes(), durability))?;
+                equal("insert_if_absent", done, there.is_none())?;
+                there.is_none().then(|| Some(val.bytes()))
+            }
+            Change::Set(val) => {
+                self.set_from(&keyspace, &key, there, there, val.map(|val| val.bytes()), durability)?
+            }
+            Change::SetFrom(from, to) => {
+                let (from, to) = (from.map(|val| val.bytes()), to.map(|val| val.bytes()));
+                self.set_from(&keyspace, &key, there, from.as_deref(), to, durability)?
+            }
+            Change::Lengthen(max) => {
+                let longer = |value: Option<&[u8]>| {
+                    let value = value.unwrap_or_default();
+                    (value.len() < usize::from(max)).then(|| [value, b"+"].concat())
+                };
+                let new = ok("update", keyspace.update_with(&key, durability, longer))?;
+                let wanted = longer(there);
+                self.compare_value(&key, &new, wanted.as_deref().map(Arc::from).as_ref())?;
+                Some(wanted)
+            }
+            Change::Replace(val) => {
+                let before = ok("replace", keyspace.replace_with(&key, val.bytes(), durability))?;
+                self.compare_value(&key, &before, map.get(&key[..]))?;
+                Some(Some(val.bytes()))
+            }
+            Change::Remove => {
+                let before = ok("remove", keyspace.remove_with(&key, durability))?;
+                self.compare_value(&key, &before, map.get(&key[..]))?;
+                Some(None)
+            }
+        };
+        self.count_change(after.is_some());
+        let now = after.unwrap_or_else(|| there.map(<[u8]>::to_vec));
+        self.reference.write(space, key.clone(), now);
+        self.look(space, &[key])
+    }
+
+    /// `compare_and_set`. Returns what the key is set to, if that is allowed.
+    fn set_from(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        there: Option<&[u8]>,
+        from: Option<&[u8]>,
+        to: Option<Vec<u8>>,
+        durability: Durability,
+    ) -> Result<Option<Option<Vec<u8>>>, String> {
+        let done =
+            ok("compare_and_set", keyspace.compare_and_set_with(key, from, to.as_deref(), durability))?;
+        equal("compare_and_set", done.is_ok(), there == from)?;
+        match done {
+            Ok(()) => Ok(Some(to)),
+            Err(mismatch) => {
+                self.compare_value(key, &mismatch.found, there.map(Arc::from).as_ref())?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn count_change(&mut self, is_allowed: bool) {
+        *(if is_allowed { &mut self.reached.allowed } else { &mut self.reached.refused }) += 1;
     }
 
     fn look(&mut self, space: Space, keys: &[Vec<u8>]) -> Result<(), String> {

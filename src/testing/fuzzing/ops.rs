@@ -155,7 +155,8 @@ impl World {
 
     fn step(&mut self, input: &mut Input<'_>) {
         match input.below(20) {
-            0..=2 => self.write(input, 1),
+            0 | 1 => self.write(input, 1),
+            2 => self.write_if(input),
             3 => {
                 let entries = 1 + input.below(30);
                 self.write(input, entries);
@@ -227,6 +228,70 @@ impl World {
         self.db().write_with(batch, durability).expect("a write succeeds");
         self.history.push(Arc::new(maps));
         if synced {
+            self.all_durable();
+        }
+    }
+
+    /// A conditional write: of one key, or of several new ones.
+    fn write_if(&mut self, input: &mut Input<'_>) {
+        let mut maps = Maps::clone(self.now());
+        let (space, kind) = (input.below(SPACES), input.below(8));
+        let durability = if input.below(8) == 7 { Durability::Synced } else { Durability::Buffered };
+        let (keyspace, map) = (self.space(space), &mut maps[space]);
+        let key = key(input);
+        let there = map.get(&key).cloned();
+        if kind < 3 {
+            let entries: Vec<_> =
+                (0..1 + input.below(10)).map(|_| (self::key(input), value(input))).collect();
+            let new = keyspace.insert_new_many_with(entries.iter().cloned(), durability);
+            for ((key, value), is_new) in entries.into_iter().zip(new.expect("a write succeeds").iter()) {
+                assert_eq!(is_new, !map.contains_key(&key), "{key:?}");
+                map.entry(key).or_insert(value);
+            }
+        } else {
+            let (before, now) = match kind {
+                3 => {
+                    let value = value(input);
+                    let is_new = keyspace.insert_if_absent_with(&key, &value, durability);
+                    assert_eq!(is_new.expect("a write succeeds"), there.is_none());
+                    (there.clone(), Some(there.clone().unwrap_or(value)))
+                }
+                4 | 5 => {
+                    let expected = if kind == 4 { there.clone() } else { input.flag().then(|| value(input)) };
+                    let new = (!input.flag()).then(|| value(input));
+                    let done =
+                        keyspace.compare_and_set_with(&key, expected.as_deref(), new.as_deref(), durability);
+                    match done.expect("a write succeeds") {
+                        Ok(()) => (expected, new),
+                        Err(refused) => {
+                            assert_ne!(expected, there);
+                            (refused.found.map(|value| value.to_vec()), there.clone())
+                        }
+                    }
+                }
+                6 => {
+                    let mut before = None;
+                    let new = keyspace.update_with(&key, durability, |value| {
+                        before = value.map(<[u8]>::to_vec);
+                        value
+                            .is_none_or(|value| value.len() % 3 > 0)
+                            .then(|| [value.unwrap_or_default(), b"+"].concat())
+                    });
+                    (before, new.expect("a write succeeds").map(|value| value.to_vec()))
+                }
+                _ => {
+                    let before = keyspace.remove_with(&key, durability).expect("a write succeeds");
+                    (before.map(|value| value.to_vec()), None)
+                }
+            };
+            assert_eq!(before, there, "{key:?}");
+            match now {
+                Some(now) => map.insert(key, now),
+                None => map.remove(&key),
+            };
+        }
+        self.history.push(Arc::new(maps));
+        if durability == Durability::Synced {
             self.all_durable();
         }
     }

@@ -1,0 +1,408 @@
+//! Conditional writes, in the thread of their caller: look, ask the leader, look again.
+//!
+//! 1. Read the number of the newest visible write, then look up the keys. In this order: whatever the lookups
+//!    miss is above the number. The leader looks at everything above it ([`decide`](super::decide)).
+//! 2. If nothing is to be written, the answer is ready: it was true when the keys were looked up.
+//! 3. Otherwise the leader decides, at the moment of the write. If it cannot, because a memtable above the
+//!    number has been flushed, begin again; after the second time such memtables are kept
+//!    ([`departed`](super::departed)), so that the leader can.
+//!
+//! An error of a lookup is the error of the call. A "no" is as durable as a "yes": with
+//! [`Durability::Synced`] it waits until the log is durable up to its end after the lookups, because what the
+//! "no" rests on is before that end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::apply::own_batch;
+use super::bits::Bits;
+use super::decide::{Condition, Decision, Rule};
+use super::departed::Keeper;
+use super::engine::Engine;
+use super::queue::Admitted;
+use super::read::Value;
+use super::schedule::point;
+use super::tree::Tree;
+use super::write::Durability;
+use crate::batch::{BatchReader, WriteBatch};
+use crate::error::Result;
+use crate::hash::key_hash;
+use crate::key::SeqNo;
+
+/// Attempts before flushed memtables are kept.
+const FREE_ATTEMPTS: usize = 2;
+
+/// The attempts of a call.
+struct Attempts<'t> {
+    tree: &'t Tree,
+    made: usize,
+    keeper: Option<Keeper<'t>>,
+}
+
+/// What the leader has done, or that the caller is to look again.
+enum Asked {
+    Decided(Condition),
+    /// With the batch of all entries.
+    LookAgain(Vec<u8>),
+}
+
+/// What became of a write of one key.
+pub(super) struct Single {
+    pub(super) is_allowed: bool,
+    /// What the key held when that was decided.
+    pub(super) before: Option<Value>,
+}
+
+impl<'t> Attempts<'t> {
+    fn new(tree: &'t Tree) -> Self {
+        Self { tree, made: 0, keeper: None }
+    }
+
+    /// Begins an attempt. Returns the number of the newest visible write.
+    fn next(&mut self, engine: &Engine) -> Result<SeqNo> {
+        engine.check_writable()?;
+        if self.made == FREE_ATTEMPTS {
+            self.keeper = Some(self.tree.keep_memtables());
+        }
+        self.made += 1;
+        let visible = engine.sequence.visible();
+        point();
+        Ok(visible)
+    }
+}
+
+impl Engine {
+    /// Writes those entries of a batch for one tree whose keys are absent. Returns which.
+    pub(super) fn insert_new(
+        &self,
+        tree: &Arc<Tree>,
+        batch: WriteBatch,
+        durability: Durability,
+    ) -> Result<Bits> {
+        let mut attempts = Attempts::new(tree);
+        let (mut all, _, count) = batch.into_parts()?;
+        loop {
+            let read_at = attempts.next(self)?;
+            let keys = keys_of(&all)?;
+            let found = self.multi_get(tree, &keys, None, |_| Ok(()))?;
+            if found.iter().all(Option::is_some) {
+                self.settle_answer(durability)?;
+                return Ok(Bits::none(count as usize));
+            }
+            let hashes = self.first_hashes(&keys);
+            let writes = found.iter().zip(&hashes).map(|(found, hash)| found.is_none() && hash.is_some());
+            let writes = writes.collect();
+            drop(keys);
+            let asks = Admitted::conditional(tree, all, read_at, Rule::Absent, hashes, writes)?;
+            match self.ask(asks, durability)? {
+                Asked::Decided(condition) => return Ok(condition.into_writes()),
+                Asked::LookAgain(batch) => all = batch,
+            }
+        }
+    }
+
+    /// Sets a key to a value, or deletes it, if its rule allows that. `is_read`: whether the caller wants to
+    /// know the value before, not only whether there was one.
+    pub(super) fn write_if(
+        &self,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        value: Option<&[u8]>,
+        rule: Rule,
+        is_read: bool,
+        durability: Durability,
+    ) -> Result<Single> {
+        let mut attempts = Attempts::new(tree);
+        let mut all = single(tree, key, value)?;
+        let hash = key_hash(self.keyspaces.hash_seed, key);
+        loop {
+            let read_at = attempts.next(self)?;
+            let found = self.get(tree, key, None, |value| {
+                if is_read { Value::read(value) } else { Ok(Value::new(Bytes::new())) }
+            })?;
+            let is_allowed = rule.allows(found.as_deref());
+            if !is_allowed || value.is_none() && found.is_none() {
+                self.settle_answer(durability)?;
+                return Ok(Single { is_allowed, before: found });
+            }
+            match self.ask(one(tree, all, read_at, rule.clone(), hash)?, durability)? {
+                Asked::Decided(condition) => {
+                    let is_allowed = condition.decision() == Decision::Write;
+                    return Ok(Single { is_allowed, before: condition.changed_to().unwrap_or(found) });
+                }
+                Asked::LookAgain(batch) => all = batch,
+            }
+        }
+    }
+
+    /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value.
+    pub(super) fn update(
+        &self,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        durability: Durability,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Value>> {
+        let mut attempts = Attempts::new(tree);
+        let hash = key_hash(self.keyspaces.hash_seed, key);
+        loop {
+            let read_at = attempts.next(self)?;
+            let found = self.get(tree, key, None, Value::read)?;
+            let value = change(found.as_deref());
+            let batch = single(tree, key, value.as_deref())?;
+            if value.is_none() && found.is_none() {
+                self.settle_answer(durability)?;
+                return Ok(None);
+            }
+            if let Asked::Decided(_) =
+                self.ask(one(tree, batch, read_at, Rule::Unchanged, hash)?, durability)?
+            {
+                return Ok(value.map(|value| Value::new(value.into())));
+            }
+        }
+    }
+
+    /// Has the leader decide a batch.
+    fn ask(&self, asks: Admitted, durability: Durability) -> Result<Asked> {
+        self.await_resume()?;
+        let outcome = self.submit_batch(asks)?;
+        let decided = outcome.decided.and_then(|decided| Some((decided.bytes, *decided.condition?)));
+        let (bytes, condition) = decided.expect("the leader returns the condition");
+        if condition.decision() == Decision::LookAgain {
+            return Ok(Asked::LookAgain(condition.into_all(bytes)));
+        }
+        if durability == Durability::Synced {
+            self.wait_durable(outcome.position)?;
+        }
+        Ok(Asked::Decided(condition))
+    }
+
+    /// Makes what an answer rests on as durable as the caller wants.
+    fn settle_answer(&self, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Synced => self.wait_durable(self.log().end()),
+        }
+    }
+
+    /// The hash of each key; `None` where an earlier key is the same.
+    fn first_hashes(&self, keys: &[&[u8]]) -> Vec<Option<u64>> {
+        let hash = |key: &&[u8]| key_hash(self.keyspaces.hash_seed, key);
+        let mut order: Vec<(u64, usize)> = keys.iter().map(hash).zip(0..).collect();
+        let mut hashes: Vec<_> = order.iter().map(|&(hash, _)| Some(hash)).collect();
+        order.sort_unstable();
+        for same in order.chunk_by(|(a, _), (b, _)| a == b) {
+            for (before, &(_, at)) in same.iter().enumerate().skip(1) {
+                if same[..before].iter().any(|&(_, earlier)| keys[earlier] == keys[at]) {
+                    hashes[at] = None;
+                }
+            }
+        }
+        hashes
+    }
+}
+
+fn keys_of(batch: &[u8]) -> Result<Vec<&[u8]>> {
+    let entries = BatchReader::open(batch).map_err(own_batch)?;
+    entries.map(|entry| Ok(&batch[entry.map_err(own_batch)?.key])).collect()
+}
+
+/// A batch that sets a key to a value, or deletes it.
+fn single(tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
+    let len = key.len().saturating_add(value.map_or(0, <[u8]>::len));
+    let mut batch = WriteBatch::with_capacity(len.saturating_add(12));
+    match value {
+        Some(value) => batch.push_put(tree.id, key, value),
+        None => batch.push_delete(tree.id, key),
+    };
+    Ok(batch.into_parts()?.0)
+}
+
+/// A conditional batch of one entry.
+fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: SeqNo, rule: Rule, hash: u64) -> Result<Admitted> {
+    Admitted::conditional(tree, batch, read_at, rule, vec![Some(hash)], Bits::from_iter([true]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::db::queue::Turn;
+    use crate::error::Error;
+    use crate::fs::{CrashPolicy, MemFs, Op};
+    use crate::options::Options;
+    use crate::sync::lock;
+
+    fn options(fs: &MemFs) -> Options {
+        Options::new().fs(Arc::new(fs.clone())).background_threads(0)
+    }
+
+    fn is_log(op: &Op<'_>) -> bool {
+        matches!(op, Op::Append(path, _) if path.extension().is_some_and(|end| end == "wal"))
+    }
+
+    #[test]
+    fn of_equal_keys_in_one_call_the_first_counts() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        db.put("old", "").unwrap();
+        let keys = ["b", "old", "b", "a", "old", "a", "a"];
+        let new =
+            db.insert_new_many(keys.iter().zip(b"1234567").map(|(key, value)| (key, [*value]))).unwrap();
+        assert_eq!(new.iter().collect::<Vec<_>>(), [true, false, false, true, false, false, false]);
+        let values = db.multi_get(&["a", "b", "old"]).unwrap();
+        assert_eq!(
+            values.iter().flatten().map(|value| &value[..]).collect::<Vec<_>>(),
+            [&b"4"[..], b"1", b""]
+        );
+    }
+
+    /// While the leader is held up in the log, threads wait that all insert the same keys. Then the log takes
+    /// their group, or fails.
+    fn compete(is_failing: bool) -> (crate::db::Db, Vec<Result<bool>>) {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        let (opens, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new((gate, 0));
+        fs.observe(move |_, op| {
+            if is_log(&op) {
+                let mut gate = lock(&gate);
+                gate.1 += 1;
+                match gate.1 {
+                    1 => drop(gate.0.recv()),
+                    2 if is_failing => return Err(std::io::ErrorKind::StorageFull.into()),
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        let answers = std::thread::scope(|scope| {
+            let leader = scope.spawn(|| db.put("other", ""));
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    while thread == 0 && !db.engine().commit.is_led() {
+                        std::thread::yield_now();
+                    }
+                    let db = &db;
+                    scope.spawn(move || match thread % 2 {
+                        0 => db.insert_if_absent("k", [thread]),
+                        _ => db.insert_new_many([("k", [thread])]).map(|new| new.is_new(0)),
+                    })
+                })
+                .collect();
+            while db.engine().commit.waiting() < 4 {
+                std::thread::yield_now();
+            }
+            drop(opens);
+            leader.join().unwrap().unwrap();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        (db, answers)
+    }
+
+    #[test]
+    fn of_those_who_insert_the_same_key_in_one_group_one_is_told_that_it_is_new() {
+        let (db, answers) = compete(false);
+        let new = answers.into_iter().filter(|answer| *answer.as_ref().unwrap()).count();
+        assert_eq!(new, 1);
+        assert!(db.contains("k").unwrap());
+    }
+
+    #[test]
+    fn seen_because_of_an_earlier_request_fails_when_the_group_fails() {
+        let (db, answers) = compete(true);
+        for answer in answers {
+            assert!(matches!(answer, Err(Error::Io { .. })), "{answer:?}: no such key was written");
+        }
+        assert!(!db.contains("k").unwrap());
+        assert!(db.insert_if_absent("k", "").unwrap());
+    }
+
+    #[test]
+    fn a_synced_no_is_on_disk_when_it_is_given() {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        let no: [fn(&crate::db::Db) -> bool; 6] = [
+            |db| !db.insert_if_absent_with("k", "", Durability::Synced).unwrap(),
+            |db| db.insert_new_many_with([("k", "")], Durability::Synced).unwrap().count() == 0,
+            |db| db.compare_and_set_with("k", None, Some(b""), Durability::Synced).unwrap().is_err(),
+            |db| db.compare_and_set_with("k", Some(b"x"), None, Durability::Synced).unwrap().is_err(),
+            |db| db.remove_with("absent", Durability::Synced).unwrap().is_none(),
+            |db| db.update_with("absent", Durability::Synced, |_| None).unwrap().is_none(),
+        ];
+        for (round, no) in no.into_iter().enumerate() {
+            db.put("k", [round as u8]).unwrap();
+            db.delete("absent").unwrap();
+            db.put("last", [round as u8]).unwrap();
+            assert!(no(&db));
+            let image = options(&fs.crash(CrashPolicy::DropUnsynced)).open("/db").unwrap();
+            let values = image.multi_get(&["k", "last"]).unwrap();
+            assert!(values.iter().all(|value| value.as_deref() == Some(&[round as u8])), "call {round}");
+        }
+    }
+
+    #[test]
+    fn a_synced_no_gets_the_error_of_its_sync() {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        db.put("k", "").unwrap();
+        fs.observe(|_, op| match op {
+            Op::Sync(_) => Err(std::io::ErrorKind::Other.into()),
+            _ => Ok(()),
+        });
+        assert!(!db.insert_if_absent("k", "").unwrap(), "a buffered one needs no sync");
+        assert!(matches!(db.insert_if_absent_with("k", "", Durability::Synced), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn a_call_in_which_everything_was_seen_needs_no_place_in_the_queue() {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        db.put("k", "").unwrap();
+        let before = db.stats();
+        let Turn::Leads(_) = db.engine().commit.enter(crate::db::queue::Work::Seal(Vec::new())) else {
+            panic!("nobody else leads")
+        };
+        assert!(!db.insert_if_absent("k", "").unwrap());
+        assert_eq!(db.insert_new_many([("k", ""), ("k", "")]).unwrap().count(), 0);
+        assert!(db.compare_and_set("k", Some(b"x"), None).unwrap().is_err());
+        assert!(db.remove("absent").unwrap().is_none());
+        db.engine().commit.hand_on();
+        assert_eq!(db.stats().batches, before.batches);
+    }
+
+    #[test]
+    fn an_answer_is_found_even_if_every_memtable_is_flushed_between_look_and_decision() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let mut runs = 0;
+        let added = db.update("k", |value| {
+            runs += 1;
+            // What another thread does meanwhile.
+            db.put("other", "").unwrap();
+            db.flush().unwrap();
+            Some([value.unwrap_or_default(), b"+"].concat())
+        });
+        assert_eq!((added.unwrap().as_deref(), runs), (Some(&b"+"[..]), FREE_ATTEMPTS + 1));
+    }
+
+    #[test]
+    fn update_runs_again_when_its_key_was_written_meanwhile() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let mut seen = Vec::new();
+        let left = db.update("k", |value| {
+            seen.push(value.map(<[u8]>::to_vec));
+            match seen.len() {
+                1 => db.put("k", "1").unwrap(),
+                2 => db.delete("k").unwrap(),
+                3 => db.put("k", "3").unwrap(),
+                _ => {}
+            }
+            (seen.len() < 3).then(|| [value.unwrap_or_default(), b"!"].concat())
+        });
+        // The third run found nothing and wants nothing: that is an answer.
+        assert_eq!(left.unwrap(), None);
+        assert_eq!(seen, [None, Some(b"1".to_vec()), None]);
+    }
+}

@@ -1,0 +1,234 @@
+//! The queue of writers before the commit leader.
+//!
+//! A writer that finds no leader leads at once: it makes no request, and nobody is woken for it. Every other
+//! writer puts a request into the queue and waits until a leader has carried it out, or until it leads itself.
+//! When a leader is done, the writer of the request that has waited longest becomes the leader.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::decide::Condition;
+use super::log::LogPosition;
+use super::tree::Tree;
+use crate::error::Result;
+use crate::sync::{lock, wait};
+
+/// Limit on the bytes of the batches in one group. A larger batch is a group of its own.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// What a writer wants of the leader.
+pub(super) enum Work {
+    Batch(Admitted),
+    /// Make the memtables of these trees immutable (those that hold something).
+    Seal(Vec<Arc<Tree>>),
+    /// End the active log: nothing is written afterwards.
+    Close,
+}
+
+/// A batch that may be written, and the trees of its keyspaces.
+pub(crate) struct Admitted {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) trees: Vec<Arc<Tree>>,
+    /// What the leader decides before it writes the batch.
+    pub(super) condition: Option<Box<Condition>>,
+}
+
+/// What became of a request.
+pub(super) struct Outcome {
+    /// A sync up to here makes durable what was written, and what a condition was decided by.
+    pub(super) position: LogPosition,
+    /// A conditional batch, with what the leader has decided.
+    pub(super) decided: Option<Admitted>,
+}
+
+/// A writer that waits for a leader.
+pub(super) struct Request {
+    bytes: usize,
+    closes: bool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+enum State {
+    Waiting(Work),
+    /// A leader carries it out.
+    Taken,
+    /// The previous leader is done; the writer of this request is the leader now.
+    Leads(Work),
+    Done(Result<Outcome>),
+}
+
+/// What a writer does next.
+pub(super) enum Turn {
+    Leads(Work),
+    Done(Result<Outcome>),
+}
+
+/// The writers that wait for a leader.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Request>>,
+    led: bool,
+}
+
+impl Work {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Batch(admitted) => admitted.bytes.len(),
+            Self::Seal(_) | Self::Close => 0,
+        }
+    }
+}
+
+impl Request {
+    fn new(work: Work) -> Arc<Self> {
+        let (bytes, closes) = (work.bytes(), matches!(work, Work::Close));
+        Arc::new(Self { bytes, closes, state: Mutex::new(State::Waiting(work)), changed: Condvar::new() })
+    }
+
+    fn wait(&self) -> Turn {
+        let mut state = lock(&self.state);
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(result) => return Turn::Done(result),
+                State::Leads(work) => return Turn::Leads(work),
+                unchanged => *state = unchanged,
+            }
+            state = wait(&self.changed, state);
+        }
+    }
+
+    /// Takes what it wants. Only the leader calls this, once.
+    pub(super) fn take(&self) -> Option<Work> {
+        let mut state = lock(&self.state);
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Waiting(work) => Some(work),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    fn lead(&self) {
+        if let Some(work) = self.take() {
+            self.set(State::Leads(work));
+        }
+    }
+
+    /// Hands the result to the writer.
+    pub(super) fn finish(&self, result: Result<Outcome>) {
+        self.set(State::Done(result));
+    }
+
+    fn set(&self, state: State) {
+        *lock(&self.state) = state;
+        self.changed.notify_one();
+    }
+}
+
+impl CommitQueue {
+    /// Returns when the writer is the leader, or when another leader has done its work.
+    pub(super) fn enter(&self, work: Work) -> Turn {
+        let mut queue = lock(&self.queue);
+        if !std::mem::replace(&mut queue.led, true) {
+            return Turn::Leads(work);
+        }
+        let request = Request::new(work);
+        queue.waiting.push_back(Arc::clone(&request));
+        drop(queue);
+        request.wait()
+    }
+
+    /// Takes the requests that the leader carries out together with its own: those that have waited longest,
+    /// as far as they fit in [`GROUP_BYTES_MAX`]. A request to close is alone.
+    pub(super) fn take_followers(&self, own: &Work) -> Vec<Arc<Request>> {
+        let mut group = Vec::new();
+        if matches!(own, Work::Close) {
+            return group;
+        }
+        let mut bytes = own.bytes();
+        let mut queue = lock(&self.queue);
+        while let Some(next) = queue.waiting.front() {
+            bytes += next.bytes;
+            if next.closes || bytes > GROUP_BYTES_MAX {
+                break;
+            }
+            group.extend(queue.waiting.pop_front());
+        }
+        group
+    }
+
+    /// Makes the writer that has waited longest the leader, if any waits.
+    pub(super) fn hand_on(&self) {
+        let mut queue = lock(&self.queue);
+        match queue.waiting.pop_front() {
+            Some(next) => next.lead(),
+            None => queue.led = false,
+        }
+    }
+}
+
+#[cfg(test)]
+impl CommitQueue {
+    /// How many writers wait.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.queue).waiting.len()
+    }
+
+    pub(super) fn is_led(&self) -> bool {
+        lock(&self.queue).led
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_finds_no_leader_makes_no_request_and_leaves_none_behind() {
+        let queue = CommitQueue::default();
+        for _ in 0..2 {
+            let Turn::Leads(work) = queue.enter(Work::Seal(Vec::new())) else { panic!("nobody else leads") };
+            assert!(queue.take_followers(&work).is_empty());
+            assert_eq!(lock(&queue.queue).waiting.capacity(), 0, "no request was made");
+            queue.hand_on();
+        }
+    }
+
+    #[test]
+    fn those_who_wait_are_carried_out_with_the_leader_or_lead_themselves_in_their_order() {
+        let queue = CommitQueue::default();
+        let Turn::Leads(own) = queue.enter(Work::Seal(Vec::new())) else { panic!("nobody else leads") };
+        std::thread::scope(|scope| {
+            let mut waiters = Vec::new();
+            for (at, work) in
+                [Work::Seal(Vec::new()), Work::Close, Work::Seal(Vec::new())].into_iter().enumerate()
+            {
+                let queue = &queue;
+                waiters.push(scope.spawn(move || queue.enter(work)));
+                while queue.waiting() <= at {
+                    std::thread::yield_now();
+                }
+            }
+            let followers = queue.take_followers(&own);
+            assert_eq!((followers.len(), queue.waiting()), (1, 2), "one that closes is alone");
+            queue.hand_on();
+            followers.iter().for_each(|request| {
+                assert!(matches!(request.take(), Some(Work::Seal(_))) && request.take().is_none());
+                request.finish(Err(crate::error::Error::Closed));
+            });
+            let mut turns = waiters.into_iter().map(|waiter| waiter.join().unwrap());
+            assert!(matches!(turns.next(), Some(Turn::Done(Err(_)))));
+            let Some(Turn::Leads(close)) = turns.next() else { panic!("it has waited longest") };
+            assert!(matches!(close, Work::Close) && queue.take_followers(&close).is_empty());
+            queue.hand_on();
+            assert!(matches!(turns.next(), Some(Turn::Leads(Work::Seal(_)))));
+        });
+    }
+}
