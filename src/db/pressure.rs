@@ -147,7 +147,7 @@ impl Engine {
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = reservations.epoch();
-            self.resume_if_due(false)?;
+            self.resume_first()?;
             if pressure_of(admitted) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
@@ -226,6 +226,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::batch::WriteBatch;
+    use crate::db::Durability;
     use crate::fs::{MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
 
@@ -287,5 +289,50 @@ mod tests {
             assert!(is_waiting, "its own writer was not held up");
             waits.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn a_writer_under_pressure_leaves_it_to_the_commit_leader_to_resume_writing() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        let engine = db.engine();
+        for _ in 0..IMMUTABLES_MAX - 1 {
+            db.put("k", "v").unwrap();
+            engine.seal(vec![engine.keyspaces.default_tree()]).unwrap();
+        }
+        let full = std::io::ErrorKind::StorageFull.into();
+        engine.suspend(Error::io("append to", std::path::Path::new("/db"), full));
+        // The first thread to touch the directory is the leader, who resumes. It is held up; others tell.
+        let leader = Mutex::new(None);
+        let (begins, begun) = mpsc::channel();
+        let (opens, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        fs.observe(move |_, op| {
+            let this = std::thread::current().id();
+            let first = *lock(&leader).get_or_insert(this);
+            let _ = begins.send((this == first, format!("{op:?}")));
+            if this == first {
+                let _ = lock(&gate).recv();
+            }
+            Ok(())
+        });
+        std::thread::scope(|scope| {
+            let leads = scope.spawn(|| engine.seal(Vec::new()));
+            let (is_leader, _) = begun.recv_timeout(Duration::from_secs(20)).expect("writing resumes");
+            assert!(is_leader);
+            let writes = scope.spawn(|| {
+                let mut batch = WriteBatch::new();
+                batch.put("l", "v");
+                db.write_with(batch, Durability::Synced)
+            });
+            // Time in which the writer would resume too; without it the test is weaker, but does not fail.
+            let other = begun.recv_timeout(Duration::from_millis(100));
+            drop(opens);
+            leads.join().unwrap().unwrap();
+            writes.join().unwrap().unwrap();
+            assert!(other.is_err(), "beside the leader that resumes: {other:?}");
+        });
+        fs.stop_observing();
+        assert!(db.contains("l").unwrap() && !engine.suspension.is_suspended());
     }
 }
