@@ -149,6 +149,15 @@ pub enum Error {
         /// How it was noticed.
         detail: Box<str>,
     },
+    /// A change would have let two tables of one run overlap. It was not made, and the store is as it was; work
+    /// of the background is tried again. This is a defect of this crate.
+    #[non_exhaustive]
+    Overlap {
+        /// The keyspace.
+        keyspace: String,
+        /// The numbers of the two tables.
+        tables: (u64, u64),
+    },
     /// An earlier failure made it unsafe to write. Reads go on; to write again, reopen the store.
     #[non_exhaustive]
     Poisoned {
@@ -277,6 +286,9 @@ impl fmt::Display for Error {
             }
             Self::FaultyMemory { what, detail } => {
                 write!(f, "the memory of this machine cannot be trusted: {what}: {detail}")
+            }
+            Self::Overlap { keyspace, tables: (one, other) } => {
+                write!(f, "tables {one} and {other} of keyspace {keyspace:?} would overlap in a run")
             }
             Self::Locked { dir, by_this_process: false } => {
                 write!(f, "{} is in use by another process", dir.display())

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use sievedb::fs::{MemFs, Op};
 use sievedb::{Db, Error, KeyspaceOptions, Options, Progress};
@@ -133,6 +134,75 @@ fn compacting_goes_on_beside_writers_and_background_work() {
     assert_eq!(stats.keyspaces[0].total().runs, 1);
     let expected: std::collections::BTreeSet<_> = (0..KEYS).map(|n| key(n.reverse_bits() >> 16)).collect();
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
+}
+
+/// Appends to a stream: some entries with keys of this prefix, in a table of their own. One hides another, which
+/// a compaction drops.
+fn append(db: &Db, stream: &str) {
+    db.put(format!("{stream}1"), "old").unwrap();
+    let snapshot = db.snapshot();
+    ["1", "2"].into_iter().for_each(|end| db.put(format!("{stream}{end}"), "new").unwrap());
+    db.flush().unwrap();
+    drop(snapshot);
+}
+
+/// Compacts streams, of which the ones of level 1 are tables of it side by side. Meanwhile others are appended.
+fn append_beside_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile: &[&str]) {
+    let fs = MemFs::new();
+    let keyspace = || store::small().l0_runs(1).level_base_bytes(64 << 10);
+    let options = || store::options(&fs).default_keyspace(keyspace());
+    let db = options().open(DIR).unwrap();
+    for stream in of_level_1 {
+        append(&db, stream);
+        while db.step().unwrap() {}
+    }
+    of_level_0.iter().for_each(|stream| append(&db, stream));
+    let tables = |level: usize| db.stats().keyspaces[0].levels[level].tables as usize;
+    assert_eq!((tables(0), tables(1)), (of_level_0.len(), of_level_1.len()));
+    // The first table that is made is the compaction's: it waits.
+    let (reaches, reached) = mpsc::channel();
+    let (opens, gate) = mpsc::channel::<()>();
+    let held = Mutex::new(Some((reaches, gate)));
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Create(path) if is_table(path)) {
+            let held = held.lock().unwrap().take();
+            if let Some((reaches, gate)) = held {
+                reaches.send(()).unwrap();
+                let _ = gate.recv();
+            }
+        }
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| db.compact());
+        reached.recv_timeout(Duration::from_secs(60)).expect("the compaction makes a table");
+        for stream in meanwhile {
+            append(&db, stream);
+            while db.step().unwrap() {}
+        }
+        drop(opens);
+        compacting.join().unwrap().unwrap();
+    });
+    fs.stop_observing();
+    let check = |db: &Db| {
+        for stream in [of_level_1, of_level_0, meanwhile].concat() {
+            for key in ["1", "2"].map(|end| format!("{stream}{end}")) {
+                assert_eq!(db.get(&key).unwrap().as_deref(), Some(&b"new"[..]), "{key}");
+            }
+        }
+        assert!(db.verify().unwrap().damage.is_empty());
+    };
+    check(&db);
+    while db.step().unwrap() {}
+    check(&db);
+    db.close().unwrap();
+    check(&options().open(DIR).unwrap());
+}
+
+#[test]
+fn streams_appended_beside_a_compaction_keep_every_key_and_the_store_opens_again() {
+    append_beside_compaction(&["a", "z"], &[], &["m", "n", "o", "p"]);
+    append_beside_compaction(&["a", "e", "s", "z"], &["a", "z"], &["m", "n", "o", "p"]);
 }
 
 #[test]

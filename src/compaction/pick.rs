@@ -2,7 +2,7 @@
 //!
 //! The score of level 0 is its number of runs over the number that triggers a compaction. The score of
 //! another level is its bytes over its target, which grows by `level_ratio` from level to level. Of the
-//! levels with a score of at least 1 and no reserved inputs, the one with the highest score is compacted into
+//! levels with a score of at least 1 and nothing reserved, the one with the highest score is compacted into
 //! the next. Between trees the pressure on writers (`pressure`) decides, and then the score.
 //!
 //! - level 0: its tables in groups that are far apart, one group at a time, with the tables of level 1 that it
@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::busy::Busy;
 use super::pressure;
 use crate::manifest::edit::LEVELS;
 use crate::version::{TableHandle, Version};
@@ -94,9 +95,9 @@ pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     version.bytes(level) as f64 / shape.target(level) as f64
 }
 
-/// The task of the level with the highest score, of those without a table in `busy`. Its urgency counts the
+/// The task of the level with the highest score, of those that need nothing `busy`. Its urgency counts the
 /// pressure of the whole tree.
-pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Option<(Urgency, Task)> {
+pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urgency, Task)> {
     let mut levels: Vec<(f64, usize)> = (0..LEVELS - 1)
         .map(|level| (score(version, level, shape), level))
         .filter(|(score, _)| *score >= 1.0)
@@ -112,10 +113,6 @@ pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Opt
     let runs = pressure::of_runs(version.runs(0).len(), shape);
     let pressure = runs.max(pressure::of_debt(pressure::debt(version, shape), shape));
     Some((Urgency::new(pressure, score), task))
-}
-
-pub(super) fn is_free(tables: &[Arc<TableHandle>], busy: &HashSet<u64>) -> bool {
-    tables.iter().all(|table| !busy.contains(&table.meta.number))
 }
 
 /// The tables of the one run of a level (1 or below) that overlap a key range.
@@ -173,46 +170,41 @@ fn lies_between(version: &Version, end: &[u8], start: &[u8]) -> bool {
     met.any(|table| &table.meta.smallest[..] > end && &table.meta.largest[..] < start)
 }
 
-/// The compaction of a group of level 0 into level 1; `None` if a table of it is busy.
-pub(super) fn level_0_task(
-    version: &Version,
-    busy: &HashSet<u64>,
-    group: &[Arc<TableHandle>],
-) -> Option<Task> {
-    if !is_free(group, busy) {
+/// The compaction of a group of level 0 into level 1; `None` if another job has reserved something of it.
+pub(super) fn level_0_task(version: &Version, busy: &Busy, group: &[Arc<TableHandle>]) -> Option<Task> {
+    if group.iter().any(|table| busy.has(table)) {
         return None;
     }
     let oldest = group.last()?;
     if overlapping(version, 1, &oldest.meta.smallest, &oldest.meta.largest).is_empty() {
         let inputs = table_inputs(0, oldest, &[]);
-        return Some(Task { inputs, output_level: 1, trivial_move: true });
+        let task = Task { inputs, output_level: 1, trivial_move: true };
+        return busy.allows_task(&task).then_some(task);
     }
     let smallest = group.iter().map(|table| &table.meta.smallest).min()?;
     let largest = group.iter().map(|table| &table.meta.largest).max()?;
     let below = overlapping(version, 1, smallest, largest);
-    is_free(below, busy).then(|| Task {
-        inputs: with_level(0, group).chain(with_level(1, below)).collect(),
-        output_level: 1,
-        trivial_move: false,
-    })
+    let inputs = with_level(0, group).chain(with_level(1, below)).collect();
+    let task = Task { inputs, output_level: 1, trivial_move: false };
+    busy.allows_task(&task).then_some(task)
 }
 
-fn pick_level_0(version: &Version, busy: &HashSet<u64>) -> Option<Task> {
+fn pick_level_0(version: &Version, busy: &Busy) -> Option<Task> {
     level_0_groups(version).into_iter().find_map(|group| level_0_task(version, busy, &group))
 }
 
-fn pick_table(version: &Version, busy: &HashSet<u64>, shape: &Shape, level: usize) -> Option<Task> {
+fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Option<Task> {
     let cost = |table: &TableHandle, below: &[Arc<TableHandle>]| {
         let rewritten = below.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
         let meta = &table.meta;
         let freed = meta.len as f64 * (1.0 + 4.0 * meta.tombstones as f64 / meta.entries.max(1) as f64);
         rewritten as f64 / freed.max(1.0)
     };
-    let candidates =
-        version.tables(level).filter(|table| !busy.contains(&table.meta.number)).filter_map(|table| {
-            let below = overlapping(version, level + 1, &table.meta.smallest, &table.meta.largest);
-            is_free(below, busy).then(|| (cost(table, below), table, below))
-        });
+    let candidates = version.tables(level).filter_map(|table| {
+        let below = overlapping(version, level + 1, &table.meta.smallest, &table.meta.largest);
+        let is_free = busy.allows(std::iter::once(table).chain(below), level + 1);
+        is_free.then(|| (cost(table, below), table, below))
+    });
     let (_, table, below) = candidates.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let mut trivial_move = below.is_empty();
     if trivial_move && level + 2 < LEVELS {
@@ -253,8 +245,8 @@ mod tests {
             (0, 3, "a", "z", 50),
             (1, 4, "a", "z", 99),
         ]);
-        assert!(pick(&few, &HashSet::new(), &SHAPE).is_none());
-        assert!(pick(&Version::default(), &HashSet::new(), &SHAPE).is_none());
+        assert!(pick(&few, &Busy::default(), &SHAPE).is_none());
+        assert!(pick(&Version::default(), &Busy::default(), &SHAPE).is_none());
     }
 
     #[test]
@@ -268,17 +260,17 @@ mod tests {
             (1, 6, "d", "f", 10),
             (1, 7, "h", "i", 10),
         ]);
-        let (_, task) = pick(&full, &HashSet::new(), &SHAPE).unwrap();
+        let (_, task) = pick(&full, &Busy::default(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level, task.trivial_move), (vec![1, 2, 3, 4, 6], 1, false));
-        assert!(pick(&full, &HashSet::from([6]), &SHAPE).is_none(), "a table below is busy");
-        assert!(pick(&full, &HashSet::from([2]), &SHAPE).is_none(), "a table of level 0 is busy");
+        assert!(pick(&full, &Busy::from_iter([6]), &SHAPE).is_none(), "a table below is busy");
+        assert!(pick(&full, &Busy::from_iter([2]), &SHAPE).is_none(), "a table of level 0 is busy");
     }
 
     #[test]
     fn a_run_that_overlaps_nothing_is_moved_oldest_first() {
         let ordered =
             version(&[(0, 1, "a", "b", 5), (0, 2, "c", "d", 5), (0, 3, "e", "f", 5), (0, 4, "g", "h", 5)]);
-        let (_, task) = pick(&ordered, &HashSet::new(), &SHAPE).unwrap();
+        let (_, task) = pick(&ordered, &Busy::default(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![1], true));
     }
 
@@ -295,11 +287,11 @@ mod tests {
             (1, 7, "m", "p", 10),
             (1, 8, "x", "x", 10),
         ]);
-        let (_, task) = pick(&queue, &HashSet::new(), &SHAPE).unwrap();
+        let (_, task) = pick(&queue, &Busy::default(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![1, 3, 5, 6], false));
-        let (_, task) = pick(&queue, &HashSet::from([5]), &SHAPE).unwrap();
+        let (_, task) = pick(&queue, &Busy::from_iter([5]), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![2, 4, 8], false), "the others");
-        assert!(pick(&queue, &HashSet::from([5, 8]), &SHAPE).is_none());
+        assert!(pick(&queue, &Busy::from_iter([5, 8]), &SHAPE).is_none());
     }
 
     #[test]
@@ -311,9 +303,9 @@ mod tests {
             (2, 4, "c", "c", 90),
             (2, 5, "e", "e", 90),
         ]);
-        let (_, task) = pick(&full, &HashSet::new(), &SHAPE).unwrap();
+        let (_, task) = pick(&full, &Busy::default(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level), (vec![2, 5], 2));
-        let (_, other) = pick(&full, &HashSet::from([5]), &SHAPE).unwrap();
+        let (_, other) = pick(&full, &Busy::from_iter([5]), &SHAPE).unwrap();
         assert_eq!(numbers(&other), [1, 3, 4], "the cheapest is blocked");
     }
 
@@ -335,7 +327,7 @@ mod tests {
                 vec![(0, next, handle(next, &name(start), &name(start + roll(999)), len))],
             );
             (next, flushed) = (next + 1, flushed + len);
-            while let Some((_, task)) = pick(&tree, &HashSet::new(), &SHAPE) {
+            while let Some((_, task)) = pick(&tree, &Busy::default(), &SHAPE) {
                 assert!(!task.inputs.is_empty() && task.output_level > 0);
                 let outputs = carry_out(&task, &mut next);
                 written +=

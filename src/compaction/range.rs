@@ -9,15 +9,15 @@
 //! 3. *the goal itself*: tables that no task has written so far are rewritten in their place, neighbours
 //!    together. So in the end every table follows the present options, and small ones are joined.
 //!
-//! Every task is like one of the background: it reserves its tables and no others, and needs the space of what
-//! it rewrites. The next one is chosen from the version that there is then, so writers, flushes and other
+//! Every task is like one of the background: it reserves its tables and where its outputs will be, and needs the
+//! space of what it rewrites. The next one is chosen from the version that there is then, so writers, flushes and other
 //! compactions go on meanwhile. What is flushed after the beginning is left alone, and on each level only keys
 //! after those of the task before are considered, so that it ends beside any number of writers.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::pick::{Shape, Task, is_free, level_0_groups, overlapping};
+use super::busy::Busy;
+use super::pick::{Shape, Task, level_0_groups, overlapping};
 use crate::manifest::edit::LEVELS;
 use crate::snapshot_read::KeyRange;
 use crate::version::{TableHandle, Version};
@@ -88,8 +88,8 @@ impl RangeCompaction {
         self.goal
     }
 
-    /// The next task whose tables are not `busy`. A task that is not carried out is not given again.
-    pub(crate) fn next(&mut self, version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Next {
+    /// The next task, if it needs nothing that is `busy`. A task that is not carried out is not given again.
+    pub(crate) fn next(&mut self, version: &Version, busy: &Busy, shape: &Shape) -> Next {
         let deepest = self.tables(version).map(|(level, _)| level).max().unwrap_or(0);
         self.goal = self.goal.max(deepest);
         if self.level == 0 {
@@ -130,7 +130,7 @@ impl RangeCompaction {
         together
     }
 
-    fn next_on_level(&mut self, version: &Version, busy: &HashSet<u64>, shape: &Shape) -> Next {
+    fn next_on_level(&mut self, version: &Version, busy: &Busy, shape: &Shape) -> Next {
         let is_after = |table: &&Arc<TableHandle>| {
             self.done_to.as_ref().is_none_or(|done| table.meta.smallest[..] > done[..]) && self.meets(table)
         };
@@ -142,8 +142,7 @@ impl RangeCompaction {
         for table in waiting.skip_while(|table| !is_due(table)).take_while(|table| is_due(table)) {
             bytes = bytes.saturating_add(table.meta.len);
             if !together.is_empty()
-                && (bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER)
-                    || !is_free(std::slice::from_ref(table), busy))
+                && (bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER) || busy.has(table))
             {
                 break;
             }
@@ -154,7 +153,7 @@ impl RangeCompaction {
         let task = if is_goal {
             let inputs = together.iter().map(|table| (self.level, Arc::clone(table))).collect();
             let task = Task { inputs, output_level: self.goal, trivial_move: false };
-            is_free(&together, busy).then_some(task)
+            busy.allows_task(&task).then_some(task)
         } else {
             self.down(version, busy, &together)
         };
@@ -165,7 +164,7 @@ impl RangeCompaction {
 
     /// The task that brings tables of this level down to the next level that has anything of their keys, or
     /// else to the goal.
-    fn down(&self, version: &Version, busy: &HashSet<u64>, tables: &[Arc<TableHandle>]) -> Option<Task> {
+    fn down(&self, version: &Version, busy: &Busy, tables: &[Arc<TableHandle>]) -> Option<Task> {
         let smallest = tables.iter().map(|table| &table.meta.smallest).min()?;
         let largest = tables.iter().map(|table| &table.meta.largest).max()?;
         let below = |level: usize| overlapping(version, level, smallest, largest);
@@ -174,11 +173,8 @@ impl RangeCompaction {
         let below = below(output_level);
         let mut inputs: Vec<_> = tables.iter().map(|table| (self.level, Arc::clone(table))).collect();
         inputs.extend(below.iter().map(|table| (output_level, Arc::clone(table))));
-        (is_free(tables, busy) && is_free(below, busy)).then_some(Task {
-            inputs,
-            output_level,
-            trivial_move: false,
-        })
+        let task = Task { inputs, output_level, trivial_move: false };
+        busy.allows_task(&task).then_some(task)
     }
 
     fn meets(&self, table: &TableHandle) -> bool {
@@ -196,7 +192,10 @@ impl RangeCompaction {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::compaction::pick::pick;
     use crate::version::handle;
 
     const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 10 };
@@ -221,7 +220,7 @@ mod tests {
         };
         let mut tasks = Vec::new();
         loop {
-            let task = match compaction.next(&tree, &HashSet::new(), &SHAPE) {
+            let task = match compaction.next(&tree, &Busy::default(), &SHAPE) {
                 Next::Task(task) => task,
                 Next::Busy => panic!("nothing is busy"),
                 Next::Done => return (tree, tasks),
@@ -334,8 +333,49 @@ mod tests {
         let tree = version(&[(1, 1, "a", "c", 60), (2, 2, "b", "d", 500)]);
         let mut compaction = RangeCompaction::new(KeyRange::all(), &tree, &SHAPE, 100, |_| false).unwrap();
         for busy in [1, 2] {
-            assert!(matches!(compaction.next(&tree, &HashSet::from([busy]), &SHAPE), Next::Busy));
+            assert!(matches!(compaction.next(&tree, &Busy::from_iter([busy]), &SHAPE), Next::Busy));
         }
-        assert!(matches!(compaction.next(&tree, &HashSet::new(), &SHAPE), Next::Task(_)));
+        assert!(matches!(compaction.next(&tree, &Busy::default(), &SHAPE), Next::Task(_)));
+    }
+
+    /// Takes the first task of a compaction of everything, which makes one table. While it runs, `flushed` tables reach
+    /// level 0 and the background does what it finds. Gives what overlaps in the end.
+    fn overlap_beside(tree: &[(usize, u64, &str, &str, u64)], flushed: (&str, &str)) -> Option<(u64, u64)> {
+        let mut tree = version(tree);
+        let mut compaction = RangeCompaction::new(KeyRange::all(), &tree, &SHAPE, 100, |_| true).unwrap();
+        let mut busy = Busy::default();
+        let Next::Task(task) = compaction.next(&tree, &busy, &SHAPE) else { panic!("nothing is busy") };
+        assert!(busy.take(&task));
+        let added = |number| (0, number, handle(number, flushed.0, flushed.1, 5));
+        tree = tree.apply(&HashSet::new(), (200..204).map(added).collect());
+        for _ in 0..10 {
+            if let Some((_, other)) = pick(&tree, &busy, &SHAPE) {
+                assert!(other.trivial_move && busy.allows_task(&other));
+                let moved = other.inputs.iter().map(|(_, table)| (other.output_level, 0, Arc::clone(table)));
+                tree = tree.apply(&other.numbers(), moved.collect());
+            }
+        }
+        let bound = |bytes: Option<&bytes::Bytes>| String::from_utf8(bytes.unwrap().to_vec()).unwrap();
+        let metas = || task.inputs.iter().map(|(_, table)| &table.meta);
+        let smallest = bound(metas().map(|meta| &meta.smallest).min());
+        let largest = bound(metas().map(|meta| &meta.largest).max());
+        let output = handle(300, &smallest, &largest, task.rewritten_bytes());
+        tree.apply(&task.numbers(), vec![(task.output_level, 0, output)]).overlap_in_a_run()
+    }
+
+    #[test]
+    fn no_table_is_put_into_a_gap_between_the_inputs_of_a_running_task() {
+        let rewritten = [(1, 1, "a", "c", 10), (1, 2, "x", "z", 10)];
+        let of_level_0 = [
+            (0, 1, "a", "b", 5),
+            (0, 2, "y", "z", 5),
+            (1, 3, "b", "c", 10),
+            (1, 4, "d", "e", 10),
+            (1, 5, "w", "y", 10),
+        ];
+        let down = [(2, 1, "a", "c", 10), (2, 2, "x", "z", 10), (1, 3, "a", "b", 10), (1, 4, "y", "z", 10)];
+        for tree in [&rewritten[..], &of_level_0, &down] {
+            assert_eq!(overlap_beside(tree, ("m", "n")), None, "{tree:?}");
+        }
     }
 }

@@ -17,10 +17,10 @@
 //! A table with an entry that is newer than the oldest snapshot is left alone: of its tombstones some could not
 //! be dropped. It counts again when the snapshot is released ([`held_back`]).
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::pick::{Task, Urgency, is_free, level_0_groups, level_0_task, overlapping, table_inputs};
+use super::busy::Busy;
+use super::pick::{Task, Urgency, level_0_groups, level_0_task, overlapping, table_inputs};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::version::{TableHandle, Version};
@@ -46,13 +46,13 @@ pub(crate) struct Readers {
 /// How much the tombstones of each table weigh.
 struct Weights<'a> {
     readers: &'a Readers,
-    busy: &'a HashSet<u64>,
+    busy: &'a Busy,
     entries: u64,
     newest: SeqNo,
 }
 
 impl<'a> Weights<'a> {
-    fn new(version: &Version, busy: &'a HashSet<u64>, readers: &'a Readers) -> Self {
+    fn new(version: &Version, busy: &'a Busy, readers: &'a Readers) -> Self {
         let tables = || version.all_tables().map(|(_, table)| &table.meta);
         Self {
             readers,
@@ -64,7 +64,7 @@ impl<'a> Weights<'a> {
 
     fn of(&self, table: &TableHandle) -> f64 {
         let meta = &table.meta;
-        if meta.seqno_max > self.readers.oldest_snapshot || self.busy.contains(&meta.number) {
+        if meta.seqno_max > self.readers.oldest_snapshot || self.busy.has(table) {
             return 0.0;
         }
         let age = (self.newest - meta.seqno_max) as f64 / self.entries.max(1) as f64;
@@ -77,7 +77,7 @@ impl<'a> Weights<'a> {
 }
 
 /// The task that gets rid of the most tombstones for the bytes that it rewrites, if there is a reason.
-pub(crate) fn pick(version: &Version, busy: &HashSet<u64>, readers: &Readers) -> Option<(Urgency, Task)> {
+pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<(Urgency, Task)> {
     let weights = Weights::new(version, busy, readers);
     let share = weights.of_all(version.all_tables().map(|(_, table)| table)) / weights.entries.max(1) as f64;
     let affordable = readers.skipped.saturating_mul(BYTES_PER_SKIP);
@@ -111,26 +111,25 @@ pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<Seq
 }
 
 /// The compaction that brings the tombstones of a table down, or drops them.
-fn table_task(
-    version: &Version,
-    busy: &HashSet<u64>,
-    level: usize,
-    table: &Arc<TableHandle>,
-) -> Option<Task> {
+fn table_task(version: &Version, busy: &Busy, level: usize, table: &Arc<TableHandle>) -> Option<Task> {
     let (smallest, largest) = (&table.meta.smallest, &table.meta.largest);
     let overlaps = |level: usize| !overlapping(version, level, smallest, largest).is_empty();
     if level + 1 < LEVELS && overlaps(level + 1) {
         let below = overlapping(version, level + 1, smallest, largest);
         let inputs = table_inputs(level, table, below);
-        return is_free(below, busy).then_some(Task { inputs, output_level: level + 1, trivial_move: false });
+        let task = Task { inputs, output_level: level + 1, trivial_move: false };
+        return busy.allows_task(&task).then_some(task);
     }
     let trivial_move = (level + 2..LEVELS).any(overlaps);
     let output_level = if trivial_move { level + 1 } else { level };
-    Some(Task { inputs: table_inputs(level, table, &[]), output_level, trivial_move })
+    let task = Task { inputs: table_inputs(level, table, &[]), output_level, trivial_move };
+    busy.allows_task(&task).then_some(task)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::manifest::edit::tests::meta;
     use crate::table::TableContext;

@@ -9,7 +9,6 @@
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -25,6 +24,7 @@ use super::residency::may_change_groups;
 use super::retry::Work;
 use super::tree::Tree;
 use crate::batch::KeyspaceId;
+use crate::compaction::busy::Busy;
 use crate::compaction::pick::{self, Task, Urgency};
 use crate::compaction::pressure;
 use crate::compaction::tombstones::{self, Readers};
@@ -326,14 +326,14 @@ impl Engine {
         let mut is_one_left = false;
         for tree in &self.keyspaces.all() {
             let version = Arc::clone(&tree.view().version);
-            if find_unusable_filter(&version, &HashSet::new()).is_none() {
+            if find_unusable_filter(&version, &Busy::default()).is_none() {
                 continue;
             }
             is_one_left = true;
             if !self.retry.is_due(Work::Refilter(tree.id)) {
                 continue;
             }
-            if let Some(table) = find_unusable_filter(&version, &reserved.tables(tree)) {
+            if let Some(table) = find_unusable_filter(&version, &reserved.busy(tree)) {
                 found = Some(Job::Refilter(Arc::clone(tree), table));
                 break;
             }
@@ -364,13 +364,13 @@ fn flush_urgency(tree: &Arc<Tree>) -> Option<FlushUrgency> {
 struct Free<'a> {
     tree: &'a Tree,
     version: Arc<Version>,
-    busy: HashSet<u64>,
+    busy: Busy,
     readers: Readers,
 }
 
 impl<'a> Free<'a> {
     fn new(tree: &'a Tree, oldest_snapshot: SeqNo, reserved: &Reserved<'_>) -> Self {
-        let mut busy = reserved.tables(tree);
+        let mut busy = reserved.busy(tree);
         let version = Arc::clone(&tree.view().version);
         busy.extend(version.set_aside());
         let readers = Readers { oldest_snapshot, skipped: tree.skipped_since_compaction() };

@@ -59,7 +59,7 @@ impl Engine {
                 }
                 // A table that was set aside is read again, so that the caller gets its error.
                 let version = Arc::clone(&tree.view().version);
-                match compaction.next(&version, &reserved.tables(tree), &tree.shape()) {
+                match compaction.next(&version, &reserved.busy(tree), &tree.shape()) {
                     Next::Task(task) => Some(Job::CompactRange(Arc::clone(tree), task)),
                     Next::Busy => None,
                     Next::Done => {

@@ -89,8 +89,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`] if the keyspace was dropped, and [`Error::Closed`]: nothing was changed.
-    /// Any other error has suspended or disabled writing.
+    /// An error from before the append has changed nothing: [`Error::KeyspaceDropped`], [`Error::Closed`],
+    /// [`Error::Overlap`], or that the lock could not be checked. An append that failed has suspended writing.
+    /// Failures that end writing have disabled it.
     ///
     /// Returns the number below which no log is needed, according to the durable manifest.
     pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
@@ -107,53 +108,44 @@ impl Engine {
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
         all.extend(items);
-        match &change {
-            Change::None | Change::End => {}
-            Change::Drop(tree) => tree.check_alive()?,
-            Change::Options(tree, change) => {
-                tree.check_alive()?;
-                let options = change.apply(&tree.options.load()).encode();
-                all.push(EditItem::KeyspaceOptions { id: tree.id, options });
-            }
-            Change::Filters(change) => {
-                change.tree.check_alive()?;
-                all.push(change.item());
-            }
-            Change::Tree(change) => {
-                change.tree.check_alive()?;
-                all.extend(change.items());
-                if let Some(flushed) = &change.flushed {
-                    all.push(EditItem::LastSeqno(self.sequence.visible()));
-                    all.push(EditItem::LogFloor(self.log_floor(Some(flushed))));
-                }
-            }
-        }
+        all.extend(self.items_of(&change)?);
         let mark = manifest.append(all).map_err(|error| {
             self.suspension.keep_change(&change);
             self.suspend(error)
         })?;
         self.manifest.set_mark(mark);
-        match change {
-            Change::None => {}
-            Change::End => {
-                *guard = None;
-                return Ok(0);
-            }
-            // Still under the lock of the manifest: they have not changed since they were encoded.
-            Change::Options(tree, change) => {
-                let options = change.apply(&tree.options.load());
-                tree.options.store(Arc::new(options));
-                tree.mark();
-            }
-            Change::Drop(tree) => tree.set_dropped(),
-            Change::Tree(change) => change.install(),
-            Change::Filters(change) => change.install(),
+        if matches!(change, Change::End) {
+            *guard = None;
+            return Ok(0);
         }
+        change.install();
         let log_floor = manifest.state().log_floor;
         if manifest.is_long() && self.retry.is_due(Work::ReplaceManifest) {
             self.replace_manifest(manifest);
         }
         Ok(log_floor)
+    }
+
+    /// What a change says in the manifest, if it can be made.
+    fn items_of(&self, change: &Change) -> Result<Vec<EditItem>> {
+        change.tree().map_or(Ok(()), |tree| tree.check_alive())?;
+        Ok(match change {
+            Change::None | Change::End | Change::Drop(_) => Vec::new(),
+            Change::Options(tree, change) => {
+                let options = change.apply(&tree.options.load()).encode();
+                vec![EditItem::KeyspaceOptions { id: tree.id, options }]
+            }
+            Change::Filters(change) => vec![change.item()],
+            Change::Tree(change) => {
+                change.check_runs()?;
+                let mut items = change.items();
+                if let Some(flushed) = &change.flushed {
+                    items.push(EditItem::LastSeqno(self.sequence.visible()));
+                    items.push(EditItem::LogFloor(self.log_floor(Some(flushed))));
+                }
+                items
+            }
+        })
     }
 
     /// Starts a new manifest with the same state. The edit before has been published, whatever happens here.
@@ -192,7 +184,45 @@ impl Engine {
     }
 }
 
+impl Change {
+    /// The keyspace that changes.
+    fn tree(&self) -> Option<&Arc<Tree>> {
+        match self {
+            Self::None | Self::End => None,
+            Self::Options(tree, _) | Self::Drop(tree) => Some(tree),
+            Self::Tree(change) => Some(&change.tree),
+            Self::Filters(change) => Some(&change.tree),
+        }
+    }
+
+    /// Makes it visible. Called under the lock of the manifest that has its edit.
+    fn install(self) {
+        match self {
+            Self::None | Self::End => {}
+            // They have not changed since they were encoded, under the same lock.
+            Self::Options(tree, change) => {
+                let options = change.apply(&tree.options.load());
+                tree.options.store(Arc::new(options));
+                tree.mark();
+            }
+            Self::Drop(tree) => tree.set_dropped(),
+            Self::Tree(change) => change.install(),
+            Self::Filters(change) => change.install(),
+        }
+    }
+}
+
 impl TreeChange {
+    /// Checks that no two tables of a run would overlap: the wrong one could be asked for a key, and the store
+    /// would not open again.
+    fn check_runs(&self) -> Result<()> {
+        let removed = self.removed.iter().map(|(_, table)| table.meta.number).collect();
+        match self.tree.view().version.overlap_after(&removed, &self.added) {
+            None => Ok(()),
+            Some(tables) => Err(Error::Overlap { keyspace: self.tree.name.clone(), tables }),
+        }
+    }
+
     /// Marks the new tables for removal: the change is not installed.
     pub(super) fn set_added_obsolete(&self) {
         self.added.iter().for_each(|(_, _, table)| table.set_obsolete());
@@ -251,5 +281,42 @@ impl FilterChange {
         let (old, new) = ((self.level, Arc::clone(&self.old)), Arc::clone(&self.new));
         self.tree.replace_handles(&[old], &[new]);
         self.old.set_filters_obsolete(&self.new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn an_edit_that_would_let_tables_of_a_run_overlap_is_refused_and_changes_nothing() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        let (engine, tree) = (db.engine(), db.engine().keyspaces.default_tree());
+        for _ in 0..2 {
+            db.put("a", "v").unwrap();
+            db.put("b", "v").unwrap();
+            db.flush().unwrap();
+        }
+        let tables: Vec<_> = tree.view().version.all_tables().map(|(_, table)| Arc::clone(table)).collect();
+        let down = |table: &Arc<TableHandle>| {
+            let removed = vec![(0, Arc::clone(table))];
+            let added = vec![(1, 0, Arc::clone(table))];
+            let change = TreeChange { tree: Arc::clone(&tree), removed, added, flushed: None };
+            engine.publish(Vec::new(), Change::Tree(change))
+        };
+        down(&tables[1]).unwrap();
+        let files = fs.files(Path::new("/db"));
+        let refused = down(&tables[0]).unwrap_err();
+        let numbers = (tables[1].meta.number, tables[0].meta.number);
+        assert!(matches!(&refused, Error::Overlap { tables, .. } if *tables == numbers), "{refused}");
+        assert_eq!(fs.files(Path::new("/db")), files);
+        assert!(!engine.suspension.is_suspended() && !engine.health.has_failed());
+        db.compact().unwrap();
+        assert!(db.contains("a").unwrap() && db.verify().unwrap().damage.is_empty());
     }
 }

@@ -33,6 +33,7 @@ use super::progress::Progress;
 use super::publish::{Change, FilterChange, OptionsChange};
 use super::reservations::Job;
 use super::tree::Tree;
+use crate::compaction::busy::Busy;
 use crate::compaction::filters::{Output, plan_output};
 use crate::error::{Error, Result};
 use crate::filter::{FilterPlan, FilterPolicy};
@@ -62,9 +63,9 @@ impl Room {
 }
 
 /// A table that needs a new filter, if there is one that is not `busy`.
-pub(crate) fn find_unusable_filter(version: &Version, busy: &HashSet<u64>) -> Option<Arc<TableHandle>> {
+pub(crate) fn find_unusable_filter(version: &Version, busy: &Busy) -> Option<Arc<TableHandle>> {
     let mut tables = version.all_tables().map(|(_, table)| table);
-    tables.find(|table| table.filter.needs_rebuild() && !busy.contains(&table.meta.number)).cloned()
+    tables.find(|table| table.filter.needs_rebuild() && !busy.has(table)).cloned()
 }
 
 impl Engine {
@@ -202,11 +203,10 @@ impl Engine {
                 table.meta.number < end && !seen.contains(&table.meta.number)
             };
             let reservation = reservations.reserve_next(|reserved| {
-                let busy = reserved.tables(tree);
+                let busy = reserved.busy(tree);
                 let version = Arc::clone(&tree.view().version);
                 let mut tables = version.all_tables().map(|(_, table)| table);
-                let table =
-                    tables.find(|table| is_pending(table, &seen) && !busy.contains(&table.meta.number))?;
+                let table = tables.find(|table| is_pending(table, &seen) && !busy.has(table))?;
                 Some(Job::Refilter(Arc::clone(tree), Arc::clone(table)))
             });
             if let Some(reservation) = reservation {

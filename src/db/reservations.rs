@@ -13,6 +13,7 @@ use super::pending::{Marks, Pending};
 use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
+use crate::compaction::busy::{Busy, Claim};
 use crate::compaction::pick::Task;
 use crate::key::SeqNo;
 use crate::sync::lock;
@@ -23,12 +24,12 @@ pub(crate) enum Job {
     SyncLog,
     Flush(Arc<Tree>, Arc<LoggedMemtable>),
     Compact(Arc<Tree>, Task),
+    /// A compaction for a caller, in its own thread.
+    CompactRange(Arc<Tree>, Task),
     /// Build a new filter for a table of a tree.
     Refilter(Arc<Tree>, Arc<TableHandle>),
     /// Load or drop column groups of filters, or close tables.
     Residency(Vec<ResidencyChange>),
-    /// The same for a caller, in its own thread.
-    CompactRange(Arc<Tree>, Task),
 }
 
 /// What a table is to have in memory. The table is named by its number: its handle would keep the present
@@ -67,8 +68,8 @@ struct State {
     syncing_log: bool,
     /// Keyspaces whose oldest memtable is being flushed.
     flushing: HashSet<KeyspaceId>,
-    /// Tables that a running job works on.
-    busy: HashMap<KeyspaceId, HashSet<u64>>,
+    /// The tables that running jobs work on, and where compactions put theirs.
+    busy: HashMap<KeyspaceId, Busy>,
     /// A job loads or drops column groups. One at a time, because it relies on the room that it found.
     changing_residency: bool,
     /// A caller compacts, or a table gets a new filter. Callers do that in their own threads, and there is
@@ -199,27 +200,29 @@ impl Reservations {
                 lock(&self.state).flushing.remove(&tree.id);
             }
             Job::Compact(tree, task) => {
-                let numbers = task.numbers();
+                let claim = Claim::of(&task);
                 drop(task);
-                lock(&self.state).give_up_all(tree.id, &numbers);
+                lock(&self.state).give_up(tree.id, |busy| busy.give_up(&claim));
             }
             Job::CompactRange(tree, task) => {
-                let numbers = task.numbers();
+                let claim = Claim::of(&task);
                 drop(task);
                 let mut state = lock(&self.state);
-                state.give_up_all(tree.id, &numbers);
+                state.give_up(tree.id, |busy| busy.give_up(&claim));
                 state.extra = false;
             }
             Job::Refilter(tree, table) => {
                 let number = table.meta.number;
                 drop(table);
                 let mut state = lock(&self.state);
-                state.give_up(tree.id, number);
+                state.give_up(tree.id, |busy| busy.give_up_table(number));
                 state.extra = false;
             }
             Job::Residency(changes) => {
                 let mut state = lock(&self.state);
-                changes.iter().for_each(|change| state.give_up(change.tree.id, change.number));
+                for change in &changes {
+                    state.give_up(change.tree.id, |busy| busy.give_up_table(change.number));
+                }
                 state.changing_residency = false;
             }
         }
@@ -268,37 +271,20 @@ impl Reserved<'_> {
         self.state.changing_residency
     }
 
-    /// The tables of a tree that running jobs work on.
-    pub(crate) fn tables(&self, tree: &Tree) -> HashSet<u64> {
+    /// What running jobs have reserved of a tree.
+    pub(crate) fn busy(&self, tree: &Tree) -> Busy {
         self.state.busy.get(&tree.id).cloned().unwrap_or_default()
     }
 }
 
 impl State {
-    fn give_up(&mut self, tree: KeyspaceId, table: u64) {
+    fn give_up(&mut self, tree: KeyspaceId, give_up: impl FnOnce(&mut Busy)) {
         if let Some(busy) = self.busy.get_mut(&tree) {
-            busy.remove(&table);
-        }
-    }
-
-    fn give_up_all(&mut self, tree: KeyspaceId, tables: &HashSet<u64>) {
-        if let Some(busy) = self.busy.get_mut(&tree) {
-            busy.retain(|number| !tables.contains(number));
+            give_up(busy);
             if busy.is_empty() {
                 self.busy.remove(&tree);
             }
         }
-    }
-
-    /// Reserves the tables of a task, if all are free.
-    fn take_all(&mut self, tree: KeyspaceId, task: &Task) -> bool {
-        let numbers = task.numbers();
-        let busy = self.busy.entry(tree).or_default();
-        let is_free = busy.is_disjoint(&numbers);
-        if is_free {
-            busy.extend(numbers);
-        }
-        is_free
     }
 
     /// Reserves what a job works on and gives it a serial number; `None`, and nothing is reserved, if another
@@ -307,14 +293,14 @@ impl State {
         let reserved = match job {
             Job::SyncLog => !std::mem::replace(&mut self.syncing_log, true),
             Job::Flush(tree, _) => self.flushing.insert(tree.id),
-            Job::Compact(tree, task) => self.take_all(tree.id, task),
+            Job::Compact(tree, task) => self.busy.entry(tree.id).or_default().take(task),
             Job::CompactRange(tree, task) => {
-                let free = !self.extra && self.take_all(tree.id, task);
+                let free = !self.extra && self.busy.entry(tree.id).or_default().take(task);
                 self.extra |= free;
                 free
             }
             Job::Refilter(tree, table) => {
-                let free = !self.extra && self.busy.entry(tree.id).or_default().insert(table.meta.number);
+                let free = !self.extra && self.busy.entry(tree.id).or_default().take_table(table.meta.number);
                 self.extra |= free;
                 free
             }
@@ -322,7 +308,7 @@ impl State {
                 // Found under this lock, so that all of them are free.
                 let free = !std::mem::replace(&mut self.changing_residency, true);
                 for change in changes.iter().filter(|_| free) {
-                    self.busy.entry(change.tree.id).or_default().insert(change.number);
+                    self.busy.entry(change.tree.id).or_default().take_table(change.number);
                 }
                 free
             }

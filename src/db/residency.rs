@@ -249,11 +249,11 @@ impl Engine {
         let mut may_close = |table: &TableHandle| {
             let find = || {
                 let tree = self.keyspaces.get(table.keyspace())?;
-                let busy = reserved.tables(&tree);
+                let busy = reserved.busy(&tree);
                 Some((tree, busy))
             };
             let free = known.entry(table.keyspace()).or_insert_with(find).as_ref();
-            free.is_some_and(|(_, busy)| !busy.contains(&table.meta.number))
+            free.is_some_and(|(_, busy)| !busy.has(table))
         };
         let closing = self.keyspaces.open_tables.used_least(excess, &mut may_close);
         let change = |table: Arc<TableHandle>| {
@@ -305,7 +305,7 @@ impl Engine {
         let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
         let (mut beyond, mut is_short) = (None, false);
         for (tree, view) in views {
-            let busy = reserved.tables(tree);
+            let busy = reserved.busy(tree);
             let first = candidates.len();
             for (_, table) in view.version.all_tables() {
                 let Some(filter) = table.filter.state() else { continue };
@@ -314,7 +314,7 @@ impl Engine {
                 // The head of a paged filter is counted for each, so that dropping a group frees all of its
                 // bytes.
                 loaded_bytes += header.column_groups_len(loaded) + FilterPages::memory_bytes_of(header);
-                let is_busy = busy.contains(&table.meta.number);
+                let is_busy = busy.has(table);
                 if is_busy || table.filter.is_defective() {
                     is_short |= loaded < header.column_group_count();
                     continue;

@@ -96,6 +96,31 @@ impl Version {
         tables.find(|(_, table)| table.meta.number == number).map(|(level, table)| (level, Arc::clone(table)))
     }
 
+    /// A pair of tables that would overlap in one run if some left and others came, each to a run of a level.
+    /// Looks only at these and at their neighbours: O(n log t) for n that change among t tables.
+    pub(crate) fn overlap_after(
+        &self,
+        removed: &HashSet<u64>,
+        added: &[(usize, u64, Arc<TableHandle>)],
+    ) -> Option<(u64, u64)> {
+        let mut added: Vec<_> =
+            added.iter().map(|(level, run, table)| ((*level, *run), &table.meta)).collect();
+        added.sort_by_key(|(place, meta)| (*place, &meta.smallest));
+        let among = added.windows(2).find_map(|pair| {
+            let [(place, meta), (next_place, next)] = pair else { return None };
+            (place == next_place && meta.largest >= next.smallest).then_some((meta.number, next.number))
+        });
+        let with_kept = || {
+            added.iter().find_map(|&((level, run), meta)| {
+                let run = self.runs(level).iter().find(|other| other.id == run)?;
+                let mut met = run.overlapping(&meta.smallest, &meta.largest).iter();
+                let kept = met.find(|table| !removed.contains(&table.meta.number))?;
+                Some((kept.meta.number, meta.number))
+            })
+        };
+        among.or_else(with_kept)
+    }
+
     /// The first pair of tables of one run that overlap, if there is one: then the version is unusable.
     pub(crate) fn overlap_in_a_run(&self) -> Option<(u64, u64)> {
         self.all_runs().find_map(|(_, run)| {
@@ -135,5 +160,34 @@ mod tests {
         assert_eq!(Version::default().apply(&HashSet::new(), good).overlap_in_a_run(), None);
         let bad = vec![(1, 0, handle(1, "a", "c", 1)), (1, 0, handle(2, "c", "d", 1))];
         assert_eq!(Version::default().apply(&HashSet::new(), bad).overlap_in_a_run(), Some((1, 2)));
+    }
+
+    #[test]
+    fn tables_that_would_overlap_what_stays_in_their_run_are_found_before_they_are_added() {
+        let version = Version::default().apply(
+            &HashSet::new(),
+            vec![
+                (0, 1, handle(1, "a", "z", 1)),
+                (1, 0, handle(2, "a", "c", 1)),
+                (1, 0, handle(3, "m", "n", 1)),
+                (1, 0, handle(4, "x", "z", 1)),
+            ],
+        );
+        let after = |removed: &[u64], added: &[(usize, u64, u64, &str, &str)]| {
+            let handles =
+                added.iter().map(|&(level, run, number, a, b)| (level, run, handle(number, a, b, 1)));
+            let (removed, added) = (removed.iter().copied().collect(), handles.collect::<Vec<_>>());
+            let found = version.overlap_after(&removed, &added);
+            assert_eq!(found.is_some(), version.apply(&removed, added).overlap_in_a_run().is_some());
+            found
+        };
+        assert_eq!(after(&[2, 4], &[(1, 0, 9, "a", "z")]), Some((3, 9)));
+        assert_eq!(after(&[2, 3, 4], &[(1, 0, 9, "a", "z")]), None);
+        assert_eq!(after(&[2], &[(1, 0, 9, "a", "m")]), Some((3, 9)));
+        assert_eq!(after(&[], &[(1, 0, 9, "d", "l"), (0, 9, 10, "a", "z")]), None);
+        assert_eq!(after(&[], &[(1, 0, 9, "g", "h"), (1, 0, 10, "d", "g")]), Some((10, 9)));
+        assert_eq!(after(&[], &[(2, 0, 9, "a", "c"), (3, 0, 10, "b", "d"), (0, 5, 11, "b", "c")]), None);
+        assert_eq!(after(&[], &[(0, 1, 9, "b", "c")]), Some((1, 9)));
+        assert_eq!(after(&[3], &[(1, 0, 3, "m", "n")]), None, "in its place again");
     }
 }
