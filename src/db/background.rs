@@ -135,10 +135,16 @@ impl Engine {
             while !self.background.is_stopping()
                 && self.resume_or_step(jobs).unwrap_or(!self.health.has_failed())
             {}
-            let is_short = jobs == Jobs::All && self.background.is_short_of_memory();
-            let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due()];
-            self.background.reservations.wait_past(epoch, intervals.into_iter().flatten().min());
+            self.background.reservations.wait_past(epoch, self.until_next_work(jobs));
         }
+    }
+
+    /// How long until there is work that no change announces.
+    pub(super) fn until_next_work(&self, jobs: Jobs) -> Option<Duration> {
+        let has_ended = self.health.has_failed();
+        let is_short = jobs == Jobs::All && self.background.is_short_of_memory() && !has_ended;
+        let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due(has_ended)];
+        intervals.into_iter().flatten().min()
     }
 
     /// Does the most urgent job that is not put off. `false` if there is none.

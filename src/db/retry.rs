@@ -166,14 +166,18 @@ impl Retry {
     }
 
     /// How long until the background has work that is put off now. While writing is suspended, it only resumes
-    /// writing and removes files.
-    pub(crate) fn next_due(&self) -> Option<Duration> {
+    /// writing and removes files; when writing has ended, it only removes files.
+    pub(crate) fn next_due(&self, has_ended: bool) -> Option<Duration> {
         if self.is_empty() {
             return None;
         }
         let failed = lock(&self.failed);
         let is_suspended = failed.contains_key(&Work::Resume);
-        let is_possible = |work: &Work| !is_suspended || matches!(work, Work::Resume | Work::Remove);
+        let is_possible = |work: &Work| match work {
+            Work::Remove => true,
+            Work::Resume => !has_ended,
+            _ => !has_ended && !is_suspended,
+        };
         let waiting = failed.iter().filter(|(work, _)| work.is_background() && is_possible(work));
         let waiting = waiting.filter(|(_, failed)| !failed.is_taken);
         let due = waiting.map(|(_, failed)| failed.due).min();
@@ -238,6 +242,7 @@ mod tests {
 
     use super::*;
     use crate::db::Db;
+    use crate::db::background::Jobs;
     use crate::fs::{MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
 
@@ -266,10 +271,10 @@ mod tests {
         assert_eq!(delays, [50, 100, 200, 400, 800, 1600, 3200, 4000, 4000]);
         assert!(!retry.is_due(FLUSH) && retry.is_due(Work::Compact(1)) && retry.is_due(Work::Flush(2)));
         retry.advance(DELAY_MAX);
-        assert!(retry.is_due(FLUSH) && retry.next_due() == Some(Duration::ZERO));
-        assert_eq!((retry.take_due(), retry.take_due(), retry.next_due()), (vec![1], vec![], None));
+        assert!(retry.is_due(FLUSH) && retry.next_due(false) == Some(Duration::ZERO));
+        assert_eq!((retry.take_due(), retry.take_due(), retry.next_due(false)), (vec![1], vec![], None));
         retry.done(FLUSH);
-        assert!(retry.error().is_none() && retry.next_due().is_none());
+        assert!(retry.error().is_none() && retry.next_due(false).is_none());
         retry.put_off(FLUSH, error("full"));
         assert_eq!(lock(&retry.failed)[&FLUSH].delay, DELAY_MIN);
     }
@@ -279,13 +284,30 @@ mod tests {
         let retry = Retry::default();
         retry.put_off(FLUSH, error("full"));
         retry.advance(DELAY_MAX);
-        assert_eq!(retry.next_due(), Some(Duration::ZERO));
+        assert_eq!(retry.next_due(false), Some(Duration::ZERO));
         retry.put_off(Work::Resume, error("full"));
-        assert!(retry.next_due() > Some(Duration::ZERO));
+        assert!(retry.next_due(false) > Some(Duration::ZERO));
         retry.put_off(Work::BeginLog, error("full"));
         retry.done(Work::Resume);
         retry.done(FLUSH);
-        assert_eq!(retry.next_due(), None, "the next group of writers begins a log");
+        assert_eq!(retry.next_due(false), None, "the next group of writers begins a log");
+    }
+
+    #[test]
+    fn once_writing_has_ended_no_thread_wakes_for_more_than_the_removal_of_files() {
+        let fs = MemFs::new();
+        let (db, full) = store(&fs, 0);
+        let engine = db.engine();
+        full.store(true, Ordering::SeqCst);
+        db.put("k", "v").unwrap();
+        assert!(is_full(&db.flush().unwrap_err()));
+        engine.retry.advance(DELAY_MAX);
+        assert_eq!(engine.until_next_work(Jobs::All), Some(Duration::ZERO));
+        let lost = io::Error::other("lost");
+        engine.fail(Error::Panicked { during: "a test", message: "".into() });
+        assert_eq!(engine.until_next_work(Jobs::All), None);
+        engine.retry.put_off(Work::Remove, Error::io("remove", Path::new("a"), lost));
+        assert!(engine.until_next_work(Jobs::All) > Some(Duration::ZERO));
     }
 
     #[test]
