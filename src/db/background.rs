@@ -271,14 +271,17 @@ impl Engine {
         if tree.is_some_and(|tree| may_change_groups(tree)) {
             self.background.residency_due.store(true, Ordering::Relaxed);
         }
-        let flush = tree.filter(|tree| !reserved.is_flush(tree)).and_then(flush_urgency);
-        let flush = self.if_due(Work::Flush(keyspace), flush);
+        let is_flush = tree.is_some_and(|tree| reserved.is_flush(tree));
+        let flush = tree.filter(|_| !is_flush).and_then(flush_urgency);
+        let flush = self.if_due(Work::Flush(keyspace), flush, is_flush);
         let compaction = tree.and_then(|tree| {
             tree.set_debt(pressure::debt(&tree.view().version, &tree.shape()));
             Free::new(tree, oldest_snapshot, reserved).pick()
         });
         let held_back = tree.and_then(|tree| tombstones::held_back(&tree.view().version, oldest_snapshot));
-        let compaction = self.if_due(Work::Compact(keyspace), compaction.map(|(urgency, _)| urgency));
+        let urgency = compaction.map(|(urgency, _)| urgency);
+        let is_busy = tree.is_some_and(|tree| !reserved.busy(tree).is_empty());
+        let compaction = self.if_due(Work::Compact(keyspace), urgency, is_busy);
         reserved.pending().set(keyspace, flush, compaction);
         reserved.pending().set_held_back(keyspace, held_back);
     }
@@ -293,10 +296,11 @@ impl Engine {
         }
     }
 
-    /// How urgent work is, unless it was put off and is not due. If there is none left, nothing is failing.
-    fn if_due<U>(&self, work: Work, urgency: Option<U>) -> Option<U> {
+    /// How urgent work is, unless it was put off and is not due. If there is none left, and no job `is_running`
+    /// that may be doing it, nothing is failing.
+    fn if_due<U>(&self, work: Work, urgency: Option<U>, is_running: bool) -> Option<U> {
         let is_due = self.retry.is_due(work);
-        if is_due && urgency.is_none() {
+        if is_due && urgency.is_none() && !is_running {
             self.retry.done(work);
         }
         urgency.filter(|_| is_due)
@@ -487,6 +491,36 @@ mod tests {
         assert_eq!((runs(few), runs(many)), (4, 0));
         db.step().unwrap();
         assert_eq!(runs(few), 0);
+    }
+
+    #[test]
+    fn work_that_fails_is_not_forgotten_while_a_thread_tries_it_again() {
+        let db = open();
+        let engine = db.engine();
+        let keyspace = db.default_keyspace();
+        let begin = || {
+            let next = |reserved: &mut Reserved<'_>| engine.next_job(Jobs::All, false, reserved);
+            engine.background.reservations.reserve_next(next).expect("there is work")
+        };
+        let check = |work: Work| {
+            let cause = std::io::ErrorKind::StorageFull.into();
+            engine.retry.put_off(work, Error::io("create", std::path::Path::new("/db"), cause));
+            engine.retry.at_once();
+            let running = begin();
+            assert_eq!(Work::of(running.job()), Some(work));
+            // Another thread looks for work.
+            assert!(!db.step().unwrap());
+            assert!(db.background_error().is_some(), "{work:?} is forgotten");
+            drop(running);
+            while db.step().unwrap() {}
+            assert!(db.background_error().is_none());
+        };
+        seal(&db, &keyspace, 1);
+        check(Work::Flush(keyspace.tree.id));
+        // With something on level 1, so that no run is only moved there.
+        db.compact().unwrap();
+        (0..4).for_each(|_| (keyspace.put("k", "v").unwrap(), keyspace.flush().unwrap()).1);
+        check(Work::Compact(keyspace.tree.id));
     }
 
     #[test]
