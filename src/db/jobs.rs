@@ -4,13 +4,13 @@
 //! so that no unreadable table enters the tree.
 
 use std::collections::HashSet;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
 use super::engine::Engine;
+use super::parallel::in_parallel;
 use super::progress::Progress;
 use super::publish::{Change, TreeChange};
 use super::read::Tables;
@@ -243,7 +243,7 @@ impl Engine {
         Ok(tables)
     }
 
-    /// Merges each part in a thread of its own, the first in this one. After an error nothing is left of any.
+    /// Merges the parts at the same time. After an error nothing is left of any.
     fn merge_parts(
         &self,
         parts: usize,
@@ -256,14 +256,8 @@ impl Engine {
             has_failed.fetch_or(merged.is_err(), Ordering::Relaxed);
             merged
         };
-        let results: Vec<Result<Vec<TableMeta>>> = std::thread::scope(|scope| {
-            let merge = &merge;
-            let others: Vec<_> = (1..parts).map(|part| scope.spawn(move || merge(part))).collect();
-            let first = merge(0);
-            let joined =
-                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            std::iter::once(first).chain(joined).collect()
-        });
+        let thread = || std::thread::Builder::new().name("sievedb-merge".to_owned());
+        let results = in_parallel(parts, thread, merge);
         // Parts that were stopped because another one has failed say that the store is closed.
         let is_closed = |error: &&Error| matches!(error, Error::Closed);
         let mut errors: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();

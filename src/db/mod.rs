@@ -10,7 +10,7 @@
 //! | `read`, `snapshot` | lookups and iteration |
 //! | `tree`, `memtables` | one keyspace: memtables and version, published as a view; the memtables of all |
 //! | `background`, `pending` | the next job; which keyspaces have work |
-//! | `reservations`, `jobs` | what running jobs work on; flush, compaction |
+//! | `reservations`, `jobs`, `parallel` | what running jobs work on; flush, compaction, its parts in threads |
 //! | `retry`, `resume` | work that failed and is tried again; new files after an append that failed |
 //! | `refilter` | new filters for existing tables |
 //! | `maintain`, `compact`, `progress` | calls that wait for background work, or do it themselves |
@@ -38,6 +38,7 @@ pub(crate) mod log;
 mod maintain;
 mod memtables;
 mod open;
+mod parallel;
 mod pending;
 mod pressure;
 mod progress;
