@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::arithmetic::{checked_rate, optimal_bits, optimal_probes, rate};
-use crate::envelope::{DecodeError, Kind, bytes_to_words, words_to_bytes};
+use crate::envelope::{DecodeError, Envelope, Kind, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 use crate::hash::{key_hash, nth, reduce};
 use crate::sketch::{Parts, Sketch, Summary};
@@ -40,6 +40,9 @@ pub trait Lattice: Debug + Clone + Copy + PartialEq + Eq + 'static {
     /// Its number in the encoding. Numbers from 2^32 on are free for lattices outside this crate.
     const ID: u64;
 
+    /// Its name in a [`Summary`](crate::Summary).
+    const NAME: &'static str;
+
     /// The least element that is not below either.
     fn join(one: u64, two: u64) -> u64;
 
@@ -53,6 +56,7 @@ pub struct Max;
 
 impl Lattice for Max {
     const ID: u64 = 1;
+    const NAME: &'static str = "max";
 
     #[inline]
     fn join(one: u64, two: u64) -> u64 {
@@ -71,6 +75,7 @@ pub struct Flags;
 
 impl Lattice for Flags {
     const ID: u64 = 2;
+    const NAME: &'static str = "flags";
 
     #[inline]
     fn join(one: u64, two: u64) -> u64 {
@@ -285,12 +290,20 @@ impl<L: Lattice> Sketch for Approximator<L> {
                 ("cells", self.cells().to_string()),
                 ("taken", self.taken().to_string()),
                 ("probes", self.probes.to_string()),
-                ("lattice", format!("number {}", L::ID)),
+                ("lattice", L::NAME.into()),
             ],
             predicted_rate: Some(self.predicted_rate()),
             body_bytes: 8 * self.cells(),
         }
     }
+}
+
+/// The number of the lattice of an encoded approximator.
+pub(crate) fn lattice_id(parts: &Envelope<'_>) -> Result<u64, DecodeError> {
+    let mut parameters = parts.parameters();
+    parameters.number("approximator cells")?;
+    parameters.number("approximator probes")?;
+    parameters.number("approximator lattice")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //!
 //! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula uses the mean of the share of set bits.
 //! This makes it slightly too low for small filters (Bose, Guo, Kranakis and others 2008): by 1 % of itself
-//! at some thousand bits.
+//! at a thousand bits.
 //!
 //! # A wrong figure that is often copied
 //!

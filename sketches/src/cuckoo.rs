@@ -37,7 +37,7 @@ const LOAD: f64 = 0.95;
 
 const BUCKETS_MAX: u64 = 1 << 44;
 
-/// A filter from which keys can be removed. It is smaller than a Bloom filter at rates below 2 %.
+/// A filter from which keys can be removed. It is smaller than a Bloom filter at rates below 0.4 %.
 ///
 /// ```
 /// use sievedb_sketches::{Cuckoo, Error};

@@ -1,6 +1,6 @@
 //! Describes an encoded structure of any kind.
 
-use crate::approximator::{Approximator, Flags, Max};
+use crate::approximator::{Approximator, Flags, Lattice, Max, lattice_id};
 use crate::bloom::Bloom;
 use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
@@ -40,9 +40,10 @@ pub fn describe(bytes: &[u8]) -> Result<Summary, DecodeError> {
         Kind::HashCompaction => summary::<HashCompaction>(parts),
         Kind::GolombSet => summary::<GolombSet>(parts),
         Kind::StaticMap => summary::<StaticMap>(parts),
-        Kind::Approximator => {
-            summary::<Approximator<Max>>(parts.clone()).or_else(|_| summary::<Approximator<Flags>>(parts))
-        }
+        Kind::Approximator => match lattice_id(&parts.0)? {
+            Flags::ID => summary::<Approximator<Flags>>(parts),
+            _ => summary::<Approximator<Max>>(parts),
+        },
         Kind::Iblt => summary::<Iblt>(parts),
         Kind::Rateless => summary::<Rateless>(parts),
         Kind::DifferenceSize => summary::<DifferenceSize>(parts),
@@ -52,4 +53,24 @@ pub fn describe(bytes: &[u8]) -> Result<Summary, DecodeError> {
 
 fn summary<S: Sketch>(parts: Parts<'_>) -> Result<Summary, DecodeError> {
     S::from_parts(parts).map(|sketch| sketch.summary())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::reseal;
+
+    #[test]
+    fn the_error_of_a_damaged_approximator_is_that_of_its_own_lattice() {
+        let max = Approximator::<Max>::with_shape(10, 3, 1).unwrap();
+        assert!(describe(&max.encode()).unwrap().to_string().contains("max"));
+        let flags = Approximator::<Flags>::with_shape(10, 3, 1).unwrap();
+        assert!(describe(&flags.encode()).unwrap().to_string().contains("flags"));
+        let mut bytes = max.encode();
+        // No probes.
+        bytes[56..64].fill(0);
+        reseal(&mut bytes);
+        let error = describe(&bytes).unwrap_err().to_string();
+        assert!(error.contains("approximator probes"), "{error}");
+    }
 }

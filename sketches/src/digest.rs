@@ -32,8 +32,7 @@ const OWNER: [u8; 16] = *b"sievedb-digest\0\0";
 ///
 /// # Cost
 ///
-/// `log2(1 / rate)` bits a key and less than 1 % (from 256 keys on, for rates that are powers of 1/2): 6.7
-/// for 1 %. Some 100 ns a key to build, and 20 ns a query.
+/// `log2(1 / rate)` bits a key, rounded up, and less than 1 % (from 256 keys on): 7.1 for 1 %. Some 100 ns a key to build, and 20 ns a query.
 ///
 /// # When not to use it
 ///

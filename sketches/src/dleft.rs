@@ -69,7 +69,7 @@ const BUCKETS_MAX: u64 = 1 << 40;
 /// # When not to use it
 ///
 /// If the filter must never be full: [`Counting`](crate::Counting) has no such limit. If keys are distinct
-/// and inserted once: [`Cuckoo`](crate::Cuckoo) takes two thirds of the space.
+/// and inserted once: [`Cuckoo`](crate::Cuckoo) takes 60 % of the space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DLeft {
     cells: Cells,
@@ -258,7 +258,13 @@ impl DLeft {
     /// An upper bound of a key's insertions less its removals. `None` if its counter is saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
-        let found = self.find(self.shape.places(key_hash(self.seed, key.as_ref())));
+        self.count_hash(key_hash(self.seed, key.as_ref()))
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    #[must_use]
+    pub fn count_hash(&self, hash: u64) -> Option<u64> {
+        let found = self.find(self.shape.places(hash));
         let count = found.map_or(0, |(_, _, count)| count);
         (count < self.most()).then_some(count)
     }

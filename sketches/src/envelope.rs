@@ -14,7 +14,7 @@
 //!  36  optional flags    u16  0: a reader may ignore those that it does not know
 //!  38  reserved          u16  0
 //!  40  seed              u64  of the hash of a key
-//!  48  parameters             the kind's own, zeros up to the header length
+//!  48  parameters             the kind's own, up to the header length
 //! ```
 //!
 //! The frozen fields keep their place and meaning in every version. A reader verifies the header before it
@@ -256,9 +256,12 @@ impl Parameters<'_> {
     }
 
     /// Fails if there are more parameters than were read.
-    pub(crate) fn finish(mut self) -> Result<(), DecodeError> {
-        let left = self.reader.remaining();
-        self.reader.zeros(left, "sketch parameters").map_err(|error| error.at(FIXED_BYTES as u64))
+    pub(crate) fn finish(self) -> Result<(), DecodeError> {
+        let offset = FIXED_BYTES as u64 + self.reader.offset();
+        match self.reader.remaining() {
+            0 => Ok(()),
+            left => Err(DecodeError::corrupt(offset, "sketch parameters", format!("{left} bytes too many"))),
+        }
     }
 }
 

@@ -12,7 +12,17 @@ use crate::bloom::Bloom;
 /// The keys of `mine` that the set of the filter `theirs` certainly lacks: on average a share of `1 - rate`
 /// of all that it lacks.
 ///
-/// For large differences that need not be listed completely. A [`Rateless`](crate::Rateless) table lists a
+/// # Guarantees
+///
+/// Nothing is sent that the other side has. Of what it lacks, a share equal to the filter's rate is not sent.
+///
+/// # Cost
+///
+/// A probe for each key of `mine`; the filter's bits are exchanged, some ten for each key of `theirs`.
+///
+/// # When not to use it
+///
+/// For small differences, or those that must be listed completely. A [`Rateless`](crate::Rateless) table lists a
 /// small difference completely, in bytes proportional to the difference and not to the set.
 ///
 /// ```

@@ -314,7 +314,7 @@ impl Sketch for Expiring {
             facts: vec![
                 ("cells", format!("{} of 4 bits", self.shape.cells)),
                 ("probes", self.shape.probes.to_string()),
-                ("remembers", format!("{} to {}", self.least(), self.longest())),
+                ("remembers", format!("{} to {} units of time", self.least(), self.longest())),
                 ("latest tick", format!("from {}", self.present.saturating_mul(self.shape.tick))),
                 (
                     "keys",

@@ -41,13 +41,13 @@ const RANGE_MAX: u64 = 1 << 62;
 /// # Cost
 ///
 /// `log2(1 / rate) + 1.5` bits a key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the hashes.
-/// A probe decodes half a block, 128 gaps on average: one to two microseconds. In memory, each block takes 64
+/// A probe decodes half a block, 128 gaps on average: about a microsecond. In memory, each block takes 64
 /// bits more.
 ///
 /// # When not to use it
 ///
 /// In memory, where probes must be fast: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)`
-/// and 0.5 %) and a hundred times faster. The advantage of a Golomb-coded set is that its numbers can be
+/// and 0.5 %) and fifty times faster. The advantage of a Golomb-coded set is that its numbers can be
 /// listed ([`numbers`](Self::numbers), [`block`](Self::block)): two sets can be merged or compared without
 /// their keys, and read block by block.
 ///

@@ -54,12 +54,16 @@
 //!    through [`hash::spread`] or [`hash::nth`] and places keys by its high bits ([`hash::reduce`]: any size,
 //!    no division). A probe that can report an absent key as present is called `contains`. An operation that
 //!    returns an [`Error`] has changed nothing.
+//!    Inserting through `&self`, by atomics, is possible where a key sets bits or raises values
+//!    ([`Bloom`], [`Ring`], [`Expiring`], [`Approximator`]): no order of the writes loses one. The others have
+//!    cells that are not whole bytes, or move what other keys stored, or decide by several cells at once; they
+//!    need a lock around them.
 //! 4. **Rates**: `predicted_rate()` of the current contents, `expected_rate(..)` by the formula.
 //! 5. **[`Sketch`]**: encodes the kind ([`Kind`], append only), the parameters and the body, and decodes
 //!    them. All numbers on disk are little-endian integers; a rate is stored in units of 2^-64
 //!    ([`arithmetic::rate_to_bits`]). `from_parts` is given an intact header and a body of the stated length.
 //!    It checks every parameter, and checks the body's length against the parameters *before* it allocates.
-//!    Only `envelope.rs` knows the codec of the filter crate (and `solver.rs` its ribbon solver).
+//!    Only `envelope.rs` knows the codec of the filter crate.
 //! 6. **Tests**: `testing::check_codec` (round trip, every flipped bit, every truncation, newer versions);
 //!    quickcheck properties against an exact model; the measured rate against the formula
 //!    (`testing::assert_rate`).

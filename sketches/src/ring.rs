@@ -161,7 +161,12 @@ impl Ring {
 
     /// Adds a key at the latest time that the ring was given, while other threads add and query keys.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
-        self.slices[self.place(self.present)].insert_shared(key);
+        self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    pub fn insert_hash_shared(&self, hash: u64) {
+        self.slices[self.place(self.present)].insert_hash_shared(hash);
     }
 
     /// Whether a key may have been inserted recently. `false` is certain within [`Ring::least`].
@@ -255,7 +260,7 @@ impl Sketch for Ring {
             seed: self.seed,
             facts: vec![
                 ("spans", format!("{} of {}", self.spans(), self.span)),
-                ("remembers", format!("{} to {}", self.least(), self.longest())),
+                ("remembers", format!("{} to {} units of time", self.least(), self.longest())),
                 ("bits", format!("{} a span", self.slices[0].bits())),
                 ("probes", self.slices[0].probes().to_string()),
                 ("latest span", format!("from {}", self.present.saturating_mul(self.span))),

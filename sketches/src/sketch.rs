@@ -74,10 +74,10 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {} bytes without the header", self.kind, self.body_bytes)?;
         for (name, value) in &self.facts {
-            writeln!(f, "  {name:<16}{value}")?;
+            writeln!(f, "  {name:<18}{value}")?;
         }
         if let Some(rate) = self.predicted_rate {
-            writeln!(f, "  {:<16}{:.4} %", "predicted rate", 100.0 * rate)?;
+            writeln!(f, "  {:<18}{:.4} %", "predicted rate", 100.0 * rate)?;
         }
         Ok(())
     }

@@ -13,6 +13,8 @@
 //!   filter by mistake gets its estimate from there, so an estimate can be too low or too high. The method
 //!   helps keys that are inserted many times, not keys that are inserted once.
 
+use std::fmt;
+
 use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::cells::Cells;
 use crate::envelope::{DecodeError, Kind};
@@ -38,6 +40,15 @@ impl Method {
     pub const ALL: [Self; 2] = [Self::MinimalIncrease, Self::RecurringMinimum];
 }
 
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MinimalIncrease => "minimal increase",
+            Self::RecurringMinimum => "recurring minimum",
+        })
+    }
+}
+
 /// A filter that estimates how often each key was inserted.
 ///
 /// ```
@@ -55,7 +66,8 @@ impl Method {
 ///
 /// With [`Method::MinimalIncrease`], [`Spectral::count`] is never below the true count (up to the largest
 /// value of a counter). It is above it for at most a share of [`Spectral::predicted_rate`] of the keys. With
-/// [`Method::RecurringMinimum`] it errs on both sides, less often than the least of plain counters.
+/// [`Method::RecurringMinimum`] it errs on both sides: less often than the least of plain counters for keys that
+/// are inserted many times, as often for keys that are inserted once.
 /// [`Spectral::contains`] is never wrongly false, as long as only present keys are removed. Saturated
 /// counters stay saturated.
 ///
@@ -188,7 +200,13 @@ impl Spectral {
     /// Whether a key may have been inserted.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
-        least(&self.cells, self.probes, key_hash(self.seed, key.as_ref())).0 > 0
+        self.contains_hash(key_hash(self.seed, key.as_ref()))
+    }
+
+    /// The same for a key with this [hash](crate::hash).
+    #[must_use]
+    pub fn contains_hash(&self, hash: u64) -> bool {
+        least(&self.cells, self.probes, hash).0 > 0
     }
 
     /// The share of absent keys that have a count, from the current counters. Also a bound on the share of
@@ -300,7 +318,7 @@ impl Sketch for Spectral {
             facts: vec![
                 ("cells", format!("{} of {} bits", self.cells.count(), self.width)),
                 ("probes", self.probes.to_string()),
-                ("method", format!("{:?}", self.method)),
+                ("method", self.method.to_string()),
                 ("keys", self.cells.keys_in_words(self.probes)),
             ],
             predicted_rate: Some(self.predicted_rate()),

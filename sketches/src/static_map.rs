@@ -17,6 +17,9 @@
 //! 4. The slots are solved from the last to the first, all columns at once. Free slots are 0, so the table
 //!    depends on the set of pairs and not on their order.
 //!
+//! The solver is not the filter crate's: that one builds a filter, whose columns are hashed from a key, in
+//! shards of its own size; here the columns hold values, and each shard has an attempt of its own.
+//!
 //! The slots of all shards follow each other, 64 in a block. A block has a word for each column.
 //!
 //! Charles and Chellapilla, *Bloomier filters: a second look*, ESA 2008; Dietzfelbinger and Pagh 2008; Porat
@@ -59,7 +62,7 @@ const COLUMNS_MAX: u32 = 64;
 ///
 /// # Cost
 ///
-/// Less than 1 % more than `value_bits + fingerprint_bits` a key from some thousand keys on; sets of less
+/// Less than 1 % more than `value_bits + fingerprint_bits` a key from 30,000 keys on (1.7 % at 10,000); sets of less
 /// than 128 keys take 128 slots. Building sorts the hashes and takes some 200 ns a key and column group; a
 /// lookup reads three adjacent blocks.
 ///

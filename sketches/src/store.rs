@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_of_a_store_finds_its_keys_and_its_seed_is_not_the_stores() {
+    fn a_digest_of_a_store_finds_its_keys_and_each_has_a_seed_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let db = store(dir.path(), (0..1000).map(|key| (key, key)));
         let (one, two) = (digest(&db.snapshot(), 0.01).unwrap(), digest(&db.snapshot(), 0.01).unwrap());

@@ -68,6 +68,14 @@ pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
             }
         }
     }
+    // So is one with a parameter too many, though all else is right.
+    let parameters_end = 48 + 8 * sketch.parameters().len();
+    let mut more = bytes.clone();
+    more.splice(parameters_end..parameters_end, [0; 8]);
+    more[10..12].copy_from_slice(&(parameters_end as u16 + 8).to_le_bytes());
+    reseal(&mut more);
+    let error = S::decode(&more).unwrap_err();
+    assert!(error.to_string().contains("sketch parameters"), "{error}");
     // An encoding of another kind is refused.
     let mut other = bytes;
     other[32] = if other[32] == 1 { 2 } else { 1 };

@@ -42,6 +42,7 @@ const CHECKS: &[(&str, Make)] = &[
     ("spectral-recurring-minimum", spectral),
     ("dleft", dleft),
     ("scalable", scalable),
+    ("scalable-two-slices", scalable),
     ("stable", stable),
     ("ring", ring),
     ("expiring", expiring),

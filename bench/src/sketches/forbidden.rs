@@ -336,7 +336,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::new("Sketches: forbidden answers", &super::command());
     report.text(&format!(
         "At least {} probes of each structure, which has {} keys of 8 bytes. Every round has another seed and other keys, so each key \
-         is probed for once. Structures that can be sent are encoded and decoded before. Where keys are removed, it is every other \
+         is probed for once. Bloom, Scalable, HashCompaction, GolombSet, StaticMap, Digest, Iblt and Rateless are \
+         encoded and decoded before. Where keys are removed, it is every other \
          one. Of tables that list differences, a probe is an item of the difference of two sets of 1,000 items, of which 1,000 are not \
          shared; no list at all is allowed.",
         count(args.queries),

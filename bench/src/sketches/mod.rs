@@ -36,7 +36,7 @@ use crate::report::{Report, Table, count};
 use crate::rounds::{Rounds, digits};
 use crate::{Result, clock, machine};
 use ahead::Figures;
-use lane::{ABSENT, Clocked, Contender, Lane, PRESENT};
+use lane::{ABSENT, Clocked, Contender, Lane, PRESENT, Probed};
 
 /// Measures the sketches beside those of other crates: space, rate, time, and answers that may not be.
 #[derive(Debug, clap::Args)]
@@ -244,6 +244,17 @@ fn command() -> String {
     format!("cargo run --release -p sievedb-bench --{}", given.collect::<String>())
 }
 
+/// Fails if a measured rate is further from the predicted one than chance explains: four deviations and 1 %.
+fn check_rate(name: &str, absent: &Probed, predicted: f64) -> Result<()> {
+    let probes = absent.probes as f64;
+    let measured = absent.found as f64 / probes;
+    let deviation = (predicted * (1.0 - predicted) / probes).sqrt();
+    if (measured - predicted).abs() <= 4.0 * deviation + 0.01 * predicted {
+        return Ok(());
+    }
+    Err(format!("{name} has a rate of {measured:.6}, and {predicted:.6} was predicted").into())
+}
+
 fn table(args: &Args, lanes: &Lanes, report: &mut Report) -> Result<()> {
     let mut table = Table::new([
         "",
@@ -271,6 +282,9 @@ fn table(args: &Args, lanes: &Lanes, report: &mut Report) -> Result<()> {
             return Err(format!("{} lacks {lost} of {} present keys", lane.name(), args.keys).into());
         }
         let of_absent = lane.probe(ABSENT, args.absent, args.absent);
+        if let Some(predicted) = lane.predicted().filter(|_| ours) {
+            check_rate(lane.name(), &of_absent, predicted)?;
+        }
         all.push(Figures {
             ours,
             name: lane.name().to_owned(),

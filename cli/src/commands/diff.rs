@@ -1,5 +1,6 @@
 //! `sievedb diff`: what two stores do not share.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,8 @@ use crate::store::{self, Within};
 /// Between machines A and B, through files, whose size depends on the difference and not on the stores:
 ///
 /// 1. A writes an estimate (4 to 8 KiB), B writes cells sized by it, A lists with them: what only A has by its
-///    keys; what only B has as fingerprints, into a file from which B prints the keys.
+///    keys; what only B has as fingerprints, into a file from which B prints the keys. With --values A lists a
+///    key with another value as its own, and B marks it with `~`.
 /// 2. If the cells fall short, A says so, and for which cells to ask B.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -63,7 +65,7 @@ pub(crate) struct Args {
     /// What the other side wrote with --write-cells; more than once in their order.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["other", "write_size", "size"])]
     cells: Vec<PathBuf>,
-    /// Writes the fingerprints that only the other side has.
+    /// Writes the fingerprints that only the other side has and, if values count, the keys listed here.
     #[arg(long, value_name = "FILE", requires = "cells")]
     write_wanted: Option<PathBuf>,
     /// What the other side wrote with --write-wanted: prints those keys.
@@ -145,9 +147,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else if let Some((theirs, path)) = args.size.as_ref().zip(args.write_cells.as_ref()) {
         write_cells(args, &snapshot, &decode(theirs)?, path, &mut printer)?;
     } else if let Some(path) = &args.wanted {
-        let (seed, items) = read_wanted(path)?;
-        let keys = Fingerprints::with_seed(seed).keys(&snapshot, &items).map_err(failure)?;
-        printer.keys(Side::Second, &keys)?;
+        let wanted = Wanted::read(path)?;
+        let keys = Fingerprints::with_seed(wanted.seed).keys(&snapshot, &wanted.items).map_err(failure)?;
+        let (both, second): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| wanted.keys.contains(key));
+        printer.keys(Side::Second, &second)?;
+        printer.keys(Side::Both, &both)?;
     } else if !args.cells.is_empty() {
         list(args, &snapshot, &mut printer)?;
     } else {
@@ -224,27 +228,68 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
             "{cells} cells fall short ({listed} differences are listed); ask the other side for more: --from {cells} --count {more}"
         )));
     };
-    printer
-        .keys(Side::First, &Fingerprints::with_seed(seed).keys(snapshot, &found.mine).map_err(failure)?)?;
+    let fingerprints = Fingerprints::with_seed(seed);
+    let keys = fingerprints.keys(snapshot, &found.mine).map_err(failure)?;
+    printer.keys(Side::First, &keys)?;
     let (first, second) = (found.mine.len(), found.theirs.len());
+    // With values, a key of both sides is an entry of each.
+    let what = if fingerprints.values() { "entries " } else { "" };
     printer.numbers(
-        &format!("{first} only here, {second} only there"),
+        &format!("{first} {what}only here, {second} {what}only there"),
         &json!({ "only_first": first, "only_second": second }),
     )?;
     if let Some(path) = &args.write_wanted {
-        // A line for the seed, and one for each fingerprint.
-        let lines = found.theirs.iter().map(|item| format!("{item:032x}\n"));
-        write(path, format!("{seed:016x}\n{}", lines.collect::<String>()).as_bytes())?;
+        let keys = if fingerprints.values() { keys } else { Vec::new() };
+        write(
+            path,
+            Wanted { seed, items: found.theirs, keys: keys.into_iter().collect() }.text().as_bytes(),
+        )?;
     }
     Ok(())
 }
 
-fn read_wanted(path: &Path) -> Result<(u64, Vec<u128>)> {
-    let text = fs::read_to_string(path).map_err(|error| cannot_read(path, error))?;
-    let mut lines = text.lines();
-    let seed = lines.next().and_then(|line| u64::from_str_radix(line, 16).ok());
-    let items = lines.map(|line| u128::from_str_radix(line, 16).ok()).collect::<Option<Vec<_>>>();
-    seed.zip(items).ok_or_else(|| Failure::Refused(format!("{} has no fingerprints", path.display())))
+/// What one side asks the other to name: in a file, a line for the seed and one for each fingerprint; then, if
+/// values count, one for each key that is listed here, in hexadecimal behind `key `.
+struct Wanted {
+    seed: u64,
+    items: Vec<u128>,
+    keys: BTreeSet<Vec<u8>>,
+}
+
+impl Wanted {
+    fn text(&self) -> String {
+        let mut text = format!("{:016x}\n", self.seed);
+        self.items.iter().for_each(|item| text.push_str(&format!("{item:032x}\n")));
+        for key in &self.keys {
+            let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            text.push_str(&format!("key {digits}\n"));
+        }
+        text
+    }
+
+    fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|error| cannot_read(path, error))?;
+        Self::parse(&text).ok_or_else(|| Failure::Refused(format!("{} has no fingerprints", path.display())))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let seed = u64::from_str_radix(lines.next()?, 16).ok()?;
+        let mut wanted = Self { seed, items: Vec::new(), keys: BTreeSet::new() };
+        for line in lines {
+            if let Some(digits) = line.strip_prefix("key ") {
+                wanted.keys.insert(unhex(digits)?);
+            } else {
+                wanted.items.push(u128::from_str_radix(line, 16).ok()?);
+            }
+        }
+        Some(wanted)
+    }
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 fn decode<S: Sketch>(path: &Path) -> Result<S> {
