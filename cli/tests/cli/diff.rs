@@ -107,9 +107,9 @@ fn a_digest_does_not_have_the_secret_seed_of_its_store() {
     let manifest = std::fs::read_dir(&store.db).unwrap().map(|entry| entry.unwrap().path());
     let manifest = manifest.into_iter().find(|path| path.to_string_lossy().contains("MANIFEST")).unwrap();
     let told = dump(&["--secrets", manifest.to_str().unwrap()]).ok();
-    let seed = told.lines().find_map(|line| line.split_once("hash seed")).unwrap().1;
-    let seed =
-        u64::from_str_radix(seed.trim_matches(|letter: char| !letter.is_ascii_hexdigit()), 16).unwrap();
+    let behind = told.split_once("hash seed").unwrap().1;
+    let digits = behind.split(|letter: char| !letter.is_ascii_hexdigit()).find(|digits| digits.len() == 16);
+    let seed = u64::from_str_radix(digits.unwrap(), 16).unwrap();
     let file = store.folder.path().join("digest");
     run(&["digest", &store.db, "--output", file.to_str().unwrap()]).ok();
     let bytes = std::fs::read(&file).unwrap();
