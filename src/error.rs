@@ -236,6 +236,35 @@ impl Error {
     }
 }
 
+/// For functions that return [`io::Result`]. The error of the system keeps its kind, and every error can be found
+/// again as the [`io::Error::get_ref`] of what it became.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// fn count(path: &std::path::Path) -> std::io::Result<u64> {
+///     Ok(sievedb::Db::open(path)?.len()?)
+/// }
+/// assert_eq!(count(dir.path())?, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        use io::ErrorKind;
+        let kind = match &error {
+            Error::Io { source, .. } => source.kind(),
+            Error::Corruption { .. } => ErrorKind::InvalidData,
+            Error::InvalidArgument { .. } | Error::LimitExceeded { .. } => ErrorKind::InvalidInput,
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::Locked { .. } => ErrorKind::ResourceBusy,
+            Error::NoStore { .. } | Error::KeyspaceDropped { .. } => ErrorKind::NotFound,
+            Error::OtherFiles { .. } => ErrorKind::DirectoryNotEmpty,
+            Error::ReadOnly => ErrorKind::ReadOnlyFilesystem,
+            _ => ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// Gives a decode error the file it happened in.
 pub(crate) trait InFile {
     /// The error as it reaches the caller; what was decoded starts `base` bytes into `file`.
@@ -355,6 +384,19 @@ mod tests {
             lost.to_string(),
             "/db or the file LOCK in it was moved, removed or replaced while the store was open"
         );
+    }
+
+    #[test]
+    fn an_error_becomes_one_of_a_file_operation_with_its_kind_and_is_found_again() {
+        let full = Error::io("append to", Path::new("a"), io::ErrorKind::StorageFull.into());
+        let becomes = |error: Error| io::Error::from(error);
+        assert_eq!(becomes(full.clone()).kind(), io::ErrorKind::StorageFull);
+        assert_eq!(becomes(full.clone()).to_string(), full.to_string());
+        assert_eq!(becomes(Error::ReadOnly).kind(), io::ErrorKind::ReadOnlyFilesystem);
+        let damaged = becomes(Error::corruption(Path::new("a"), 7, "footer", "no magic"));
+        assert_eq!(damaged.kind(), io::ErrorKind::InvalidData);
+        let again = Error::io("read", Path::new("b"), damaged);
+        assert!(matches!(again, Error::Corruption { offset: 7, .. }));
     }
 
     #[test]

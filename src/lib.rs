@@ -73,13 +73,14 @@ pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
-    Concerned, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability, IgnoredFile, Iter, Keyspace,
-    KeyspaceSnapshot, KeyspaceStats, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition,
-    Mismatch, NewKeys, OpenReport, Progress, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats,
-    Value, VerifyProgress, VerifyReport,
+    Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability, IgnoredFile, Iter,
+    Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, LazyIter, LazyValue, LevelStats, LostEntries, LostRange,
+    LostWrites, ManifestCondition, Mismatch, NewKeys, OpenReport, Progress, RepairProgress, RepairReport,
+    RepairedKeyspace, Snapshot, Stats, Value, Values, VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};
 pub use memory::MemoryStats;
 pub use options::{KeyspaceOptions, Options};
+pub use snapshot_read::KeyBounds;
 pub use table::Compression;

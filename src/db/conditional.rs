@@ -6,7 +6,7 @@ use super::attempt::Single;
 use super::bits::Bits;
 use super::decide::Rule;
 use super::keyspace::Keyspace;
-use super::read::Value;
+use super::value::Value;
 use super::write::Durability;
 use crate::batch::WriteBatch;
 use crate::error::Result;

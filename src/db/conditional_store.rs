@@ -1,8 +1,8 @@
 //! The conditional writes of a whole store: those of its default keyspace (`conditional`).
 
 use super::conditional::{Mismatch, NewKeys};
-use super::read::Value;
 use super::store::Db;
+use super::value::Value;
 use super::write::Durability;
 use crate::error::Result;
 

@@ -13,7 +13,7 @@ use super::engine::Engine;
 use super::parallel::in_parallel;
 use super::progress::Progress;
 use super::publish::{Change, TreeChange};
-use super::read::Tables;
+use super::sources::Tables;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::filters::{Output, plan_output};

@@ -1,12 +1,11 @@
 //! The handle of one keyspace, and its creation and removal.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::engine::{Engine, Owner};
 use super::progress::Progress;
 use super::publish::{Change, OptionsChange};
-use super::read::{Iter, Value};
+use super::reads::Reads;
 use super::tree::Tree;
 use super::write::Durability;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId, WriteBatch};
@@ -15,7 +14,7 @@ use crate::filter::FilterPolicy;
 use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use crate::manifest::edit::EditItem;
 use crate::options::KeyspaceOptions;
-use crate::snapshot_read::KeyRange;
+use crate::snapshot_read::{KeyBounds, KeyRange};
 use crate::sync::lock;
 
 /// One keyspace of a store: a separate tree with its own options. Cheap to clone; a clone and the original
@@ -152,6 +151,10 @@ impl Keyspace {
         self.owner.engine()
     }
 
+    pub(super) fn reads(&self) -> Reads<'_> {
+        Reads { owner: &self.owner, tree: &self.tree, seqno: None, is_foreign: false }
+    }
+
     fn check_writable(&self) -> Result<()> {
         self.engine().check_writable()?;
         self.tree.check_alive()
@@ -176,12 +179,38 @@ impl Keyspace {
     /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
     /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped): nothing was written.
+    #[doc(alias = "insert")]
+    #[doc(alias = "set")]
+    #[doc(alias = "put_cf")]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, Durability::Buffered)
+    }
+
+    /// Sets `key` to `value`, and returns when that is as durable as `durability` requires.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.open_keyspace("users")?;
+    /// users.put_with("ada", "1815", sievedb::Durability::Synced)?; // survives a power loss from here on
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Keyspace::put`]; [`Io`](crate::Error::Io) also if the log could not be synced.
+    #[doc(alias = "put_opt")]
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         // Room for the framing of one entry, so that the buffer is allocated once.
         let mut batch = WriteBatch::with_capacity(key.len().saturating_add(value.len()).saturating_add(12));
         batch.put_in(self, key, value);
-        self.write(batch)
+        self.write(batch, durability)
     }
 
     /// Removes `key`; buffered, like [`Keyspace::put`]. Removing an absent key succeeds.
@@ -199,57 +228,35 @@ impl Keyspace {
     /// # Errors
     ///
     /// Those of [`Keyspace::put`].
+    #[doc(alias = "delete_cf")]
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, Durability::Buffered)
+    }
+
+    /// Removes `key`, and returns when that is as durable as `durability` requires.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.open_keyspace("users")?;
+    /// users.delete_with("ada", sievedb::Durability::Synced)?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Keyspace::put_with`].
+    #[doc(alias = "delete_opt")]
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
         let key = key.as_ref();
         let mut batch = WriteBatch::with_capacity(key.len().saturating_add(12));
         batch.delete_in(self, key);
-        self.write(batch)
+        self.write(batch, durability)
     }
 
-    fn write(&self, batch: WriteBatch) -> Result<()> {
+    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         self.engine().check_readable(&self.tree)?;
-        self.engine().write(batch, Durability::Buffered)
-    }
-
-    /// Returns the value of `key`, or `None` if the key is absent. For an absent key, filters in memory avoid
-    /// most reads; a false positive costs a block read.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
-    /// assert_eq!(users.get("grace")?, None);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed for the answer
-    /// cannot be read; [`KeyspaceDropped`](crate::Error::KeyspaceDropped), [`Closed`](crate::Error::Closed).
-    /// A damaged filter is an error only with [`Options::strict_filters`](crate::Options::strict_filters).
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.engine().get(&self.tree, key.as_ref(), None, Value::read)
-    }
-
-    /// Whether `key` is present. The answer is exact, like that of [`Keyspace::get`]. Values stored in chunks
-    /// are not read.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// assert!(users.contains("ada")?);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Keyspace::get`].
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.engine().get(&self.tree, key.as_ref(), None, |_| Ok(()))?.is_some())
+        self.engine().write(batch, durability)
     }
 
     /// Whether `key` may be present, answered from memory: it never reads from disk and never fails. `false`
@@ -269,96 +276,6 @@ impl Keyspace {
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
         self.engine().may_contain(&self.tree, key.as_ref())
-    }
-
-    /// Returns the values of several keys, in the order of `keys`, all as of one moment.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// assert_eq!(users.multi_get(&["grace", "ada"])?[0], None);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Keyspace::get`].
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.engine().multi_get(&self.tree, keys, None, Value::read)
-    }
-
-    /// Which of several keys are present, in the order of `keys`, all as of one moment.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// assert_eq!(users.multi_contains(&["grace", "ada"])?, [false, true]);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Keyspace::get`].
-    pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
-        let found = self.engine().multi_get(&self.tree, keys, None, |_| Ok(()))?;
-        Ok(found.iter().map(Option::is_some).collect())
-    }
-
-    /// Iterates over the entries whose keys are in `range`, in key order, from either end. The iterator sees
-    /// the keyspace as of this call. Errors are items: see [`Iter`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// users.put("grace", "1906")?;
-    /// for item in users.range("a".."b") {
-    ///     let (key, value) = item?;
-    ///     assert_eq!((&key[..], &value[..]), (&b"ada"[..], &b"1815"[..]));
-    /// }
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.entries(KeyRange::new(&range))
-    }
-
-    /// Iterates over the entries whose keys start with `prefix`, like [`Keyspace::range`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// assert_eq!(users.prefix("a").count(), 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.entries(KeyRange::prefix(prefix.as_ref()))
-    }
-
-    /// Iterates over all entries, like [`Keyspace::range`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// assert_eq!(users.iter().rev().count(), 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    #[must_use]
-    pub fn iter(&self) -> Iter {
-        self.entries(KeyRange::all())
-    }
-
-    fn entries(&self, range: KeyRange) -> Iter {
-        Iter::new(&self.owner, &self.tree, range, None)
-            .unwrap_or_else(|error| Iter::failed(&self.owner, error))
     }
 
     /// Flushes the memtables to tables, and waits until this is done.
@@ -417,7 +334,7 @@ impl Keyspace {
     ///
     /// [`Error::Cancelled`], and those of [`Keyspace::compact`].
     pub fn compact_with(&self, progress: &Progress) -> Result<()> {
-        self.compact_range_with::<&[u8]>(.., progress)
+        self.compact_range_with(.., progress)
     }
 
     /// Merges the tables that hold keys of this range into one run, like [`Keyspace::compact`]. Their keys
@@ -438,7 +355,7 @@ impl Keyspace {
     /// # Errors
     ///
     /// Those of [`Keyspace::compact`].
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
         self.compact_range_with(range, &Progress::new())
     }
 
@@ -455,11 +372,7 @@ impl Keyspace {
     /// # Errors
     ///
     /// [`Error::Cancelled`], and those of [`Keyspace::compact`].
-    pub fn compact_range_with<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-        progress: &Progress,
-    ) -> Result<()> {
+    pub fn compact_range_with(&self, range: impl KeyBounds, progress: &Progress) -> Result<()> {
         self.check_writable()?;
         self.engine().compact_range(&self.tree, KeyRange::new(&range), progress)?;
         progress.end();

@@ -7,7 +7,9 @@
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `queue`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `conditional`, `attempt`, `decide`, `departed` | writes that depend on what is there |
-//! | `read`, `snapshot` | lookups and iteration |
+//! | `read`, `snapshot` | lookups; sequence numbers that compactions respect |
+//! | `iter`, `cursor`, `sources` | iteration: what is made of the entries; what they are read from |
+//! | `sizes` | estimates of the number and the size of entries |
 //! | `tree`, `memtables` | one keyspace: memtables and version, published as a view; the memtables of all |
 //! | `background`, `pending` | the next job; which keyspaces have work |
 //! | `reservations`, `jobs`, `parallel` | what running jobs work on; flush, compaction, its parts in threads |
@@ -16,6 +18,7 @@
 //! | `maintain`, `compact`, `progress` | calls that wait for background work, or do it themselves |
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store`, `conditional_store` | the public handles |
+//! | `reads`, `value` | the calls that read, of all handles; what they return |
 //! | `stats`, `verify` | counters and checks |
 //! | `repair` | a new store from what is left of a damaged one |
 
@@ -26,11 +29,13 @@ mod bits;
 mod compact;
 mod conditional;
 mod conditional_store;
+mod cursor;
 mod decide;
 mod departed;
 mod engine;
 mod files;
 mod health;
+mod iter;
 mod jobs;
 mod keyspace;
 mod keyspaces;
@@ -45,6 +50,7 @@ mod progress;
 mod publish;
 mod queue;
 mod read;
+mod reads;
 mod recover;
 mod refilter;
 mod repair;
@@ -54,18 +60,22 @@ mod residency;
 mod resume;
 mod retry;
 mod schedule;
+mod sizes;
 mod snapshot;
+mod sources;
 mod stats;
 mod store;
 mod tree;
+mod value;
 mod verify;
 mod write;
 
 pub use conditional::{Mismatch, NewKeys};
+pub use cursor::Cursor;
+pub use iter::{Iter, Keys, LazyIter, LazyValue, Values};
 pub use keyspace::Keyspace;
 pub use open::{DroppedTail, IgnoredFile, OpenReport};
 pub use progress::Progress;
-pub use read::{Iter, Value};
 pub use repair::{
     DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairProgress, RepairReport,
     RepairedKeyspace,
@@ -73,5 +83,6 @@ pub use repair::{
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::{KeyspaceStats, LevelStats, Stats};
 pub use store::Db;
+pub use value::Value;
 pub use verify::{Concerned, Damage, DamagedKeys, VerifyProgress, VerifyReport};
 pub use write::Durability;

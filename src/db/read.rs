@@ -6,110 +6,13 @@
 //! registered [`Snapshot`](super::Snapshot) uses its own number with the current view; compactions keep the
 //! entries that it sees.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-
-use super::engine::{Engine, Owner};
+use super::engine::Engine;
 use super::tree::{Tree, View};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hash::key_hash;
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::EntryValue;
 use crate::key::{EntryKind, SeqNo};
-use crate::merge::{MergeIter, RunIter, RunSource};
-use crate::snapshot_read::{KeyRange, Range};
-use crate::version::{Lookup, TableHandle};
-
-/// A value, or a key of an iterator, as a slice of the block or memtable that holds it. Cheap to clone. It
-/// keeps that memory alive; [`Value::to_vec`] copies the bytes.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let db = sievedb::Db::open(dir.path())?;
-/// db.put("planet", "Saturn")?;
-/// let value = db.get("planet")?.expect("it was just written");
-/// assert_eq!(value, b"Saturn");
-/// assert_eq!(value.len(), 6); // derefs to `[u8]`
-/// let copy: Vec<u8> = value.to_vec();
-/// # Ok::<(), sievedb::Error>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Value(Bytes);
-
-impl Value {
-    pub(crate) fn new(bytes: Bytes) -> Self {
-        Self(bytes)
-    }
-
-    /// The whole of a value that a lookup found.
-    pub(crate) fn read(value: EntryValue) -> Result<Self> {
-        value.read().map(Self)
-    }
-
-    /// A copy of the bytes.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("k", "v")?;
-    /// assert_eq!(db.get("k")?.unwrap().to_vec(), b"v");
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.0.to_vec()
-    }
-}
-
-impl std::ops::Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl AsRef<[u8]> for Value {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl std::borrow::Borrow<[u8]> for Value {
-    fn borrow(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "b\"{}\"", self.0.escape_ascii())
-    }
-}
-
-impl PartialEq<[u8]> for Value {
-    fn eq(&self, other: &[u8]) -> bool {
-        self.0 == other
-    }
-}
-
-impl PartialEq<&[u8]> for Value {
-    fn eq(&self, other: &&[u8]) -> bool {
-        self.0 == *other
-    }
-}
-
-impl<const N: usize> PartialEq<&[u8; N]> for Value {
-    fn eq(&self, other: &&[u8; N]) -> bool {
-        self.0[..] == other[..]
-    }
-}
-
-impl PartialEq<Vec<u8>> for Value {
-    fn eq(&self, other: &Vec<u8>) -> bool {
-        self.0 == other
-    }
-}
+use crate::version::Lookup;
 
 impl Engine {
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
@@ -167,152 +70,14 @@ impl Engine {
             None => view.version.may_contain(user_key, hash),
         }
     }
-}
 
-/// An iterator over the entries of a range in the order of their keys, usable from both ends.
-///
-/// It sees the store as of the call that made it, and owns what it reads from. Each item is a `Result`. After
-/// an error the iterator returns `None`, though the range may have further entries.
-///
-/// ```
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let db = sievedb::Db::open(dir.path())?;
-/// db.put("a", "1")?;
-/// db.put("b", "2")?;
-/// let mut iter = db.iter();
-/// let (first, _) = iter.next().expect("two entries")?;
-/// let (last, _) = iter.next_back().expect("one more")?;
-/// assert_eq!((&first[..], &last[..]), (&b"a"[..], &b"b"[..]));
-/// assert!(iter.next().is_none());
-/// # Ok::<(), sievedb::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Iter {
-    range: Range,
-    /// What is scanned; `None` if that failed.
-    tree: Option<Arc<Tree>>,
-    /// Keeps the store open.
-    owner: Arc<Owner>,
-}
-
-impl Iter {
-    pub(crate) fn new(
-        owner: &Arc<Owner>,
-        tree: &Arc<Tree>,
-        range: KeyRange,
-        seqno: Option<SeqNo>,
-    ) -> Result<Self> {
-        let view = tree.view();
-        owner.engine().check_readable(tree)?;
-        let seqno = seqno.unwrap_or_else(|| owner.engine().sequence.visible());
-        let part = range.clone();
-        let source = Box::new(move || Ok(sources(&view, &part)));
-        let range = Range::new(source, seqno, range);
-        Ok(Self { range, tree: Some(Arc::clone(tree)), owner: Arc::clone(owner) })
-    }
-
-    /// An iterator that yields one error.
-    pub(crate) fn failed(owner: &Arc<Owner>, error: Error) -> Self {
-        let source = Box::new(move || Err(error.clone()));
-        Self { range: Range::new(source, 0, KeyRange::all()), tree: None, owner: Arc::clone(owner) }
-    }
-}
-
-impl Iter {
-    /// Counts the hidden entries that the last step has skipped: they may be worth a compaction.
-    fn count_skipped(&mut self) {
-        let skipped = self.range.take_skipped();
-        let Some(tree) = self.tree.as_ref().filter(|_| skipped > 0) else { return };
+    /// Counts the hidden entries that a step of a scan has skipped: they may be worth a compaction.
+    #[inline]
+    pub(super) fn count_skipped(&self, tree: &Tree, skipped: u64) {
         // A process that was forked waits for no lock.
-        if tree.count_skipped(skipped) && self.owner.engine().check_writable().is_ok() {
-            self.owner.engine().background.notify();
+        if skipped > 0 && tree.count_skipped(skipped) && self.check_writable().is_ok() {
+            self.background.notify();
         }
-    }
-
-    /// The entry with its whole value. If the value cannot be read, the iterator ends with that error.
-    fn whole(&mut self, item: Option<Result<(Bytes, EntryValue)>>) -> Option<Result<(Value, Value)>> {
-        self.count_skipped();
-        let read = |(key, value): (Bytes, EntryValue)| Ok((Value::new(key), Value::read(value)?));
-        let whole = item?.and_then(read);
-        if whole.is_err() {
-            self.range.end();
-        }
-        Some(whole)
-    }
-}
-
-impl Iterator for Iter {
-    type Item = Result<(Value, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let item = self.range.next();
-        self.whole(item)
-    }
-}
-
-impl DoubleEndedIterator for Iter {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        let item = self.range.next_back();
-        self.whole(item)
-    }
-}
-
-impl std::iter::FusedIterator for Iter {}
-
-/// The entries of a view in a range, newest source first.
-fn sources(view: &View, range: &KeyRange) -> Box<dyn InternalIterator> {
-    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
-    for memtable in view.memtables().filter(|memtable| !memtable.memtable.is_empty()) {
-        sources.push(Box::new(memtable.memtable.iter()));
-    }
-    for (_, run) in view.version.all_runs() {
-        let part = run.between(|key| range.starts_after(key), |key| range.ends_before(key));
-        if !part.is_empty() {
-            let tables = Arc::clone(&run.tables);
-            sources.push(Box::new(RunIter::new(Tables { tables, part, fill_cache: true })));
-        }
-    }
-    match sources.len() {
-        1 => sources.remove(0),
-        _ => Box::new(MergeIter::new(sources)),
-    }
-}
-
-/// Tables of one run as the source of a [`RunIter`].
-pub(crate) struct Tables {
-    tables: Arc<[Arc<TableHandle>]>,
-    /// Which of them.
-    part: std::ops::Range<usize>,
-    fill_cache: bool,
-}
-
-impl Tables {
-    /// The inputs of a compaction: what it reads is not cached.
-    pub(crate) fn to_compact(tables: Vec<Arc<TableHandle>>) -> Self {
-        Self { part: 0..tables.len(), tables: tables.into(), fill_cache: false }
-    }
-
-    fn part(&self) -> &[Arc<TableHandle>] {
-        &self.tables[self.part.clone()]
-    }
-}
-
-impl RunSource for Tables {
-    fn len(&self) -> usize {
-        self.part.len()
-    }
-
-    fn bounds(&self, table: usize) -> (&[u8], &[u8]) {
-        let meta = &self.part()[table].meta;
-        (&meta.smallest, &meta.largest)
-    }
-
-    fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>> {
-        let table = &self.part()[table];
-        if self.fill_cache && table.if_open().is_some() {
-            table.note_use();
-        }
-        Ok(Box::new(table.open()?.iter(self.fill_cache)))
     }
 }
 

@@ -1,17 +1,14 @@
 //! Snapshots: sequence numbers whose entries compactions keep while a handle exists.
 
 use std::collections::BTreeMap;
-use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::engine::Owner;
 use super::keyspace::Keyspace;
-use super::read::{Iter, Value};
+use super::reads::Reads;
 use super::tree::Tree;
-use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use crate::snapshot_read::KeyRange;
 use crate::sync::lock;
 
 /// The live snapshots: the number of holders of each sequence number.
@@ -68,7 +65,8 @@ impl SnapshotList {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    held: Arc<Held>,
+    /// That of the default keyspace, whose calls are those of the snapshot.
+    default: KeyspaceSnapshot,
 }
 
 #[derive(Debug)]
@@ -88,7 +86,13 @@ impl Drop for Held {
 impl Snapshot {
     pub(crate) fn new(owner: &Arc<Owner>) -> Self {
         let seqno = owner.engine().sequence.register_snapshot();
-        Self { held: Arc::new(Held { owner: Arc::clone(owner), seqno }) }
+        let held = Arc::new(Held { owner: Arc::clone(owner), seqno });
+        let tree = owner.engine().keyspaces.default_tree();
+        Self { default: KeyspaceSnapshot { held, tree, owner: Arc::clone(owner) } }
+    }
+
+    pub(super) fn reads(&self) -> Reads<'_> {
+        self.default.reads()
     }
 
     /// The sequence number of the newest write that the snapshot sees.
@@ -103,7 +107,7 @@ impl Snapshot {
     /// ```
     #[must_use]
     pub fn seqno(&self) -> SeqNo {
-        self.held.seqno
+        self.default.held.seqno
     }
 
     /// The snapshot of one keyspace.
@@ -121,123 +125,10 @@ impl Snapshot {
     #[must_use]
     pub fn keyspace(&self, keyspace: &Keyspace) -> KeyspaceSnapshot {
         KeyspaceSnapshot {
-            held: Arc::clone(&self.held),
+            held: Arc::clone(&self.default.held),
             tree: Arc::clone(&keyspace.tree),
             owner: Arc::clone(&keyspace.owner),
         }
-    }
-
-    fn default_keyspace(&self) -> KeyspaceSnapshot {
-        let owner = &self.held.owner;
-        KeyspaceSnapshot {
-            held: Arc::clone(&self.held),
-            tree: owner.engine().keyspaces.default_tree(),
-            owner: Arc::clone(owner),
-        }
-    }
-
-    /// Returns the value of `key` in the default keyspace, or `None` if the key was absent.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("k", "old")?;
-    /// let snapshot = db.snapshot();
-    /// db.put("k", "new")?;
-    /// assert_eq!(snapshot.get("k")?.as_deref(), Some(&b"old"[..]));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Corruption`] or [`Error::Io`] if a file needed for the answer cannot be read,
-    /// [`Error::Closed`].
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.default_keyspace().get(key)
-    }
-
-    /// Whether `key` was in the default keyspace.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// let snapshot = db.snapshot();
-    /// db.put("k", "v")?;
-    /// assert!(!snapshot.contains("k")?);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Snapshot::get`].
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.default_keyspace().contains(key)
-    }
-
-    /// Returns the values of several keys in the default keyspace, in the order of `keys`.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("k", "old")?;
-    /// let snapshot = db.snapshot();
-    /// db.put("k", "new")?;
-    /// assert_eq!(snapshot.multi_get(&["k"])?[0].as_deref(), Some(&b"old"[..]));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Snapshot::get`].
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.default_keyspace().multi_get(keys)
-    }
-
-    /// Iterates over the entries of the default keyspace whose keys are in `range`, like
-    /// [`Db::range`](crate::Db::range).
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("k", "old")?;
-    /// let snapshot = db.snapshot();
-    /// db.put("k", "new")?;
-    /// let (_, value) = snapshot.range("a".."z").next().expect("there is an entry")?;
-    /// assert_eq!(value, b"old");
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.default_keyspace().range(range)
-    }
-
-    /// Iterates over the entries of the default keyspace whose keys start with `prefix`.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("k", "old")?;
-    /// let snapshot = db.snapshot();
-    /// db.put("k", "new")?;
-    /// assert_eq!(snapshot.prefix("k").count(), 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.default_keyspace().prefix(prefix)
-    }
-
-    /// Iterates over all entries of the default keyspace.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// let snapshot = db.snapshot();
-    /// db.put("k", "v")?;
-    /// assert_eq!(snapshot.iter().count(), 0);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    #[must_use]
-    pub fn iter(&self) -> Iter {
-        self.default_keyspace().iter()
     }
 }
 
@@ -259,125 +150,13 @@ impl std::fmt::Debug for KeyspaceSnapshot {
 }
 
 impl KeyspaceSnapshot {
-    fn check(&self) -> Result<()> {
-        if Arc::ptr_eq(&self.owner, &self.held.owner) {
-            return Ok(());
+    pub(super) fn reads(&self) -> Reads<'_> {
+        Reads {
+            owner: &self.owner,
+            tree: &self.tree,
+            seqno: Some(self.held.seqno),
+            is_foreign: !Arc::ptr_eq(&self.owner, &self.held.owner),
         }
-        Err(Error::invalid("the keyspace belongs to another store than the snapshot"))
-    }
-
-    /// Returns the value of `key`, or `None` if the key was absent.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// let users = db.snapshot().keyspace(&users);
-    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Corruption`] or [`Error::Io`] if a file needed for the answer cannot be read,
-    /// [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::InvalidArgument`] if the keyspace and the
-    /// snapshot belong to different stores.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.check()?;
-        self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), Value::read)
-    }
-
-    /// Whether `key` was present.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// let users = db.snapshot().keyspace(&users);
-    /// assert!(users.contains("ada")?);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`KeyspaceSnapshot::get`].
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.check()?;
-        Ok(self.owner.engine().get(&self.tree, key.as_ref(), Some(self.held.seqno), |_| Ok(()))?.is_some())
-    }
-
-    /// Returns the values of several keys, in the order of `keys`.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// let users = db.snapshot().keyspace(&users);
-    /// assert_eq!(users.multi_get(&["grace", "ada"])?[0], None);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`KeyspaceSnapshot::get`].
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.check()?;
-        self.owner.engine().multi_get(&self.tree, keys, Some(self.held.seqno), Value::read)
-    }
-
-    /// Iterates over the entries whose keys are in `range`, like [`Keyspace::range`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// let users = db.snapshot().keyspace(&users);
-    /// assert_eq!(users.range("a".."b").count(), 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.entries(KeyRange::new(&range))
-    }
-
-    /// Iterates over the entries whose keys start with `prefix`.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// let users = db.snapshot().keyspace(&users);
-    /// assert_eq!(users.prefix("a").count(), 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.entries(KeyRange::prefix(prefix.as_ref()))
-    }
-
-    /// Iterates over all entries.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// let users = db.snapshot().keyspace(&users);
-    /// assert_eq!(users.iter().count(), 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    #[must_use]
-    pub fn iter(&self) -> Iter {
-        self.entries(KeyRange::all())
-    }
-
-    fn entries(&self, range: KeyRange) -> Iter {
-        let iter =
-            self.check().and_then(|()| Iter::new(&self.owner, &self.tree, range, Some(self.held.seqno)));
-        iter.unwrap_or_else(|error| Iter::failed(&self.owner, error))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The handle of a whole store. Its read and write calls are those of its default keyspace.
 
-use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use super::engine::{Engine, Owner};
 use super::keyspace::Keyspace;
 use super::open::OpenReport;
 use super::progress::Progress;
-use super::read::{Iter, Value};
+use super::reads::Reads;
 use super::snapshot::Snapshot;
 use super::tree::Tree;
 use super::write::Durability;
@@ -17,11 +16,13 @@ use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
 use crate::options::{KeyspaceOptions, Options};
-use crate::snapshot_read::KeyRange;
+use crate::snapshot_read::{KeyBounds, KeyRange};
 
 /// An open store. Cheap to clone and to share between threads; a clone and the original are the same store.
 ///
 /// The store closes when the last handle is dropped: stores, keyspaces, snapshots and iterators all count.
+///
+/// The calls that read and write entries work on the keyspace `"default"`; [`Keyspace`] has the same ones.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -32,6 +33,8 @@ use crate::snapshot_read::KeyRange;
 /// db.close()?;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
+#[doc(alias = "Database")]
+#[doc(alias = "DB")]
 #[derive(Debug, Clone)]
 pub struct Db {
     owner: Arc<Owner>,
@@ -55,12 +58,18 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Options::open`].
+    #[doc(alias = "create")]
+    #[doc(alias = "open_default")]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
 
     pub(crate) fn engine(&self) -> &Engine {
         self.owner.engine()
+    }
+
+    pub(super) fn reads(&self) -> Reads<'_> {
+        self.default.reads()
     }
 
     /// The directory of the store, as passed to [`Db::open`].
@@ -110,8 +119,33 @@ impl Db {
     /// [the guide](crate::guide::durability#when-a-write-fails) says what becomes of it.
     /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
     /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed): nothing was written.
+    #[doc(alias = "insert")]
+    #[doc(alias = "set")]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
+    }
+
+    /// Sets `key` to `value` in the default keyspace, and returns when that is as durable as `durability`
+    /// requires. Threads that wait for durability at the same time share one sync.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put_with("order", "paid", sievedb::Durability::Synced)?; // survives a power loss from here on
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::put`]; [`Io`](crate::Error::Io) also if the log could not be synced.
+    #[doc(alias = "put_opt")]
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.default.put_with(key, value, durability)
     }
 
     /// Removes `key` from the default keyspace; buffered, like [`Db::put`]. Removing an absent key succeeds.
@@ -132,44 +166,21 @@ impl Db {
         self.default.delete(key)
     }
 
-    /// Returns the value of `key` in the default keyspace, or `None` if the key is absent. For an absent key,
-    /// filters in memory avoid most reads; a false positive costs a block read.
+    /// Removes `key` from the default keyspace, and returns when that is as durable as `durability` requires.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("planet", "Saturn")?;
-    /// assert_eq!(db.get("planet")?.as_deref(), Some(&b"Saturn"[..]));
-    /// assert_eq!(db.get("moon")?, None);
+    /// db.delete_with("order", sievedb::Durability::Synced)?;
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed for the answer
-    /// cannot be read; [`Closed`](crate::Error::Closed). A damaged filter is an error only with
-    /// [`Options::strict_filters`].
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.default.get(key)
-    }
-
-    /// Whether `key` is in the default keyspace. The answer is exact, like that of [`Db::get`]. Values stored
-    /// in chunks are not read.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("https://example.org/", "seen")?;
-    /// assert!(db.contains("https://example.org/")?);
-    /// assert!(!db.contains("https://example.com/")?);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::get`].
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.default.contains(key)
+    /// Those of [`Db::put_with`].
+    #[doc(alias = "delete_opt")]
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.default.delete_with(key, durability)
     }
 
     /// Whether `key` may be in the default keyspace, answered from memory: it never reads from disk and never
@@ -189,94 +200,8 @@ impl Db {
         self.default.may_contain(key)
     }
 
-    /// Returns the values of several keys of the default keyspace, in the order of `keys`, all as of one
-    /// moment. The filters of several keys are fetched from memory together, so this is faster than a
-    /// [`Db::get`] for each key.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("a", "1")?;
-    /// let values = db.multi_get(&["a", "b"])?;
-    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
-    /// assert_eq!(values[1], None);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::get`].
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.default.multi_get(keys)
-    }
-
-    /// Which of several keys are in the default keyspace, in the order of `keys`, all as of one moment;
-    /// exact, like [`Db::contains`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("a", "1")?;
-    /// assert_eq!(db.multi_contains(&["a", "b"])?, [true, false]);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::get`].
-    pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
-        self.default.multi_contains(keys)
-    }
-
-    /// Iterates over the entries of the default keyspace whose keys are in `range`, in key order, from either
-    /// end. The iterator sees the store as of this call. Errors are items: see [`Iter`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("a", "1")?;
-    /// db.put("b", "2")?;
-    /// for item in db.range("a".."b") {
-    ///     let (key, value) = item?;
-    ///     assert_eq!((&key[..], &value[..]), (&b"a"[..], &b"1"[..]));
-    /// }
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        self.default.range(range)
-    }
-
-    /// Iterates over the entries of the default keyspace whose keys start with `prefix`, like [`Db::range`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("user:1", "Ada")?;
-    /// db.put("visit:1", "today")?;
-    /// assert_eq!(db.prefix("user:").count(), 1);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.default.prefix(prefix)
-    }
-
-    /// Iterates over all entries of the default keyspace, like [`Db::range`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("a", "1")?;
-    /// db.put("b", "2")?;
-    /// let (last, _) = db.iter().next_back().expect("the store has entries")?;
-    /// assert_eq!(last, b"b");
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    #[must_use]
-    pub fn iter(&self) -> Iter {
-        self.default.iter()
-    }
-
-    /// Writes a batch, buffered. All of it becomes visible at once, in all its keyspaces.
+    /// Writes a batch, buffered. All of it becomes visible at once, in all its keyspaces. A reference to a
+    /// batch is copied: then the batch can be used again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -293,6 +218,9 @@ impl Db {
     /// Those of [`Db::put`]; [`InvalidArgument`](crate::Error::InvalidArgument) if the batch has entries for
     /// a keyspace of another store, [`KeyspaceDropped`](crate::Error::KeyspaceDropped) if one of its
     /// keyspaces was dropped. The batch is written as a whole or not at all.
+    #[doc(alias = "apply_batch")]
+    #[doc(alias = "write_batch")]
+    #[doc(alias = "commit")]
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.write_with(batch, Durability::Buffered)
     }
@@ -314,6 +242,7 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Db::write`].
+    #[doc(alias = "write_opt")]
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         self.engine().write(batch, durability)
     }
@@ -335,6 +264,8 @@ impl Db {
     /// [`Io`](crate::Error::Io) if the sync fails: the store then refuses further writes.
     /// [`Poisoned`](crate::Error::Poisoned), [`ReadOnly`](crate::Error::ReadOnly),
     /// [`Closed`](crate::Error::Closed).
+    #[doc(alias = "persist")]
+    #[doc(alias = "flush_wal")]
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
     }
@@ -351,6 +282,8 @@ impl Db {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     #[must_use]
+    #[doc(alias = "begin_read")]
+    #[doc(alias = "read_tx")]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(&self.owner)
     }
@@ -381,6 +314,28 @@ impl Db {
         Ok(Keyspace { owner: Arc::clone(&self.owner), tree })
     }
 
+    /// Opens the keyspace called `name`, and creates it with default options if it does not exist; like
+    /// [`Db::keyspace`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let users = db.open_keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::keyspace`].
+    #[doc(alias = "open_tree")]
+    #[doc(alias = "open_partition")]
+    #[doc(alias = "open_table")]
+    #[doc(alias = "create_cf")]
+    pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.keyspace(name, KeyspaceOptions::new())
+    }
+
     /// The keyspace called `name`; `None` if it does not exist.
     ///
     /// ```
@@ -391,6 +346,7 @@ impl Db {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     #[must_use]
+    #[doc(alias = "cf_handle")]
     pub fn existing_keyspace(&self, name: &str) -> Option<Keyspace> {
         let tree = self.engine().keyspaces.find(name)?;
         Some(Keyspace { owner: Arc::clone(&self.owner), tree })
@@ -420,6 +376,10 @@ impl Db {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     #[must_use]
+    #[doc(alias = "list_cf")]
+    #[doc(alias = "tree_names")]
+    #[doc(alias = "list_tables")]
+    #[doc(alias = "list_keyspaces")]
     pub fn keyspaces(&self) -> Vec<String> {
         self.engine().keyspaces.all().iter().map(|tree| tree.name.clone()).collect()
     }
@@ -440,6 +400,9 @@ impl Db {
     ///
     /// [`InvalidArgument`](crate::Error::InvalidArgument) if there is no such keyspace or it is the default
     /// one, and those of [`Db::put`].
+    #[doc(alias = "drop_cf")]
+    #[doc(alias = "drop_tree")]
+    #[doc(alias = "delete_keyspace")]
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.engine().drop_keyspace(name)
     }
@@ -480,6 +443,7 @@ impl Db {
     /// # Errors
     ///
     /// The first error of a compaction, and those of [`Db::put`].
+    #[doc(alias = "major_compact")]
     pub fn compact(&self) -> Result<()> {
         self.compact_with(&Progress::new())
     }
@@ -525,7 +489,7 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Db::compact`].
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
         self.default.compact_range(range)
     }
 

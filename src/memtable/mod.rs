@@ -32,7 +32,7 @@ use bytes::Bytes;
 pub(crate) use iter::MemtableIter;
 
 use crate::hash::key_hash;
-use crate::key::{InternalKey, SeqNo, Tag};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 use arena::HEAD;
 use filter::{KEYS_MIN, MemtableFilter};
 use skiplist::SkipList;
@@ -55,6 +55,7 @@ pub(crate) struct Memtable {
     filter: MemtableFilter,
     hash_seed: u64,
     entries: AtomicU64,
+    tombstones: AtomicU64,
     size_bytes: AtomicUsize,
     seqno_max: AtomicU64,
     /// What is dropped with the memtable.
@@ -71,6 +72,7 @@ impl Memtable {
             filter: MemtableFilter::new(flush_bytes),
             hash_seed,
             entries: AtomicU64::new(0),
+            tombstones: AtomicU64::new(0),
             size_bytes: AtomicUsize::new(size_of::<Self>() + allocated),
             seqno_max: AtomicU64::new(0),
             kept: OnceLock::new(),
@@ -93,6 +95,9 @@ impl Memtable {
         let allocated = self.list.insert(key, tag, value);
         self.charge(allocated + data + ENTRY_FRAMING_BYTES);
         self.seqno_max.fetch_max(tag.seqno(), Ordering::Relaxed);
+        if tag.kind() == EntryKind::Delete {
+            self.tombstones.fetch_add(1, Ordering::Relaxed);
+        }
         if self.entries.fetch_add(1, Ordering::Relaxed) + 1 == KEYS_MIN {
             let hashes = self.list.keys().map(|key| key_hash(self.hash_seed, key));
             self.charge(self.filter.make(hashes));
@@ -126,6 +131,11 @@ impl Memtable {
     /// Number of entries, tombstones and old versions included.
     pub(crate) fn len(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are tombstones.
+    pub(crate) fn tombstones(&self) -> u64 {
+        self.tombstones.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

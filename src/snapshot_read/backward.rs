@@ -9,6 +9,8 @@
 //!
 //! If the key has many entries, seek forward to the visible one, then back before the key.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 
 use super::{KeyRange, STEPS_MAX};
@@ -55,9 +57,17 @@ impl Backward {
         found
     }
 
+    /// Begins again, at `end`. A half that failed stays failed.
+    pub(super) fn restart(&mut self, end: Bound<Bytes>) {
+        self.range.end = end;
+        if !matches!(self.state, State::Failed(_)) {
+            self.state = State::New;
+        }
+    }
+
     /// Starts the range after `key`.
     pub(super) fn start_after(&mut self, key: Bytes) {
-        self.range.start = std::ops::Bound::Excluded(key);
+        self.range.start = Bound::Excluded(key);
     }
 
     fn advance(&mut self) -> Result<Option<(Bytes, EntryValue)>> {

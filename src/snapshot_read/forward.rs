@@ -6,6 +6,8 @@
 //! 2. the next entry, if it still belongs to the key, is the visible one: yield it if it is a put;
 //! 3. skip the other entries of the key. This is left to the next call, if there is one.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 
 use super::{KeyRange, STEPS_MAX};
@@ -56,9 +58,17 @@ impl Forward {
         matches!(self.state, State::Seen).then_some(&self.user)
     }
 
+    /// Begins again, at `start`. A half that failed stays failed.
+    pub(super) fn restart(&mut self, start: Bound<Bytes>) {
+        self.range.start = start;
+        if !matches!(self.state, State::Failed(_)) {
+            self.state = State::New;
+        }
+    }
+
     /// Ends the range before `key`.
     pub(super) fn end_before(&mut self, key: Bytes) {
-        self.range.end = std::ops::Bound::Excluded(key);
+        self.range.end = Bound::Excluded(key);
     }
 
     fn advance(&mut self) -> Result<Option<(Bytes, EntryValue)>> {

@@ -1,9 +1,11 @@
 //! A range of user keys with owned bounds.
 
 use std::borrow::Cow;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use bytes::Bytes;
+
+use super::KeyBounds;
 
 /// A range of user keys; every kind of bound on either side. The empty key is a key like any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +21,11 @@ impl KeyRange {
     }
 
     /// The range with these bounds. One whose start is after its end is empty, not an error.
-    pub(crate) fn new<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Self {
-        let owned = |key: &K| Bytes::copy_from_slice(key.as_ref());
-        Self { start: range.start_bound().map(owned), end: range.end_bound().map(owned) }
+    pub(crate) fn new(range: &impl KeyBounds) -> Self {
+        Self {
+            start: range.lower().map(Bytes::copy_from_slice),
+            end: range.upper().map(Bytes::copy_from_slice),
+        }
     }
 
     /// The keys that start with `prefix`; all keys if it is empty.
@@ -73,7 +77,7 @@ impl KeyRange {
     }
 
     /// The smallest key of the range, whether or not it exists; `None` if there is no lower bound.
-    pub(super) fn first(&self) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn first(&self) -> Option<Cow<'_, [u8]>> {
         match &self.start {
             Bound::Included(start) => Some(Cow::Borrowed(start)),
             Bound::Excluded(start) => Some(Cow::Owned(successor(start))),
@@ -82,7 +86,7 @@ impl KeyRange {
     }
 
     /// The smallest key after the range; `None` if there is no upper bound.
-    pub(super) fn beyond(&self) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn beyond(&self) -> Option<Cow<'_, [u8]>> {
         match &self.end {
             Bound::Included(end) => Some(Cow::Owned(successor(end))),
             Bound::Excluded(end) => Some(Cow::Borrowed(end)),
@@ -101,6 +105,8 @@ fn successor(key: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeBounds;
+
     use super::*;
 
     fn holds(range: &KeyRange, key: &[u8]) -> bool {
@@ -131,7 +137,7 @@ mod tests {
         let kinds: [Kind; 3] = [Bound::Included, Bound::Excluded, |_| Bound::Unbounded];
         for (start, end) in keys.into_iter().flat_map(|start| keys.map(|end| (start, end))) {
             for (start, end) in kinds.iter().flat_map(|s| kinds.map(|e| (s(start), e(end)))) {
-                let range = KeyRange::new::<&[u8]>(&(start, end));
+                let range = KeyRange::new(&(start, end));
                 for key in keys {
                     let expected = RangeBounds::<&[u8]>::contains(&(start, end), &key);
                     assert_eq!(holds(&range, key), expected, "{range:?} {key:?}");
@@ -151,8 +157,8 @@ mod tests {
         empty(KeyRange::new(&("a".."a")));
         empty(KeyRange::new(&("b"..="a")));
         empty(KeyRange::new(&(.."")));
-        empty(KeyRange::new::<&str>(&(Bound::Excluded("a"), Bound::Included("a"))));
-        empty(KeyRange::new::<&str>(&(Bound::Excluded("a"), Bound::Excluded("a"))));
+        empty(KeyRange::new(&(Bound::Excluded("a"), Bound::Included("a"))));
+        empty(KeyRange::new(&(Bound::Excluded("a"), Bound::Excluded("a"))));
         assert!(!KeyRange::new(&("a"..="a")).is_empty());
         assert!(!KeyRange::new(&(..="")).is_empty());
     }

@@ -1,14 +1,17 @@
 //! What a reader at a snapshot sees of internal entries: of each user key the newest entry that is not newer
 //! than the snapshot, and nothing of it if that entry is a tombstone.
 //!
-//! - [`KeyRange`]: the part of the key space that is read;
+//! - [`KeyBounds`]: a range as callers write it; [`KeyRange`]: the part of the key space that is read;
 //! - [`Forward`] and [`Backward`]: one direction over one source;
-//! - [`Range`]: both at once, from both ends until they meet. What users iterate with.
+//! - [`Range`]: both at once, from both ends until they meet. What users iterate with;
+//! - [`Cursor`]: both by turns, from anywhere.
 //!
 //! A source that holds many versions of a key that cannot be seen, or many tombstones, is skipped in loops,
 //! never by recursion; after [`STEPS_MAX`] entries of one user key a seek skips the rest.
 
 mod backward;
+mod bounds;
+mod cursor;
 mod forward;
 mod key_range;
 mod range;
@@ -16,6 +19,8 @@ mod range;
 mod tests;
 
 pub(crate) use backward::Backward;
+pub use bounds::KeyBounds;
+pub(crate) use cursor::Cursor;
 pub(crate) use forward::Forward;
 pub(crate) use key_range::KeyRange;
 pub(crate) use range::Range;

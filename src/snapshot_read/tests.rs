@@ -104,7 +104,7 @@ fn mixed_calls_from_both_ends_meet_exactly_once_and_agree_with_the_model() {
             let (low, high) = (random.key(), random.key());
             let bounds = (random_bound(&mut random, &low), random_bound(&mut random, &high));
             let expected = history.model(seqno, bounds.0, bounds.1);
-            let mut range = history.range(seqno, KeyRange::new::<&[u8]>(&bounds));
+            let mut range = history.range(seqno, KeyRange::new(&bounds));
             let (mut front, mut back) = (Vec::new(), Vec::new());
             let backward_in = [0, 1, 2, 4][random.below(4) as usize];
             loop {

@@ -12,6 +12,7 @@ use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
+use crate::limits::SEQNO_MAX;
 use crate::memory::{Held, Lease};
 use crate::table_meta::{FilterRef, TableMeta};
 
@@ -78,6 +79,14 @@ impl Table {
             }
             _ => Ok(None),
         }
+    }
+
+    /// About how many bytes of the file come before the entries of `user_key`: where the data block starts that
+    /// can hold it. Reads one block per level of the index below the root.
+    pub(crate) fn approximate_offset(&self, user_key: &[u8]) -> Result<u64> {
+        let target = InternalKey::new(user_key, Tag::newest_at(SEQNO_MAX));
+        let block = self.find_data_block(target)?;
+        Ok(block.map_or(self.footer.root.offset, |block| block.offset))
     }
 
     /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`.

@@ -1,0 +1,424 @@
+//! Iterators over the entries of a range: with their values, without, or with values that are read later.
+//!
+//! All are one [`Scan`], which reads no long value, and differ in what they make of its entries.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::engine::Owner;
+use super::reads::Reads;
+use super::sources::sources;
+use super::tree::{Tree, View};
+use super::value::Value;
+use crate::error::{Error, Result};
+use crate::iter::EntryValue;
+use crate::snapshot_read::{KeyRange, Range};
+
+/// The visible entries of a range, from both ends; long values are not read.
+pub(super) struct Scan {
+    range: Range,
+    /// What is scanned, and its state at the beginning; `None` once the scan is over.
+    of: Option<Scanned>,
+    /// Keeps the store open.
+    owner: Arc<Owner>,
+}
+
+struct Scanned {
+    tree: Arc<Tree>,
+    view: Arc<View>,
+}
+
+impl Scan {
+    pub(super) fn new(reads: &Reads<'_>, range: KeyRange) -> Self {
+        Self::begin(reads, range).unwrap_or_else(|error| Self::failed(reads.owner, error))
+    }
+
+    fn begin(reads: &Reads<'_>, range: KeyRange) -> Result<Self> {
+        let (view, seqno) = reads.moment()?;
+        let (of, part) = (Arc::clone(&view), range.clone());
+        let source = Box::new(move || Ok(sources(&of, &part)));
+        let tree = Arc::clone(reads.tree);
+        let range = Range::new(source, seqno, range);
+        Ok(Self { range, of: Some(Scanned { tree, view }), owner: Arc::clone(reads.owner) })
+    }
+
+    /// A scan that yields one error.
+    fn failed(owner: &Arc<Owner>, error: Error) -> Self {
+        let source = Box::new(move || Err(error.clone()));
+        Self { range: Range::new(source, 0, KeyRange::all()), of: None, owner: Arc::clone(owner) }
+    }
+
+    /// Ends the scan: it yields nothing more and pins nothing.
+    fn end(&mut self) {
+        self.range.end();
+        self.of = None;
+    }
+
+    /// Counts the hidden entries that the last step has skipped, and ends the scan if it has found nothing.
+    fn after<T>(&mut self, item: Option<Result<T>>) -> Option<Result<T>> {
+        if let Some(of) = &self.of {
+            self.owner.engine().count_skipped(&of.tree, self.range.take_skipped());
+        }
+        if !matches!(item, Some(Ok(_))) {
+            self.end();
+        }
+        item
+    }
+
+    /// What `read` makes of the next entry. If that fails, the scan is over.
+    fn next<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
+        let item = self.range.next().map(|item| item.and_then(read));
+        self.after(item)
+    }
+
+    /// The same from the other end.
+    fn next_back<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
+        let item = self.range.next_back().map(|item| item.and_then(read));
+        self.after(item)
+    }
+
+    /// Whether there is no entry. Reads no value.
+    pub(super) fn is_empty(&mut self) -> Result<bool> {
+        self.next(|_| Ok(())).transpose().map(|entry| entry.is_none())
+    }
+
+    /// Counts the entries. Reads no value.
+    pub(super) fn count(mut self) -> Result<u64> {
+        let mut count = 0;
+        while self.next(|_| Ok(())).transpose()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").field("of", &self.of.as_ref().map(|of| &of.tree)).finish_non_exhaustive()
+    }
+}
+
+fn entry((key, value): (Bytes, EntryValue)) -> Result<(Value, Value)> {
+    Ok((Value::new(key), Value::read(value)?))
+}
+
+fn key((key, _): (Bytes, EntryValue)) -> Result<Value> {
+    Ok(Value::new(key))
+}
+
+fn value((_, value): (Bytes, EntryValue)) -> Result<Value> {
+    Value::read(value)
+}
+
+/// An iterator over the entries of a range in the order of their keys, usable from both ends.
+///
+/// It sees the store as of the call that made it, and owns what it reads from. Each item is a `Result`. After
+/// an error the iterator returns `None`, though the range may have further entries.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// db.put("a", "1")?;
+/// db.put("b", "2")?;
+/// let mut iter = db.iter();
+/// let (first, _) = iter.next().expect("two entries")?;
+/// let (last, _) = iter.next_back().expect("one more")?;
+/// assert_eq!((first, last), ("a".into(), "b".into()));
+/// assert!(iter.next().is_none());
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Iter(Scan);
+
+impl Iter {
+    pub(super) fn new(scan: Scan) -> Self {
+        Self(scan)
+    }
+
+    /// The keys alone. Long values are not read.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("user:1", "Ada")?;
+    /// let keys: Vec<_> = db.prefix("user:").keys().collect::<Result<_, _>>()?;
+    /// assert_eq!(keys, ["user:1"]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn keys(self) -> Keys {
+        Keys(self.0)
+    }
+
+    /// The values alone, in the order of their keys.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("user:1", "Ada")?;
+    /// let names: Vec<_> = db.prefix("user:").values().collect::<Result<_, _>>()?;
+    /// assert_eq!(names, ["Ada"]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn values(self) -> Values {
+        Values(self.0)
+    }
+
+    /// The entries with values that are read only if they are asked for. Saves the reading of long values,
+    /// which lie in blocks of their own (those over 32 KiB); for shorter ones it makes no difference.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("photo:1", vec![0; 1 << 20])?;
+    /// for item in db.prefix("photo:").lazy() {
+    ///     let (name, photo) = item?;
+    ///     println!("{name} has {} bytes", photo.len());
+    /// }
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn lazy(self) -> LazyIter {
+        LazyIter(self.0)
+    }
+}
+
+macro_rules! iterate {
+    ($iterator:ident, $item:ty, $read:expr) => {
+        impl Iterator for $iterator {
+            type Item = Result<$item>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                self.0.next($read)
+            }
+        }
+
+        impl DoubleEndedIterator for $iterator {
+            fn next_back(&mut self) -> Option<Self::Item> {
+                self.0.next_back($read)
+            }
+        }
+
+        impl FusedIterator for $iterator {}
+    };
+}
+
+iterate!(Iter, (Value, Value), entry);
+
+/// An iterator over the keys of a range, like [`Iter`]; made by [`Iter::keys`]. Long values are not read.
+#[derive(Debug)]
+pub struct Keys(Scan);
+
+iterate!(Keys, Value, key);
+
+/// An iterator over the values of a range in the order of their keys, like [`Iter`]; made by [`Iter::values`].
+#[derive(Debug)]
+pub struct Values(Scan);
+
+iterate!(Values, Value, value);
+
+/// An iterator over the entries of a range, like [`Iter`], that reads no long value; made by [`Iter::lazy`].
+#[derive(Debug)]
+pub struct LazyIter(Scan);
+
+impl LazyIter {
+    /// What keeps the files of a long value.
+    fn pins(&self) -> Option<(Arc<View>, Arc<Owner>)> {
+        self.0.of.as_ref().map(|of| (Arc::clone(&of.view), Arc::clone(&self.0.owner)))
+    }
+}
+
+fn lazy((key, value): (Bytes, EntryValue)) -> Result<(Value, EntryValue)> {
+    Ok((Value::new(key), value))
+}
+
+impl Iterator for LazyIter {
+    type Item = Result<(Value, LazyValue)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.0.next(lazy)?;
+        Some(item.map(|(key, value)| (key, LazyValue::new(value, || self.pins()))))
+    }
+}
+
+impl DoubleEndedIterator for LazyIter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let item = self.0.next_back(lazy)?;
+        Some(item.map(|(key, value)| (key, LazyValue::new(value, || self.pins()))))
+    }
+}
+
+impl FusedIterator for LazyIter {}
+
+/// A value that is read when it is asked for; made by [`LazyIter`]. A long one keeps the store open, and its
+/// memtables and tables as the iterator saw them.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// db.put("photo", vec![7; 1 << 20])?;
+/// let (_, photo) = db.iter().lazy().next().expect("there is an entry")?;
+/// assert_eq!(photo.len(), 1 << 20);
+/// assert_eq!(photo.read()?.len(), 1 << 20);
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct LazyValue {
+    value: EntryValue,
+    /// For a value that is not in memory.
+    _pins: Option<(Arc<View>, Arc<Owner>)>,
+}
+
+impl LazyValue {
+    pub(super) fn new(value: EntryValue, pins: impl FnOnce() -> Option<(Arc<View>, Arc<Owner>)>) -> Self {
+        let _pins = if matches!(value, EntryValue::Chunked(_)) { pins() } else { None };
+        Self { value, _pins }
+    }
+
+    /// Length in bytes. Reads nothing.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.value.len()
+    }
+
+    /// Whether it has no bytes. Reads nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the value. O(length) if it is long.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`](Error::Corruption) or [`Io`](Error::Io) if it cannot be read.
+    pub fn read(&self) -> Result<Value> {
+        Value::read(self.value.clone())
+    }
+
+    /// Writes the value to `out`, chunk by chunk: a long value is never in memory as a whole.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("photo", vec![7; 1 << 20])?;
+    /// let (_, photo) = db.iter().lazy().next().expect("there is an entry")?;
+    /// let mut file = Vec::new();
+    /// photo.write_to(&mut file)?;
+    /// assert_eq!(file.len(), 1 << 20);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of `out`; or that of [`LazyValue::read`], converted. What came before it is written.
+    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        let chunks = match &self.value {
+            EntryValue::Inline(bytes) => return out.write_all(bytes),
+            EntryValue::Chunked(chunks) => chunks,
+        };
+        let mut written = Ok(());
+        let read = chunks.read_chunks(&mut |chunk| {
+            written = out.write_all(chunk);
+            // Only ends the reading: the caller gets `written`.
+            if written.is_ok() { Ok(()) } else { Err(Error::Cancelled) }
+        });
+        written.and_then(|()| Ok(read?))
+    }
+}
+
+impl fmt::Debug for LazyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a value of {} bytes", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::db::Db;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    const LONG: usize = 300_000;
+
+    /// A store whose long values are in a table.
+    fn sample() -> Db {
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
+        let db = options.open("/db").unwrap();
+        for (key, value) in [("a", vec![1; 3]), ("b", vec![2; LONG]), ("c", Vec::new()), ("d", vec![4; LONG])]
+        {
+            db.put(key, value).unwrap();
+        }
+        db.compact().unwrap();
+        db
+    }
+
+    #[test]
+    fn keys_and_lazy_values_read_no_chunk_until_they_are_asked_to() {
+        let db = sample();
+        let before = db.stats().value_chunk_reads;
+        let chunks = || db.stats().value_chunk_reads - before;
+        let keys: Vec<_> = db.keys().map(Result::unwrap).collect();
+        assert_eq!(keys, ["a", "b", "c", "d"]);
+        assert!(db.range("b"..).keys().rev().map(Result::unwrap).eq(["d", "c", "b"]));
+        assert_eq!((db.len().unwrap(), db.is_empty().unwrap()), (4, false));
+        let lazy: Vec<_> = db.range("b"..).lazy().map(Result::unwrap).collect();
+        let lens: Vec<_> = lazy.iter().map(|(key, value)| (key.to_string(), value.len())).collect();
+        let expected = [("b", LONG as u64), ("c", 0), ("d", LONG as u64)];
+        assert_eq!(lens, expected.map(|(key, len)| (key.to_owned(), len)));
+        assert!(lazy[1].1.is_empty() && !lazy[2].1.is_empty());
+        assert_eq!(chunks(), 0);
+        assert_eq!(lazy[2].1.read().unwrap(), vec![4; LONG]);
+        assert!(chunks() > 0);
+        let values: Vec<_> = db.values().rev().map(|value| value.unwrap().len()).collect();
+        assert_eq!(values, [LONG, 0, LONG, 3]);
+    }
+
+    #[test]
+    fn a_lazy_value_outlives_its_iterator_its_table_and_the_handle() {
+        let db = sample();
+        let (_, value) = db.iter().lazy().nth(1).unwrap().unwrap();
+        (b'a'..b'e').for_each(|key| db.delete([key]).unwrap());
+        db.compact().unwrap();
+        assert_eq!((db.len().unwrap(), db.stats().held_files), (0, 1));
+        db.engine().context.memory.blocks().set_capacity(0);
+        drop(db);
+        let mut written = Vec::new();
+        value.write_to(&mut written).unwrap();
+        assert_eq!(written, vec![2; LONG]);
+    }
+
+    #[test]
+    fn a_long_value_is_written_until_the_writer_fails() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                match self.0 {
+                    0 => Err(io::ErrorKind::StorageFull.into()),
+                    room => {
+                        let len = bytes.len().min(room);
+                        self.0 -= len;
+                        Ok(len)
+                    }
+                }
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let db = sample();
+        let (_, value) = db.iter().lazy().nth(1).unwrap().unwrap();
+        for room in [0, 1, LONG - 1] {
+            let mut out = Full(room);
+            assert_eq!(value.write_to(&mut out).unwrap_err().kind(), io::ErrorKind::StorageFull);
+            assert_eq!(out.0, 0);
+        }
+        assert!(value.write_to(&mut Full(LONG)).is_ok());
+    }
+}

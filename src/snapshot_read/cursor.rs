@@ -1,0 +1,190 @@
+//! A position among the visible entries of a range, that moves to either side and jumps.
+//!
+//! It is before the range, at an entry, or after the range. Two halves move it, each over its own source, as in
+//! [`Range`](super::Range): a step in the direction of the last movement is a step of that half; after a change
+//! of direction, the other half begins again beside the current entry, which costs as much as a jump. (A shared
+//! source would cost the same: a merge moves all its sources when it turns round.)
+//!
+//! After an error every movement fails with the same error.
+
+use std::ops::Bound;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+
+use super::range::Source;
+use super::{Backward, Forward, KeyRange};
+use crate::error::{Error, Result};
+use crate::iter::EntryValue;
+use crate::key::SeqNo;
+use crate::sync::get_mut;
+
+/// An entry that can be seen.
+type Entry = (Bytes, EntryValue);
+
+enum Place {
+    /// Not moved yet: the first step goes to an end.
+    New,
+    /// Before the first entry of the range.
+    Before,
+    At(Entry),
+    /// After the last entry of the range.
+    After,
+    Failed(Error),
+}
+
+/// A movable position in a range.
+pub(crate) struct Cursor {
+    seqno: SeqNo,
+    range: KeyRange,
+    place: Place,
+    /// Whether `place` was reached going up.
+    upward: bool,
+    /// Only ever reached through `&mut`: see [`Range`](super::Range).
+    halves: Mutex<Halves>,
+}
+
+/// The halves, each made when it is first used.
+struct Halves {
+    source: Source,
+    forward: Option<Forward>,
+    backward: Option<Backward>,
+}
+
+impl Cursor {
+    /// A cursor over the entries of `range` that are visible at `seqno`. Nothing is read before it is moved.
+    pub(crate) fn new(source: Source, seqno: SeqNo, range: KeyRange) -> Self {
+        let halves = Mutex::new(Halves { source, forward: None, backward: None });
+        Self { seqno, range, place: Place::New, upward: true, halves }
+    }
+
+    /// The entry at which it is.
+    pub(crate) fn entry(&self) -> Option<&Entry> {
+        match &self.place {
+            Place::At(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Moves to the first entry.
+    pub(crate) fn seek_first(&mut self) -> Result<bool> {
+        self.rise(Some(self.range.start.clone()))
+    }
+
+    /// Moves to the last entry.
+    pub(crate) fn seek_last(&mut self) -> Result<bool> {
+        self.sink(Some(self.range.end.clone()))
+    }
+
+    /// Moves to the first entry at or after `key`.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        let start = match self.range.starts_after(key) {
+            true => self.range.start.clone(),
+            false => Bound::Included(Bytes::copy_from_slice(key)),
+        };
+        self.rise(Some(start))
+    }
+
+    /// Moves to the last entry at or before `key`.
+    pub(crate) fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+        let end = match self.range.ends_before(key) {
+            true => self.range.end.clone(),
+            false => Bound::Included(Bytes::copy_from_slice(key)),
+        };
+        self.sink(Some(end))
+    }
+
+    /// Moves one entry up.
+    pub(crate) fn next(&mut self) -> Result<bool> {
+        match &self.place {
+            Place::New | Place::Before => self.seek_first(),
+            Place::At(_) if self.upward => self.rise(None),
+            Place::At((key, _)) => self.rise(Some(Bound::Excluded(key.clone()))),
+            Place::After => Ok(false),
+            Place::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    /// Moves one entry down.
+    pub(crate) fn prev(&mut self) -> Result<bool> {
+        match &self.place {
+            Place::New | Place::After => self.seek_last(),
+            Place::At(_) if !self.upward => self.sink(None),
+            Place::At((key, _)) => self.sink(Some(Bound::Excluded(key.clone()))),
+            Place::Before => Ok(false),
+            Place::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    /// How many hidden entries (tombstones, and what newer entries hide) were skipped since the last call,
+    /// about.
+    pub(crate) fn take_skipped(&mut self) -> u64 {
+        let Halves { forward, backward, .. } = get_mut(&mut self.halves);
+        let up = forward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
+        // Going down, the visible entry is passed too.
+        let down = backward.as_mut().map_or(0, |half| std::mem::take(&mut half.passed));
+        up + down.saturating_sub(1)
+    }
+
+    /// Goes up: to the first entry from `start` on, or to the next one.
+    fn rise(&mut self, start: Option<Bound<Bytes>>) -> Result<bool> {
+        let found = self.step_up(start);
+        self.arrive(found, true)
+    }
+
+    /// Goes down: to the last entry up to `end`, or to the previous one.
+    fn sink(&mut self, end: Option<Bound<Bytes>>) -> Result<bool> {
+        let found = self.step_down(end);
+        self.arrive(found, false)
+    }
+
+    fn step_up(&mut self, start: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
+        if let Place::Failed(error) = &self.place {
+            return Err(error.clone());
+        }
+        let Halves { source, forward: half, .. } = get_mut(&mut self.halves);
+        if let Some(start) = start {
+            let range = KeyRange { start, end: self.range.end.clone() };
+            if range.is_empty() {
+                return Ok(None);
+            }
+            match half {
+                Some(half) => half.restart(range.start),
+                None => *half = Some(Forward::new(source()?, self.seqno, range)),
+            }
+        }
+        half.as_mut().map_or(Ok(None), Forward::next)
+    }
+
+    fn step_down(&mut self, end: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
+        if let Place::Failed(error) = &self.place {
+            return Err(error.clone());
+        }
+        let Halves { source, backward: half, .. } = get_mut(&mut self.halves);
+        if let Some(end) = end {
+            let range = KeyRange { start: self.range.start.clone(), end };
+            if range.is_empty() {
+                return Ok(None);
+            }
+            match half {
+                Some(half) => half.restart(range.end),
+                None => *half = Some(Backward::new(source()?, self.seqno, range)),
+            }
+        }
+        half.as_mut().map_or(Ok(None), Backward::next)
+    }
+
+    fn arrive(&mut self, found: Result<Option<Entry>>, upward: bool) -> Result<bool> {
+        self.upward = upward;
+        self.place = match found {
+            Ok(Some(entry)) => Place::At(entry),
+            Ok(None) if upward => Place::After,
+            Ok(None) => Place::Before,
+            Err(error) => Place::Failed(error),
+        };
+        match &self.place {
+            Place::Failed(error) => Err(error.clone()),
+            place => Ok(matches!(place, Place::At(_))),
+        }
+    }
+}
