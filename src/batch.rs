@@ -36,8 +36,11 @@ const SPARE_BYTES_MAX: usize = 64;
 
 /// Writes that become visible, and durable, together or not at all.
 ///
-/// Of several entries for one key the last one wins. A batch may be cloned and written twice. Its calls
-/// cannot fail: a key or value over a limit is an error of [`Db::write`](crate::Db::write).
+/// Of several entries for one key the last one wins. Its calls cannot fail: a key or value over a limit is an
+/// error of [`Db::write`](crate::Db::write).
+///
+/// Writing takes the batch, whose memory the memtable then uses. Writing a reference copies it: then it can be
+/// written again, or cleared and filled anew.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -45,9 +48,14 @@ const SPARE_BYTES_MAX: usize = 64;
 /// let mut batch = sievedb::WriteBatch::new();
 /// batch.put("from", "90").put("to", "110").delete("pending");
 /// assert_eq!(batch.len(), 3);
+/// db.write(&batch)?;
+/// batch.clear();
+/// batch.extend([("planet", "Saturn"), ("moon", "Titan")]);
 /// db.write(batch)?;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
+#[doc(alias = "Batch")]
+#[doc(alias = "OwnedWriteBatch")]
 #[derive(Debug, Clone)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
@@ -63,6 +71,36 @@ pub struct WriteBatch {
 impl Default for WriteBatch {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A copy.
+impl From<&WriteBatch> for WriteBatch {
+    fn from(batch: &WriteBatch) -> Self {
+        batch.clone()
+    }
+}
+
+/// Puts the entries into the default keyspace.
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> Extend<(K, V)> for WriteBatch {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            self.put(key, value);
+        }
+    }
+}
+
+/// Puts the entries into the default keyspace.
+///
+/// ```
+/// let batch: sievedb::WriteBatch = [("from", "90"), ("to", "110")].into_iter().collect();
+/// assert_eq!(batch.len(), 2);
+/// ```
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(K, V)> for WriteBatch {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut batch = Self::new();
+        batch.extend(entries);
+        batch
     }
 }
 
@@ -98,6 +136,7 @@ impl WriteBatch {
     /// batch.put("from", "90").put("to", "110");
     /// assert_eq!(batch.len(), 2);
     /// ```
+    #[doc(alias = "insert")]
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push_put(DEFAULT_KEYSPACE, key.as_ref(), value.as_ref())
     }
@@ -109,6 +148,7 @@ impl WriteBatch {
     /// batch.delete("pending").delete("failed");
     /// assert_eq!(batch.len(), 2);
     /// ```
+    #[doc(alias = "remove")]
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.push_delete(DEFAULT_KEYSPACE, key.as_ref())
     }

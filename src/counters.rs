@@ -68,6 +68,7 @@ pub(crate) struct FilterCounters(Striped<4>);
 
 /// Answers of filters, and whether they were right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterCounts {
     /// The filter answered "absent": no block was read. If more than eight threads count at the same moment,
     /// some of these may be lost (none with [`Options::audit_absent`](crate::Options::audit_absent)).

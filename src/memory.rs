@@ -97,6 +97,7 @@ impl fmt::Debug for Waker {
 /// Memory in use, in bytes, by what it is used for; see
 /// [`Options::memory_budget`](crate::Options::memory_budget).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// The memory budget.

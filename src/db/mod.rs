@@ -19,7 +19,7 @@
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store`, `conditional_store` | the public handles |
 //! | `reads`, `value` | the calls that read, of all handles; what they return |
-//! | `stats`, `verify` | counters and checks |
+//! | `stats`, `stats_text`, `verify` | counters, as text; checks |
 //! | `repair` | a new store from what is left of a damaged one |
 
 mod apply;
@@ -64,6 +64,7 @@ mod sizes;
 mod snapshot;
 mod sources;
 mod stats;
+mod stats_text;
 mod store;
 mod tree;
 mod value;

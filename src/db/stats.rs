@@ -18,6 +18,7 @@ use crate::version::TableHandle;
 
 /// Statistics of one level of a keyspace, or their sum over levels: [`KeyspaceStats::total`].
 #[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Sorted runs; at most one below level 0.
@@ -89,6 +90,7 @@ impl LevelStats {
 
 /// Statistics of one keyspace; see [`Db::stats`].
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KeyspaceStats {
     /// Its name.
@@ -138,7 +140,12 @@ impl KeyspaceStats {
 }
 
 /// Statistics of a store; see [`Db::stats`]. Counts start when the store is opened.
+///
+/// It is printed as a few lines for people. With the feature `serde` it is `serde::Serialize`, under the names
+/// of its fields.
+///
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Its keyspaces, in order of creation.

@@ -221,7 +221,7 @@ impl Db {
     #[doc(alias = "apply_batch")]
     #[doc(alias = "write_batch")]
     #[doc(alias = "commit")]
-    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+    pub fn write(&self, batch: impl Into<WriteBatch>) -> Result<()> {
         self.write_with(batch, Durability::Buffered)
     }
 
@@ -243,8 +243,8 @@ impl Db {
     ///
     /// Those of [`Db::write`].
     #[doc(alias = "write_opt")]
-    pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        self.engine().write(batch, durability)
+    pub fn write_with(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Result<()> {
+        self.engine().write(batch.into(), durability)
     }
 
     /// Makes every write that has already returned durable.
