@@ -222,14 +222,19 @@ impl WriteBatch {
     }
 
     pub(crate) fn push_put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
+        self.add_put(keyspace, key, value);
+        self
+    }
+
+    /// Sets `key` to `value`. Returns where the key is in the encoded batch; `None` if it was rejected.
+    pub(crate) fn add_put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> Option<Range<usize>> {
         if value.len() > VALUE_BYTES_MAX {
             self.refuse(Error::limit("value length", VALUE_BYTES_MAX as u64, value.len() as u64));
-            return self;
+            return None;
         }
-        if self.push_key(EntryKind::Put, keyspace, key, value.len() + 10) {
-            put_length_prefixed(&mut self.bytes, value);
-        }
-        self
+        let place = self.push_key(EntryKind::Put, keyspace, key, value.len() + 10)?;
+        put_length_prefixed(&mut self.bytes, value);
+        Some(place)
     }
 
     pub(crate) fn push_delete(&mut self, keyspace: KeyspaceId, key: &[u8]) -> &mut Self {
@@ -237,15 +242,21 @@ impl WriteBatch {
         self
     }
 
-    fn push_key(&mut self, kind: EntryKind, keyspace: KeyspaceId, key: &[u8], value_bytes: usize) -> bool {
+    fn push_key(
+        &mut self,
+        kind: EntryKind,
+        keyspace: KeyspaceId,
+        key: &[u8],
+        value_bytes: usize,
+    ) -> Option<Range<usize>> {
         if key.len() > KEY_BYTES_MAX {
             self.refuse(Error::limit("key length", KEY_BYTES_MAX as u64, key.len() as u64));
-            return false;
+            return None;
         }
         let size = self.bytes.len() + 11 + key.len() + value_bytes;
         if size > BATCH_BYTES_MAX || self.count == u32::MAX {
             self.refuse(Error::limit("batch size", BATCH_BYTES_MAX as u64, size as u64));
-            return false;
+            return None;
         }
         if !self.keyspaces.contains(&keyspace) {
             self.keyspaces.push(keyspace);
@@ -254,7 +265,7 @@ impl WriteBatch {
         put_varint(&mut self.bytes, u64::from(keyspace));
         put_length_prefixed(&mut self.bytes, key);
         self.count += 1;
-        true
+        Some(self.bytes.len() - key.len()..self.bytes.len())
     }
 
     fn refuse(&mut self, error: Error) {

@@ -11,13 +11,14 @@
 //! [`Durability::Synced`] it waits until the log is durable up to its end after the lookups, because what the
 //! "no" rests on is before that end.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::apply::own_batch;
 use super::bits::Bits;
-use super::decide::{Condition, Decision, Rule};
+use super::decide::{AskedKey, Condition, Decision, Rule};
 use super::departed::Keeper;
 use super::engine::Engine;
 use super::queue::Admitted;
@@ -43,8 +44,8 @@ struct Attempts<'t> {
 /// What the leader has done, or that the caller is to look again.
 enum Asked {
     Decided(Condition),
-    /// With the batch of all entries.
-    LookAgain(Vec<u8>),
+    /// With the batch of all entries and their keys.
+    LookAgain(Vec<u8>, Vec<AskedKey>),
 }
 
 /// What became of a write of one key.
@@ -73,31 +74,33 @@ impl<'t> Attempts<'t> {
 }
 
 impl Engine {
-    /// Writes those entries of a batch for one tree whose keys are absent. Returns which.
+    /// Writes those entries of a batch for one tree whose keys, at these places of it, are absent. Returns
+    /// which.
     pub(super) fn insert_new(
         &self,
         tree: &Arc<Tree>,
         batch: WriteBatch,
+        places: Vec<Range<usize>>,
         durability: Durability,
     ) -> Result<Bits> {
         let mut attempts = Attempts::new(tree);
-        let (mut all, _, count) = batch.into_parts()?;
+        let mut all = batch.into_parts()?.0;
+        let mut keys: Vec<_> = places.into_iter().map(|place| AskedKey { place, hash: None }).collect();
         loop {
             let read_at = attempts.next(self)?;
-            let keys = keys_of(&all)?;
-            let found = self.multi_get(tree, &keys, None, |_| Ok(()))?;
+            let wanted: Vec<&[u8]> = keys.iter().map(|key| &all[key.place.clone()]).collect();
+            let found = self.multi_get(tree, &wanted, None, |_| Ok(()))?;
             if found.iter().all(Option::is_some) {
                 self.settle_answer(durability)?;
-                return Ok(Bits::none(count as usize));
+                return Ok(Bits::none(keys.len()));
             }
-            let hashes = self.first_hashes(&keys);
-            let writes = found.iter().zip(&hashes).map(|(found, hash)| found.is_none() && hash.is_some());
+            set_hashes(&mut keys, &all, self.keyspaces.hash_seed);
+            let writes = found.iter().zip(&keys).map(|(found, key)| found.is_none() && key.hash.is_some());
             let writes = writes.collect();
-            drop(keys);
-            let asks = Admitted::conditional(tree, all, read_at, Rule::Absent, hashes, writes)?;
+            let asks = Admitted::conditional(tree, all, read_at, Rule::Absent, keys, writes)?;
             match self.ask(asks, durability)? {
                 Asked::Decided(condition) => return Ok(condition.into_writes()),
-                Asked::LookAgain(batch) => all = batch,
+                Asked::LookAgain(batch, same) => (all, keys) = (batch, same),
             }
         }
     }
@@ -131,7 +134,7 @@ impl Engine {
                     let is_allowed = condition.decision() == Decision::Write;
                     return Ok(Single { is_allowed, before: condition.changed_to().unwrap_or(found) });
                 }
-                Asked::LookAgain(batch) => all = batch,
+                Asked::LookAgain(batch, _) => all = batch,
             }
         }
     }
@@ -170,7 +173,8 @@ impl Engine {
         let decided = outcome.decided.and_then(|decided| Some((decided.bytes, *decided.condition?)));
         let (bytes, condition) = decided.expect("the leader returns the condition");
         if condition.decision() == Decision::LookAgain {
-            return Ok(Asked::LookAgain(condition.into_all(bytes)));
+            let (all, keys) = condition.into_all(bytes);
+            return Ok(Asked::LookAgain(all, keys));
         }
         if durability == Durability::Synced {
             self.wait_durable(outcome.position)?;
@@ -185,27 +189,28 @@ impl Engine {
             Durability::Synced => self.wait_durable(self.log().end()),
         }
     }
-
-    /// The hash of each key; `None` where an earlier key is the same.
-    fn first_hashes(&self, keys: &[&[u8]]) -> Vec<Option<u64>> {
-        let hash = |key: &&[u8]| key_hash(self.keyspaces.hash_seed, key);
-        let mut order: Vec<(u64, usize)> = keys.iter().map(hash).zip(0..).collect();
-        let mut hashes: Vec<_> = order.iter().map(|&(hash, _)| Some(hash)).collect();
-        order.sort_unstable();
-        for same in order.chunk_by(|(a, _), (b, _)| a == b) {
-            for (before, &(_, at)) in same.iter().enumerate().skip(1) {
-                if same[..before].iter().any(|&(_, earlier)| keys[earlier] == keys[at]) {
-                    hashes[at] = None;
-                }
-            }
-        }
-        hashes
-    }
 }
 
-fn keys_of(batch: &[u8]) -> Result<Vec<&[u8]>> {
-    let entries = BatchReader::open(batch).map_err(own_batch)?;
-    entries.map(|entry| Ok(&batch[entry.map_err(own_batch)?.key])).collect()
+/// Sets the hash of each key that no earlier key equals.
+fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
+    // By their hashes, in the next free slot: the first of equal keys, counted from 1.
+    let mask = (2 * keys.len()).next_power_of_two() - 1;
+    let mut slots = vec![0_u32; mask + 1];
+    for at in 0..keys.len() {
+        let key = &batch[keys[at].place.clone()];
+        let hash = key_hash(hash_seed, key);
+        let mut slot = hash as usize & mask;
+        keys[at].hash = loop {
+            match slots[slot].checked_sub(1) {
+                None => {
+                    slots[slot] = at as u32 + 1;
+                    break Some(hash);
+                }
+                Some(earlier) if batch[keys[earlier as usize].place.clone()] == *key => break None,
+                Some(_) => slot = (slot + 1) & mask,
+            }
+        };
+    }
 }
 
 /// A batch that sets a key to a value, or deletes it.
@@ -221,7 +226,10 @@ fn single(tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
 
 /// A conditional batch of one entry.
 fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: SeqNo, rule: Rule, hash: u64) -> Result<Admitted> {
-    Admitted::conditional(tree, batch, read_at, rule, vec![Some(hash)], Bits::from_iter([true]))
+    let entry = BatchReader::open(&batch).map_err(own_batch)?.next();
+    let place = entry.expect("it has one entry").map_err(own_batch)?.key;
+    let keys = vec![AskedKey { place, hash: Some(hash) }];
+    Admitted::conditional(tree, batch, read_at, rule, keys, Bits::from_iter([true]))
 }
 
 #[cfg(test)]

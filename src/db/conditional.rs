@@ -244,10 +244,10 @@ impl Keyspace {
         durability: Durability,
     ) -> Result<NewKeys> {
         let mut batch = WriteBatch::new();
-        for (key, value) in entries {
-            batch.push_put(self.tree.id, key.as_ref(), value.as_ref());
-        }
-        self.owner.engine().insert_new(&self.tree, batch, durability).map(NewKeys)
+        let add = |(key, value): (K, V)| batch.add_put(self.tree.id, key.as_ref(), value.as_ref());
+        // The first that is over a limit ends it: nothing is written then.
+        let places = entries.into_iter().map_while(add).collect();
+        self.owner.engine().insert_new(&self.tree, batch, places, durability).map(NewKeys)
     }
 
     /// Sets `key` to `new` if it holds `expected`, and returns what it holds if that is something else;

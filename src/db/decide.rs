@@ -70,14 +70,21 @@ pub(super) enum Decision {
     Nothing,
 }
 
+/// The key of an entry.
+pub(super) struct AskedKey {
+    /// Where it is in the batch of all entries.
+    pub(super) place: Range<usize>,
+    /// `None`: an earlier entry of the batch has this key, so this one is not written.
+    pub(super) hash: Option<u64>,
+}
+
 /// What the leader decides before it writes a batch. All entries are for the one tree of the batch.
 pub(super) struct Condition {
     /// The newest write that was visible before the caller looked.
     read_at: SeqNo,
     rule: Rule,
-    /// The key hash of each entry. `None`: an earlier entry of the batch has this key, so this one is not
-    /// written.
-    hashes: Vec<Option<u64>>,
+    /// The keys of all entries.
+    keys: Vec<AskedKey>,
     /// The entries to write: as the caller has found, then as the leader has decided.
     writes: Bits,
     /// The batch with all entries, if not all are to be written.
@@ -96,14 +103,14 @@ impl Admitted {
         all: Vec<u8>,
         read_at: SeqNo,
         rule: Rule,
-        hashes: Vec<Option<u64>>,
+        keys: Vec<AskedKey>,
         writes: Bits,
     ) -> Result<Self> {
         let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
         let condition = Condition {
             read_at,
             rule,
-            hashes,
+            keys,
             writes,
             all,
             decision: Decision::Open,
@@ -143,9 +150,9 @@ impl Condition {
         self.changed_to
     }
 
-    /// The batch with all entries; `bytes` is the one to be written.
-    pub(super) fn into_all(self, bytes: Vec<u8>) -> Vec<u8> {
-        self.all.unwrap_or(bytes)
+    /// The batch with all entries, and their keys; `bytes` is the one to be written.
+    pub(super) fn into_all(self, bytes: Vec<u8>) -> (Vec<u8>, Vec<AskedKey>) {
+        (self.all.unwrap_or(bytes), self.keys)
     }
 
     fn decide(
@@ -166,10 +173,9 @@ impl Condition {
             let since = Since { read_at: self.read_at, tree: tree.id, memtables, earlier, overlay };
             let all = self.all.as_deref().unwrap_or(bytes);
             let mut is_other = false;
-            for (at, entry) in BatchReader::open(all).map_err(own_batch)?.enumerate() {
-                let Some(hash) = self.hashes[at] else { continue };
-                let key = &all[entry.map_err(own_batch)?.key];
-                let Some((latest, is_in_group)) = since.latest(hash, key) else { continue };
+            for (at, AskedKey { place, hash }) in self.keys.iter().enumerate() {
+                let Some(hash) = *hash else { continue };
+                let Some((latest, is_in_group)) = since.latest(hash, &all[place.clone()]) else { continue };
                 self.rests_on_group |= is_in_group;
                 if self.rule == Rule::Unchanged {
                     self.decision = Decision::LookAgain;
@@ -178,7 +184,7 @@ impl Condition {
                 let writes = self.rule.allows(latest.value());
                 is_other |= self.writes.get(at) != writes;
                 self.writes.set(at, writes);
-                if at + 1 == self.hashes.len() {
+                if at + 1 == self.keys.len() {
                     self.changed_to = Some(latest.into_value());
                 }
             }
@@ -371,11 +377,12 @@ mod tests {
     /// As if the caller had found that the rule allows the entries that are marked.
     fn asks(db: &Db, tree: &Arc<Tree>, writes: Writes<'_>, rule: Rule, marked: &[bool]) -> Admitted {
         let engine = db.engine();
-        let hash = |key: &str| Some(key_hash(engine.keyspaces.hash_seed, key.as_bytes()));
-        let hashes = writes.iter().map(|(key, _)| hash(key)).collect();
         let marked = marked.iter().copied().collect();
         let (all, visible) = (encoded(tree, writes), engine.sequence.visible());
-        Admitted::conditional(tree, all, visible, rule, hashes, marked).unwrap()
+        let places = BatchReader::open(&all).unwrap().map(|entry| entry.unwrap().key);
+        let hash = |place: &Range<usize>| Some(key_hash(engine.keyspaces.hash_seed, &all[place.clone()]));
+        let keys = places.map(|place| AskedKey { hash: hash(&place), place }).collect();
+        Admitted::conditional(tree, all, visible, rule, keys, marked).unwrap()
     }
 
     fn run(db: &Db, group: &mut [Admitted]) {
@@ -439,7 +446,7 @@ mod tests {
         let condition = *batch.condition.unwrap();
         assert_eq!((condition.decision, condition.rests_on_group), (Decision::Write, true));
         assert_eq!(condition.writes, Bits::from_iter([true, false, true, false, false]));
-        assert_eq!(condition.into_all(Vec::new()), encoded(&tree, &writes));
+        assert_eq!(condition.into_all(Vec::new()).0, encoded(&tree, &writes));
     }
 
     #[test]
