@@ -1,12 +1,13 @@
 //! An embedded, ordered key-value store that answers "it is not there" from memory.
 //!
-//! Begin with [`Db`]; [`guide`] has a page each on durability, conditional writes, iteration, filters, memory and errors.
+//! Begin with [`Db`]; [`guide`] has a page each on durability, conditional writes, iteration, filters, memory
+//! and errors.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
 //! let db = sievedb::Db::open(dir.path())?;
-//! if !db.contains("https://example.org/")? {
-//!     db.put("https://example.org/", "seen")?;
+//! if db.insert_if_absent("https://example.org/", "seen")? {
+//!     println!("never seen before, by any thread");
 //! }
 //! for item in db.prefix("https://") {
 //!     let (url, value) = item?;
