@@ -10,18 +10,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const STRIPES: usize = 8;
 
 thread_local! {
-    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static STRIPE: Cell<Option<Stripe>> = const { Cell::new(None) };
 }
 
-/// The stripe of the calling thread.
-fn stripe() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    STRIPE.with(|stripe| {
-        if stripe.get() == usize::MAX {
-            stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
-        }
-        stripe.get()
-    })
+/// Where a thread counts. What counts several times asks for it once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stripe(u8);
+
+impl Stripe {
+    /// That of the calling thread.
+    #[inline]
+    pub(crate) fn of_thread() -> Self {
+        STRIPE.get().unwrap_or_else(Self::choose)
+    }
+
+    #[cold]
+    fn choose() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let stripe = Self((NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES) as u8);
+        STRIPE.set(Some(stripe));
+        stripe
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,15 +55,20 @@ where
     /// Adds to a counter; returns the previous count of the calling thread's stripe.
     #[inline]
     pub(crate) fn add(&self, counter: usize, amount: u64) -> u64 {
-        self.stripes[stripe()].0[counter].fetch_add(amount, Ordering::Relaxed)
+        self.line(Stripe::of_thread())[counter].fetch_add(amount, Ordering::Relaxed)
     }
 
-    /// [`Striped::add`] of 1 for counts that need not be exact: it costs a fifth, and loses increments that
-    /// two threads of one stripe make at the same moment.
+    /// [`Striped::add`] for counts that need not be exact: it costs a fifth, and loses increments that two
+    /// threads of one stripe make at the same moment.
     #[inline]
-    pub(crate) fn bump_about(&self, counter: usize) {
-        let count = &self.stripes[stripe()].0[counter];
-        count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    pub(crate) fn add_about(&self, stripe: Stripe, counter: usize, amount: u64) {
+        let count = &self.line(stripe)[counter];
+        count.store(count.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn line(&self, stripe: Stripe) -> &[AtomicU64; N] {
+        &self.stripes[usize::from(stripe.0) % STRIPES].0
     }
 
     pub(crate) fn sum(&self, counter: usize) -> u64 {
@@ -88,10 +102,10 @@ impl FilterCounters {
         self.0.add(0, 1)
     }
 
-    /// Counts an "absent", the most frequent answer, as [`Striped::bump_about`] does.
+    /// Counts an "absent", the most frequent answer, as [`Striped::add_about`] does.
     #[inline]
-    pub(crate) fn negative_about(&self) {
-        self.0.bump_about(0);
+    pub(crate) fn negative_about(&self, stripe: Stripe) {
+        self.0.add_about(stripe, 0, 1);
     }
 
     #[inline]

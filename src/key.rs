@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use byteorder::{BigEndian, ByteOrder};
+
 use crate::limits::SEQNO_MAX;
 
 /// The number of a write. Every entry of a store has one; later writes have larger ones.
@@ -97,6 +99,18 @@ impl PartialOrd for InternalKey<'_> {
     }
 }
 
+/// The first eight bytes of a user key as a number, filled up with zeros. If two prefixes differ, the keys
+/// compare as they do: a byte that is filled up is zero, and a key sorts before those it is a prefix of.
+#[inline]
+pub(crate) fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(first) => BigEndian::read_u64(first),
+        None => {
+            key.iter().enumerate().fold(0, |prefix, (at, &byte)| prefix | u64::from(byte) << (56 - 8 * at))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +136,20 @@ mod tests {
     fn reserved_kinds_are_not_read() {
         for kind in ENTRY_KIND_MAX + 1..=u8::MAX {
             assert_eq!(Tag::from_u64(1 << 8 | u64::from(kind)), None);
+        }
+    }
+
+    #[test]
+    fn prefixes_never_contradict_the_order_of_keys() {
+        let keys: [&[u8]; 9] =
+            [b"", b"\0", b"\0\0\0\0\0\0\0\0\0", b"a", b"a\0", b"a\0b", b"abcdefgh", b"abcdefghi", b"\xff"];
+        for a in keys {
+            for b in keys {
+                assert!(
+                    key_prefix(a) == key_prefix(b) || (key_prefix(a) < key_prefix(b)) == (a < b),
+                    "{a:?} {b:?}"
+                );
+            }
         }
     }
 }

@@ -82,15 +82,15 @@ pub(super) trait Test {
     fn prefetch(&self, block: &[u8], hash: u64);
 }
 
-/// [`Test::test`] of a key hash.
+/// [`Test::test`] of a table hash. The arguments fit into registers.
 struct One;
 
-impl<T: Test> Work<(&T, &[u8]), u64, u64> for One {
+impl<T: Test> Work<&T, &[u8], u64> for One {
     type Output = bool;
 
     #[inline(always)]
-    fn work(simd: Simd, (test, block): (&T, &[u8]), salt: u64, hash: u64) -> bool {
-        test.test(simd, block, table_hash(hash, salt))
+    fn work(simd: Simd, test: &T, block: &[u8], hash: u64) -> bool {
+        test.test(simd, block, hash)
     }
 }
 
@@ -167,11 +167,11 @@ impl<B: AsRef<[u8]>> Probe<B> {
     #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
-        let (simd, block, salt) = (self.simd, self.bytes.as_ref(), self.salt);
+        let (simd, block, hash) = (self.simd, self.bytes.as_ref(), table_hash(hash, self.salt));
         match &self.kernel {
-            Kernel::Blocked(blocked) => simd.run_probe(One, (blocked, block), salt, hash),
-            Kernel::Ribbon(ribbon) => simd.run_probe(One, (ribbon, block), salt, hash),
-            Kernel::Bloom(bloom) => bloom.test(simd, block, table_hash(hash, salt)),
+            Kernel::Blocked(blocked) => simd.run_probe(One, blocked, block, hash),
+            Kernel::Ribbon(ribbon) => simd.run_probe(One, ribbon, block, hash),
+            Kernel::Bloom(bloom) => bloom.test(simd, block, hash),
             Kernel::Empty(answer) => *answer,
         }
     }

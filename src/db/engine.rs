@@ -55,6 +55,7 @@ impl Sequence {
     }
 
     /// The newest sequence number that readers see.
+    #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
@@ -224,6 +225,7 @@ impl Engine {
         self.health.check_not_failed()
     }
 
+    #[inline]
     pub(crate) fn check_readable(&self, tree: &Tree) -> Result<()> {
         self.health.check_open()?;
         tree.check_alive()

@@ -42,6 +42,7 @@ impl Health {
         self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }

@@ -7,12 +7,13 @@
 //! entries that it sees.
 
 use super::engine::Engine;
-use super::tree::{Tree, View};
+use super::tree::Tree;
+use crate::counters::Stripe;
 use crate::error::Result;
 use crate::hash::key_hash;
 use crate::iter::EntryValue;
 use crate::key::{EntryKind, SeqNo};
-use crate::version::Lookup;
+use crate::version::{Lookup, TOGETHER};
 
 impl Engine {
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
@@ -29,7 +30,20 @@ impl Engine {
         // as "absent".
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
-        self.get_in(tree, &view, user_key, seqno)?.map(read).transpose()
+        let lookup = self.lookup(user_key, seqno, Stripe::of_thread());
+        if let Some((tag, value)) = view.get_in_memtables(&lookup) {
+            return if tag.kind() == EntryKind::Put {
+                read(EntryValue::Inline(value)).map(Some)
+            } else {
+                Ok(None)
+            };
+        }
+        tree.count_lookups(lookup.stripe, 1);
+        match view.version.get(&lookup) {
+            Ok(Some((tag, value))) if tag.kind() == EntryKind::Put => read(value).map(Some),
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The values of several keys, all as of the same moment, converted by `read`.
@@ -43,31 +57,53 @@ impl Engine {
         let view = tree.view();
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
-        let get = |user_key: &K| self.get_in(tree, &view, user_key.as_ref(), seqno)?.map(&read).transpose();
-        user_keys.iter().map(get).collect()
+        let stripe = Stripe::of_thread();
+        let mut values: Vec<Option<T>> = Vec::with_capacity(user_keys.len());
+        values.resize_with(user_keys.len(), || None);
+        let mut lookups = [self.lookup(&[], seqno, stripe); TOGETHER];
+        let mut numbers = [0; TOGETHER];
+        for (user_keys, values) in user_keys.chunks(TOGETHER).zip(values.chunks_mut(TOGETHER)) {
+            let mut len = 0;
+            for (number, user_key) in user_keys.iter().enumerate() {
+                let lookup = self.lookup(user_key.as_ref(), seqno, stripe);
+                match view.get_in_memtables(&lookup) {
+                    Some((tag, value)) if tag.kind() == EntryKind::Put => {
+                        values[number] = Some(read(EntryValue::Inline(value))?);
+                    }
+                    Some(_) => {}
+                    None => {
+                        (lookups[len], numbers[len]) = (lookup, number);
+                        len += 1;
+                    }
+                }
+            }
+            tree.count_lookups(stripe, len as u64);
+            view.version.get_many(&lookups[..len], |number, (tag, value)| {
+                if tag.kind() == EntryKind::Put {
+                    values[numbers[number]] = Some(read(value)?);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(values)
     }
 
-    fn get_in(&self, tree: &Tree, view: &View, user_key: &[u8], seqno: SeqNo) -> Result<Option<EntryValue>> {
-        let hash = key_hash(self.keyspaces.hash_seed, user_key);
-        for memtable in view.memtables() {
-            if let Some((tag, value)) = memtable.memtable.get(hash, user_key, seqno) {
-                return Ok((tag.kind() == EntryKind::Put).then_some(EntryValue::Inline(value)));
-            }
-        }
-        tree.count_lookup();
-        let found = view.version.get(Lookup { user_key, seqno, hash })?;
-        Ok(found.filter(|(tag, _)| tag.kind() == EntryKind::Put).map(|(_, value)| value))
+    #[inline]
+    fn lookup<'a>(&self, user_key: &'a [u8], seqno: SeqNo, stripe: Stripe) -> Lookup<'a> {
+        Lookup { user_key, seqno, hash: self.hash(user_key), stripe }
+    }
+
+    fn hash(&self, user_key: &[u8]) -> u64 {
+        key_hash(self.keyspaces.hash_seed, user_key)
     }
 
     /// Whether the key may be in the store. Does no I/O.
     pub(crate) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
-        let seqno = self.sequence.visible();
-        let hash = key_hash(self.keyspaces.hash_seed, user_key);
-        let newest = view.memtables().find_map(|memtable| memtable.memtable.get(hash, user_key, seqno));
-        match newest {
+        let lookup = self.lookup(user_key, self.sequence.visible(), Stripe::of_thread());
+        match view.get_in_memtables(&lookup) {
             Some((tag, _)) => tag.kind() == EntryKind::Put,
-            None => view.version.may_contain(user_key, hash),
+            None => view.version.may_contain(user_key, lookup.hash),
         }
     }
 
@@ -82,10 +118,14 @@ impl Engine {
 }
 
 #[cfg(test)]
+mod plain;
+
+#[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use crate::counters::Stripe;
     use crate::db::Db;
     use crate::filename::FileName;
     use crate::filter::{FilterKind, FilterPolicy, PagedFilter};
@@ -244,6 +284,37 @@ mod tests {
                 assert!(after.filter_page_reads > stats.filter_page_reads && after.unusable_filters == round);
                 assert!(db.verify().unwrap().damage.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn a_filter_found_damaged_is_not_used_by_readers_of_older_views_either() {
+        for kind in [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon] {
+            let fs = sample(kind);
+            let db = options(&fs, kind).memory_budget(64 << 20).open(DIR).unwrap();
+            db.open_tables().unwrap();
+            let tree = db.engine().keyspaces.default_tree();
+            let (view, old) = (tree.view(), table(&db));
+            let finds = |key: &[u8]| {
+                let lookup = db.engine().lookup(key, 1 << 40, Stripe::of_thread());
+                view.version.get(&lookup).unwrap().is_some()
+            };
+            // How many of these keys the filter denies.
+            let denied = |keys: std::ops::Range<u32>| {
+                let before = old.counters.counts().negatives;
+                keys.for_each(|key| assert!(!finds(&absent(key))));
+                old.counters.counts().negatives - before
+            };
+            assert!(denied(0..100) > 80, "{kind:?}");
+            // The same filter, from now on by pages, of which most are damaged.
+            let paged = old.with_column_groups(0).unwrap();
+            tree.replace_handles(&[(1, Arc::clone(&old))], &[paged]);
+            db.engine().context.memory.blocks().set_capacity(0);
+            damage_pages(&db, &fs);
+            (0..100).for_each(|key| assert!(db.get(absent(key)).unwrap().is_none()));
+            assert_eq!(db.stats().unusable_filters, 1);
+            assert_eq!(denied(100..300), 0, "{kind:?}");
+            assert!((0..KEYS - 1).step_by(100).all(|key| finds(&key.to_be_bytes())));
         }
     }
 

@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 
 use super::departed::{Departed, Keeper};
 use super::memtables::Memtables;
 use super::pressure::Pace;
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Shape;
-use crate::counters::{FilterCounts, Striped};
+use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::error::{Error, Result};
-use crate::key::SeqNo;
+use crate::key::{SeqNo, Tag};
 use crate::manifest::edit::LEVELS;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
 use crate::sync::lock;
-use crate::version::{TableHandle, Version};
+use crate::version::{Lookup, TableHandle, Version};
 
 /// Hidden entries skipped by scans that are worth a flush or a compaction: about as long as these take.
 const SKIPPED_MAX: u64 = 1 << 18;
@@ -56,6 +57,23 @@ impl View {
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
         self.active.iter().chain(&self.immutables)
+    }
+
+    /// The newest entry of the key in a memtable that the lookup can see.
+    #[inline]
+    pub(crate) fn get_in_memtables(&self, lookup: &Lookup<'_>) -> Option<(Tag, Bytes)> {
+        if self.active.is_none() && self.immutables.is_empty() {
+            return None;
+        }
+        self.search_memtables(lookup)
+    }
+
+    #[inline(never)]
+    fn search_memtables(&self, lookup: &Lookup<'_>) -> Option<(Tag, Bytes)> {
+        let get = |memtable: &Arc<LoggedMemtable>| {
+            memtable.memtable.get(lookup.hash, lookup.user_key, lookup.seqno)
+        };
+        self.active.as_ref().and_then(get).or_else(|| self.immutables.iter().find_map(get))
     }
 
     /// Bytes of the active memtable.
@@ -140,6 +158,7 @@ impl Tree {
     }
 
     /// The current view, for the length of a lookup: one atomic load.
+    #[inline]
     pub(crate) fn view_ref(&self) -> arc_swap::Guard<Arc<View>> {
         self.view.load()
     }
@@ -332,10 +351,10 @@ impl Tree {
             || skipped >= SKIPPED_MAX && entries() >= SLOW_ENTRIES_MIN
     }
 
-    /// Counts a lookup that no memtable answered.
+    /// Counts lookups that no memtable answered.
     #[inline]
-    pub(crate) fn count_lookup(&self) {
-        self.lookups.bump_about(0);
+    pub(crate) fn count_lookups(&self, stripe: Stripe, lookups: u64) {
+        self.lookups.add_about(stripe, 0, lookups);
     }
 
     /// How many lookups reached the tables since the store was opened; approximate.
@@ -347,13 +366,17 @@ impl Tree {
         self.dropped.store(true, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
-        if self.dropped.load(Ordering::Acquire) {
-            return Err(Error::KeyspaceDropped { name: self.name.clone() });
-        }
-        Ok(())
+        if self.is_alive() { Ok(()) } else { Err(self.dropped_error()) }
     }
 
+    #[cold]
+    fn dropped_error(&self) -> Error {
+        Error::KeyspaceDropped { name: self.name.clone() }
+    }
+
+    #[inline]
     pub(crate) fn is_alive(&self) -> bool {
         !self.dropped.load(Ordering::Acquire)
     }

@@ -22,10 +22,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use byteorder::{BigEndian, ByteOrder};
 use bytes::Bytes;
 
-use crate::key::{InternalKey, Tag};
+use crate::key::{InternalKey, Tag, key_prefix};
 
 /// Number of a node. [`HEAD`] is the sentinel.
 pub(super) type NodeId = u32;
@@ -99,18 +98,6 @@ impl Entry {
 
     pub(super) fn internal_key(&self) -> InternalKey<'_> {
         InternalKey::new(&self.key, self.tag)
-    }
-}
-
-/// The first eight bytes of a user key as a number, filled up with zeros. If two prefixes differ, the keys
-/// compare as they do: a byte that is filled up is zero, and a key sorts before those it is a prefix of.
-#[inline]
-pub(super) fn key_prefix(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(first) => BigEndian::read_u64(first),
-        None => {
-            key.iter().enumerate().fold(0, |prefix, (at, &byte)| prefix | u64::from(byte) << (56 - 8 * at))
-        }
     }
 }
 
@@ -247,19 +234,5 @@ mod tests {
     #[test]
     fn links_take_half_a_cache_line() {
         assert_eq!((size_of::<Links>(), align_of::<Links>()), (32, 32));
-    }
-
-    #[test]
-    fn prefixes_never_contradict_the_order_of_keys() {
-        let keys: [&[u8]; 9] =
-            [b"", b"\0", b"\0\0\0\0\0\0\0\0\0", b"a", b"a\0", b"a\0b", b"abcdefgh", b"abcdefghi", b"\xff"];
-        for a in keys {
-            for b in keys {
-                assert!(
-                    key_prefix(a) == key_prefix(b) || (key_prefix(a) < key_prefix(b)) == (a < b),
-                    "{a:?} {b:?}"
-                );
-            }
-        }
     }
 }

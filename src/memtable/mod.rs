@@ -111,10 +111,18 @@ impl Memtable {
 
     /// The newest entry of a user key with a sequence number of at most `seqno`: a value or a tombstone.
     /// `hash` is the [`key_hash`] of the key.
+    #[inline]
     pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
-        if !self.filter.may_contain(hash) {
+        // An entry is counted after it is linked, and before its sequence number is published.
+        if self.is_empty() || !self.filter.may_contain(hash) {
             return None;
         }
+        self.search(user_key, seqno)
+    }
+
+    /// [`Memtable::get`] without the filter.
+    #[inline(never)]
+    fn search(&self, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
         let found = self.list.at_or_after(InternalKey::new(user_key, Tag::newest_at(seqno)));
         if found == HEAD {
             return None;

@@ -39,8 +39,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering as Memory};
 
 use bytes::Bytes;
 
-use super::arena::{self, Arena, Entry, HEAD, HEIGHT_MAX, Links, NodeId, key_prefix};
-use crate::key::{InternalKey, Tag};
+use super::arena::{self, Arena, Entry, HEAD, HEIGHT_MAX, Links, NodeId};
+use crate::key::{InternalKey, Tag, key_prefix};
 use crate::sync::lock;
 
 /// One node in this many of a level is on the next one.

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::filter::{FilterState, TableFilter};
+use super::lookup::Lookup;
 use super::open_tables::{OpenTables, Opened};
 use crate::batch::KeyspaceId;
-use crate::counters::{FilterCounters, RecentRate};
+use crate::counters::{FilterCounters, RecentRate, Stripe};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::limits::SEQNO_MAX;
@@ -287,20 +288,29 @@ impl TableHandle {
         filters.try_for_each(|filter| table.filter_source(&self.meta, filter)?.read().map(drop))
     }
 
+    /// Counts an "absent" of the filter, unless it is not to be believed or may have to be audited: then
+    /// nothing is counted, and the answer is `false`. The state of the filter is read after it was probed.
+    #[inline]
+    pub(super) fn counts_as_absent(&self, stripe: Stripe) -> bool {
+        let counts = !self.filter.is_defective() && self.shared.context.trust.audit_one_in == 0;
+        if counts {
+            self.counters.negative_about(stripe);
+        }
+        counts
+    }
+
     /// Counts an "absent" of the filter and returns whether it is right. One in
     /// [`audit_one_in`](crate::table::FilterTrust) is compared with the table's data, which may take a read.
-    #[inline]
-    pub(super) fn audit_absent(&self, user_key: &[u8]) -> Result<bool> {
+    pub(super) fn audit_absent(&self, lookup: &Lookup<'_>) -> Result<bool> {
+        if self.counts_as_absent(lookup.stripe) {
+            return Ok(true);
+        }
         if self.filter.is_defective() {
             return Ok(false);
         }
         let one_in = self.shared.context.trust.audit_one_in;
-        if one_in == 0 {
-            self.counters.negative_about();
-            return Ok(true);
-        }
         if self.counters.negative().is_multiple_of(one_in) {
-            self.read_and_compare(user_key)
+            self.read_and_compare(lookup.user_key)
         } else {
             Ok(true)
         }

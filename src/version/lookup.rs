@@ -1,8 +1,14 @@
 //! Point lookups in a version.
+//!
+//! A lookup goes from run to run, newest first. In each run at most one table can hold the key; the filter of
+//! that table is probed, and only if it does not say "absent" the table is read. Filters that are in memory
+//! are probed here, in a few instructions. Everything else is left to [`TableHandle::read`]: filters that are
+//! not read yet, paged, unusable or audited.
 
-use super::filter::FilterState;
 use super::handle::TableHandle;
+use super::run::Run;
 use super::version::Version;
+use crate::counters::Stripe;
 use crate::error::Result;
 use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag};
@@ -14,73 +20,124 @@ pub(crate) struct Lookup<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) seqno: SeqNo,
     pub(crate) hash: u64,
+    /// Where the calling thread counts.
+    pub(crate) stripe: Stripe,
 }
 
-/// How many filters a lookup probes before it reads the first data block.
-const WAVE: usize = 16;
+/// In how many runs a lookup finds its tables before it probes the first filter.
+const WAVE: usize = 8;
+
+/// A table that may hold the key.
+struct Candidate<'a> {
+    /// The index of its run.
+    run: usize,
+    handle: &'a TableHandle,
+    /// Of its filter, as far as it was probed.
+    verdict: Verdict,
+}
 
 impl Version {
     /// The newest entry of the key that the lookup can see.
     ///
-    /// In waves: find the table of each run by its fences, and prefetch its filter; then probe the filters;
-    /// then, newest first, read the index and a data block of each table whose filter did not say "absent". A
-    /// paged filter is probed when its table's turn comes, for that reads. A table that cannot be opened is
-    /// an error only when its turn comes: what is newer is found.
-    pub(crate) fn get(&self, lookup: Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
-        let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(lookup.user_key)).peekable();
-        while candidates.peek().is_some() {
-            let mut wave: [Option<(&TableHandle, Option<&FilterState>)>; WAVE] = [None; WAVE];
-            let mut unopened = None;
-            for (slot, handle) in wave.iter_mut().zip(candidates.by_ref().take(WAVE)) {
-                let filter = match handle.open_filter() {
-                    Ok(filter) => filter,
-                    Err(error) => {
-                        unopened = Some(error);
-                        break;
-                    }
-                };
-                if let Some(filter) = filter {
-                    filter.prefetch(lookup.hash);
-                }
-                *slot = Some((handle, filter));
+    /// A table that is not open yet is opened when its turn comes, and is an error only then: what is newer is
+    /// found.
+    #[inline]
+    pub(crate) fn get(&self, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
+        let candidate = match self.newest_first() {
+            [run] => candidate_of(run, lookup),
+            runs => first_candidate(runs, lookup, self.is_far()),
+        };
+        match candidate {
+            Some(candidate) => self.get_from(candidate, lookup),
+            None => Ok(None),
+        }
+    }
+
+    /// [`Version::get`] where this is the newest table that may hold the key.
+    #[inline(never)]
+    fn get_from(&self, candidate: Candidate<'_>, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
+        let (mut runs, mut next) = (self.newest_first(), Some(candidate));
+        while let Some(Candidate { run, handle, verdict }) = next {
+            let found = handle.read(lookup, verdict)?;
+            if found.is_some() {
+                return Ok(found);
             }
-            let mut verdicts = [Verdict::Unknown; WAVE];
-            for (verdict, (_, filter)) in verdicts.iter_mut().zip(wave.iter().flatten()) {
-                *verdict = filter.map_or(Verdict::Unknown, |filter| filter.probe(lookup.hash));
-            }
-            for ((handle, ..), verdict) in wave.iter().flatten().zip(verdicts) {
-                let found = handle.get(lookup, verdict)?;
-                if found.is_some() {
-                    return Ok(found);
-                }
-            }
-            if let Some(error) = unopened {
-                return Err(error);
-            }
+            runs = &runs[run + 1..];
+            next = first_candidate(runs, lookup, self.is_far());
         }
         Ok(None)
     }
 
     /// Whether a table may hold the key, as far as memory knows: a table not opened yet may.
     pub(crate) fn may_contain(&self, user_key: &[u8], hash: u64) -> bool {
-        let mut candidates = self.all_runs().filter_map(|(_, run)| run.table_for(user_key));
+        let mut candidates = self.newest_first().iter().filter_map(|run| run.table_for(user_key));
         candidates.any(|handle| handle.probe(hash) != Verdict::Absent)
     }
 }
 
-impl TableHandle {
-    /// The newest entry of the key in this table that the lookup can see, where a filter in memory has given
-    /// this verdict.
-    #[inline]
-    fn get(&self, lookup: Lookup<'_>, mut verdict: Verdict) -> Result<Option<(Tag, EntryValue)>> {
-        if verdict == Verdict::Absent && self.audit_absent(lookup.user_key)? {
-            return Ok(None);
-        }
-        if verdict == Verdict::Unknown {
-            verdict = self.read_filter_pages(lookup.hash);
-            if verdict == Verdict::Absent && self.audit_absent(lookup.user_key)? {
-                return Ok(None);
+/// The table of a run that may hold the key, if the run is the only one.
+#[inline]
+fn candidate_of<'a>(run: &'a Run, lookup: &Lookup<'_>) -> Option<Candidate<'a>> {
+    let handle = run.table_for(lookup.user_key)?;
+    handle.unless_absent(lookup).map(|verdict| Candidate { run: 0, handle, verdict })
+}
+
+/// The newest table that may hold the key. Filters in memory are probed, and their "absent" is counted; if
+/// they are `far` from the processor, all are prefetched before the first is tested.
+fn first_candidate<'a>(runs: &'a [Run], lookup: &Lookup<'_>, far: bool) -> Option<Candidate<'a>> {
+    for (number, wave) in runs.chunks(WAVE).enumerate() {
+        let mut handles: [Option<&TableHandle>; WAVE] = [None; WAVE];
+        for (handle, run) in handles.iter_mut().zip(wave) {
+            *handle = run.table_for(lookup.user_key).map(|handle| &**handle);
+            if let Some(handle) = handle.filter(|_| far) {
+                handle.prefetch_filter(lookup.hash);
             }
+        }
+        for (run, handle) in handles.iter().enumerate().take(wave.len()) {
+            let Some(handle) = handle else { continue };
+            if let Some(verdict) = handle.unless_absent(lookup) {
+                return Some(Candidate { run: number * WAVE + run, handle, verdict });
+            }
+        }
+    }
+    None
+}
+
+impl TableHandle {
+    /// Prefetches the memory that probing the filter reads, if it is in memory.
+    #[inline]
+    pub(super) fn prefetch_filter(&self, hash: u64) {
+        if let Some(filter) = self.filter.state() {
+            filter.prefetch(hash);
+        }
+    }
+
+    /// Probes a filter that is in memory. `None` if it says "absent" and is to be believed, which is counted.
+    /// Does no I/O.
+    #[inline]
+    pub(super) fn unless_absent(&self, lookup: &Lookup<'_>) -> Option<Verdict> {
+        let Some(filter) = self.filter.state() else { return Some(Verdict::Unknown) };
+        self.note_use();
+        let verdict = filter.probe(lookup.hash);
+        if verdict == Verdict::Absent && self.counts_as_absent(lookup.stripe) { None } else { Some(verdict) }
+    }
+
+    /// The newest entry of the key in this table that the lookup can see. The verdict is that of
+    /// [`TableHandle::unless_absent`].
+    #[inline(never)]
+    pub(super) fn read(
+        &self,
+        lookup: &Lookup<'_>,
+        mut verdict: Verdict,
+    ) -> Result<Option<(Tag, EntryValue)>> {
+        if verdict == Verdict::Unknown {
+            verdict = match self.open_filter()?.map_or(Verdict::Unknown, |filter| filter.probe(lookup.hash)) {
+                Verdict::Unknown => self.read_filter_pages(lookup.hash),
+                verdict => verdict,
+            };
+        }
+        if verdict == Verdict::Absent && self.audit_absent(lookup)? {
+            return Ok(None);
         }
         self.check_filter()?;
         let found = self.open()?.get(lookup.user_key, lookup.seqno)?;

@@ -14,6 +14,7 @@
 //! | `run` | tables that do not overlap, and the search for the one of a key |
 //! | `version` | all runs of a tree |
 //! | `lookup` | a point lookup in all of them |
+//! | `lookup_many` | lookups of many keys together |
 //!
 //! Readers hold a version and with it its [`TableHandle`]s. A table's file is removed only when a manifest
 //! edit has dropped the table *and* the last version that names it is gone
@@ -22,6 +23,7 @@
 mod filter;
 mod handle;
 mod lookup;
+mod lookup_many;
 mod open_tables;
 mod residency;
 mod run;
@@ -31,6 +33,7 @@ mod version;
 pub(crate) use filter::FilterState;
 pub(crate) use handle::{SharedByTables, TableHandle};
 pub(crate) use lookup::Lookup;
+pub(crate) use lookup_many::TOGETHER;
 pub(crate) use open_tables::OpenTables;
 #[cfg(any(test, fuzzing))]
 pub(crate) use residency::read_filter;

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use byteorder::{BigEndian, ByteOrder};
-
 use super::handle::TableHandle;
+use crate::key::key_prefix;
 
 /// Tables that are sorted by key and do not overlap; no user key lies in two of them. A clone is the same
 /// list: O(1).
@@ -14,54 +13,68 @@ pub(crate) struct Run {
     /// Orders the runs of a level: the newer one has the larger id.
     pub(crate) id: u64,
     pub(crate) tables: Arc<[Arc<TableHandle>]>,
-    fences: Fences,
-}
-
-/// Eight bytes of each table's largest key, side by side: a lookup finds its table by binary search over
-/// them, without touching the keys themselves, which lie all over the memory.
-#[derive(Debug, Clone, Default)]
-struct Fences {
     /// The prefix that all keys of the run share.
     prefix: Arc<[u8]>,
-    /// The bytes behind the prefix of each table's largest key, in order.
-    fences: Arc<[u64]>,
+    /// Of each table, in order.
+    fences: Arc<[Fence]>,
 }
 
-impl Fences {
-    fn of(tables: &[Arc<TableHandle>]) -> Self {
-        let (Some(first), Some(last)) = (tables.first(), tables.last()) else { return Self::default() };
-        let (smallest, largest) = (&first.meta.smallest, &last.meta.largest);
-        let common = smallest.iter().zip(largest.iter()).take_while(|(one, other)| one == other).count();
-        let rest = |table: &Arc<TableHandle>| fence(table.meta.largest.get(common..).unwrap_or_default());
-        Self { prefix: smallest[..common].into(), fences: tables.iter().map(rest).collect() }
-    }
+/// Eight bytes of a table's bounds, from behind the prefix that all keys of the run share. Those of all tables
+/// lie side by side: a lookup finds its table by binary search over them, without touching the bounds
+/// themselves, which lie all over the memory.
+#[derive(Debug, Clone, Copy)]
+struct Fence {
+    smallest: u64,
+    largest: u64,
 }
 
-/// The first eight bytes of a key as a number: of two keys the one with the smaller number is the smaller.
-fn fence(key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let len = key.len().min(8);
-    bytes[..len].copy_from_slice(&key[..len]);
-    BigEndian::read_u64(&bytes)
+/// The prefix that all keys from `smallest` to `largest` share.
+fn common_prefix<'a>(smallest: &'a [u8], largest: &[u8]) -> &'a [u8] {
+    let len = smallest.iter().zip(largest).take_while(|(one, other)| one == other).count();
+    &smallest[..len]
 }
 
 impl Run {
     /// A run of these tables, in any order.
     pub(super) fn new(id: u64, mut tables: Vec<Arc<TableHandle>>) -> Self {
         tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
-        Self { id, fences: Fences::of(&tables), tables: tables.into() }
+        let prefix = match (tables.first(), tables.last()) {
+            (Some(first), Some(last)) => common_prefix(&first.meta.smallest, &last.meta.largest),
+            _ => &[],
+        };
+        let part = |key: &[u8]| key_prefix(key.strip_prefix(prefix).unwrap_or_default());
+        let fence = |table: &Arc<TableHandle>| Fence {
+            smallest: part(&table.meta.smallest),
+            largest: part(&table.meta.largest),
+        };
+        Self { id, prefix: prefix.into(), fences: tables.iter().map(fence).collect(), tables: tables.into() }
     }
 
-    /// The one table that can hold `user_key`, found by binary search over the fences.
+    /// The one table that can hold `user_key`, found by binary search over the fences. Compares bounds in full
+    /// only where eight bytes do not decide.
+    #[inline]
     pub(crate) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
-        let Fences { prefix, fences } = &self.fences;
-        let fence = fence(user_key.strip_prefix(&**prefix)?);
-        let mut index = fences.partition_point(|&other| other < fence);
-        if fences.get(index) == Some(&fence) {
-            let alike = fences[index..].partition_point(|&other| other == fence);
-            let tables = &self.tables[index..index + alike];
-            index += tables.partition_point(|table| &table.meta.largest[..] < user_key);
+        // Most runs share no prefix; then nothing is to be called.
+        let rest = if self.prefix.is_empty() { user_key } else { user_key.strip_prefix(&*self.prefix)? };
+        let part = key_prefix(rest);
+        let index = self.fences.partition_point(|fence| fence.largest < part);
+        let fence = self.fences.get(index)?;
+        if fence.smallest < part && part < fence.largest {
+            self.tables.get(index)
+        } else if part < fence.smallest {
+            None
+        } else {
+            self.table_at(index, part, user_key)
         }
+    }
+
+    /// [`Run::table_for`] if the eight bytes are those of a bound: `index` is the first table whose largest
+    /// key does not have smaller ones.
+    #[inline(never)]
+    fn table_at(&self, index: usize, part: u64, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
+        let alike = self.fences[index..].partition_point(|fence| fence.largest == part);
+        let tables = &self.tables[index..index + alike];
+        let index = index + tables.partition_point(|table| &table.meta.largest[..] < user_key);
         self.tables.get(index).filter(|table| &table.meta.smallest[..] <= user_key)
     }
 

@@ -10,22 +10,54 @@ use crate::manifest::edit::LEVELS;
 /// The tables of a tree. Immutable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
-    levels: [Vec<Run>; LEVELS],
+    /// The runs of all levels, newest first: a lookup walks no empty levels.
+    runs: Vec<Run>,
+    /// Where those of each level end.
+    ends: [usize; LEVELS],
+    is_far: bool,
 }
 
+/// What a core has in caches of its own on most machines: filters that take less together are not prefetched.
+const NEAR_BYTES: u64 = 1 << 20;
+
 impl Version {
+    fn of(levels: [Vec<Run>; LEVELS]) -> Self {
+        let (mut runs, mut ends) = (Vec::new(), [0; LEVELS]);
+        for (level, end) in levels.into_iter().zip(&mut ends) {
+            runs.extend(level);
+            *end = runs.len();
+        }
+        let tables = runs.iter().flat_map(|run: &Run| run.tables.iter());
+        let filters = tables.flat_map(|table| table.meta.filters.iter().map(|filter| filter.len));
+        let is_far = filters.fold(0, u64::saturating_add) > NEAR_BYTES;
+        Self { runs, ends, is_far }
+    }
+
     /// The runs of a level, newest first.
     pub(crate) fn runs(&self, level: usize) -> &[Run] {
-        &self.levels[level]
+        let start = if level == 0 { 0 } else { self.ends[level - 1] };
+        &self.runs[start..self.ends[level]]
+    }
+
+    /// The runs of all levels, newest first.
+    #[inline]
+    pub(super) fn newest_first(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Whether its filters take so much memory that a probe waits for it.
+    #[inline]
+    pub(super) fn is_far(&self) -> bool {
+        self.is_far
     }
 
     /// All runs, newest first, with their levels.
     pub(crate) fn all_runs(&self) -> impl Iterator<Item = (usize, &Run)> {
-        self.levels.iter().enumerate().flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)))
+        (0..LEVELS).flat_map(|level| self.runs(level).iter().map(move |run| (level, run)))
     }
 
     pub(crate) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<TableHandle>> {
-        self.levels[level].iter().flat_map(|run| run.tables.iter())
+        self.runs(level).iter().flat_map(|run| run.tables.iter())
     }
 
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<TableHandle>)> {
@@ -65,15 +97,15 @@ impl Version {
         for runs in &mut levels {
             runs.sort_by_key(|run| std::cmp::Reverse(run.id));
         }
-        Self { levels }
+        Self::of(levels)
     }
 
     /// The version with other handles for tables that it has, in the same places.
     pub(crate) fn replace(&self, tables: &[Arc<TableHandle>]) -> Self {
         let new: HashMap<u64, &Arc<TableHandle>> =
             tables.iter().map(|table| (table.meta.number, table)).collect();
-        let mut levels = self.levels.clone();
-        for run in levels.iter_mut().flatten() {
+        let mut runs = self.runs.clone();
+        for run in &mut runs {
             let old = Arc::clone(&run.tables);
             let changed =
                 old.iter().enumerate().filter_map(|(at, old)| Some((at, new.get(&old.meta.number)?)));
@@ -81,7 +113,7 @@ impl Version {
                 Arc::make_mut(&mut run.tables)[at] = Arc::clone(table);
             }
         }
-        Self { levels }
+        Self { runs, ..*self }
     }
 
     /// The tables that no compaction can read.
