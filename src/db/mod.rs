@@ -6,7 +6,7 @@
 //! | `files`, `keyspaces`, `health` | groups of it: directory, keyspaces, failure that disabled writing |
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `queue`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
-//! | `conditional`, `attempt`, `decide`, `departed` | writes that depend on what is there |
+//! | `conditional`, `attempt`, `decide`, `departed`, `pop` | writes that depend on what is there |
 //! | `read`, `snapshot` | lookups; sequence numbers that compactions respect |
 //! | `iter`, `cursor`, `sources` | iteration: what is made of the entries; what they are read from |
 //! | `sizes` | estimates of the number and the size of entries |
@@ -45,6 +45,7 @@ mod memtables;
 mod open;
 mod parallel;
 mod pending;
+mod pop;
 mod pressure;
 mod progress;
 mod publish;
