@@ -81,6 +81,13 @@ impl From<&WriteBatch> for WriteBatch {
     }
 }
 
+/// A copy, so that a batch may be filled and written in one expression.
+impl From<&mut WriteBatch> for WriteBatch {
+    fn from(batch: &mut WriteBatch) -> Self {
+        batch.clone()
+    }
+}
+
 /// Puts the entries into the default keyspace.
 impl<K: AsRef<[u8]>, V: AsRef<[u8]>> Extend<(K, V)> for WriteBatch {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {

@@ -16,6 +16,7 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod fd;
 mod filters;
+mod first_tries;
 #[cfg(unix)]
 mod fork;
 mod interleavings;
