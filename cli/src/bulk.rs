@@ -85,7 +85,7 @@ fn write_batches(
         if let Ok(Some(len)) = added {
             read.lines += 1;
             read.bytes += len;
-            if batch.size_bytes() < BATCH_BYTES && !waits_for_more(lines) {
+            if batch.size_bytes() < BATCH_BYTES && !lines.waits_for_more() {
                 continue;
             }
         }
@@ -99,11 +99,6 @@ fn write_batches(
             return Ok(db.sync()?);
         }
     }
-}
-
-/// Whether the next line comes only when somebody sends it: the lines so far are written before.
-fn waits_for_more(lines: &Lines) -> bool {
-    lines.bytes().is_none() && lines.may_block()
 }
 
 /// From now on an interrupt closes the store and ends the process. It is handled in a thread of its own, and

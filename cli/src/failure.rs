@@ -2,7 +2,7 @@
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 1 | the key is absent |
+//! | 1 | the key is absent, or does not hold what it must |
 //! | 2 | the arguments or the input make no sense; nothing was done with them |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed |
 //! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
@@ -21,6 +21,8 @@ use crate::escape::printable;
 pub(crate) enum Failure {
     /// The key is absent; the key as it is printed.
     Absent(String),
+    /// The key does not hold what it must, and nothing was written; what it holds.
+    Declined(String),
     /// The answer is no, and is printed already.
     No,
     /// The arguments or the input make no sense.
@@ -59,7 +61,7 @@ impl Failure {
         match self {
             Self::PipeClosed => 0,
             Self::Printed(code) => *code,
-            Self::Absent(_) | Self::No => 1,
+            Self::Absent(_) | Self::Declined(_) | Self::No => 1,
             Self::Usage(_) => 2,
             Self::Store(sievedb::Error::InvalidArgument { .. } | sievedb::Error::LimitExceeded { .. }) => 2,
             Self::Store(_) | Self::Refused(_) | Self::Io { .. } => 3,
@@ -100,7 +102,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent(key) => write!(f, "absent: {key}"),
-            Self::Usage(message) | Self::Refused(message) => f.write_str(message),
+            Self::Declined(message) | Self::Usage(message) | Self::Refused(message) => f.write_str(message),
             Self::Store(error) => error.fmt(f),
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
             Self::No => f.write_str("no"),

@@ -9,7 +9,8 @@
 //! | `store` | opening a store, and sums over its keyspaces |
 //! | `bulk` | writing many lines, and being interrupted |
 //! | `escape`, `json` | bytes as text |
-//! | `lines`, `bounds` | input: arguments, lines, ranges of keys |
+//! | `lines`, `line_key`, `bounds` | input: arguments, lines, what of a line counts, ranges of keys |
+//! | `journal` | a file of lines, each written exactly once |
 //! | `output` | standard output that may be closed at any time |
 //! | `progress`, `units` | for people: progress bars, readable numbers |
 
@@ -19,7 +20,9 @@ mod commands;
 pub mod dump;
 mod escape;
 mod failure;
+mod journal;
 mod json;
+mod line_key;
 mod lines;
 mod output;
 mod progress;

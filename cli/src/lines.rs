@@ -182,6 +182,11 @@ impl Lines {
         !buffered.any(is_next)
     }
 
+    /// Whether the next line comes only when somebody sends it: what came before it should be done first.
+    pub(crate) fn waits_for_more(&self) -> bool {
+        self.bytes.is_none() && self.may_block()
+    }
+
     /// The next line that is not skipped, without its newline; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
         while self.read_line()? {

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    compact, completion, contains, count, delete, demo, diff, digest, get, keyspaces, load, man, put,
-    refilter, repair, scan, stats, verify,
+    cas, compact, completion, contains, count, delete, demo, diff, digest, get, keyspaces, load, man, put,
+    refilter, repair, scan, stats, uniq, verify,
 };
 use crate::failure::Result;
 
 /// Works on a SieveDB store: an ordered key-value store that answers "absent" from memory.
 ///
-/// A store is a directory. `load`, `put` and `demo` create one; the other commands need one that exists. One
+/// A store is a directory. `load`, `put`, `uniq` and `demo` create one; the other commands need one that exists. One
 /// program at a time can write to it, or several can read it.
 #[derive(Debug, Parser)]
 #[command(name = "sievedb", version, max_term_width = 110, after_help = SHORT_HELP, after_long_help = LONG_HELP)]
@@ -56,7 +56,7 @@ const LONG_HELP: &str = concat!(
 
 Exit codes:
     0  done; also if the reader of a pipe closed it
-    1  the key is absent
+    1  the key is absent, or present (put --if-absent), or holds something else (cas)
     2  the command or its input makes no sense
     3  the store or a file is damaged, missing, in use or cannot be read or written
   130  interrupted (load and delete print how many lines they wrote)
@@ -74,6 +74,8 @@ enum Command {
     Scan(scan::Args),
     Count(count::Args),
     Delete(delete::Args),
+    Cas(cas::Args),
+    Uniq(uniq::Args),
     Keyspaces(keyspaces::Args),
     Stats(stats::Args),
     Compact(compact::Args),
@@ -107,6 +109,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Scan(args) => scan::run(args),
         Command::Count(args) => count::run(args),
         Command::Delete(args) => delete::run(args),
+        Command::Cas(args) => cas::run(args),
+        Command::Uniq(args) => uniq::run(args),
         Command::Keyspaces(args) => keyspaces::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Compact(args) => compact::run(args),

@@ -1,5 +1,5 @@
-//! Opens stores. Commands that only read open read-only, so that several can run at once; only `load`, `put`
-//! and `demo` create a store.
+//! Opens stores. Commands that only read open read-only, so that several can run at once; only `load`, `put`,
+//! `uniq` and `demo` create a store.
 
 use std::path::Path;
 

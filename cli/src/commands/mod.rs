@@ -1,5 +1,6 @@
 //! One file per command: its arguments, and what it does.
 
+pub(crate) mod cas;
 pub(crate) mod compact;
 pub(crate) mod completion;
 pub(crate) mod contains;
@@ -17,4 +18,5 @@ pub(crate) mod refilter;
 pub(crate) mod repair;
 pub(crate) mod scan;
 pub(crate) mod stats;
+pub(crate) mod uniq;
 pub(crate) mod verify;

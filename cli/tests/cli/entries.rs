@@ -20,6 +20,36 @@ fn what_is_put_is_what_get_prints() {
 }
 
 #[test]
+fn a_present_key_is_left_as_it_is_if_it_must_be_absent() {
+    let store = temp_store();
+    let put = |value: &str| run(&["put", &store.db, "lock", value, "--if-absent"]);
+    assert_eq!(put("mine").ok(), "");
+    assert_eq!(put("yours").fails(1), "sievedb: present: lock\n");
+    assert_eq!(run(&["get", &store.db, "lock"]).ok(), "mine\n");
+    run(&["delete", &store.db, "lock"]).ok();
+    assert_eq!(put("yours").ok(), "");
+}
+
+#[test]
+fn a_key_is_set_only_if_it_holds_what_is_expected() {
+    let store = temp_store();
+    run(&["put", &store.db, "state", "draft"]).ok();
+    let cas = |more: &[&str]| run(&[&["cas", &store.db, "state"], more].concat());
+    let state = || run(&["get", &store.db, "state"]);
+    assert_eq!(cas(&["--from", "final", "--to", "x"]).fails(1), "sievedb: state holds draft\n");
+    assert_eq!(cas(&["--to", "x"]).fails(1), "sievedb: state holds draft\n");
+    assert_eq!(state().ok(), "draft\n");
+    assert_eq!(cas(&["--from", "draft", "--to", "-1"]).ok(), "");
+    assert_eq!(state().ok(), "-1\n");
+    assert_eq!(cas(&["--from", "-1"]).ok(), "");
+    state().fails(1);
+    assert_eq!(cas(&["--from", "-1"]).fails(1), "sievedb: absent: state\n");
+    assert_eq!(cas(&["--to", "a\\tb", "--escaped"]).ok(), "");
+    assert_eq!(state().ok(), "a\\tb\n");
+    assert!(cas(&[]).fails(2).contains("--from"));
+}
+
+#[test]
 fn an_absent_key_is_named_on_standard_error_only_and_exits_with_1() {
     let store = temp_store();
     run(&["put", &store.db, "planet", "Saturn"]).ok();

@@ -13,6 +13,7 @@ mod repair;
 #[cfg(target_os = "linux")]
 mod situations;
 mod tool;
+mod uniq;
 #[cfg(unix)]
 mod unix;
 mod verify;

@@ -1,0 +1,202 @@
+//! A file of lines, each written exactly once, whatever ends the process.
+//!
+//! The store records how long the file is. Of each batch of lines:
+//!
+//! 1. the lines are appended to the file, and the file is synced;
+//! 2. what makes them seen, and the new length, are written to the store as one synced batch.
+//!
+//! What stands in the file beyond the recorded length was never committed: it is cut when the file is opened
+//! again, and the lines come again, because they are not seen. Step 1 precedes step 2, so the file is never
+//! shorter than recorded.
+//!
+//! A file that is not the journal must not be cut. So the record holds a hash of the last lines too, and the
+//! path; a file that has neither is refused unless it is empty.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sievedb::hash::key_hash;
+
+use crate::failure::{Failure, Result};
+use crate::units;
+
+/// A journal, open for appending.
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+    record: Record,
+}
+
+/// What the store knows of its journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Record {
+    length: u64,
+    /// Length and hash of what was appended last.
+    tail_bytes: u64,
+    tail_hash: u64,
+    path: String,
+}
+
+impl Record {
+    /// Of an empty journal.
+    fn new(path: &Path) -> Self {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Self { length: 0, tail_bytes: 0, tail_hash: hash(b""), path: absolute.display().to_string() }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let Self { length, tail_bytes, tail_hash, path } = self;
+        json!({"length": length, "tail_bytes": tail_bytes, "tail_hash": tail_hash, "path": path})
+            .to_string()
+            .into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let fields: Value = serde_json::from_slice(bytes).ok()?;
+        let record = Self {
+            length: fields["length"].as_u64()?,
+            tail_bytes: fields["tail_bytes"].as_u64()?,
+            tail_hash: fields["tail_hash"].as_u64()?,
+            path: fields["path"].as_str()?.to_owned(),
+        };
+        (record.tail_bytes <= record.length).then_some(record)
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    key_hash(0, bytes)
+}
+
+impl Journal {
+    /// Opens the file, creates it if it is missing, and cuts what was never committed. `recorded` is what
+    /// [`Journal::record`] was when the store was written last.
+    pub(crate) fn open(path: &Path, recorded: Option<&[u8]>) -> Result<Self> {
+        let mut record = Record::new(path);
+        let here = std::mem::take(&mut record.path);
+        let is_known = recorded.is_some();
+        if let Some(recorded) = recorded {
+            let broken = || Failure::Refused("the store's record of its journal makes no sense".into());
+            record = Record::decode(recorded).ok_or_else(broken)?;
+        }
+        let cannot = |error| Failure::io(format!("open the journal {}", path.display()), error);
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
+        let found = file.metadata().map_err(cannot)?.len();
+        let is_same = found == 0 && record.length == 0
+            || found >= record.length
+                && record.tail_bytes > 0
+                && has_tail(&mut file, &record).map_err(cannot)?
+            || is_known && record.length == 0 && record.path == here;
+        if !is_same {
+            return Err(refused(path, found, is_known.then_some(&record)));
+        }
+        record.path = here;
+        if found > record.length {
+            file.set_len(record.length).and_then(|()| file.sync_all()).map_err(cannot)?;
+        }
+        file.seek(SeekFrom::End(0)).map_err(cannot)?;
+        sync_folder(path).map_err(cannot)?;
+        Ok(Self { file, path: path.to_owned(), record })
+    }
+
+    /// Appends lines, and returns once they are on disk. They count when [`Journal::record`] is.
+    pub(crate) fn append(&mut self, lines: &[u8]) -> Result<()> {
+        let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
+        written
+            .map_err(|error| Failure::io(format!("write to the journal {}", self.path.display()), error))?;
+        self.record.length += lines.len() as u64;
+        self.record.tail_bytes = lines.len() as u64;
+        self.record.tail_hash = hash(lines);
+        Ok(())
+    }
+
+    /// What the store has to keep.
+    pub(crate) fn record(&self) -> Vec<u8> {
+        self.record.encode()
+    }
+}
+
+/// Whether the lines that were appended last end where the record says.
+fn has_tail(file: &mut File, record: &Record) -> io::Result<bool> {
+    file.seek(SeekFrom::Start(record.length - record.tail_bytes))?;
+    let mut tail = Vec::new();
+    file.take(record.tail_bytes).read_to_end(&mut tail)?;
+    Ok(hash(&tail) == record.tail_hash)
+}
+
+fn refused(path: &Path, found: u64, record: Option<&Record>) -> Failure {
+    let has = format!("{} has {}", path.display(), units::counted(found, "byte", "bytes"));
+    Failure::Refused(match record {
+        None => format!("{has}, but this store has no journal yet: it begins with an empty file"),
+        Some(record) => format!(
+            "{has}, and is not the journal of this store, of which {} are committed; that was {}",
+            units::counted(record.length, "byte", "bytes"),
+            record.path
+        ),
+    })
+}
+
+/// Makes the name of a new file durable, where folders can be synced.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(path: &Path) -> String {
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_cut_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut journal = Journal::open(&path, None).unwrap();
+        let mut records = vec![journal.record()];
+        for lines in ["a\n", "b\nc\n", "d\n"] {
+            journal.append(lines.as_bytes()).unwrap();
+            records.push(journal.record());
+        }
+        drop(journal);
+        for (record, kept) in records.iter().zip(["", "a\n", "a\nb\nc\n", "a\nb\nc\nd\n"]).rev() {
+            let mut journal = Journal::open(&path, Some(record)).unwrap();
+            assert_eq!((content(&path), journal.record()), (kept.to_owned(), record.clone()));
+            journal.append(b"never recorded").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_journal_is_refused_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("out"), folder.path().join("other"));
+        std::fs::write(&other, "precious\nlines\n").unwrap();
+        let refused = |path: &Path, record: Option<&[u8]>| {
+            let before = std::fs::read(path).unwrap();
+            assert!(matches!(Journal::open(path, record), Err(Failure::Refused(_))), "{}", path.display());
+            assert_eq!(std::fs::read(path).unwrap(), before);
+        };
+        refused(&other, None);
+        let mut journal = Journal::open(&path, None).unwrap();
+        refused(&other, Some(&journal.record()));
+        journal.append(b"a line\n").unwrap();
+        let record = journal.record();
+        refused(&other, Some(&record));
+        refused(&path, Some(b"no record"));
+        // Moved, it is still the journal; cut, it is not.
+        std::fs::rename(&path, &other).unwrap();
+        assert!(Journal::open(&other, Some(&record)).is_ok());
+        std::fs::write(&other, "a li").unwrap();
+        refused(&other, Some(&record));
+        std::fs::write(&other, "").unwrap();
+        refused(&other, Some(&record));
+    }
+}

@@ -1,0 +1,220 @@
+//! `sievedb uniq`: exact, in order, and exactly once with a journal, whenever it is killed.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::tool::{Conversation, TempStore, command, run, run_with, temp_store};
+
+/// Numbers that look random: SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ mixed >> 31
+}
+
+/// Many lines of few kinds.
+fn sample(seed: u64, lines: u64, kinds: u64) -> String {
+    let mut state = seed;
+    (0..lines).map(|_| format!("line {}\n", random(&mut state) % kinds)).collect()
+}
+
+/// The first of equal lines, in order; `seen` has those of earlier inputs.
+fn unique<'a>(input: &'a str, seen: &mut HashSet<&'a str>) -> String {
+    input.split_inclusive('\n').filter(|line| seen.insert(line)).collect()
+}
+
+fn uniq(store: &TempStore, more: &[&str], input: &[u8]) -> String {
+    run_with(&[&["uniq", &store.db], more].concat(), input).ok()
+}
+
+#[test]
+fn each_line_is_printed_once_over_all_runs_whatever_it_holds() {
+    let store = temp_store();
+    assert_eq!(uniq(&store, &[], b"b\na\nb\n\na\n\n"), "b\na\n\n");
+    assert_eq!(uniq(&store, &["-"], b"a\nc\nb\nd"), "c\nd\n");
+    let odd = run_with(&["uniq", &store.db], b"\\n\n\xff\r\n\xff\n a\n\xff\r\n");
+    assert_eq!((odd.code, &odd.stdout[..]), (Some(0), &b"\\n\n\xff\r\n\xff\n a\n"[..]));
+    assert_eq!(odd.stderr, "");
+    assert_eq!(uniq(&store, &["--keyspace", "other"], b"a\n"), "a\n");
+    assert_eq!(uniq(&store, &[], b""), "");
+    // What is in the store for another reason counts as seen.
+    run(&["put", &store.db, "put", "value"]).ok();
+    assert_eq!(uniq(&store, &[], b"put\n"), "");
+    assert_eq!(run(&["get", &store.db, "put"]).ok(), "value\n", "and is left as it is");
+}
+
+#[test]
+fn every_size_of_a_batch_and_a_file_or_a_pipe_give_the_same_lines() {
+    let inputs = [sample(1, 3000, 700), sample(2, 3000, 1500)];
+    for batch in ["1", "7", "1000", "1000000"] {
+        let store = temp_store();
+        let mut seen = HashSet::new();
+        let first = uniq(&store, &["--batch", batch], inputs[0].as_bytes());
+        assert_eq!(first, unique(&inputs[0], &mut seen));
+        let file = store.folder.path().join("input");
+        std::fs::write(&file, &inputs[1]).unwrap();
+        let others: String = {
+            let mut seen = seen.clone();
+            inputs[1].split_inclusive('\n').filter(|line| !seen.insert(line)).collect()
+        };
+        let copy = temp_store();
+        uniq(&copy, &[], inputs[0].as_bytes());
+        let file = file.to_str().unwrap();
+        assert_eq!(run(&["uniq", &copy.db, file, "--batch", batch, "--seen"]).ok(), others);
+        let second = run(&["uniq", &store.db, file, "--batch", batch]).ok();
+        assert_eq!(second, unique(&inputs[1], &mut seen));
+    }
+}
+
+#[test]
+fn lines_are_counted_instead_of_printed() {
+    let store = temp_store();
+    assert_eq!(uniq(&store, &["--count"], b"a\nb\na\n"), "2\n");
+    assert_eq!(uniq(&store, &["--count", "--seen"], b"a\nc\nc\n"), "2\n");
+    assert_eq!(uniq(&store, &["--count"], b""), "0\n");
+}
+
+#[test]
+fn a_field_or_a_match_is_what_counts_of_a_line() {
+    let store = temp_store();
+    let log = b"ada GET /a\ngrace  GET /b\nada\tGET /c\n";
+    assert_eq!(uniq(&store, &["--key", "1"], log), "ada GET /a\ngrace  GET /b\n");
+    assert_eq!(run(&["scan", &store.db]).ok(), "ada\t\ngrace\t\n");
+    let within = ["--keyspace", "paths", "--key", "/([a-b])"];
+    assert_eq!(uniq(&store, &within, b"GET /a\nPUT /a\nGET /b\n"), "GET /a\nGET /b\n");
+    let lacking = run_with(&["uniq", &store.db, "--key", "2"], b"x y\nlone\nz w\n");
+    assert_eq!((lacking.code, &lacking.stdout[..]), (Some(2), &b"x y\n"[..]));
+    assert_eq!(lacking.stderr, "sievedb: standard input, line 2: \"lone\" has no field 2\n");
+    assert!(run(&["uniq", &store.db, "--key", "("]).fails(2).contains("unclosed group"));
+    assert!(run(&["uniq", &store.db, "--batch", "0"]).fails(2).contains("--batch"));
+}
+
+#[test]
+fn a_line_that_is_too_long_ends_the_command_after_those_before_it() {
+    let store = temp_store();
+    let long = [b"short\n", &[b'x'; 70_000][..], b"\nlater\n"].concat();
+    let outcome = run_with(&["uniq", &store.db], &long);
+    assert_eq!((outcome.code, &outcome.stdout[..]), (Some(2), &b"short\n"[..]));
+    assert!(outcome.stderr.contains("line 2: the key \"xxx") && outcome.stderr.len() < 200, "{outcome:?}");
+    assert_eq!(run(&["scan", &store.db]).ok(), "short\t\n");
+    let by_field = [&[b'y'; 70_000][..], b" 17\n"].concat();
+    assert_eq!(uniq(&store, &["--key", "2", "--count"], &by_field), "1\n");
+}
+
+#[test]
+fn a_line_is_answered_before_the_next_one_is_sent() {
+    let store = temp_store();
+    let mut conversation = Conversation::begin(&["uniq", &store.db]);
+    for (line, answer) in [("a\n", "a"), ("a\nb\n", "b"), ("a\nc\nb\n", "c")] {
+        conversation.send(line);
+        assert_eq!(conversation.receive(), answer);
+    }
+    conversation.end();
+}
+
+/// Sends the input, and leaves the pipe open; kills the command once `is_time`.
+fn kill_when(args: &[&str], input: &str, stdout: Stdio, mut is_time: impl FnMut() -> bool) {
+    let mut child = command(args).stdin(Stdio::piped()).stdout(stdout).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.as_bytes().to_vec();
+    let writer = std::thread::spawn(move || {
+        // Fails when the command is killed.
+        let _ = stdin.write_all(&input);
+        stdin
+    });
+    let start = Instant::now();
+    while !is_time() {
+        assert!(start.elapsed() < Duration::from_secs(120), "no progress in two minutes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(writer.join().unwrap());
+}
+
+fn len(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+#[test]
+fn with_a_journal_each_line_is_written_exactly_once_whenever_it_is_killed() {
+    let input = sample(3, 12_000, 4000);
+    let expected = unique(&input, &mut HashSet::new());
+    let store = temp_store();
+    let path = store.folder.path().join("out");
+    let out = path.to_str().unwrap();
+    let args = ["uniq", &store.db, "-", "--batch", "60", "--journal", out];
+    let mut state = 5;
+    for _ in 0..8 {
+        // More than there is, so that it has cut the file before it is killed.
+        let goal = len(&path) + 1 + random(&mut state) % 3000;
+        kill_when(&args, &input, Stdio::null(), || len(&path) >= goal);
+        let so_far = std::fs::read_to_string(&path).unwrap();
+        assert!(expected.starts_with(&so_far), "{} bytes", so_far.len());
+        // What a crash of the machine may leave: lines that were never committed.
+        if random(&mut state).is_multiple_of(2) {
+            let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(b"line 1\nnever commit").unwrap();
+        }
+    }
+    assert_eq!(run_with(&args, input.as_bytes()).ok(), "");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    assert_eq!(run_with(&args, input.as_bytes()).ok(), "");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected, "nothing is new");
+}
+
+#[test]
+fn without_a_journal_a_kill_loses_at_most_one_batch_of_output_and_repeats_none() {
+    let input = sample(4, 12_000, 4000);
+    let expected = unique(&input, &mut HashSet::new());
+    let store = temp_store();
+    let path = store.folder.path().join("out");
+    let args = ["uniq", &store.db, "--batch", "60"];
+    let mut state = 6;
+    let mut printed = Vec::new();
+    for _ in 0..6 {
+        let before = printed.len();
+        let goal = random(&mut state) % (expected.len() as u64 / 8);
+        let out = std::fs::File::create(&path).unwrap();
+        kill_when(&args, &input, out.into(), || len(&path) >= goal);
+        let text = std::fs::read_to_string(&path).unwrap();
+        printed.extend(text.lines().map(str::to_owned));
+        let remembered: usize = run(&["count", &store.db]).ok().trim().parse().unwrap();
+        assert!(remembered >= printed.len(), "{before} lines before, {} now", printed.len());
+    }
+    let rest = run_with(&args, input.as_bytes()).ok();
+    printed.extend(rest.lines().map(str::to_owned));
+    let distinct: HashSet<_> = printed.iter().collect();
+    assert_eq!(distinct.len(), printed.len(), "no line is printed twice");
+    let lost = expected.lines().count() - printed.len();
+    assert!(lost <= 6 * 60, "{lost} lines were remembered and not printed");
+}
+
+#[test]
+fn a_file_that_is_not_the_journal_is_refused_and_stays() {
+    let store = temp_store();
+    let path = store.folder.path().join("precious");
+    std::fs::write(&path, "precious\n").unwrap();
+    let args = ["uniq", &store.db, "-", "--journal", path.to_str().unwrap()];
+    let message = run(&args).fails(3);
+    assert!(message.contains("has 9 bytes, but this store has no journal yet"), "{message}");
+    let other = store.folder.path().join("out");
+    uniq(&store, &["--journal", other.to_str().unwrap()], b"a\n");
+    let message = run(&args).fails(3);
+    assert!(
+        message.contains("is not the journal of this store, of which 2 bytes are committed"),
+        "{message}"
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious\n");
+    // Another keyspace has a journal of its own.
+    let third = store.folder.path().join("third");
+    uniq(&store, &["--keyspace", "k", "--journal", third.to_str().unwrap()], b"a\nb\n");
+    assert_eq!(std::fs::read_to_string(&third).unwrap(), "a\nb\n");
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "a\n");
+    assert!(run(&["uniq", &store.db, "--journal", "x", "--seen"]).fails(2).contains("--seen"));
+    let same = ["uniq", &store.db, "--keyspace", "uniq-journals", "--journal", "x"];
+    assert!(run(&same).fails(2).contains("uniq-journals"));
+}
