@@ -57,7 +57,8 @@ fn fetches(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// Data blocks read per absent lookup.
+/// Data blocks that the filters let expect for each absent lookup; those that are read are as many, but for
+/// chance.
 fn waste(db: &Db) -> f64 {
     let before = fetches(&db.stats());
     for key in 0..LOOKUPS {
@@ -67,9 +68,8 @@ fn waste(db: &Db) -> f64 {
     let total = stats.keyspaces[0].total();
     let (found, expected) = (total.filter.false_positives as f64, total.expected_false_positives);
     assert!((found - expected).abs() < 5.0 * expected.sqrt() + 1.0, "found {found}, expected {expected}");
-    let wasted = (fetches(&stats) - before) as f64;
-    assert_eq!(wasted, found);
-    wasted / LOOKUPS as f64
+    assert_eq!((fetches(&stats) - before) as f64, found);
+    expected / LOOKUPS as f64
 }
 
 fn policy(kind: FilterKind, allocation: FilterAllocation) -> FilterPolicy {
@@ -81,8 +81,9 @@ fn five_levels_of_optimal_ribbon_filters_waste_an_eighth_of_the_reads_of_bloom()
     let bloom = waste(&tree(policy(FilterKind::BlockedBloom, FilterAllocation::Uniform), KEYS));
     let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
     let optimal = waste(&ribbon);
-    // The filters predict 0.0021; six standard deviations of what is counted are 0.0009.
-    assert!(optimal < 0.003 && bloom > 8.0 * optimal, "{bloom} {optimal}");
+    // The plan predicts 0.00205 each time. What blocked filters predict varies with the hash seed: 0.0251 to
+    // 0.0261.
+    assert!(optimal < 0.0021 && bloom > 11.0 * optimal, "{bloom} {optimal}");
     // The mean over all tables is the policy's, but for tables planned when the tree was smaller.
     let levels = ribbon.stats().keyspaces[0].levels.clone();
     let bits: Vec<f64> = levels.iter().filter_map(|level| level.filter_bits_per_key()).collect();
@@ -129,14 +130,14 @@ fn a_tree_loaded_fast_uses_its_whole_filter_total_once_it_is_settled() {
     };
     let best = allocate(&levels.iter().map(share).collect::<Vec<_>>(), Total::bits_per_key(10.0).unwrap());
     let total = db.stats().keyspaces[0].total();
-    let taken = total.filter_memory_bytes as f64 * 8.0 / total.keys as f64;
-    // The headers of such small filters are an eighth of a bit per key, and what level 0 has beyond its share
-    // a quarter.
-    assert!((9.8..10.7).contains(&taken), "{taken} bits per key");
+    // The headers are no part of the total. Filters that were planned for an earlier tree have a quarter of a
+    // bit per key beyond their shares.
+    let taken = (total.filter_memory_bytes - 256 * total.tables) as f64 * 8.0 / total.keys as f64;
+    assert!((9.8..10.5).contains(&taken), "{taken} bits per key");
     let last = (0..levels.len()).max_by_key(|&level| levels[level].keys).unwrap();
     let (found, wanted) = (levels[last].filter_bits_per_key().unwrap(), best.bits_per_key[last]);
-    assert!(levels[last].keys > 200_000 && (found - wanted).abs() < 1.0, "{found} {wanted}");
-    assert!(waste < 1.5 * best.wasted_reads, "{waste} {}", best.wasted_reads);
+    assert!(levels[last].keys > 200_000 && (found - wanted).abs() < 0.5, "{found} {wanted}");
+    assert!(waste < 1.1 * best.wasted_reads, "{waste} {}", best.wasted_reads);
 }
 
 /// A store with default options on which all background work is done, after each of so many flushes of equal
