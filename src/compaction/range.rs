@@ -9,9 +9,9 @@
 //! 3. *the goal itself*: tables that no task has written so far are rewritten in their place, neighbours
 //!    together. So in the end every table follows the present options, and small ones are joined.
 //!
-//! Every task is like one of the background: it reserves its tables and where its outputs will be, and needs the
-//! space of what it rewrites. The next one is chosen from the version that there is then, so writers, flushes and other
-//! compactions go on meanwhile. What is flushed after the beginning is left alone, and on each level only keys
+//! Every task is like one of the background: it reserves its tables and where its outputs will be, and needs
+//! the space of what it rewrites. The next one is chosen from the version that there is then, so writers,
+//! flushes and other compactions go on meanwhile. What is flushed after the beginning is left alone, and on each level only keys
 //! after those of the task before are considered, so that it ends beside any number of writers.
 
 use std::sync::Arc;
@@ -338,8 +338,9 @@ mod tests {
         assert!(matches!(compaction.next(&tree, &Busy::default(), &SHAPE), Next::Task(_)));
     }
 
-    /// Takes the first task of a compaction of everything, which makes one table. While it runs, `flushed` tables reach
-    /// level 0 and the background does what it finds. Gives what overlaps in the end.
+    /// Takes the first task of a compaction of everything, which makes one table. While it runs, tables with
+    /// the bounds `flushed` reach level 0, and the background does what it finds. Gives what overlaps in the
+    /// end.
     fn overlap_beside(tree: &[(usize, u64, &str, &str, u64)], flushed: (&str, &str)) -> Option<(u64, u64)> {
         let mut tree = version(tree);
         let mut compaction = RangeCompaction::new(KeyRange::all(), &tree, &SHAPE, 100, |_| true).unwrap();

@@ -370,7 +370,7 @@ mod tests {
         let db = options(&fs).open("/db").unwrap();
         db.put("k", "").unwrap();
         let before = db.stats();
-        let Turn::Leads(_) = db.engine().commit.enter(crate::db::queue::Work::Seal(Vec::new())) else {
+        let Turn::Leads(_) = db.engine().commit.enter(crate::db::queue::Wanted::Seal(Vec::new())) else {
             panic!("nobody else leads")
         };
         assert!(!db.insert_if_absent("k", "").unwrap());

@@ -170,7 +170,7 @@ impl Engine {
         let (any, failure) = self.files.remove_obsolete(&self.context);
         self.notice_lost_lock();
         if any {
-            self.retry.have_room();
+            self.retry.note_room();
         }
         match failure {
             None => self.retry.done(Work::Remove),

@@ -326,7 +326,7 @@ impl Engine {
         for number in self.log().take_below(floor) {
             self.files.remove(FileName::Log(number));
         }
-        self.retry.have_room();
+        self.retry.note_room();
     }
 }
 

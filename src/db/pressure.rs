@@ -3,10 +3,11 @@
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
 //! be flushed, with the runs of level 0, and with the bytes that compactions owe
 //! ([`pressure`](crate::compaction::pressure)). Below 1 the writers of a keyspace are slowed to a rate that
-//! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Each waits before it enters
-//! the commit queue, so that a keyspace under pressure slows only its own writers. While flushes or compactions fail, the
-//! pressure is at least one half. A writer gets an error if the wait might never end: because this work has
-//! been failing for long, or because level 0 is full and cannot be compacted without a damaged table.
+//! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Each waits before it
+//! enters the commit queue, so that a keyspace under pressure slows only its own writers. While flushes or
+//! compactions fail, the pressure is at least one half. A writer gets an error if the wait might never end:
+//! because this work has been failing for long, or because level 0 is full and cannot be compacted without a
+//! damaged table.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

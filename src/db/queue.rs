@@ -17,7 +17,7 @@ use crate::sync::{lock, wait};
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// What a writer wants of the leader.
-pub(super) enum Work {
+pub(super) enum Wanted {
     Batch(Admitted),
     /// Make the memtables of these trees immutable (those that hold something).
     Seal(Vec<Arc<Tree>>),
@@ -50,17 +50,17 @@ pub(super) struct Request {
 }
 
 enum State {
-    Waiting(Work),
+    Waiting(Wanted),
     /// A leader carries it out.
     Taken,
     /// The previous leader is done; the writer of this request is the leader now.
-    Leads(Work),
+    Leads(Wanted),
     Done(Result<Outcome>),
 }
 
 /// What a writer does next.
 pub(super) enum Turn {
-    Leads(Work),
+    Leads(Wanted),
     Done(Result<Outcome>),
 }
 
@@ -76,7 +76,7 @@ struct Queue {
     led: bool,
 }
 
-impl Work {
+impl Wanted {
     fn bytes(&self) -> usize {
         match self {
             Self::Batch(admitted) => admitted.bytes.len(),
@@ -86,8 +86,8 @@ impl Work {
 }
 
 impl Request {
-    fn new(work: Work) -> Arc<Self> {
-        let (bytes, closes) = (work.bytes(), matches!(work, Work::Close));
+    fn new(work: Wanted) -> Arc<Self> {
+        let (bytes, closes) = (work.bytes(), matches!(work, Wanted::Close));
         Arc::new(Self { bytes, closes, state: Mutex::new(State::Waiting(work)), changed: Condvar::new() })
     }
 
@@ -104,7 +104,7 @@ impl Request {
     }
 
     /// Takes what it wants. Only the leader calls this, once.
-    pub(super) fn take(&self) -> Option<Work> {
+    pub(super) fn take(&self) -> Option<Wanted> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Taken) {
             State::Waiting(work) => Some(work),
@@ -134,7 +134,7 @@ impl Request {
 
 impl CommitQueue {
     /// Returns when the writer is the leader, or when another leader has done its work.
-    pub(super) fn enter(&self, work: Work) -> Turn {
+    pub(super) fn enter(&self, work: Wanted) -> Turn {
         let mut queue = lock(&self.queue);
         if !std::mem::replace(&mut queue.led, true) {
             return Turn::Leads(work);
@@ -147,9 +147,9 @@ impl CommitQueue {
 
     /// Takes the requests that the leader carries out together with its own: those that have waited longest,
     /// as far as they fit in [`GROUP_BYTES_MAX`]. A request to close is alone.
-    pub(super) fn take_followers(&self, own: &Work) -> Vec<Arc<Request>> {
+    pub(super) fn take_followers(&self, own: &Wanted) -> Vec<Arc<Request>> {
         let mut group = Vec::new();
-        if matches!(own, Work::Close) {
+        if matches!(own, Wanted::Close) {
             return group;
         }
         let mut bytes = own.bytes();
@@ -194,7 +194,9 @@ mod tests {
     fn a_writer_that_finds_no_leader_makes_no_request_and_leaves_none_behind() {
         let queue = CommitQueue::default();
         for _ in 0..2 {
-            let Turn::Leads(work) = queue.enter(Work::Seal(Vec::new())) else { panic!("nobody else leads") };
+            let Turn::Leads(work) = queue.enter(Wanted::Seal(Vec::new())) else {
+                panic!("nobody else leads")
+            };
             assert!(queue.take_followers(&work).is_empty());
             assert_eq!(lock(&queue.queue).waiting.capacity(), 0, "no request was made");
             queue.hand_on();
@@ -204,11 +206,11 @@ mod tests {
     #[test]
     fn those_who_wait_are_carried_out_with_the_leader_or_lead_themselves_in_their_order() {
         let queue = CommitQueue::default();
-        let Turn::Leads(own) = queue.enter(Work::Seal(Vec::new())) else { panic!("nobody else leads") };
+        let Turn::Leads(own) = queue.enter(Wanted::Seal(Vec::new())) else { panic!("nobody else leads") };
         std::thread::scope(|scope| {
             let mut waiters = Vec::new();
             for (at, work) in
-                [Work::Seal(Vec::new()), Work::Close, Work::Seal(Vec::new())].into_iter().enumerate()
+                [Wanted::Seal(Vec::new()), Wanted::Close, Wanted::Seal(Vec::new())].into_iter().enumerate()
             {
                 let queue = &queue;
                 waiters.push(scope.spawn(move || queue.enter(work)));
@@ -220,15 +222,15 @@ mod tests {
             assert_eq!((followers.len(), queue.waiting()), (1, 2), "one that closes is alone");
             queue.hand_on();
             followers.iter().for_each(|request| {
-                assert!(matches!(request.take(), Some(Work::Seal(_))) && request.take().is_none());
+                assert!(matches!(request.take(), Some(Wanted::Seal(_))) && request.take().is_none());
                 request.finish(Err(crate::error::Error::Closed));
             });
             let mut turns = waiters.into_iter().map(|waiter| waiter.join().unwrap());
             assert!(matches!(turns.next(), Some(Turn::Done(Err(_)))));
             let Some(Turn::Leads(close)) = turns.next() else { panic!("it has waited longest") };
-            assert!(matches!(close, Work::Close) && queue.take_followers(&close).is_empty());
+            assert!(matches!(close, Wanted::Close) && queue.take_followers(&close).is_empty());
             queue.hand_on();
-            assert!(matches!(turns.next(), Some(Turn::Leads(Work::Seal(_)))));
+            assert!(matches!(turns.next(), Some(Turn::Leads(Wanted::Seal(_)))));
         });
     }
 }

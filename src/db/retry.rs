@@ -198,7 +198,7 @@ impl Retry {
 
     /// Makes all work due, because files were removed. Work that failed just now waits for the shortest
     /// delay, since the files may be what it left.
-    pub(crate) fn have_room(&self) {
+    pub(crate) fn note_room(&self) {
         self.change(|failed| failed.values_mut().for_each(|failed| failed.set_due(failed.at + DELAY_MIN)));
     }
 
@@ -314,7 +314,7 @@ mod tests {
     fn work_is_due_at_once_for_a_caller_and_after_the_shortest_delay_for_room() {
         let retry = Retry::default();
         (0..5).for_each(|_| retry.put_off(FLUSH, error("full")));
-        retry.have_room();
+        retry.note_room();
         assert!(!retry.is_due(FLUSH));
         retry.advance(DELAY_MIN);
         assert!(retry.is_due(FLUSH));

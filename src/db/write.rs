@@ -30,8 +30,8 @@ use super::engine::Engine;
 use super::health::catch;
 use super::log::LogPosition;
 use super::publish::{Change, log_closed, log_created};
-use super::queue::{Admitted, Outcome, Turn, Work};
-use super::retry::Work as Retried;
+use super::queue::{Admitted, Outcome, Turn, Wanted};
+use super::retry::Work;
 use super::schedule::point;
 use super::tree::Tree;
 use crate::batch::{self, BatchReader, WriteBatch};
@@ -95,7 +95,7 @@ impl Engine {
     pub(super) fn submit_batch(&self, admitted: Admitted) -> Result<Outcome> {
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
         self.throttle(&admitted)?;
-        self.submit(Work::Batch(admitted))
+        self.submit(Wanted::Batch(admitted))
     }
 
     /// Makes every write durable that returned before this call.
@@ -115,15 +115,15 @@ impl Engine {
     /// Makes the memtables of these trees immutable. Does not wait until they are flushed.
     pub(crate) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
         self.await_resume()?;
-        self.submit(Work::Seal(trees)).map(drop)
+        self.submit(Wanted::Seal(trees)).map(drop)
     }
 
     /// Ends the active log. Nothing can be written afterwards.
     pub(crate) fn close_log(&self) -> Result<()> {
-        self.submit(Work::Close).map(drop)
+        self.submit(Wanted::Close).map(drop)
     }
 
-    fn submit(&self, work: Work) -> Result<Outcome> {
+    fn submit(&self, work: Wanted) -> Result<Outcome> {
         point();
         let own = match self.commit.enter(work) {
             Turn::Leads(own) => own,
@@ -133,7 +133,7 @@ impl Engine {
         let followers = self.commit.take_followers(&own);
         // The other writers of the group wait for their results, also after a panic.
         let result = catch("writing a batch", || match own {
-            Work::Batch(own) if followers.is_empty() => (self.write_alone(own), Vec::new()),
+            Wanted::Batch(own) if followers.is_empty() => (self.write_alone(own), Vec::new()),
             own => {
                 let wanted = followers.iter().filter_map(|request| request.take());
                 let mut results = self.carry_out(std::iter::once(own).chain(wanted).collect()).into_iter();
@@ -166,25 +166,25 @@ impl Engine {
     }
 
     /// Carries out a group; one result per request.
-    fn carry_out(&self, group: Vec<Work>) -> Vec<Result<Outcome>> {
+    fn carry_out(&self, group: Vec<Wanted>) -> Vec<Result<Outcome>> {
         let mut parts = Vec::with_capacity(group.len());
         let mut admitted = Vec::with_capacity(group.len());
         let mut seals: Vec<Arc<Tree>> = Vec::new();
         let mut close = false;
         for work in group {
             parts.push(match work {
-                Work::Batch(batch) => match batch.trees.iter().try_for_each(|tree| tree.check_alive()) {
+                Wanted::Batch(batch) => match batch.trees.iter().try_for_each(|tree| tree.check_alive()) {
                     Ok(()) => {
                         admitted.push(batch);
                         Part::Write
                     }
                     Err(error) => Part::Refused(error),
                 },
-                Work::Seal(trees) => {
+                Wanted::Seal(trees) => {
                     seals.extend(trees);
                     Part::Seal
                 }
-                Work::Close => {
+                Wanted::Close => {
                     close = true;
                     Part::Seal
                 }
@@ -243,7 +243,7 @@ impl Engine {
         trees.retain(|tree| tree.is_filled());
         trees.sort_by_key(|tree| tree.id);
         trees.dedup_by_key(|tree| tree.id);
-        if trees.is_empty() || !is_wanted && !self.retry.is_due(Retried::BeginLog) {
+        if trees.is_empty() || !is_wanted && !self.retry.is_due(Work::BeginLog) {
             return Ok(());
         }
         self.seal_now(&trees)
@@ -291,10 +291,10 @@ impl Engine {
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
     pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
         match self.rotate_log() {
-            Ok(()) => self.retry.done(Retried::BeginLog),
+            Ok(()) => self.retry.done(Work::BeginLog),
             Err(error) => {
                 if !self.health.has_failed() && !self.suspension.is_suspended() {
-                    self.put_off(Retried::BeginLog, error.clone());
+                    self.put_off(Work::BeginLog, error.clone());
                 }
                 return Err(error);
             }
