@@ -6,9 +6,11 @@
 //! own [`SharedFile`], held by all handles that read from it. The file is removed when a durable edit has
 //! dropped it *and* the last holder is gone.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::batch::KeyspaceId;
 use crate::filename::FileName;
 use crate::sync::lock;
 
@@ -59,10 +61,24 @@ impl Drop for SharedFile {
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
     clearing: Mutex<()>,
-    /// A filter has turned out unusable since the background last searched for one.
-    unusable: AtomicBool,
+    /// Where filters have turned out unusable.
+    pub(crate) unusable: UnusableFilters,
     held: HeldFiles,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// The keyspaces that may have unusable filters, to be replaced by new ones.
+#[derive(Default)]
+pub(crate) struct UnusableFilters(Mutex<BTreeSet<KeyspaceId>>);
+
+impl UnusableFilters {
+    pub(crate) fn add(&self, keyspaces: impl IntoIterator<Item = KeyspaceId>) {
+        lock(&self.0).extend(keyspaces);
+    }
+
+    pub(crate) fn take(&self) -> BTreeSet<KeyspaceId> {
+        std::mem::take(&mut lock(&self.0))
+    }
 }
 
 /// Obsolete files that handles still read from.
@@ -91,20 +107,10 @@ impl ObsoleteFiles {
         }
     }
 
-    /// Wakes the background work: a filter has turned out unusable.
-    pub(crate) fn wake_for_unusable(&self) {
-        self.set_unusable();
+    /// Wakes the background work: a filter of this keyspace has turned out unusable.
+    pub(crate) fn wake_for_unusable(&self, keyspace: KeyspaceId) {
+        self.unusable.add([keyspace]);
         self.wake();
-    }
-
-    /// Has the background search for unusable filters again.
-    pub(crate) fn set_unusable(&self) {
-        self.unusable.store(true, Ordering::Release);
-    }
-
-    /// Whether there may be an unusable filter since this was last asked.
-    pub(crate) fn take_unusable(&self) -> bool {
-        self.unusable.swap(false, Ordering::AcqRel)
     }
 
     /// Adds a file that nothing needs any more.

@@ -59,6 +59,10 @@ impl Busy {
         self.tables.contains(&table.meta.number)
     }
 
+    pub(crate) fn has_number(&self, table: u64) -> bool {
+        self.tables.contains(&table)
+    }
+
     /// Whether a compaction of these tables into a level needs nothing that is reserved.
     pub(super) fn allows<'t>(
         &self,

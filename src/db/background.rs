@@ -9,7 +9,7 @@
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub(crate) struct Background {
     is_short_of_memory: AtomicBool,
     /// A tree has changed whose filters have a total.
     residency_due: AtomicBool,
+    /// Lookups in keyspaces with open tables, as far as they were counted.
+    lookups: AtomicU64,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -65,6 +67,7 @@ impl Background {
             threads,
             is_short_of_memory: AtomicBool::new(false),
             residency_due: AtomicBool::new(false),
+            lookups: AtomicU64::new(0),
             handles: Mutex::default(),
         }
     }
@@ -86,6 +89,17 @@ impl Background {
 
     pub(crate) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory.load(Ordering::Relaxed)
+    }
+
+    /// Counts the new lookups of these trees. Gives the sum of all that were counted.
+    pub(super) fn count_lookups(&self, trees: &[Arc<Tree>]) -> u64 {
+        let new: u64 = trees.iter().map(|tree| tree.take_new_lookups()).sum();
+        self.lookups.fetch_add(new, Ordering::Relaxed) + new
+    }
+
+    /// Has the filters in memory chosen again.
+    pub(super) fn set_residency_due(&self) {
+        self.residency_due.store(true, Ordering::Relaxed);
     }
 
     /// Whether a tree has changed whose filters have a total, since this was last asked.
@@ -171,7 +185,9 @@ impl Engine {
         // Read before the reservations are locked, because a sync may hold the log's lock for long.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |reserved: &mut Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
-        let Some(reservation) = self.background.reservations.reserve_next(next) else {
+        let reservation = self.background.reservations.reserve_next(next);
+        let residency = || if jobs == Jobs::All { self.reserve_residency() } else { None };
+        let Some(reservation) = reservation.or_else(residency) else {
             return Ok(obsolete);
         };
         let work = Work::of(reservation.job());
@@ -239,7 +255,7 @@ impl Engine {
             return None;
         }
         let compaction = self.next_compaction(reserved);
-        compaction.or_else(|| self.next_refilter(reserved)).or_else(|| self.residency_job(reserved))
+        compaction.or_else(|| self.next_refilter(reserved))
     }
 
     /// Finds out what the marked keyspaces have to do, and those with work that was put off and is due. The
@@ -269,7 +285,7 @@ impl Engine {
             self.retry.forget(keyspace);
         }
         if tree.is_some_and(|tree| may_change_groups(tree)) {
-            self.background.residency_due.store(true, Ordering::Relaxed);
+            self.background.set_residency_due();
         }
         let is_flush = tree.is_some_and(|tree| reserved.is_flush(tree));
         let flush = tree.filter(|_| !is_flush).and_then(flush_urgency);
@@ -296,8 +312,8 @@ impl Engine {
         }
     }
 
-    /// How urgent work is, unless it was put off and is not due. If there is none left, and no job `is_running`
-    /// that may be doing it, nothing is failing.
+    /// How urgent work is, unless it was put off and is not due. If there is none left, and no job
+    /// `is_running` that may be doing it, nothing is failing.
     fn if_due<U>(&self, work: Work, urgency: Option<U>, is_running: bool) -> Option<U> {
         let is_due = self.retry.is_due(work);
         if is_due && urgency.is_none() && !is_running {
@@ -327,30 +343,28 @@ impl Engine {
         None
     }
 
-    /// A table whose filter is unusable. Looks at all tables, but only after a filter has turned out so.
+    /// A table whose filter is unusable. Looks at keyspaces only in which a filter has turned out so.
     fn next_refilter(&self, reserved: &Reserved<'_>) -> Option<Job> {
-        if reserved.is_extra() || !self.files.obsolete.take_unusable() {
+        if reserved.is_extra() {
             return None;
         }
-        let mut found = None;
-        let mut is_one_left = false;
-        for tree in &self.keyspaces.all() {
+        let unusable = &self.files.obsolete.unusable;
+        let (mut found, mut left) = (None, Vec::new());
+        for keyspace in unusable.take() {
+            // Those after the one that is found are looked at another time.
+            if found.is_some() || !self.retry.is_due(Work::Refilter(keyspace)) {
+                left.push(keyspace);
+                continue;
+            }
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
             let version = Arc::clone(&tree.view().version);
-            if find_unusable_filter(&version, &Busy::default()).is_none() {
-                continue;
-            }
-            is_one_left = true;
-            if !self.retry.is_due(Work::Refilter(tree.id)) {
-                continue;
-            }
-            if let Some(table) = find_unusable_filter(&version, &reserved.busy(tree)) {
-                found = Some(Job::Refilter(Arc::clone(tree), table));
-                break;
+            if find_unusable_filter(&version, &Busy::default()).is_some() {
+                left.push(keyspace);
+                let table = find_unusable_filter(&version, &reserved.busy(&tree));
+                found = table.map(|table| Job::Refilter(tree, table));
             }
         }
-        if is_one_left {
-            self.files.obsolete.set_unusable();
-        }
+        unusable.add(left);
         found
     }
 

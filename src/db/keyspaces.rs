@@ -1,8 +1,9 @@
-//! All keyspaces of a store, and which of them is to be flushed next.
+//! All keyspaces of a store, by number and by name.
 //!
-//! Finding, adding and removing one takes O(log n) time. Only what is about all of them, like statistics and
-//! verification, asks for all ([`Keyspaces::all`]); what a write, a flush or a new log needs to know is in
-//! [`Memtables`].
+//! Finding, adding and removing one takes O(log n) time. Only calls that are about all of them, like
+//! statistics, verification or a flush of everything, ask for all ([`Keyspaces::all`]). What a write, a flush
+//! or a new log needs to know of all memtables is in [`Memtables`], and which keyspaces have work in
+//! [`Pending`](super::pending::Pending).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -83,6 +84,11 @@ impl Keyspaces {
         self.existing(ids)
     }
 
+    /// The keyspaces with open tables, in order of creation.
+    pub(crate) fn with_open_tables(&self) -> Vec<Arc<Tree>> {
+        self.existing(self.open_tables.keyspaces())
+    }
+
     /// The keyspaces with a memtable whose oldest log is this one.
     pub(crate) fn with_log(&self, log: u64) -> Vec<Arc<Tree>> {
         let ids = self.memtables.with_log(log);
@@ -160,6 +166,7 @@ impl Keyspaces {
 mod tests {
     use super::*;
     use crate::fs::MemFs;
+    use crate::memory::LeaseKind;
     use crate::options::{KeyspaceOptions, Options};
 
     #[test]
@@ -221,5 +228,16 @@ mod tests {
         for keyspace in &hot {
             assert!((0..200u32).all(|key| keyspace.contains(key.to_be_bytes()).unwrap()));
         }
+
+        // The choice of filters when there is no room for them, and the search for unusable ones.
+        let before = scans();
+        let taken = memory.lease(LeaseKind::Tables, memory.room() as usize + 10_000);
+        engine.files.obsolete.wake_for_unusable(hot[0].tree.id);
+        while db.step().unwrap() {}
+        assert!(engine.background.is_short_of_memory());
+        drop(taken);
+        while db.step().unwrap() {}
+        assert!(!engine.background.is_short_of_memory());
+        assert_eq!((engine.keyspaces.with_open_tables().len(), scans()), (50, before));
     }
 }

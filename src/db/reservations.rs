@@ -5,7 +5,7 @@
 //! and then waits until the count has changed. The signal has a lock of its own, because freeing a table
 //! signals, and a table may be freed under the lock of the reservations.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -72,6 +72,8 @@ struct State {
     busy: HashMap<KeyspaceId, Busy>,
     /// A job loads or drops column groups. One at a time, because it relies on the room that it found.
     changing_residency: bool,
+    /// How many such jobs were begun so far.
+    residencies: u64,
     /// A caller compacts, or a table gets a new filter. Callers do that in their own threads, and there is
     /// memory for one at a time.
     extra: bool,
@@ -271,6 +273,16 @@ impl Reserved<'_> {
         self.state.changing_residency
     }
 
+    /// How many changes of what is in memory were begun so far.
+    pub(crate) fn residencies(&self) -> u64 {
+        self.state.residencies
+    }
+
+    /// What running jobs have reserved, of all keyspaces of which they have something.
+    pub(crate) fn all_busy(&self) -> BTreeMap<KeyspaceId, Busy> {
+        self.state.busy.iter().map(|(&id, busy)| (id, busy.clone())).collect()
+    }
+
     /// What running jobs have reserved of a tree.
     pub(crate) fn busy(&self, tree: &Tree) -> Busy {
         self.state.busy.get(&tree.id).cloned().unwrap_or_default()
@@ -307,6 +319,7 @@ impl State {
             Job::Residency(changes) => {
                 // Found under this lock, so that all of them are free.
                 let free = !std::mem::replace(&mut self.changing_residency, true);
+                self.residencies += u64::from(free);
                 for change in changes.iter().filter(|_| free) {
                     self.busy.entry(change.tree.id).or_default().take_table(change.number);
                 }

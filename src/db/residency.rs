@@ -3,7 +3,8 @@
 //! A filter has one or more *column groups*, which are loaded one after the other. With none of them in
 //! memory it is probed by pages, which are read. The worth of a column group is the number of absent answers
 //! that it adds per lookup, divided by its bytes. The number of lookups of absent keys comes from the table's
-//! counters. When there is no more urgent job, one change is made ([`choose`]):
+//! counters. When there is no more urgent job, one change is made ([`choose`]). The search for it looks only at
+//! keyspaces with open tables, whose number the budget bounds:
 //!
 //! 1. if the filters take more than there is room for, because newly opened tables need memory, the column
 //!    groups of least worth are dropped;
@@ -28,9 +29,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::engine::Engine;
-use super::reservations::{Job, Reserved, Residency, ResidencyChange};
-use super::tree::{Tree, View};
+use super::reservations::{Job, Reservation, Reserved, Residency, ResidencyChange};
+use super::tree::Tree;
 use crate::batch::KeyspaceId;
+use crate::compaction::busy::Busy;
 use crate::compaction::filters::bits_in_total;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::FilterPages;
@@ -77,6 +79,11 @@ impl Candidate {
             group.worth = worth;
         }
         candidate
+    }
+
+    /// The length of its first column groups.
+    fn bytes(&self, column_groups: usize) -> u64 {
+        self.column_groups[..column_groups].iter().map(|group| group.bytes).sum()
     }
 
     /// The group that would be loaded next.
@@ -167,6 +174,70 @@ fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     least.map(|(index, candidate)| (index, candidate.loaded - 1))
 }
 
+/// The filters of open tables.
+#[derive(Default)]
+struct Survey {
+    candidates: Vec<Candidate>,
+    /// The keyspace and number of the table of each candidate.
+    tables: Vec<(Arc<Tree>, u64)>,
+    /// The memory of all filters, also of those that are no candidates.
+    loaded_bytes: u64,
+    /// A candidate of which nothing is in memory, and the length of its head.
+    unasked: Option<(usize, u64)>,
+    /// The step for a tree whose filters exceed its total.
+    beyond: Option<Step>,
+    /// A filter that is no candidate lacks column groups.
+    is_other_short: bool,
+}
+
+impl Survey {
+    /// The filters of these trees, but those of tables that are `busy`.
+    fn new(trees: &[Arc<Tree>], busy: &BTreeMap<KeyspaceId, Busy>, lookups: u64) -> Self {
+        let mut survey = Self::default();
+        let versions: Vec<_> = trees.iter().map(|tree| Arc::clone(&tree.view().version)).collect();
+        let tables = || versions.iter().flat_map(|version| version.all_tables());
+        let keys = tables().map(|(_, table)| table.meta.keys).fold(0, u64::saturating_add);
+        for (tree, version) in trees.iter().zip(&versions) {
+            let first = survey.candidates.len();
+            for (_, table) in version.all_tables() {
+                let is_busy = busy.get(&tree.id).is_some_and(|busy| busy.has(table));
+                let share = table.meta.keys as f64 / keys.max(1) as f64;
+                survey.add(tree, table, is_busy, || table.absent_rate(share, lookups));
+            }
+            if let Some(spare) = spare_of_total(&tree.options.load().filter, version) {
+                let step = keep_to_total(&mut survey.candidates[first..], spare);
+                survey.beyond = survey.beyond.or(step.map(|(index, groups)| (first + index, groups)));
+            }
+        }
+        survey
+    }
+
+    /// Adds the filter of a table, if it was read. The share `asked` of all lookups reaches the table for an
+    /// absent key.
+    fn add(&mut self, tree: &Arc<Tree>, table: &TableHandle, is_busy: bool, asked: impl FnOnce() -> f64) {
+        let Some(filter) = table.filter.state() else { return };
+        let Some(header) = filter.header() else { return };
+        let loaded = filter.column_groups();
+        let head = FilterPages::memory_bytes_of(header);
+        // The head of a paged filter is counted for each, so that dropping a group frees all of its bytes.
+        self.loaded_bytes += header.column_groups_len(loaded) + head;
+        if is_busy || table.filter.is_defective() {
+            self.is_other_short |= loaded < header.column_group_count();
+            return;
+        }
+        if matches!(filter, FilterState::Unloaded(_)) {
+            self.unasked.get_or_insert((self.candidates.len(), head));
+        }
+        self.candidates.push(Candidate::new(header, loaded, asked()));
+        self.tables.push((Arc::clone(tree), table.meta.number));
+    }
+
+    /// Whether some filter lacks column groups.
+    fn is_short(&self) -> bool {
+        self.is_other_short || self.candidates.iter().any(|candidate| candidate.missed().is_some())
+    }
+}
+
 /// The column groups in memory, by increasing worth; those of one filter from the last to the first.
 struct Loaded<'a> {
     candidates: &'a [Candidate],
@@ -220,18 +291,38 @@ impl<'a> Loaded<'a> {
 }
 
 impl Engine {
-    /// The next change of what is in memory. `None` if no change is better, or if the memory that it needs is
-    /// still in use.
-    pub(super) fn residency_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
-        if reserved.is_residency() || !self.may_change_residency() {
+    /// Reserves the next change of what is in memory of filters. `None` if no change is better, or if the memory
+    /// that it needs is still in use. The search holds no lock, so that no other job waits for it; if another
+    /// change was begun meanwhile, or a table was reserved, it is made anew.
+    pub(super) fn reserve_residency(&self) -> Option<Reservation> {
+        let reservations = &self.background.reservations;
+        if self.suspension.is_suspended() || reservations.is_stopping() {
             return None;
         }
-        let changes = self.residency_changes(reserved);
-        (!changes.is_empty()).then_some(Job::Residency(changes))
+        let look = |reserved: &mut Reserved<'_>| {
+            (!reserved.is_residency()).then(|| (reserved.residencies(), reserved.all_busy()))
+        };
+        let (before, busy) = reservations.look(look)?;
+        if !self.may_change_residency() {
+            return None;
+        }
+        let changes = self.residency_changes(&busy);
+        if changes.is_empty() {
+            return None;
+        }
+        let reservation = reservations.reserve_next(|reserved| {
+            let is_free = |change: &ResidencyChange| !reserved.busy(&change.tree).has_number(change.number);
+            let is_valid = reserved.residencies() == before && changes.iter().all(is_free);
+            is_valid.then_some(Job::Residency(changes))
+        });
+        if reservation.is_none() {
+            self.background.set_residency_due();
+        }
+        reservation
     }
 
-    /// Whether there may be a change. The search for it looks at all tables, so it is made only if memory is
-    /// short, or after a change in a tree whose policy has a total.
+    /// Whether there may be a change. The search for it looks at all keyspaces with open tables, so it is made only
+    /// if memory is short, or after a change in a tree whose policy has a total.
     fn may_change_residency(&self) -> bool {
         let (memory, background) = (&self.context.memory, &self.background);
         let [was_refused, is_due] = [memory.take_was_short(), background.take_residency_due()];
@@ -294,49 +385,28 @@ impl Engine {
         closed
     }
 
-    fn residency_changes(&self, reserved: &Reserved<'_>) -> Vec<ResidencyChange> {
-        let trees = self.keyspaces.all();
-        let views: Vec<_> = trees.iter().map(|tree| (tree, tree.view())).collect();
-        let keys_of = |view: &View| {
-            view.version.all_tables().map(|(_, table)| table.meta.keys).fold(0, u64::saturating_add)
+    /// The next changes of what is in memory of filters. Tables that are `busy` stay as they are.
+    fn residency_changes(&self, busy: &BTreeMap<KeyspaceId, Busy>) -> Vec<ResidencyChange> {
+        let trees = self.keyspaces.with_open_tables();
+        let lookups = self.background.count_lookups(&trees);
+        let survey = Survey::new(&trees, busy, lookups);
+        self.background.set_short_of_memory(survey.is_short());
+        let steps = self.steps(&survey);
+        let change = |(index, column_groups): Step| {
+            let (tree, number) = &survey.tables[index];
+            let residency = Residency::ColumnGroups(column_groups);
+            ResidencyChange { tree: Arc::clone(tree), number: *number, residency }
         };
-        let keys = views.iter().map(|(_, view)| keys_of(view)).fold(0, u64::saturating_add);
-        let lookups: u64 = trees.iter().map(|tree| tree.lookups()).sum();
-        let (mut tables, mut candidates, mut loaded_bytes, mut unasked) = (Vec::new(), Vec::new(), 0, None);
-        let (mut beyond, mut is_short) = (None, false);
-        for (tree, view) in views {
-            let busy = reserved.busy(tree);
-            let first = candidates.len();
-            for (_, table) in view.version.all_tables() {
-                let Some(filter) = table.filter.state() else { continue };
-                let Some(header) = filter.header() else { continue };
-                let loaded = filter.column_groups();
-                // The head of a paged filter is counted for each, so that dropping a group frees all of its
-                // bytes.
-                loaded_bytes += header.column_groups_len(loaded) + FilterPages::memory_bytes_of(header);
-                let is_busy = busy.has(table);
-                if is_busy || table.filter.is_defective() {
-                    is_short |= loaded < header.column_group_count();
-                    continue;
-                }
-                let asked = table.absent_rate(table.meta.keys as f64 / keys.max(1) as f64, lookups);
-                candidates.push(Candidate::new(header, loaded, asked));
-                if matches!(filter, FilterState::Unloaded(_)) {
-                    unasked.get_or_insert((tables.len(), FilterPages::memory_bytes_of(header)));
-                }
-                tables.push((Arc::clone(tree), table.meta.number));
-            }
-            if let Some(spare) = spare_of_total(&tree.options.load().filter, &view.version) {
-                let step = keep_to_total(&mut candidates[first..], spare);
-                beyond = beyond.or(step.map(|(index, column_groups)| (first + index, column_groups)));
-            }
-        }
-        let room = self.context.memory.filters_max() as i64 - loaded_bytes as i64;
-        is_short |= candidates.iter().any(|candidate| candidate.missed().is_some());
-        self.background.set_short_of_memory(is_short);
-        let mut steps = beyond.map_or_else(|| choose(&candidates, room), |step| vec![step]);
-        if let (Some((index, bytes)), true) = (unasked, steps.is_empty())
-            && self.context.memory.has_room_instead(bytes, 0)
+        steps.into_iter().map(change).collect()
+    }
+
+    /// The steps of the next change. None if no change is better, or if the memory for it has not come back yet.
+    fn steps(&self, survey: &Survey) -> Vec<Step> {
+        let memory = &self.context.memory;
+        let room = memory.filters_max() as i64 - survey.loaded_bytes as i64;
+        let mut steps = survey.beyond.map_or_else(|| choose(&survey.candidates, room), |step| vec![step]);
+        if let (Some((index, bytes)), true) = (survey.unasked, steps.is_empty())
+            && memory.has_room_instead(bytes, 0)
         {
             // There is no room for a group of it, but by now for its head.
             steps.push((index, 0));
@@ -344,22 +414,13 @@ impl Engine {
         if let [(index, column_groups)] = steps[..] {
             // Groups are dropped even if the memory for the group to load has not come back yet. Loading
             // waits here for it.
-            let Candidate { loaded, .. } = candidates[index];
-            let len = |column_groups: usize| -> u64 {
-                candidates[index].column_groups[..column_groups].iter().map(|group| group.bytes).sum()
-            };
-            if column_groups > loaded
-                && !self.context.memory.has_room_instead(len(column_groups), len(loaded))
-            {
+            let candidate = &survey.candidates[index];
+            let (wanted, loaded) = (candidate.bytes(column_groups), candidate.bytes(candidate.loaded));
+            if column_groups > candidate.loaded && !memory.has_room_instead(wanted, loaded) {
                 return Vec::new();
             }
         }
-        let change = |(index, column_groups): Step| {
-            let (tree, number) = &tables[index];
-            let residency = Residency::ColumnGroups(column_groups);
-            ResidencyChange { tree: Arc::clone(tree), number: *number, residency }
-        };
-        steps.into_iter().map(change).collect()
+        steps
     }
 
     /// Gives a table another handle, with another number of column groups in memory.

@@ -113,6 +113,8 @@ pub(crate) struct Tree {
     retired: Mutex<[Retired; LEVELS]>,
     /// Lookups that no memtable answered; approximate.
     lookups: Striped<1>,
+    /// How many of them were counted into the sum for all keyspaces.
+    counted_lookups: AtomicU64,
 }
 
 /// Counts of the filters of tables that have left the tree.
@@ -149,6 +151,7 @@ impl Tree {
             skipped_before_compaction: AtomicU64::new(0),
             retired: Mutex::default(),
             lookups: Striped::default(),
+            counted_lookups: AtomicU64::new(0),
         })
     }
 
@@ -360,6 +363,12 @@ impl Tree {
     /// How many lookups reached the tables since the store was opened; approximate.
     pub(crate) fn lookups(&self) -> u64 {
         self.lookups.sum(0)
+    }
+
+    /// How many there were since this was last called.
+    pub(crate) fn take_new_lookups(&self) -> u64 {
+        let now = self.lookups();
+        now.saturating_sub(self.counted_lookups.swap(now, Ordering::Relaxed))
     }
 
     pub(crate) fn set_dropped(&self) {

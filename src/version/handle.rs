@@ -190,7 +190,7 @@ impl TableHandle {
     }
 
     fn wake_background(&self) {
-        self.file.obsolete_files().wake_for_unusable();
+        self.file.obsolete_files().wake_for_unusable(self.keyspace());
     }
 
     /// A new handle of the same open table with another number of column groups in memory. `None` if there is

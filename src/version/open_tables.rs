@@ -10,12 +10,13 @@
 //! when the last reader of the old handle is done. So a lookup in an open table takes no lock and counts no
 //! reference.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::handle::TableHandle;
+use crate::batch::KeyspaceId;
 use crate::sync::lock;
 use crate::table::Table;
 
@@ -73,6 +74,13 @@ impl OpenTables {
             found.push(table);
         }
         found
+    }
+
+    /// The keyspaces of the open tables.
+    pub(crate) fn keyspaces(&self) -> BTreeSet<KeyspaceId> {
+        // Dropped without the lock, because a last handle may be among them.
+        let tables: Vec<_> = lock(&self.queue).iter().filter_map(Weak::upgrade).collect();
+        tables.iter().map(|table| table.keyspace()).collect()
     }
 
     /// Number of tables in the queue.
