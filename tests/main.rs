@@ -26,6 +26,7 @@ mod limits;
 mod model;
 mod order;
 mod repair;
+mod repair_losses;
 mod resume;
 mod support;
 mod tombstones;

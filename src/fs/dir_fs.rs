@@ -174,6 +174,10 @@ impl Fs for DirFs {
         StdFs.create_dir(dir)
     }
 
+    fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
+        StdFs.canonical(dir)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         if dir != self.path {
             return StdFs.list(dir);

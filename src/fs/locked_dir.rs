@@ -173,6 +173,10 @@ impl Fs for LockedDir {
         self.held.change(Compare::Never, || self.fs.create_dir(dir))
     }
 
+    fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
+        self.fs.canonical(dir)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         self.with_room(|| self.fs.list(dir))
     }

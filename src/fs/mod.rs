@@ -19,7 +19,7 @@ pub use std_fs::StdFs;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// A file system. Implementations are shared by all threads of a store.
@@ -30,6 +30,12 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// Creates a directory and its missing parents, readable by the owner only, and makes that durable.
     /// Not an error if it exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// The path of a directory that is there, without links, `.` and `..`: two paths are the same directory if
+    /// these are equal. The default is for file systems in which each directory has one path.
+    fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
+        Ok(dir.to_path_buf())
+    }
 
     /// The names in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
@@ -58,6 +64,33 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// one on the directory alone if there is no such file. Whatever is there and is not a regular file is an
     /// error.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>>;
+}
+
+/// Whether `path` is `dir` or below it, or will be once its missing directories are created. `dir` is there.
+pub(crate) fn lies_in(fs: &dyn Fs, path: &Path, dir: &Path) -> io::Result<bool> {
+    Ok(canonical_of_missing(fs, path)?.starts_with(fs.canonical(dir)?))
+}
+
+/// The canonical path that a directory has, or will have once it is created.
+fn canonical_of_missing(fs: &dyn Fs, path: &Path) -> io::Result<PathBuf> {
+    for parent in path.ancestors() {
+        let found = fs.canonical(if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+        let mut found = match found {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found?,
+        };
+        let missing: Vec<Component<'_>> = path.components().skip(parent.components().count()).collect();
+        let leads_back = missing.contains(&Component::ParentDir);
+        for component in missing {
+            match component {
+                Component::ParentDir => _ = found.pop(),
+                other => found.push(other),
+            }
+        }
+        // What a `..` leads back to may be there, and a link.
+        return if leads_back { canonical_of_missing(fs, &found) } else { Ok(found) };
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 /// How a lock is shared.

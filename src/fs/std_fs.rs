@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
@@ -31,6 +31,10 @@ impl Fs for StdFs {
             },
             Err(error) => Err(error),
         }
+    }
+
+    fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {

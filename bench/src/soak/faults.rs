@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -182,6 +182,10 @@ impl Fs for FaultyFs {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.weather.check(Op::Create)?;
         self.inner.create_dir(dir)
+    }
+
+    fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
+        self.inner.canonical(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {

@@ -14,6 +14,7 @@ use crate::db::Db;
 use crate::db::open::lock_for_reading;
 use crate::error::{Error, Result};
 use crate::filename::names_in;
+use crate::fs::lies_in;
 use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::manifest::state::DEFAULT_NAME;
 use crate::options::Options;
@@ -86,10 +87,10 @@ fn repair(
     let fs = options.fs.clone();
     names_in(&*fs, dir)?;
     let _lock = lock_for_reading(&*fs, dir)?;
-    let (survey, plan) = Survey::of(&fs, dir)?;
-    if into.starts_with(dir) {
+    if lies_in(&*fs, into, dir).map_err(|error| Error::io("look for", into, error))? {
         return Err(Error::invalid(format!("{} is in the damaged store", into.display())));
     }
+    let (survey, plan) = Survey::of(&fs, dir)?;
     if fs.list(into).is_ok_and(|names| !names.is_empty()) {
         return Err(Error::invalid(format!("{} is not empty", into.display())));
     }
