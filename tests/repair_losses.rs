@@ -1,6 +1,83 @@
 //! What a repair says and keeps after a certain loss, one store each.
 
-use sievedb::{Db, Error, Options};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sievedb::filter::{FilterBuilder, Kind, header};
+use sievedb::fs::{CrashPolicy, Fs as _, MemFs};
+use sievedb::{Db, Error, KeyspaceOptions, Options, RepairReport};
+
+use crate::support::store::{self, Contents, DIR, contents};
+
+const NEW: &str = "/new";
+
+/// Files by name.
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// All files as they are, of a store that stays open.
+fn copy(fs: &MemFs) -> Files {
+    store::files(&fs.crash(CrashPolicy::KeepAll))
+}
+
+fn repair(files: &Files) -> (RepairReport, Contents) {
+    let fs = MemFs::new();
+    fs.create_dir(Path::new(DIR)).unwrap();
+    for (name, bytes) in files {
+        fs.overwrite(&Path::new(DIR).join(name), bytes.clone());
+    }
+    let options = || store::options(&fs).default_keyspace(KeyspaceOptions::new());
+    let report = options().repair(DIR, NEW).unwrap();
+    let found = contents(&options().open(NEW).unwrap()).unwrap();
+    (report, found)
+}
+
+fn key(n: u64) -> String {
+    format!("key {n:03}")
+}
+
+fn fill(db: &Db, keys: std::ops::Range<u64>) {
+    keys.for_each(|n| db.put(key(n), vec![n as u8; 100]).unwrap());
+}
+
+fn names<'a>(files: &'a Files, is: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = &'a String> {
+    files.keys().filter(move |name| is(name))
+}
+
+#[test]
+fn a_filter_in_a_value_does_not_end_the_data_of_a_table() {
+    let mut filter = FilterBuilder::new(Kind::BlockedBloom, 10.0, 1, 2, [7; 16]).unwrap();
+    (0..10).for_each(|n| filter.add_hash(n));
+    let filter = filter.finish().unwrap();
+    let table_with = |padding: usize| {
+        let fs = MemFs::new();
+        let keyspace = store::small().memtable_bytes(64 << 10).table_bytes(1 << 20);
+        let db = store::options(&fs).default_keyspace(keyspace).open(DIR).unwrap();
+        db.put("a", [&vec![1; padding], &filter[..]].concat()).unwrap();
+        fill(&db, 0..15);
+        db.flush().unwrap();
+        let files = copy(&fs);
+        let name = names(&files, |name| name.ends_with(".sst")).next().unwrap().clone();
+        (files, name)
+    };
+    let find = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|found| found == what).unwrap();
+    // The filter of the value stands where one of the table could stand.
+    let (files, name) = table_with(3000);
+    let (mut files, _) = table_with(3000 + 4096 - find(&files[&name], &header::MAGIC) % 4096);
+    let table = files.get_mut(&name).unwrap();
+    assert_eq!(find(table, &header::MAGIC) % 4096, 0);
+    // Its block is damaged in front of it, and another one behind it; index, properties and footer are gone.
+    table[200] ^= 1;
+    let other = find(table, &[7; 100]);
+    table[other] ^= 1;
+    let footer = table.len() - 128;
+    let root = u64::from_le_bytes(table[footer..footer + 8].try_into().unwrap());
+    table.truncate(root as usize);
+    let (report, found) = repair(&files);
+    assert!(found["default"].contains_key(key(0).as_bytes()), "{report:#?}");
+    assert!(!found["default"].contains_key(key(7).as_bytes()), "{report:#?}");
+    assert!(report.may_have_lost("default", key(7).as_bytes()), "{report:#?}");
+    assert!(!report.may_have_lost("default", key(0).as_bytes()), "{report:#?}");
+}
 
 #[test]
 fn no_path_makes_the_new_store_inside_the_damaged_one() {

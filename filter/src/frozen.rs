@@ -34,6 +34,16 @@ pub fn block_len(first_bytes: &[u8]) -> Result<u64, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.block_len)
 }
 
+/// The file id of the table that the filter block belongs to of which `first_bytes` are the first, of any
+/// version.
+///
+/// # Errors
+///
+/// As [`block_len`].
+pub fn owner(first_bytes: &[u8]) -> Result<FileId, DecodeError> {
+    Frozen::verified(first_bytes).map(|frozen| frozen.owner)
+}
+
 /// The checksum of the header at the start of `first_bytes`, verified, of any version. A reference to a
 /// filter holds it, and so pins the filter's contents.
 ///

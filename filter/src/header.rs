@@ -40,7 +40,7 @@ use core::fmt;
 use super::blocked::{Blocked, LINE_BITS};
 use super::bloom::{Bloom, PROBES_MAX};
 use super::frozen::{self, FROZEN_BYTES, Frozen};
-pub use super::frozen::{HEADER_BYTES_MAX, MAGIC, block_len, checksum};
+pub use super::frozen::{HEADER_BYTES_MAX, MAGIC, block_len, checksum, owner};
 pub use super::layout::Section;
 use super::layout::{Layout, Shape};
 use super::pages::checksums_len;

@@ -14,10 +14,10 @@ use super::survey::Survey;
 use super::view::Detail;
 use super::window::Window;
 use super::words::counted;
-use crate::checksum::checksum32;
+use crate::checksum::{FileId, checksum32};
 use crate::file_header::HEADER_BYTES as FILE_HEADER_BYTES;
 use crate::filter::Header;
-use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, block_len};
+use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, block_len, owner};
 
 /// Filters in a file start at multiples of this.
 const ALIGN: u64 = 4096;
@@ -32,12 +32,14 @@ pub(super) fn is_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
     Ok(is_aligned(at) && window.get(at, MAGIC.len() as u64)? == MAGIC)
 }
 
-/// The length of the filter block that begins at `at`, if one with an intact header does.
-pub(super) fn intact_len(window: &mut Window<'_>, at: u64) -> Result<Option<u64>> {
+/// The length of the filter block of the table with this file id that begins at `at`, if one with an intact
+/// header does. One of another owner is a part of somebody's value.
+pub(super) fn intact_len(window: &mut Window<'_>, at: u64, table: &FileId) -> Result<Option<u64>> {
     if !is_at(window, at)? {
         return Ok(None);
     }
-    Ok(block_len(window.get(at, HEADER_BYTES_MAX as u64)?).ok())
+    let first = window.get(at, HEADER_BYTES_MAX as u64)?;
+    Ok(block_len(first).ok().filter(|_| owner(first).as_ref() == Ok(table)))
 }
 
 /// Describes a file that is a filter block and nothing else.
@@ -94,7 +96,7 @@ pub(super) fn describe_of_table(out: &mut Out<'_>, window: &mut Window<'_>, head
     if let Err(error) = &ends.properties {
         out.refused(0, error)?;
         for at in (ALIGN..end).step_by(ALIGN as usize) {
-            if intact_len(window, at)?.is_some() {
+            if intact_len(window, at, &ends.file_id)?.is_some() {
                 places.push(at);
             }
         }

@@ -139,11 +139,13 @@ impl TableStream {
             self.lost_before |= matches!(moved, Some(Err(_)));
         }
         loop {
-            if let Some(key) = self.block.as_ref().and_then(BlockIter::key)
-                && self.is_in_order(key)
-            {
-                self.entries += 1;
-                return;
+            if let Some(key) = self.block.as_ref().and_then(BlockIter::key) {
+                if self.is_in_order(key) {
+                    self.entries += 1;
+                    return;
+                }
+                // The rest of this block cannot be put in order.
+                self.lost_before = true;
             }
             self.block = None;
             let Some((BlockKind::Data, payload)) = self.next_block() else {
@@ -236,24 +238,37 @@ impl TableStream {
 
     /// The block or filter at `at`, and its length; `None` if there is none that is intact.
     fn read_at(&self, at: u64) -> Option<(Found, u64)> {
-        let room = self.blocks_end.checked_sub(at)?;
-        let mut head = [0; ENVELOPE_BYTES];
-        if room >= ENVELOPE_BYTES as u64 && self.file.read_at(&mut head, at).is_ok() {
-            let len = Envelope::decode(&head).ok()?.sealed_len();
-            if len <= room
-                && let Some((kind, payload)) = self.read_block(at, len).or_else(|| self.read_block(at, len))
-            {
-                return Some((Found::Block(kind, payload), len));
-            }
+        if let Some(len) = self.filter_len(at) {
+            return Some((Found::Filter, len));
         }
-        let len = filter::intact_len(&mut Window::new(&*self.file).ok()?, at).ok()??;
-        (len <= room).then_some((Found::Filter, len))
+        // What cannot be read is read once more: the fault may have been on the way, not on the disk.
+        let (kind, payload, len) = self.read_block(at).or_else(|| self.read_block(at))?;
+        Some((Found::Block(kind, payload), len))
     }
 
-    fn read_block(&self, at: u64, len: u64) -> Option<(BlockKind, Bytes)> {
+    /// The length of the table's filter at `at`, if one begins there behind the data.
+    fn filter_len(&self, at: u64) -> Option<u64> {
+        if !filter::is_aligned(at) || self.data_end.is_some_and(|data_end| at < data_end) {
+            return None;
+        }
+        let mut window = Window::new(&*self.file).ok()?;
+        let len = filter::intact_len(&mut window, at, &self.file_id).ok()??;
+        (len <= self.blocks_end.checked_sub(at)?).then_some(len)
+    }
+
+    /// The kind of the block at `at`, its contents, and its length in the file.
+    fn read_block(&self, at: u64) -> Option<(BlockKind, Bytes, u64)> {
+        let mut head = [0; ENVELOPE_BYTES];
+        let room = self.blocks_end.checked_sub(at).filter(|&room| room >= head.len() as u64)?;
+        self.file.read_at(&mut head, at).ok()?;
+        let len = Envelope::decode(&head).ok()?.sealed_len();
+        if len > room {
+            return None;
+        }
         let mut sealed = vec![0; len as usize];
         self.file.read_at(&mut sealed, at).ok()?;
-        unseal(&self.file_id, at, sealed).ok()
+        let (kind, payload) = unseal(&self.file_id, at, sealed).ok()?;
+        Some((kind, payload, len))
     }
 
     /// Where the next intact block or filter begins from `from` on. What cannot be read is passed over.

@@ -144,7 +144,7 @@ pub(super) fn next_intact(
             if !is_filter && len.is_none() {
                 continue;
             }
-            if is_filter && filter::intact_len(window, here)?.is_some() {
+            if is_filter && filter::intact_len(window, here, file_id)?.is_some() {
                 return Ok(here);
             }
             let Some(len) = len.filter(|&len| len <= *budget) else { continue };
