@@ -2,13 +2,14 @@
 //!
 //! What must hold of the new store, whatever the damage was:
 //!
-//! - a value in a keyspace of the old name is the newest that was written to its key;
+//! - a value in a keyspace of the old name was not replaced or deleted by a write up to the sequence number
+//!   as of which the report says that the keyspace is certain;
 //! - a key that has a value in the old store has it in the new one, or is in a range that the report calls
 //!   lost or doubtful;
 //! - a doubtful value was written to its key at some time;
 //! - the damaged store is as it was.
 //!
-//! After a log has lost writes, keys that were written among these may have the value from before.
+//! A key whose first write is among those that a log has lost need not be there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -136,9 +137,9 @@ impl Model {
         fs
     }
 
-    fn newest(&self, keyspace: &str, key: &[u8]) -> Option<&[u8]> {
-        let writes = self.history.get(&(keyspace.to_owned(), key.to_vec()))?;
-        writes.last()?.1.as_deref()
+    /// The sequence number of the last write.
+    fn last(&self) -> u64 {
+        self.history.values().flatten().map(|write| write.0).max().unwrap_or(0)
     }
 
     /// Keys that have a value.
@@ -183,13 +184,13 @@ impl Model {
                 }
                 continue;
             }
+            let of = report.keyspaces.iter().find(|of| of.name == *name);
+            // Without a manifest the default keyspace is a new one.
+            let as_of = of.map_or(Some(u64::MAX), |of| of.as_of).expect("a number for what is certain");
             for (key, value) in entries {
-                if self.newest(name, key) != Some(&value[..])
-                    && !self.was_lost(report, name, key, Some(value))
-                {
-                    let key = store::show(key);
-                    let value = store::show(value);
-                    return Err(format!("{name} has {value} of {key}, which is not the newest"));
+                if !self.is_newest(name, key, value, as_of) {
+                    let (key, value) = (store::show(key), store::show(value));
+                    return Err(format!("{name} has {value} of {key}, which was replaced up to {as_of}"));
                 }
             }
         }
@@ -203,7 +204,7 @@ impl Model {
             if kept.is_none()
                 && !is_doubtful
                 && !report.may_have_lost(name, key)
-                && !self.was_lost(report, name, key, None)
+                && !self.was_lost(report, name, key)
             {
                 return Err(format!("{} of {name} is gone, and not reported", store::show(key)));
             }
@@ -211,14 +212,21 @@ impl Model {
         Ok(())
     }
 
-    /// Whether writes to the key were among those that the logs lost, and `value` is what it had before.
-    fn was_lost(&self, report: &RepairReport, keyspace: &str, key: &[u8], value: Option<&[u8]>) -> bool {
+    /// Whether no write to the key up to this sequence number came after that of the value.
+    fn is_newest(&self, keyspace: &str, key: &[u8], value: &[u8], as_of: u64) -> bool {
+        let Some(writes) = self.history.get(&(keyspace.to_owned(), key.to_vec())) else { return false };
+        let written = writes.iter().rposition(|(_, written)| written.as_deref() == Some(value));
+        written.is_some_and(|at| writes[at + 1..].iter().all(|(seqno, _)| *seqno > as_of))
+    }
+
+    /// Whether the newest write to the key was among those that the logs lost, and it had no value before.
+    fn was_lost(&self, report: &RepairReport, keyspace: &str, key: &[u8]) -> bool {
         let writes = &self.history[&(keyspace.to_owned(), key.to_vec())];
         report.lost_writes.iter().any(|lost| {
             let (first, last) = (lost.seqnos.0, lost.seqnos.1.unwrap_or(u64::MAX));
-            let before =
-                writes.iter().rfind(|(seqno, _)| *seqno < first).and_then(|(_, value)| value.as_deref());
-            before == value && writes.last().is_some_and(|(seqno, _)| (first..=last).contains(seqno))
+            let before = writes.iter().rfind(|(seqno, _)| *seqno < first);
+            before.is_none_or(|(_, value)| value.is_none())
+                && writes.last().is_some_and(|(seqno, _)| (first..=last).contains(seqno))
         })
     }
 }
@@ -349,6 +357,9 @@ fn a_store_that_is_intact_is_repaired_into_the_same() {
         assert!(report.is_complete(), "seed {seed}: {report:#?}");
         assert_eq!(report.manifest, ManifestCondition::Whole);
         assert_eq!(report.certain_keys(), model.keys());
+        for keyspace in &report.keyspaces {
+            assert_eq!(keyspace.as_of, Some(model.last()), "{}", keyspace.name);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sievedb::filter::{FilterBuilder, Kind, header};
 use sievedb::fs::{CrashPolicy, Fs as _, MemFs};
-use sievedb::{Db, Error, KeyspaceOptions, Options, RepairReport};
+use sievedb::{Compression, Db, Error, KeyspaceOptions, ManifestCondition, Options, RepairReport};
 
 use crate::support::store::{self, Contents, DIR, contents};
 
@@ -31,6 +31,12 @@ fn repair(files: &Files) -> (RepairReport, Contents) {
     (report, found)
 }
 
+/// A store whose memtable is flushed into many tables.
+fn open(fs: &MemFs) -> Db {
+    let keyspace = store::small().memtable_bytes(64 << 10).compression_at(1, Compression::None);
+    store::options(fs).default_keyspace(keyspace).open(DIR).unwrap()
+}
+
 fn key(n: u64) -> String {
     format!("key {n:03}")
 }
@@ -41,6 +47,100 @@ fn fill(db: &Db, keys: std::ops::Range<u64>) {
 
 fn names<'a>(files: &'a Files, is: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = &'a String> {
     files.keys().filter(move |name| is(name))
+}
+
+#[test]
+fn without_a_manifest_a_flush_that_was_not_finished_loses_nothing() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    fill(&db, 0..100);
+    let mut files = copy(&fs);
+    db.flush().unwrap();
+    let flushed = store::files(&fs);
+    assert!(names(&flushed, |name| name.ends_with(".sst")).count() > 1);
+    // The first table is whole, and the power failed before the second was.
+    let first = names(&flushed, |name| name.ends_with(".sst")).next().unwrap();
+    files.insert(first.clone(), flushed[first].clone());
+    files.retain(|name, _| name != "CURRENT" && !name.starts_with("MANIFEST"));
+    let (report, found) = repair(&files);
+    assert_eq!(report.manifest, ManifestCondition::Lost);
+    assert_eq!(found["doubtful"].len(), 100, "{report:#?}");
+}
+
+#[test]
+fn a_table_that_was_merged_into_nothing_is_doubtful_if_the_edits_are_lost() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    fill(&db, 0..40);
+    db.compact().unwrap();
+    let before = copy(&fs);
+    (0..40).for_each(|n| db.delete(key(n)).unwrap());
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let mut files = copy(&fs);
+    assert_eq!(names(&files, |name| name.ends_with(".sst")).count(), 0);
+    let is_old = |name: &str| name.ends_with(".sst") || name.starts_with("MANIFEST");
+    files.extend(before.into_iter().filter(|(name, _)| is_old(name)));
+    let (report, found) = repair(&files);
+    assert_eq!(report.manifest, ManifestCondition::Cut);
+    assert_eq!((report.lost_writes.len(), report.lost_writes[0].seqnos.0), (1, 41), "{report:#?}");
+    assert_eq!((found["default"].len(), found["doubtful"].len()), (0, 40), "{report:#?}");
+}
+
+#[test]
+fn a_lost_delete_leaves_its_key_certain_as_of_the_write_before() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let other = db.keyspace("other", KeyspaceOptions::new()).unwrap();
+    other.put("a", "1").unwrap();
+    fill(&db, 1..10);
+    db.delete(key(5)).unwrap();
+    fill(&db, 20..21);
+    fill(&db, 9..10);
+    other.put("b", "2").unwrap();
+    other.flush().unwrap();
+    other.put("c", "3").unwrap();
+    db.sync().unwrap();
+    let mut files = copy(&fs);
+    let name = names(&files, |name| name.ends_with(".wal")).next().unwrap().clone();
+    let log = files.get_mut(&name).unwrap();
+    let at = log.windows(7).rposition(|bytes| bytes == key(5).as_bytes()).unwrap();
+    log[at] ^= 1;
+    let (report, found) = repair(&files);
+    assert_eq!(report.lost_writes[0].seqnos, (11, Some(11)), "{report:#?}");
+    let as_of: Vec<_> = report.keyspaces.iter().map(|of| (&of.name[..], of.as_of)).collect();
+    // Of the other keyspace no write is lost: its entries behind the lost one are in a table.
+    assert_eq!(as_of, [("default", Some(10)), ("other", Some(15)), ("doubtful", None)], "{report:#?}");
+    let keys = |name: &str| found[name].keys().map(|key| store::show(key)).collect::<Vec<_>>();
+    let certain: Vec<_> = (1..9).map(|n| store::show(key(n).as_bytes())).collect();
+    assert_eq!(keys("default"), certain);
+    assert_eq!(keys("doubtful"), [9, 20].map(|n| store::show(key(n).as_bytes())));
+    assert_eq!(found["other"].len(), 3);
+}
+
+#[test]
+fn behind_a_lost_edit_values_are_certain_as_of_the_flush_before() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    fill(&db, 0..10);
+    db.flush().unwrap();
+    let first = copy(&fs);
+    fill(&db, 10..20);
+    db.flush().unwrap();
+    fill(&db, 20..30);
+    db.flush().unwrap();
+    let mut files = copy(&fs);
+    let name = names(&files, |name| name.starts_with("MANIFEST")).next().unwrap().clone();
+    // The edit that adds the table of the second flush.
+    let manifest = files.get_mut(&name).unwrap();
+    let at = manifest.windows(7).rposition(|bytes| bytes == key(10).as_bytes()).unwrap();
+    assert!(at > first[&name].len());
+    manifest[at] ^= 1;
+    let (report, found) = repair(&files);
+    assert_eq!(report.manifest, ManifestCondition::Cut);
+    assert_eq!(report.keyspaces[0].as_of, Some(10), "{report:#?}");
+    let kept = |name: &str| found.get(name).map_or(0, |entries| entries.len());
+    assert_eq!((kept("default"), kept("doubtful")), (20, 10), "{report:#?}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! What the outputs of a job record of its inputs, so that a table that was replaced can be told from one in
 //! use when the manifest is damaged ([`Origin`]).
 //!
-//! Each output lists the inputs that overlap the keys it covers. The outputs of a job cover all keys: the
-//! first from the beginning, each other from the last key of the one before, the last one to the end. Of the
-//! tables that the inputs replaced the newest are listed too: their files may be left over, or an older
-//! manifest may name them.
+//! Each output lists the inputs that overlap the keys it covers. The outputs of a job, or of a part of it that
+//! a thread does, cover its keys: the first from the beginning, each other from the last key of the one
+//! before, the last one to the end. Where no entry is left, nothing is recorded: a repair sees from the
+//! sequence numbers that flushes are gone. Of the tables that the inputs replaced the newest are listed too:
+//! their files may be left over, or an older manifest may name them.
 
 use std::ops::Bound;
 
@@ -12,10 +13,7 @@ use bytes::Bytes;
 
 use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
-use crate::table::Origin;
-
-/// How many tables that were replaced earlier an output lists: a few hundred bytes.
-const EARLIER_MAX: usize = 256;
+use crate::table::{EARLIER_MAX, Origin};
 
 /// The inputs of a job, as its outputs record them.
 #[derive(Debug, Clone, Default)]

@@ -1,5 +1,7 @@
 //! Describes a manifest: its edits, item by item, and the store that they amount to.
 
+use std::collections::BTreeMap;
+
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::annotate::{Fields, Halt, Payload};
@@ -16,8 +18,10 @@ use super::text::escape;
 use super::view::Detail;
 use super::window::Window;
 use super::words::{bytes, counted};
+use crate::batch::KeyspaceId;
 use crate::codec::DecodeError;
 use crate::file_header::FileKind;
+use crate::key::SeqNo;
 use crate::manifest::edit::{EditItems, LEVELS};
 use crate::manifest::overlap::{Bounds, Runs};
 use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
@@ -41,6 +45,9 @@ pub(super) struct Edits {
     last: Option<EditMark>,
     /// Whether an edit may have been lost.
     gap: bool,
+    /// The number of edits before the first gap, and by keyspace the sequence number up to which they say that
+    /// all entries are in tables.
+    before_gap: Option<(u64, BTreeMap<KeyspaceId, SeqNo>)>,
     /// What is wrong with the first record that is whole and no edit that fits.
     pub(super) wrong: Option<FileDamage>,
 }
@@ -86,8 +93,20 @@ impl Edits {
 
     /// Notes that bytes were damaged, or not read.
     pub(super) fn lose(&mut self) {
+        if !self.gap {
+            let keyspaces = self.state.keyspaces.iter();
+            let flushed = keyspaces.map(|(&id, keyspace)| (id, keyspace.flushed)).collect();
+            self.before_gap = Some((self.count, flushed));
+        }
         self.gap = true;
         self.last = None;
+    }
+
+    /// If edits behind a gap were taken: by keyspace, the sequence number up to which the edits before it say
+    /// that all entries are in tables.
+    pub(super) fn flushed_before_gap(&self) -> Option<&BTreeMap<KeyspaceId, SeqNo>> {
+        let before = self.before_gap.as_ref().filter(|(count, _)| *count < self.count);
+        before.map(|(_, flushed)| flushed)
     }
 
     fn facts(&self, out: &mut Out<'_>) -> Result {

@@ -98,5 +98,5 @@ pub use out::Stop;
 pub use probe::{Measured, Sample, Trouble, Verified, measure_filter, verify_filter};
 pub(crate) use salvage::{LogItem, TableFacts, TableStream, as_errors, read_log};
 pub use text::{Text, escape, verdict};
-pub(crate) use tree::read_manifest;
+pub(crate) use tree::{ManifestRemains, read_manifest};
 pub use view::{Detail, Entries, View};

@@ -5,20 +5,23 @@
 //! nothing locked. Where the manifest is damaged the shape is that of the edits that can be read, and the
 //! damage is reported; if they make no keyspace, the tables in the directory describe themselves.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::event::FileDamage;
 use super::head::Head;
-use super::manifest;
+use super::manifest::{self, Edits};
 use super::out::{Out, Stop};
 use super::shapes::Shapes;
 use super::view::View;
 use super::window::Window;
+use crate::batch::KeyspaceId;
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::filename::{FileName, names_in};
 use crate::filter::Kind;
 use crate::fs::Fs;
+use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::state::ManifestState;
 
@@ -149,7 +152,7 @@ impl Tree {
             damage.push((manifest, FileDamage::new(0, "manifest", "CURRENT names it, but it is missing")));
             return Self::without_manifest(fs, dir, &names, damage);
         }
-        let state = read_state(fs, &manifest, current.as_ref(), &mut damage, Records::Short)?;
+        let state = read_edits(fs, &manifest, current.as_ref(), &mut damage, Records::Short)?.state;
         let mut reader = Shapes { fs, dir, damage };
         let unplaced = if state.keyspaces.is_empty() { reader.unplaced(&names) } else { Vec::new() };
         let keyspaces = state
@@ -203,16 +206,24 @@ fn newest_manifest(names: &[FileName]) -> Option<u64> {
     manifests.filter_map(|name| name.number()).max()
 }
 
-/// What the edits of a manifest amount to that can be read, however long they are, and what is wrong with it.
-/// `current` is the file that names it.
-pub(crate) fn read_manifest(
-    fs: &dyn Fs,
-    path: &Path,
-    current: Option<&Current>,
-) -> Result<(ManifestState, Vec<FileDamage>)> {
+/// What is left of a manifest.
+pub(crate) struct ManifestRemains {
+    /// What the edits amount to that can be read.
+    pub(crate) state: ManifestState,
+    /// If edits behind damage are among them: by keyspace, the sequence number up to which all entries were in
+    /// tables before the damage.
+    pub(crate) flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
+    pub(crate) damage: Vec<FileDamage>,
+}
+
+/// Reads all edits of a manifest that can be read, however long they are. `current` is the file that names
+/// it.
+pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, current: Option<&Current>) -> Result<ManifestRemains> {
     let mut damage = Vec::new();
-    let state = read_state(fs, path, current, &mut damage, Records::All)?;
-    Ok((state, damage.into_iter().map(|(_, damage)| damage).collect()))
+    let edits = read_edits(fs, path, current, &mut damage, Records::All)?;
+    let flushed_before_damage = edits.flushed_before_gap().cloned();
+    let damage = damage.into_iter().map(|(_, damage)| damage).collect();
+    Ok(ManifestRemains { state: edits.state, flushed_before_damage, damage })
 }
 
 /// Which edits are read.
@@ -223,14 +234,14 @@ enum Records {
     All,
 }
 
-/// What the edits of the manifest amount to that can be read.
-fn read_state(
+/// The edits of the manifest that can be read.
+fn read_edits(
     fs: &dyn Fs,
     path: &Path,
     current: Option<&Current>,
     damage: &mut Vec<(PathBuf, FileDamage)>,
     records: Records,
-) -> Result<ManifestState> {
+) -> Result<Edits> {
     let file = fs.open(path).map_err(|source| Error::io("open", path, source))?;
     let stopped = |stop| match stop {
         Stop::Read { source, .. } | Stop::Sink(source) => Error::io("read", path, source),
@@ -247,7 +258,7 @@ fn read_state(
         Head::read(&mut window).map_err(stopped)?.filter(|head| head.kind() == super::event::Kind::Manifest);
     let Some(head) = head else {
         lost(FileDamage::of(0, &DecodeError::corrupt(0, "file magic", "it is no manifest")));
-        return Ok(ManifestState::default());
+        return Ok(Edits::default());
     };
     match (&head.decoded, current) {
         (Err(error), _) => lost(FileDamage::of(0, error)),
@@ -263,19 +274,19 @@ fn read_state(
         _ => {}
     }
     if head.is_newer() {
-        return Ok(ManifestState::default());
+        return Ok(Edits::default());
     }
     let (edits, ending) = manifest::survey(&mut out, &mut window, &head).map_err(stopped)?;
     let at_damage =
         |detail| DecodeError::corrupt(ending.first_damage.unwrap_or(ending.good_end), "manifest", detail);
-    if let Some(wrong) = edits.wrong {
-        lost(wrong);
+    if let Some(wrong) = &edits.wrong {
+        lost(wrong.clone());
     } else if edits.state.keyspaces.is_empty() {
         lost(FileDamage::of(0, &at_damage("no edit that can be read makes a keyspace")));
     } else if ending.is_refused() {
         lost(FileDamage::of(0, &at_damage("an edit is lost here, and perhaps more behind it")));
     }
-    Ok(edits.state)
+    Ok(edits)
 }
 
 impl RunShape {

@@ -47,7 +47,7 @@ pub(crate) use filter_pages::FilterPages;
 pub(crate) use filter_source::{FilterSource, read_filter_of};
 pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use open::with_full_bounds;
-pub(crate) use origin::Origin;
+pub(crate) use origin::{EARLIER_MAX, Origin};
 pub(crate) use properties::Properties;
 pub(crate) use reader::Table;
 pub(crate) use writer::{APPEND_BYTES, TableConfig, TableWriter};

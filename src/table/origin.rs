@@ -21,6 +21,9 @@ use crate::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use crate::key::SeqNo;
 use crate::limits::{FILE_NUMBER_MAX, KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
 
+/// How many tables that were replaced earlier a table lists: a few hundred bytes.
+pub(crate) const EARLIER_MAX: usize = 256;
+
 /// Where the entries of a table come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -39,6 +42,11 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// If `earlier` may have left out tables: a number over that of each of these.
+    pub(crate) fn unlisted_below(&self) -> Option<u64> {
+        self.earlier.last().copied().filter(|_| self.earlier.len() >= EARLIER_MAX)
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, u64::from(self.keyspace));
         put_length_prefixed(out, self.name.as_bytes());

@@ -19,11 +19,12 @@ const RANGES_SHOWN: usize = 20;
 
 /// Makes a new store from what can be read of a damaged one.
 ///
-/// The damaged store is only read. NEW must not exist or be empty. Its keyspaces get what they held, as far
-/// as that is certain: no value that was deleted or replaced. What is doubtful goes to the keyspace
-/// "doubtful", or "doubtful:NAME" for a keyspace other than "default". What is gone or doubtful is printed as
-/// ranges of keys and counts. Exit code 0: nothing is lost and nothing doubtful; 3: something is, and NEW has
-/// all that could be read.
+/// The damaged store is only read. NEW must not exist or be empty. Its keyspaces get the values that are
+/// certain: no write up to a sequence number has deleted or replaced them. It is the last one, or if writes may
+/// be lost the last one before these, which is printed. What is doubtful goes to the keyspace "doubtful", or
+/// "doubtful:NAME" for a keyspace other than "default". What is gone or doubtful is printed as ranges of keys
+/// and counts. Exit code 0: nothing is lost and nothing doubtful; 3: something is, and NEW has all that could be
+/// read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb repair my.db --into repaired.db
@@ -75,18 +76,19 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
     out.text(&format!("manifest   {manifest}"))?;
     let logs = units::counted(report.logs, "log", "logs");
     out.text(&format!("read       {}, {logs}", units::counted(report.tables, "table", "tables")))?;
+    let may_lack_writes = !report.lost_writes.is_empty() || report.manifest != ManifestCondition::Whole;
     for keyspace in &report.keyspaces {
         let what = if keyspace.is_doubtful { "doubtful  " } else { "kept      " };
         let keys = units::counted(keyspace.keys, "key", "keys");
-        out.text(&format!("{what} {keys} in keyspace {}", escape(keyspace.name.as_bytes())))?;
+        let as_of = keyspace.as_of.filter(|_| may_lack_writes);
+        let as_of = as_of.map_or_else(String::new, |seqno| format!(", as of sequence {seqno}"));
+        out.text(&format!("{what} {keys} in keyspace {}{as_of}", escape(keyspace.name.as_bytes())))?;
     }
     print_doubtful(&report.doubtful, out)?;
     report.lost_entries.iter().try_for_each(|lost| print_lost(lost, out))?;
     for lost in &report.lost_writes {
         out.text(&format!("lost       {}: {}", lost.file, writes(lost)))?;
-        out.text(
-            "           any key may have been written there; those that were not written later are as before",
-        )?;
+        out.text("           any key may have been written there: it has its value from before, or none")?;
     }
     for tail in &report.dropped {
         let bytes = units::counted(tail.bytes, "byte", "bytes");
@@ -188,7 +190,7 @@ fn object(report: &RepairReport) -> Value {
         _ => "lost",
     };
     let keyspaces = report.keyspaces.iter().map(
-        |keyspace| json!({ "name": keyspace.name, "keys": keyspace.keys, "doubtful": keyspace.is_doubtful }),
+        |keyspace| json!({ "name": keyspace.name, "keys": keyspace.keys, "doubtful": keyspace.is_doubtful, "as_of": keyspace.as_of }),
     );
     let writes = report.lost_writes.iter().map(|lost| {
         let (first, last) = lost.seqnos;

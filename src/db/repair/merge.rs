@@ -127,7 +127,7 @@ impl<'a> Target<'a> {
 fn judge(sources: &[Source<'_>], user: &[u8], ranks_hold: bool) -> Option<Verdict> {
     let here = |source: &Source<'_>| {
         let head = source.head().filter(|head| head.user == user)?;
-        (!source.is_replaced()).then(|| head.clone())
+        (!source.is_covered()).then(|| head.clone())
     };
     let heads: Vec<(usize, Head)> =
         sources.iter().enumerate().filter_map(|(index, source)| Some((index, here(source)?))).collect();

@@ -12,8 +12,9 @@
 //! Three rules:
 //!
 //! - The damaged store is only read.
-//! - What goes to a keyspace of the old name is what the old store held, as far as that can be known: nothing
-//!   that was deleted or replaced. All else that can be read goes to a keyspace `doubtful`.
+//! - What goes to a keyspace of the old name is certain as of a sequence number that the report states: no
+//!   write up to that one deleted or replaced it. Without lost writes it is the last one. All else that can
+//!   be read goes to a keyspace `doubtful`.
 //! - What is lost is reported, as ranges of keys or as sequence numbers.
 
 mod logs;

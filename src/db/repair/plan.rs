@@ -1,20 +1,22 @@
 //! Which tables count, in which order, and how certain that is. A pure decision over what was found.
 //!
 //! - The manifest is whole: the tables that it names count, in the order of the tree. No other does.
-//! - The end of the manifest is lost: the tables that it names count, unless a table that is there replaced
-//!   them ([`Origin`]). Any other table may be newer than all of them: its entries are doubtful, and where
-//!   it is damaged so are the older entries.
+//! - The manifest has lost edits: the tables that it names count, unless a table that is there replaced them
+//!   ([`Origin`]). Any other table may be newer than all of them: its entries are doubtful, and where it is
+//!   damaged so are the older entries.
 //!   If such a table does not say of which keyspace it is, every entry of every keyspace is doubtful.
 //! - There is no manifest: all entries are doubtful.
 //!
 //! A table that another one replaced counts for no key that the other one covers. For other keys its entries
-//! are doubtful: the table that took its place there is lost.
+//! are doubtful: the table that took its place there is lost. So are those of a table that may have been
+//! replaced so long ago that no list has it any more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::report::ManifestCondition;
 use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
 use crate::table::Origin;
@@ -24,14 +26,6 @@ use crate::table::Origin;
 pub(super) enum Certainty {
     Certain,
     Doubtful,
-}
-
-/// How much of the manifest can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manifest {
-    Whole,
-    Cut,
-    Lost,
 }
 
 /// A table that the manifest names, that is in the directory, or both.
@@ -59,17 +53,26 @@ pub(super) struct FoundTable {
 pub(super) struct Planned {
     pub(super) table: FoundTable,
     pub(super) certainty: Certainty,
-    /// The smaller, the newer are the entries of a key: [`STRAY`] or over [`LOG`].
-    pub(super) rank: u32,
-    /// Keys for which other tables took its place.
-    pub(super) replaced: Vec<(Bound<Bytes>, Bound<Bytes>)>,
+    pub(super) rank: Rank,
+    /// Keys for which a table that is there took its place: there it does not count.
+    pub(super) covered: Vec<KeyRange>,
     /// Whether all of its keys are among those.
-    pub(super) is_replaced: bool,
+    pub(super) is_all_covered: bool,
 }
 
-/// The rank of tables that the manifest does not name, and of logs.
-pub(super) const STRAY: u32 = 0;
-pub(super) const LOG: u32 = 1;
+/// User keys between two bounds.
+pub(super) type KeyRange = (Bound<Bytes>, Bound<Bytes>);
+
+/// The order in which a lookup asks: the smaller, the newer are the entries of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// A table that the manifest does not name.
+    Stray,
+    /// The logs.
+    Log,
+    /// A run, counted over all trees.
+    Run(u32),
+}
 
 /// What counts.
 #[derive(Debug, Default)]
@@ -78,11 +81,13 @@ pub(super) struct Plan {
     pub(super) keyspaces: BTreeMap<Option<KeyspaceId>, Vec<Planned>>,
     /// Tables that do not count, and why.
     pub(super) left_out: Vec<(u64, &'static str)>,
+    /// The largest sequence number that went into a table that counts.
+    pub(super) newest: SeqNo,
 }
 
 /// Decides over tables. `is_dropped` tells whether a keyspace was dropped.
 pub(super) fn plan(
-    manifest: Manifest,
+    manifest: ManifestCondition,
     tables: Vec<FoundTable>,
     is_dropped: &dyn Fn(KeyspaceId) -> bool,
 ) -> Plan {
@@ -98,23 +103,17 @@ pub(super) fn plan(
             None => counted.push(table),
         }
     }
-    let (mut direct, mut earlier) = (HashMap::<u64, Vec<_>>::new(), HashSet::new());
-    // With a whole manifest these are tables in use, and none names another.
-    for origin in counted.iter().filter(|table| table.is_readable).filter_map(|table| table.origin.as_ref()) {
-        let bounds = (origin.from.clone(), origin.to.clone());
-        origin.replaced.iter().for_each(|&number| direct.entry(number).or_default().push(bounds.clone()));
-        earlier.extend(origin.earlier.iter().copied());
-    }
+    let mut replaced = Replaced::by(&counted);
     let ranks = ranks(&counted);
     for table in counted {
-        let replaced = direct.remove(&table.number).unwrap_or_default();
-        let is_replaced = table.bounds.as_ref().is_some_and(|bounds| covers(&replaced, bounds));
-        let is_certain = table.place.is_some() && replaced.is_empty() && !earlier.contains(&table.number);
+        let covered = replaced.covered.remove(&table.number).unwrap_or_default();
+        let is_certain = table.place.is_some() && covered.is_empty() && !replaced.may_include(&table);
+        plan.newest = plan.newest.max(table.newest().unwrap_or(0));
         let planned = Planned {
             certainty: if is_certain { Certainty::Certain } else { Certainty::Doubtful },
-            rank: table.place.map_or(STRAY, |(level, run)| ranks[&(table.keyspace, level, run)]),
-            replaced,
-            is_replaced,
+            rank: table.place.map_or(Rank::Stray, |(level, run)| ranks[&(table.keyspace, level, run)]),
+            is_all_covered: table.bounds.as_ref().is_some_and(|bounds| covers(&covered, bounds)),
+            covered,
             table,
         };
         plan.keyspaces.entry(planned.table.keyspace).or_default().push(planned);
@@ -122,8 +121,53 @@ pub(super) fn plan(
     plan
 }
 
+/// The tables that others replaced, as those that are there say. With a whole manifest there are none: its
+/// tables are in use, all of them.
+#[derive(Default)]
+struct Replaced {
+    /// By number, the keys for which another table took its place.
+    covered: HashMap<u64, Vec<KeyRange>>,
+    /// Those that were replaced by tables that have been replaced too.
+    earlier: HashSet<u64>,
+    /// By keyspace: tables of smaller numbers may be among those, and no longer listed.
+    unlisted_below: HashMap<KeyspaceId, u64>,
+}
+
+impl Replaced {
+    fn by(tables: &[FoundTable]) -> Self {
+        let mut replaced = Self::default();
+        for table in tables.iter().filter(|table| table.is_readable) {
+            let Some(origin) = &table.origin else { continue };
+            let keys = (origin.from.clone(), origin.to.clone());
+            for &number in &origin.replaced {
+                replaced.covered.entry(number).or_default().push(keys.clone());
+            }
+            replaced.earlier.extend(&origin.earlier);
+            // What a table of the tree replaced, the manifest does not name any more.
+            if let (None, Some(number)) = (table.place, origin.unlisted_below()) {
+                let below = replaced.unlisted_below.entry(origin.keyspace).or_default();
+                *below = number.max(*below);
+            }
+        }
+        replaced
+    }
+
+    /// Whether the table may have been replaced by one that is gone.
+    fn may_include(&self, table: &FoundTable) -> bool {
+        let below = table.keyspace.and_then(|id| self.unlisted_below.get(&id));
+        self.earlier.contains(&table.number) || below.is_some_and(|&below| table.number < below)
+    }
+}
+
+impl FoundTable {
+    /// The largest sequence number that went into it, if it is known.
+    pub(super) fn newest(&self) -> Option<SeqNo> {
+        self.origin.as_ref().map(|origin| origin.newest).or(self.seqno_max)
+    }
+}
+
 fn why_left_out(
-    manifest: Manifest,
+    manifest: ManifestCondition,
     table: &FoundTable,
     (named, present): (&HashSet<u64>, &HashSet<u64>),
     is_dropped: &dyn Fn(KeyspaceId) -> bool,
@@ -131,7 +175,7 @@ fn why_left_out(
     if table.place.is_some() {
         return None;
     }
-    if manifest == Manifest::Whole {
+    if manifest == ManifestCondition::Whole {
         return Some("the manifest does not name it");
     }
     if table.keyspace.is_some_and(is_dropped) {
@@ -143,7 +187,7 @@ fn why_left_out(
 }
 
 /// The ranks of the runs of each tree, in the order of a lookup.
-fn ranks(tables: &[FoundTable]) -> HashMap<(Option<KeyspaceId>, u8, u64), u32> {
+fn ranks(tables: &[FoundTable]) -> HashMap<(Option<KeyspaceId>, u8, u64), Rank> {
     let places = tables.iter().filter_map(|table| {
         let (level, run) = table.place?;
         Some((table.keyspace, level, u64::MAX - run))
@@ -151,12 +195,12 @@ fn ranks(tables: &[FoundTable]) -> HashMap<(Option<KeyspaceId>, u8, u64), u32> {
     let mut runs: Vec<_> = places.collect();
     runs.sort_unstable();
     runs.dedup();
-    let rank = |(index, (keyspace, level, run))| ((keyspace, level, u64::MAX - run), LOG + 1 + index as u32);
+    let rank = |(index, (keyspace, level, run))| ((keyspace, level, u64::MAX - run), Rank::Run(index as u32));
     runs.into_iter().enumerate().map(rank).collect()
 }
 
 /// Whether these ranges, together, hold all keys between the bounds.
-fn covers(ranges: &[(Bound<Bytes>, Bound<Bytes>)], (smallest, largest): &(Bytes, Bytes)) -> bool {
+fn covers(ranges: &[KeyRange], (smallest, largest): &(Bytes, Bytes)) -> bool {
     // The first key that no range so far holds: this one, or the one after it.
     let mut next = Bound::Included(smallest.clone());
     for _ in 0..=ranges.len() {
@@ -190,6 +234,7 @@ fn covers(ranges: &[(Bound<Bytes>, Bound<Bytes>)], (smallest, largest): &(Bytes,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::EARLIER_MAX;
 
     fn key(key: &'static str) -> Bytes {
         Bytes::from_static(key.as_bytes())
@@ -226,17 +271,17 @@ mod tests {
         FoundTable { is_readable: false, ..table(number, Some((1, 0))) }
     }
 
-    /// Number of a table, whether it is certain, its rank, whether it is replaced.
-    type Counted = (u64, bool, u32, bool);
+    /// Number of a table, whether it is certain, its rank, whether all of it is covered.
+    type Counted = (u64, bool, Rank, bool);
 
     /// The tables that count, and those left out.
-    fn outcome(manifest: Manifest, tables: Vec<FoundTable>) -> (Vec<Counted>, Vec<u64>) {
+    fn outcome(manifest: ManifestCondition, tables: Vec<FoundTable>) -> (Vec<Counted>, Vec<u64>) {
         let plan = plan(manifest, tables, &|id| id == 7);
         let mut counted: Vec<_> = plan
             .keyspaces
             .into_values()
             .flatten()
-            .map(|of| (of.table.number, of.certainty == Certainty::Certain, of.rank, of.is_replaced))
+            .map(|of| (of.table.number, of.certainty == Certainty::Certain, of.rank, of.is_all_covered))
             .collect();
         counted.sort_unstable();
         (counted, plan.left_out.into_iter().map(|(number, _)| number).collect())
@@ -251,8 +296,11 @@ mod tests {
             made_of(6, &[3], &[], Bound::Unbounded),
             table(1, None),
         ];
-        let (counted, left_out) = outcome(Manifest::Whole, tables);
-        assert_eq!(counted, [(2, true, 4, false), (3, true, 3, false), (5, true, 2, false)]);
+        let (counted, left_out) = outcome(ManifestCondition::Whole, tables);
+        assert_eq!(
+            counted,
+            [(2, true, Rank::Run(2), false), (3, true, Rank::Run(1), false), (5, true, Rank::Run(0), false)]
+        );
         assert_eq!(left_out, [6, 1]);
     }
 
@@ -265,38 +313,56 @@ mod tests {
             table(8, Some((2, 0))),
             made_of(6, &[2, 3], &[4], Bound::Unbounded),
         ];
-        let (counted, left_out) = outcome(Manifest::Cut, tables);
+        let (counted, left_out) = outcome(ManifestCondition::Cut, tables);
         let expected = [
-            (2, false, 2, true),
-            (3, false, 2, true),
-            (4, false, 3, false),
-            (6, false, 0, false),
-            (8, true, 3, false),
+            (2, false, Rank::Run(0), true),
+            (3, false, Rank::Run(0), true),
+            (4, false, Rank::Run(1), false),
+            (6, false, Rank::Stray, false),
+            (8, true, Rank::Run(1), false),
         ];
         assert_eq!(counted, expected);
         assert_eq!(left_out, [] as [u64; 0]);
     }
 
     #[test]
+    fn where_a_stray_no_longer_lists_all_it_replaced_older_tables_are_doubtful() {
+        let numbers: Vec<u64> = (1000..1000 + EARLIER_MAX as u64).rev().collect();
+        for (place, listed, expected) in
+            [(None, &numbers[..], false), (None, &numbers[1..], true), (Some((2, 0)), &numbers[..], true)]
+        {
+            let lister = FoundTable { place, ..made_of(3000, &[2000], listed, Bound::Unbounded) };
+            let tables = vec![table(999, Some((1, 0))), table(3001, Some((0, 0))), lister];
+            let (counted, _) = outcome(ManifestCondition::Cut, tables);
+            let certain: Vec<(u64, bool)> = counted.iter().map(|of| (of.0, of.1)).collect();
+            assert_eq!(certain[0], (999, expected), "{place:?} {}", listed.len());
+            assert_eq!(certain[2], (3001, true));
+        }
+    }
+
+    #[test]
     fn a_table_that_was_replaced_in_part_is_not_wholly_replaced() {
         let part = made_of(6, &[2], &[], Bound::Included(key("f")));
-        let (counted, _) = outcome(Manifest::Cut, vec![missing(2), part]);
-        assert_eq!(counted, [(2, false, 2, false), (6, false, 0, false)]);
+        let (counted, _) = outcome(ManifestCondition::Cut, vec![missing(2), part]);
+        assert_eq!(counted, [(2, false, Rank::Run(0), false), (6, false, Rank::Stray, false)]);
     }
 
     #[test]
     fn copies_of_tables_that_are_there_and_dropped_keyspaces_are_left_out() {
         let dropped = FoundTable { keyspace: Some(7), ..table(9, None) };
         let tables = vec![table(3, Some((1, 0))), made_of(6, &[3], &[], Bound::Unbounded), dropped];
-        assert_eq!(outcome(Manifest::Cut, tables), (vec![(3, true, 2, false)], vec![6, 9]));
+        assert_eq!(
+            outcome(ManifestCondition::Cut, tables),
+            (vec![(3, true, Rank::Run(0), false)], vec![6, 9])
+        );
     }
 
     #[test]
     fn without_a_manifest_every_table_is_doubtful_and_replaced_ones_stay_replaced() {
         let tables = vec![table(3, None), made_of(6, &[3], &[], Bound::Unbounded)];
         assert_eq!(
-            outcome(Manifest::Lost, tables),
-            (vec![(3, false, 0, true), (6, false, 0, false)], vec![])
+            outcome(ManifestCondition::Lost, tables),
+            (vec![(3, false, Rank::Stray, true), (6, false, Rank::Stray, false)], vec![])
         );
     }
 

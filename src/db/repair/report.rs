@@ -24,7 +24,8 @@ pub struct RepairReport {
     pub logs: u64,
     /// Entries that tables have lost, by table.
     pub lost_entries: Vec<LostEntries>,
-    /// Writes that logs have lost. Any key of a keyspace may have been written there after its last flush.
+    /// Writes that logs have lost. Any key may have been written there: [`RepairedKeyspace::as_of`] is the last
+    /// sequence number before them that concerns the keyspace.
     pub lost_writes: Vec<LostWrites>,
     /// Keys whose value in the new store would not be certain, in ranges. If they have a value, it is in
     /// the keyspace [`DoubtfulKeys::into`].
@@ -60,6 +61,9 @@ pub struct RepairedKeyspace {
     pub keys: u64,
     /// Whether its entries are doubtful.
     pub is_doubtful: bool,
+    /// No write up to this sequence number has deleted or replaced a value that it has now. It is the last one of
+    /// the store, or that before writes that may be lost. `None` if its entries are doubtful.
+    pub as_of: Option<u64>,
 }
 
 /// Entries that a table has lost.

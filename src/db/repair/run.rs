@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::logs::read_logs;
+use super::logs::{Losses, read_logs};
 use super::merge::{Target, doubtful_name};
-use super::plan::{Manifest, Planned};
+use super::plan::Planned;
 use super::report::{DoubtfulRanges, ManifestCondition, RepairReport, RepairedKeyspace};
 use super::scratch::Scratch;
 use super::sources::{Chain, Source, chains};
@@ -33,11 +33,11 @@ impl Options {
     /// Repairs the store in `path`: makes a new store in the directory `into`, which must not exist or be
     /// empty, with all that can still be read. The damaged store is only read.
     ///
-    /// A keyspace of the new store holds what it held in the old one, as far as that is certain: no value
-    /// that was deleted or replaced. What is doubtful is in a keyspace `doubtful` (`doubtful:NAME` for a
-    /// keyspace other than the default one), and what is lost is in the report. A log that has lost writes is
-    /// followed up to that point: keys that were only written there may be out of date. The new store has an
-    /// id of its own, and the keyspaces have their options if these can be read.
+    /// A keyspace of the new store holds what is certain of the old one: values that no write up to
+    /// [`RepairedKeyspace::as_of`] had deleted or replaced. That is the last sequence number, or the last one
+    /// before writes that are lost. What is doubtful is in a keyspace `doubtful` (`doubtful:NAME` for a keyspace
+    /// other than the default one), and what is lost is in the report. The new store has an id of its own, and
+    /// the keyspaces have their options if these can be read.
     ///
     /// These options are those of the new store. The repair takes their memory budget, a block for each
     /// table that overlaps others in its run, and a value. Until it is finished the new store has keyspaces
@@ -97,11 +97,7 @@ fn repair(
     let default_options = options_of(&survey, Some(DEFAULT_KEYSPACE));
     let db = options.default_keyspace(default_options).open(into)?;
     let mut report = RepairReport {
-        manifest: match survey.manifest {
-            Manifest::Whole => ManifestCondition::Whole,
-            Manifest::Cut => ManifestCondition::Cut,
-            Manifest::Lost => ManifestCondition::Lost,
-        },
+        manifest: survey.manifest,
         tables: plan.keyspaces.values().flatten().filter(|planned| planned.table.is_readable).count() as u64,
         left_out: survey.left_out.clone(),
         damage: survey.damage.clone(),
@@ -111,17 +107,23 @@ fn repair(
         survey.state.keyspaces.values().map(|keyspace| keyspace.name.clone()).collect();
     taken.push(DEFAULT_NAME.to_owned());
     let mut scratch = Scratch::new(&db, &taken);
-    read_logs(&survey, &mut scratch, &mut report)?;
-    let mut tables = plan.keyspaces;
+    let losses = read_logs(&survey, &mut scratch, &mut report)?;
+    let (newest, mut tables) = (plan.newest, plan.keyspaces);
     let with_writes = scratch.ids().map(Some);
     let known = survey.state.keyspaces.keys().copied().map(Some);
     let missing: Vec<_> = with_writes.chain(known).collect();
     missing.into_iter().for_each(|id| _ = tables.entry(id).or_default());
-    let can_be_certain = survey.manifest == Manifest::Whole || !tables.contains_key(&None);
+    let has_unattributed = tables.contains_key(&None);
+    let can_be_certain = |id: Option<KeyspaceId>| {
+        let flushed = id.map_or(0, |id| survey.flushed(id));
+        survey.manifest == ManifestCondition::Whole
+            || !(has_unattributed || losses.show_lost_flush(flushed, newest))
+    };
     let mut done = RepairProgress { keyspaces_done: 0, keyspaces: tables.len() as u64 };
     let mut doubtful = Vec::new();
     for (id, tables) in tables {
-        let keyspace = Repaired { survey: &survey, db: &db, id, can_be_certain };
+        let (survey, losses) = (&survey, &losses);
+        let keyspace = Repaired { survey, losses, db: &db, id, can_be_certain: can_be_certain(id) };
         doubtful.extend(keyspace.run(tables, &scratch, &mut taken, &mut report)?);
         done.keyspaces_done += 1;
         progress(done);
@@ -136,9 +138,11 @@ fn repair(
 /// A keyspace that is repaired.
 struct Repaired<'a> {
     survey: &'a Survey,
+    losses: &'a Losses,
     db: &'a Db,
     id: Option<KeyspaceId>,
-    /// Whether no table may be of any keyspace, and newer than all that is known.
+    /// Whether there is no sign of tables that are newer than all that is known, and are gone or of any
+    /// keyspace.
     can_be_certain: bool,
 }
 
@@ -151,7 +155,7 @@ impl Repaired<'_> {
         taken: &mut Vec<String>,
         report: &mut RepairReport,
     ) -> Result<Option<RepairedKeyspace>> {
-        let Self { survey, db, id, can_be_certain } = *self;
+        let Self { survey, losses, db, id, can_be_certain } = *self;
         let named = id.and_then(|id| survey.state.keyspaces.get(&id)).map(|keyspace| keyspace.name.clone());
         let options = options_of(survey, id);
         let certain = match &named {
@@ -162,7 +166,8 @@ impl Repaired<'_> {
         let into = doubtful_name(name.as_deref(), taken);
         let ranges = DoubtfulRanges::new(name.clone(), into.clone());
         let certain = certain.filter(|_| can_be_certain);
-        let mut target = Target::new(db, certain, ranges, options, survey.manifest == Manifest::Whole);
+        let mut target =
+            Target::new(db, certain, ranges, options, survey.manifest == ManifestCondition::Whole);
         let mut sources = Vec::new();
         for chain in chains(tables) {
             let chain = Chain::new(survey, name.clone(), chain, &mut report.lost_entries)?;
@@ -174,12 +179,13 @@ impl Repaired<'_> {
         target.merge(sources, &mut report.lost_entries)?;
         let (keys, values) = (target.certain_keys, target.doubtful_values);
         report.doubtful.extend(target.ranges.finish());
-        report.keyspaces.extend(named.map(|name| RepairedKeyspace { name, keys, is_doubtful: false }));
+        let as_of = id.map(|id| survey.as_of(id, losses));
+        report.keyspaces.extend(named.map(|name| RepairedKeyspace { name, keys, is_doubtful: false, as_of }));
         if values == 0 {
             return Ok(None);
         }
         taken.push(into.clone());
-        Ok(Some(RepairedKeyspace { name: into, keys: values, is_doubtful: true }))
+        Ok(Some(RepairedKeyspace { name: into, keys: values, is_doubtful: true, as_of: None }))
     }
 }
 

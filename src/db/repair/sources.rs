@@ -6,17 +6,16 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::plan::{Certainty, LOG, Planned};
+use super::plan::{Certainty, KeyRange, Planned, Rank};
 use super::report::{LostEntries, LostRange};
 use super::scratch::LoggedWrites;
 use super::survey::Survey;
 use crate::error::Result;
 use crate::filename::FileName;
-use crate::inspect::{TableFacts, TableStream};
+use crate::inspect::TableStream;
 use crate::key::{SeqNo, Tag};
 
 /// Keys between which a table may have lost entries.
@@ -54,16 +53,16 @@ impl Source<'_> {
         }
     }
 
-    pub(super) fn rank(&self) -> u32 {
+    pub(super) fn rank(&self) -> Rank {
         match self {
             Self::Tables(chain) => chain.rank,
-            Self::Log(_) => LOG,
+            Self::Log(_) => Rank::Log,
         }
     }
 
     /// Whether another table took the place of the entry at which the source stands.
-    pub(super) fn is_replaced(&self) -> bool {
-        matches!(self, Self::Tables(chain) if chain.is_replaced())
+    pub(super) fn is_covered(&self) -> bool {
+        matches!(self, Self::Tables(chain) if chain.is_covered())
     }
 
     /// The value of the entry; `None` if it is lost.
@@ -102,7 +101,7 @@ impl Source<'_> {
 pub(super) struct Chain<'a> {
     survey: &'a Survey,
     keyspace: Option<String>,
-    rank: u32,
+    rank: Rank,
     /// Those that were not opened yet.
     rest: VecDeque<Planned>,
     current: Option<Current>,
@@ -127,7 +126,7 @@ impl<'a> Chain<'a> {
         tables: Vec<Planned>,
         lost: &mut Vec<LostEntries>,
     ) -> Result<Self> {
-        let rank = tables.first().map_or(LOG, |planned| planned.rank);
+        let rank = tables.first().map_or(Rank::Log, |planned| planned.rank);
         let (rest, gaps) = (tables.into(), VecDeque::new());
         let mut chain = Self { survey, keyspace, rank, rest, current: None, head: None, gaps };
         chain.advance(lost)?;
@@ -138,10 +137,10 @@ impl<'a> Chain<'a> {
         self.current.as_ref().map(|current| &current.stream)
     }
 
-    fn is_replaced(&self) -> bool {
+    fn is_covered(&self) -> bool {
         let (Some(current), Some(head)) = (&self.current, &self.head) else { return false };
-        let holds = |(from, to): &(Bound<Bytes>, Bound<Bytes>)| LostRange::new(from, to).contains(&head.user);
-        current.planned.replaced.iter().any(holds)
+        let holds = |(from, to): &KeyRange| LostRange::new(from, to).contains(&head.user);
+        current.planned.covered.iter().any(holds)
     }
 
     fn may_hide(&self, user: &[u8], seqno: SeqNo) -> bool {
@@ -224,12 +223,11 @@ impl<'a> Chain<'a> {
             self.gaps.push_back(Gap { range, seqno_max: table.seqno_max });
         }
         let Some(key) = key else { return false };
-        let newest = table.origin.as_ref().map(|origin| origin.newest).or(table.seqno_max);
         self.head = Some(Head {
             user: Bytes::copy_from_slice(key.user),
             tag: key.tag,
             certainty: current.planned.certainty,
-            age: if key.tag.seqno() > 0 { key.tag.seqno() } else { newest.unwrap_or(0) },
+            age: if key.tag.seqno() > 0 { key.tag.seqno() } else { table.newest().unwrap_or(0) },
             number: table.number,
         });
         true
@@ -247,10 +245,10 @@ impl<'a> Chain<'a> {
         };
         match self.survey.open_table(table.number) {
             Some((file, facts)) if table.is_readable => {
-                let stream = self.stream_of(file, &facts);
+                let stream = TableStream::new(file, &facts);
                 self.current = Some(Current { planned, stream, lost: own, values: 0 });
             }
-            _ if planned.is_replaced => {}
+            _ if planned.is_all_covered => {}
             _ => {
                 let bound = |bound: Option<&Bytes>| {
                     bound.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()))
@@ -267,10 +265,6 @@ impl<'a> Chain<'a> {
             }
         }
         Ok(())
-    }
-
-    fn stream_of(&self, file: Arc<dyn crate::fs::ReadFile>, facts: &TableFacts) -> TableStream {
-        TableStream::new(file, facts)
     }
 }
 

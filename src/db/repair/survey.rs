@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::plan::{FoundTable, Manifest, Plan, plan};
+use super::logs::Losses;
+use super::plan::{FoundTable, Plan, plan};
+use super::report::ManifestCondition;
 use crate::batch::KeyspaceId;
 use crate::checksum::FileId;
 use crate::db::open::IgnoredFile;
@@ -18,7 +20,8 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};
-use crate::inspect::{LogItem, TableFacts, as_errors, read_log, read_manifest};
+use crate::inspect::{LogItem, ManifestRemains, TableFacts, as_errors, read_log, read_manifest};
+use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::state::{ManifestState, TablePlace};
 use crate::table_meta::TableMeta;
@@ -29,12 +32,15 @@ pub(super) struct Survey {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     pub(super) store_id: Option<FileId>,
-    pub(super) manifest: Manifest,
+    pub(super) manifest: ManifestCondition,
     pub(super) state: ManifestState,
     /// The tables that it names, by number.
     metas: HashMap<u64, Arc<TableMeta>>,
-    /// What the tables say of their keyspaces: names, and the largest sequence number in tables.
-    pub(super) told: BTreeMap<KeyspaceId, (String, u64)>,
+    /// If edits behind damage are part of the state: up to which sequence number all entries of a keyspace were
+    /// in tables before the damage.
+    flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
+    /// The names of keyspaces, as tables say that the manifest does not name.
+    told: BTreeMap<KeyspaceId, String>,
     /// The logs in the order of their numbers, and whether the manifest names each.
     pub(super) logs: Vec<(u64, bool)>,
     pub(super) damage: Vec<Error>,
@@ -49,9 +55,10 @@ impl Survey {
             fs: Arc::clone(fs),
             dir: dir.to_path_buf(),
             store_id: None,
-            manifest: Manifest::Lost,
+            manifest: ManifestCondition::Lost,
             state: ManifestState::default(),
             metas: HashMap::new(),
+            flushed_before_damage: None,
             told: BTreeMap::new(),
             logs: Vec::new(),
             damage: Vec::new(),
@@ -59,19 +66,19 @@ impl Survey {
         };
         let number = survey.read_manifest(&listing.ours)?;
         survey.store_id = survey.store_id.or_else(|| survey.any_store_id(&listing.ours));
-        if survey.manifest == Manifest::Lost && survey.store_id.is_none() {
+        if survey.manifest == ManifestCondition::Lost && survey.store_id.is_none() {
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "it holds no file of a store" });
         }
         let mut unnamed = strays(&listing, &survey.state, number.unwrap_or(0));
         unnamed.retain(|name| survey.is_of_store(*name));
-        if survey.manifest == Manifest::Whole && !survey.keeps_promises(&unnamed)? {
-            survey.manifest = Manifest::Cut;
+        if survey.manifest == ManifestCondition::Whole && !survey.keeps_promises(&unnamed)? {
+            survey.manifest = ManifestCondition::Cut;
         }
         let damaged = survey.damage.len();
         let mut tables = survey.find_tables(&unnamed);
-        if survey.manifest == Manifest::Whole && lacks_replaced(&tables) {
+        if survey.manifest == ManifestCondition::Whole && lacks_replaced(&tables) {
             // Now it counts what the tables in use replaced.
-            survey.manifest = Manifest::Cut;
+            survey.manifest = ManifestCondition::Cut;
             survey.damage.truncate(damaged);
             tables = survey.find_tables(&unnamed);
         }
@@ -89,25 +96,31 @@ impl Survey {
     /// The name of a keyspace, from the manifest or from its tables.
     pub(super) fn name(&self, id: KeyspaceId) -> Option<&str> {
         let named = self.state.keyspaces.get(&id).map(|keyspace| &keyspace.name[..]);
-        named.or_else(|| self.told.get(&id).map(|(name, _)| &name[..]))
+        named.or_else(|| self.told.get(&id).map(|name| &name[..]))
     }
 
-    /// Entries of a keyspace up to this sequence number are in tables.
-    pub(super) fn flushed(&self, id: KeyspaceId) -> u64 {
-        let told = self.told.get(&id).map_or(0, |told| told.1);
-        match self.manifest {
-            Manifest::Lost => told,
-            _ => self.state.keyspaces.get(&id).map_or(0, |keyspace| keyspace.flushed),
-        }
+    /// Entries of a keyspace up to this sequence number are in tables. Without a manifest nobody knows: a flush
+    /// may not have been finished, whatever the tables that it has made say.
+    pub(super) fn flushed(&self, id: KeyspaceId) -> SeqNo {
+        self.state.keyspaces.get(&id).map_or(0, |keyspace| keyspace.flushed)
     }
 
     /// Entries of every keyspace up to this sequence number are in tables.
-    pub(super) fn all_flushed(&self) -> u64 {
-        let ids: BTreeSet<KeyspaceId> = match self.manifest {
-            Manifest::Lost => self.told.keys().copied().collect(),
-            _ => self.state.keyspaces.keys().copied().collect(),
-        };
-        ids.into_iter().map(|id| self.flushed(id)).min().unwrap_or(0)
+    pub(super) fn all_flushed(&self) -> SeqNo {
+        self.state.keyspaces.values().map(|keyspace| keyspace.flushed).min().unwrap_or(0)
+    }
+
+    /// The sequence number as of which the values of a keyspace are certain: up to it no log and no flush has lost
+    /// a write.
+    ///
+    /// Edits that are lost between others may be a flush and a merge that left nothing: no table is missing
+    /// then, and no log.
+    pub(super) fn as_of(&self, id: KeyspaceId, losses: &Losses) -> SeqNo {
+        if let Some(flushed) = &self.flushed_before_damage {
+            return flushed.get(&id).copied().unwrap_or(0);
+        }
+        let newest = || self.state.keyspaces.values().map(|keyspace| keyspace.flushed).max().unwrap_or(0);
+        losses.before_loss(self.flushed(id)).unwrap_or_else(|| losses.last().max(newest()))
     }
 
     /// Opens a table that can be read, and reads what it says of itself.
@@ -143,34 +156,34 @@ impl Survey {
             FileName::Manifest(number) if Some(*number) != named => Some(*number),
             _ => None,
         });
-        let mut best: Option<(u64, bool, ManifestState)> = None;
+        let mut best: Option<(u64, bool, ManifestRemains)> = None;
         for number in named.into_iter().chain(others) {
             let path = FileName::Manifest(number).path(&self.dir);
             let of_current = current.as_ref().filter(|current| current.manifest == number);
-            let (state, damage) = match read_manifest(&*self.fs, &path, of_current) {
+            let found = match read_manifest(&*self.fs, &path, of_current) {
                 Ok(found) => found,
                 Err(error) => {
                     self.damage.push(error);
                     continue;
                 }
             };
-            self.damage.extend(as_errors(&path, &damage));
-            if state.keyspaces.is_empty() {
+            self.damage.extend(as_errors(&path, &found.damage));
+            if found.state.keyspaces.is_empty() {
                 continue;
             }
-            let is_whole = damage.is_empty();
+            let is_whole = found.damage.is_empty();
             if best.as_ref().is_none_or(|best| is_whole && !best.1) {
                 // One that CURRENT does not name, although it names another, is out of date.
                 let is_in_force = is_whole && named.is_none_or(|named| named == number);
-                best = Some((number, is_in_force, state));
+                best = Some((number, is_in_force, found));
             }
             if is_whole {
                 break;
             }
         }
-        let Some((number, is_whole, state)) = best else { return Ok(named) };
-        self.manifest = if is_whole { Manifest::Whole } else { Manifest::Cut };
-        self.state = state;
+        let Some((number, is_whole, found)) = best else { return Ok(named) };
+        self.manifest = if is_whole { ManifestCondition::Whole } else { ManifestCondition::Cut };
+        (self.state, self.flushed_before_damage) = (found.state, found.flushed_before_damage);
         let places = self.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
         self.metas = places.map(|place| (place.meta.number, Arc::clone(&place.meta))).collect();
         self.store_id = current.as_ref().map(|current| current.store_id);
@@ -207,7 +220,7 @@ impl Survey {
         let floor = self.state.log_floor;
         for name in unnamed {
             match name {
-                FileName::Log(number) if self.manifest != Manifest::Whole && *number >= floor => {
+                FileName::Log(number) if self.manifest != ManifestCondition::Whole && *number >= floor => {
                     self.logs.push((*number, false));
                 }
                 FileName::Log(_) | FileName::Manifest(_) | FileName::Filter(_) => {
@@ -247,7 +260,7 @@ impl Survey {
     fn find_tables(&mut self, unnamed: &[FileName]) -> Vec<FoundTable> {
         let mut tables = Vec::new();
         // They can take kilobytes each.
-        let needs_origins = self.manifest != Manifest::Whole;
+        let needs_origins = self.manifest != ManifestCondition::Whole;
         let named: Vec<(KeyspaceId, TablePlace)> = self
             .state
             .keyspaces
@@ -275,8 +288,7 @@ impl Survey {
             let properties = facts.as_ref().and_then(|facts| facts.properties.as_ref());
             let origin = properties.and_then(|own| own.origin.as_deref().cloned());
             if let Some(origin) = &origin {
-                let told = self.told.entry(origin.keyspace).or_insert_with(|| (origin.name.clone(), 0));
-                told.1 = told.1.max(origin.newest);
+                self.told.entry(origin.keyspace).or_insert_with(|| origin.name.clone());
             }
             tables.push(FoundTable {
                 number,
