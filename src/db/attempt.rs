@@ -38,6 +38,8 @@ const FREE_ATTEMPTS: usize = 2;
 struct Attempts<'t> {
     tree: &'t Tree,
     made: usize,
+    /// The number of the newest write that was visible when the last attempt began.
+    read_at: SeqNo,
     keeper: Option<Keeper<'t>>,
 }
 
@@ -57,17 +59,21 @@ pub(super) struct Single {
 
 impl<'t> Attempts<'t> {
     fn new(tree: &'t Tree) -> Self {
-        Self { tree, made: 0, keeper: None }
+        Self { tree, made: 0, read_at: 0, keeper: None }
     }
 
     /// Begins an attempt. Returns the number of the newest visible write.
     fn next(&mut self, engine: &Engine) -> Result<SeqNo> {
         engine.check_writable()?;
         if self.made == FREE_ATTEMPTS {
-            self.keeper = Some(self.tree.keep_memtables());
+            self.keeper = Some(self.tree.keep_memtables(self.read_at));
         }
         self.made += 1;
         let visible = engine.sequence.visible();
+        self.read_at = visible;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.advance(visible);
+        }
         point();
         Ok(visible)
     }

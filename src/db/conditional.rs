@@ -309,7 +309,9 @@ impl Keyspace {
 
     /// Sets `key` to what `change` makes of its value, and returns the new value; buffered. `change` gets
     /// `None` if the key is absent, and deletes it by returning `None`. It runs in this thread, outside of all
-    /// locks, and once more whenever another write of the key came between. If it panics, nothing was written.
+    /// locks, and again each time that another write of the key came between, or that memtables were flushed
+    /// which the decision needs. So it must end sooner than others write the key, and must not write the key
+    /// itself. If it panics, nothing was written.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

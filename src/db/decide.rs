@@ -463,7 +463,7 @@ mod tests {
         run(&db, &mut first);
         assert_eq!(first.each_ref().map(decision), [Nothing, Nothing, Write]);
         assert!(first[0].stands_alone(), "what it rests on is visible");
-        let keeper = tree.keep_memtables();
+        let keeper = tree.keep_memtables(0);
         db.flush().unwrap();
         run(&db, &mut kept);
         assert_eq!(kept.each_ref().map(decision), [Nothing, Nothing, Write], "they were kept");

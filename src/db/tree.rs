@@ -235,9 +235,10 @@ impl Tree {
         Some(all.filter(|memtable| memtable.seqno_max().is_some_and(|max| max > seqno)).collect())
     }
 
-    /// Keeps the memtables that are flushed from now on for [`Tree::memtables_since`].
-    pub(crate) fn keep_memtables(&self) -> Keeper<'_> {
-        self.departed.keep()
+    /// Keeps the memtables with entries above this number that are flushed from now on for
+    /// [`Tree::memtables_since`], up to a limit.
+    pub(crate) fn keep_memtables(&self, above: SeqNo) -> Keeper<'_> {
+        self.departed.keep(above)
     }
 
     /// The most by which inserting an entry lets the active memtable grow, beside the entry itself.
