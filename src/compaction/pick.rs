@@ -218,6 +218,7 @@ fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Op
 
 #[cfg(test)]
 mod tests {
+    use super::super::tombstones::tests::table;
     use super::*;
     use crate::version::handle;
 
@@ -305,8 +306,73 @@ mod tests {
         ]);
         let (_, task) = pick(&full, &Busy::default(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level), (vec![2, 5], 2));
+        let levels: Vec<_> = task.inputs.iter().map(|(level, table)| (*level, table.meta.number)).collect();
+        assert_eq!(levels, [(1, 2), (2, 5)]);
         let (_, other) = pick(&full, &Busy::from_iter([5]), &SHAPE).unwrap();
         assert_eq!(numbers(&other), [1, 3, 4], "the cheapest is blocked");
+    }
+
+    #[test]
+    fn a_table_of_level_1_that_a_group_touches_does_not_part_it_from_the_next() {
+        let touched = |smallest, largest| {
+            version(&[
+                (0, 1, "a", "c", 5),
+                (0, 2, "f", "g", 5),
+                (0, 3, "b", "c", 5),
+                (0, 4, "f", "g", 5),
+                (1, 5, smallest, largest, 10),
+            ])
+        };
+        let groups = |tree: &Version| level_0_groups(tree).len();
+        assert_eq!(groups(&touched("d", "e")), 2);
+        assert_eq!(groups(&touched("d", "f")), 1);
+        assert_eq!(groups(&touched("c", "e")), 1);
+    }
+
+    #[test]
+    fn tombstones_make_a_table_cheaper_as_bytes_that_are_freed() {
+        // Half of the first table's entries are tombstones: it counts as three of its 1000 bytes.
+        let tree = |below: u64| {
+            let mut tables = vec![
+                (1, 0, table(1, "a", "b", 50, 100)),
+                (1, 0, table(2, "c", "d", 0, 100)),
+                (2, 0, table(3, "a", "a", 0, 50)),
+            ];
+            tables.push((2, 0, handle(4, "c", "c", below)));
+            Version::default().apply(&HashSet::new(), tables)
+        };
+        let picked = |below: u64| numbers(&pick(&tree(below), &Busy::default(), &SHAPE).unwrap().1);
+        assert_eq!(picked(340), [1, 3], "1000 bytes rewritten for 3000, 340 for 1000");
+        assert_eq!(picked(330), [2, 4], "1000 bytes rewritten for 3000, 330 for 1000");
+    }
+
+    #[test]
+    fn a_table_that_would_lie_over_too_much_is_rewritten_instead_of_moved() {
+        let moved = |level: usize, overlap: u64| {
+            let of = [(level, 1, "a", "c", 10_000_000), (level + 2, 2, "b", "b", overlap)];
+            let tree = version(if level + 2 < LEVELS { &of } else { &of[..1] });
+            let (_, task) = pick(&tree, &Busy::default(), &SHAPE).unwrap();
+            assert_eq!((numbers(&task), task.output_level), (vec![1], level + 1));
+            task.trivial_move
+        };
+        for level in 1..LEVELS - 2 {
+            assert!(moved(level, SHAPE.overlap_max()), "level {level}");
+            assert!(!moved(level, SHAPE.overlap_max() + 1), "level {level}");
+        }
+        assert!(moved(LEVELS - 2, 0), "nothing is below");
+    }
+
+    #[test]
+    fn the_last_level_is_never_too_full() {
+        let deep = version(&[(LEVELS - 1, 1, "a", "c", u64::MAX / 2)]);
+        assert!(score(&deep, LEVELS - 1, &SHAPE) > 1.0);
+        assert!(pick(&deep, &Busy::default(), &SHAPE).is_none());
+    }
+
+    #[test]
+    fn the_pressure_on_writers_comes_before_the_score_of_a_level() {
+        assert!(Urgency::of_score(2.0) > Urgency::of_score(1.5));
+        assert!(Urgency::new(0.1, 1.0) > Urgency::of_score(1000.0));
     }
 
     /// A tree without a disk: flushes arrive, tasks are carried out on metadata alone.

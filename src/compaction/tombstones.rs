@@ -127,7 +127,7 @@ fn table_task(version: &Version, busy: &Busy, level: usize, table: &Arc<TableHan
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::HashSet;
 
     use super::*;
@@ -139,7 +139,13 @@ mod tests {
     const ANYTHING: Readers = Readers { oldest_snapshot: SeqNo::MAX, skipped: 0 };
 
     /// A table of 100 entries, so many of them tombstones, and of 1000 bytes.
-    fn table(number: u64, smallest: &str, largest: &str, tombstones: u64, newest: SeqNo) -> Arc<TableHandle> {
+    pub(crate) fn table(
+        number: u64,
+        smallest: &str,
+        largest: &str,
+        tombstones: u64,
+        newest: SeqNo,
+    ) -> Arc<TableHandle> {
         let of = meta(number, smallest, largest, 1000);
         let meta = TableMeta { entries: 100, keys: 100, tombstones, seqno_max: newest, ..of };
         let context = Arc::new(TableContext::for_tests());

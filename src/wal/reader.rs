@@ -367,6 +367,43 @@ mod tests {
         }
     }
 
+    /// A file in memory that counts how often it is read.
+    #[derive(Debug)]
+    struct Counted {
+        bytes: Bytes,
+        reads: AtomicUsize,
+    }
+
+    impl ReadFile for Counted {
+        fn len(&self) -> io::Result<u64> {
+            self.bytes.len()
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.bytes.read_at(buffer, offset)
+        }
+    }
+
+    /// A file in memory that knows where its zeros end, to the byte.
+    #[derive(Debug)]
+    struct WithHoles(Bytes);
+
+    impl ReadFile for WithHoles {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0.read_at(buffer, offset)
+        }
+
+        fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+            let zeros = self.0.0[offset as usize..].iter().position(|&byte| byte != 0);
+            Ok(zeros.map(|zeros| offset + zeros as u64))
+        }
+    }
+
     type Owned = (RecordKind, u64, Vec<u8>);
 
     fn expected(kind: FileKind) -> Expected {
@@ -542,6 +579,91 @@ mod tests {
             let (found, ending) = replay(&*fs.open(Path::new(PATH)).unwrap(), FileKind::Manifest);
             assert!(found == records, "records differ");
             assert_eq!(ending.unwrap(), Ending::Complete);
+        }
+    }
+
+    #[test]
+    fn a_log_is_read_in_windows_each_of_them_once_and_in_the_stated_memory() {
+        let (fs, mut log) = writer(FileKind::Log);
+        for n in 0..300 {
+            log.append_record(RecordKind::Batch, &vec![7; if n % 100 == 50 { 100_000 } else { 900 }])
+                .unwrap();
+        }
+        log.flush_frames().unwrap();
+        let file = Counted { bytes: Bytes(contents(&fs)), reads: AtomicUsize::new(0) };
+        let mut reader = FramedReader::open(&file, Path::new(PATH), expected(FileKind::Log)).unwrap();
+        let mut memory = 0;
+        while reader.next_record().unwrap().is_some() {
+            memory = memory.max(reader.window.bytes.capacity() + reader.assembled.capacity());
+        }
+        assert_eq!(file.reads.into_inner(), file.bytes.0.len().div_ceil(4 * PAGE_BYTES));
+        assert!(memory > 200_000 && memory <= READER_BYTES, "{memory}");
+    }
+
+    #[test]
+    fn bytes_behind_the_end_that_the_caller_knows_are_not_read() {
+        let Model { mut bytes, records, .. } = models().into_iter().next().unwrap();
+        let len = bytes.len() as u64;
+        bytes.extend(b"not part of the log");
+        let file = Bytes(bytes);
+        for (end, complete) in [(len, true), (len + 1, false), (u64::MAX, false)] {
+            let mut reader = FramedReader::open(&file, Path::new(PATH), expected(FileKind::Log)).unwrap();
+            reader.end_at(end);
+            for _ in &records {
+                reader.next_record().unwrap().unwrap();
+            }
+            assert!(reader.next_record().unwrap().is_none());
+            assert_eq!(reader.ending() == Some(Ending::Complete), complete);
+        }
+    }
+
+    #[test]
+    fn an_error_in_a_record_is_at_its_byte_in_the_file_or_at_the_end_of_the_record() {
+        let (fs, mut log) = writer(FileKind::Log);
+        let long: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        log.append_record(RecordKind::Batch, &[]).unwrap();
+        log.append_record(RecordKind::Batch, &long).unwrap();
+        log.flush_frames().unwrap();
+        let file = Bytes(contents(&fs));
+        let mut reader = FramedReader::open(&file, Path::new(PATH), expected(FileKind::Log)).unwrap();
+        let offset = |record: &Record<'_>, at: u64| match record
+            .error(DecodeError::corrupt(at, "a field", "is wrong"), Path::new(PATH))
+        {
+            Error::Corruption { offset, .. } => offset,
+            other => panic!("{other}"),
+        };
+        let empty = reader.next_record().unwrap().unwrap();
+        assert_eq!([offset(&empty, 0), offset(&empty, 5)], [80, 80]);
+        let record = reader.next_record().unwrap().unwrap();
+        let end = (80 + 100_000 + 4 * FRAGMENT_HEADER_BYTES) as u64;
+        for at in [0, 1, 40_000, 99_999] {
+            let place = offset(&record, at);
+            assert_eq!(file.0[place as usize], long[at as usize], "byte {at} is at {place}");
+        }
+        assert_eq!([99_999, 100_000, 100_010].map(|at| offset(&record, at)), [end - 1, end, end]);
+    }
+
+    #[test]
+    fn a_promise_behind_a_hole_in_the_file_is_found() {
+        for (lengths, is_at_page) in [(vec![100, 4 * PAGE_BYTES], true), (vec![5000; 25], false)] {
+            let (fs, mut log) = writer(FileKind::Log);
+            for len in lengths {
+                log.append_record(RecordKind::Batch, &vec![7; len]).unwrap();
+                log.sync().unwrap();
+            }
+            let bytes = contents(&fs);
+            let fragments = fragments(&bytes);
+            let witness = fragments.iter().find(|fragment| {
+                fragment.offset > 3 * PAGE_BYTES as u64
+                    && fragment.offset.is_multiple_of(PAGE_BYTES as u64) == is_at_page
+            });
+            let witness = witness.unwrap();
+            // Nothing but it is left behind the header of the file.
+            let mut holey = bytes[..witness.end() as usize].to_vec();
+            holey[HEADER_BYTES..witness.offset as usize].fill(0);
+            let (records, ending) = replay(&WithHoles(Bytes(holey)), FileKind::Log);
+            assert_eq!(records, []);
+            assert!(matches!(ending, Err(Error::Corruption { offset: 64, .. })), "{ending:?}");
         }
     }
 

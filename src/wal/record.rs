@@ -374,9 +374,32 @@ mod tests {
                 assert_eq!((out.len() % 8, found.payload_bytes), (0, len.min(left - 16)));
                 assert_eq!(found.last, payload.is_empty());
                 assert_eq!((found.kind, found.first), (4, false));
-                assert!(out.len() == left || left - out.len() >= 16, "left {left}, length {len}");
+                let aligned = (16 + found.payload_bytes).div_ceil(8) * 8;
+                let extent = if left - aligned < 16 { left } else { aligned };
+                assert_eq!(out.len(), extent, "left {left}, length {len}");
             }
         }
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_are_found_behind_the_headers_in_all_its_pages() {
+        let payload: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        for start in [64, PAGE_BYTES - 32, PAGE_BYTES - 24, PAGE_BYTES - 16, 2 * PAGE_BYTES] {
+            let (mut file, mut rest) = (vec![0; start], &payload[..]);
+            while !rest.is_empty() {
+                let (offset, first) = (file.len() as u64, rest.len() == payload.len());
+                put_fragment(&mut file, &ID, offset, (RecordKind::Batch, first), 0, &mut rest);
+            }
+            for (at, byte) in payload.iter().enumerate() {
+                let offset = payload_offset(start as u64, at as u64) as usize;
+                assert_eq!((offset, file[offset]), (offset, *byte), "byte {at} of the record at {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_batch_fits_a_record() {
+        assert_eq!(RECORD_BYTES_MAX - BATCH_BYTES_MAX, 65_536);
     }
 
     #[test]

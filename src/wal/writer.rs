@@ -214,6 +214,17 @@ mod tests {
     }
 
     #[test]
+    fn a_record_beyond_the_limit_is_refused_and_nothing_of_it_is_written() {
+        let fs = MemFs::new();
+        let mut log = writer(&fs);
+        // Nobody looks at these bytes, so the system does not provide them.
+        let longer = vec![0; RECORD_BYTES_MAX + 1];
+        let refused = log.append_record(RecordKind::Batch, &longer);
+        assert!(matches!(refused, Err(Error::LimitExceeded { .. })), "{refused:?}");
+        assert_eq!((log.len(), log.flushed_len()), (64, 64));
+    }
+
+    #[test]
     fn after_a_failed_append_or_sync_the_writer_repeats_the_error_and_writes_no_more() {
         for fail_sync in [false, true] {
             let fs = MemFs::new();
