@@ -1,10 +1,52 @@
 //! What two stores do not share, in one place and through files; digests.
 
 use crate::dump::dump;
-use crate::tool::{run, temp_store};
+use crate::tool::{TempStore, run, temp_store};
 
 fn lines(range: std::ops::Range<u32>, changed: u32) -> String {
     range.map(|key| format!("key{key:05}\t{}\n", if key == changed { 0 } else { key })).collect()
+}
+
+/// What two machines tell each other.
+struct Exchange {
+    /// What the second one printed when it wrote cells.
+    told: Vec<String>,
+    /// What the first one printed when the cells fell short.
+    short: Vec<String>,
+    /// What it listed in the end.
+    found: String,
+}
+
+/// Compares two stores through files. The second one first writes as many cells as `options` or the estimate
+/// say, which fall short now and then; and then those that the first one asks for.
+fn exchange(one: &TempStore, two: &TempStore, options: &[&str], wanted: &str, json: bool) -> Exchange {
+    let file = |name: String| one.folder.path().join(name).to_str().unwrap().to_owned();
+    let format: &[&str] = if json { &["--json"] } else { &[] };
+    let size = file("size".into());
+    assert_eq!(run(&[&["diff", &one.db, "--write-size", &size], format].concat()).ok(), "");
+    let mut exchange = Exchange { told: Vec::new(), short: Vec::new(), found: String::new() };
+    let mut list: Vec<String> = ["diff", &one.db, "--write-wanted", wanted]
+        .into_iter()
+        .chain(format.iter().copied())
+        .map(String::from)
+        .collect();
+    let mut options: Vec<String> = options.iter().map(ToString::to_string).collect();
+    loop {
+        let cells = file(format!("cells{}", exchange.told.len()));
+        let ask: Vec<&str> = options.iter().map(String::as_str).collect();
+        let write = ["diff", &two.db, "--size", &size, "--write-cells", &cells];
+        exchange.told.push(run(&[&write[..], &ask[..], format].concat()).ok());
+        list.extend(["--cells".into(), cells]);
+        let outcome = run(&list);
+        if outcome.code == Some(0) {
+            exchange.found = outcome.ok();
+            return exchange;
+        }
+        let short = outcome.fails(3);
+        let (_, asked) = short.split_once("--from ").expect("it says for which cells to ask");
+        options = format!("--from {asked}").split_whitespace().map(String::from).collect();
+        exchange.short.push(short);
+    }
 }
 
 #[test]
@@ -42,12 +84,11 @@ fn a_diff_in_json_names_the_side_of_each_key_and_ends_with_the_numbers() {
     );
     assert!(numbers["exchanged_bytes"].as_u64() > Some(100) && numbers["rounds"].as_u64() > Some(0));
 
-    let file = |name: &str| one.folder.path().join(name).to_str().unwrap().to_owned();
-    let [size, cells, wanted] = ["size", "cells", "wanted"].map(file);
-    assert_eq!(run(&["diff", &one.db, "--write-size", &size, "--json"]).ok(), "");
-    let estimate = run(&["diff", &two.db, "--size", &size, "--write-cells", &cells, "--json"]).ok();
-    assert!(estimate.starts_with("{\"estimate\":") && estimate.ends_with("}\n"), "{estimate}");
-    let listed = run(&["diff", &one.db, "--cells", &cells, "--write-wanted", &wanted, "--json"]).ok();
+    let wanted = one.folder.path().join("wanted").to_str().unwrap().to_owned();
+    let exchange = exchange(&one, &two, &[], &wanted, true);
+    let told = &exchange.told[0];
+    assert!(told.starts_with("{\"estimate\":") && told.ends_with("}\n"), "{told}");
+    let listed = exchange.found;
     assert!(listed.ends_with("{\"only_first\":2,\"only_second\":1}\n"), "{listed}");
     assert_eq!(
         run(&["diff", &two.db, "--wanted", &wanted, "--json"]).ok(),
@@ -61,11 +102,11 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
     one.load(lines(0..2000, 9999).as_bytes());
     two.load(lines(30..2050, 9999).as_bytes());
     let file = |name: &str| one.folder.path().join(name).to_str().unwrap().to_owned();
-    let [size, cells, more, wanted] = ["size", "cells", "more", "wanted"].map(file);
-    run(&["diff", &one.db, "--write-size", &size]).ok();
-    let told = run(&["diff", &two.db, "--size", &size, "--write-cells", &cells]).ok();
+    let [size, wanted] = ["size", "wanted"].map(file);
+    let by_estimate = exchange(&one, &two, &[], &wanted, false);
+    let told = &by_estimate.told[0];
     assert!(told.starts_with("# about ") && told.ends_with(" differences\n"), "{told}");
-    let found = run(&["diff", &one.db, "--cells", &cells, "--write-wanted", &wanted]).ok();
+    let found = by_estimate.found;
     assert!(
         found.ends_with("# 30 only here, 50 only there\n") && found.starts_with("-\tkey00000\n"),
         "{found}"
@@ -73,13 +114,11 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
     let named = run(&["diff", &two.db, "--wanted", &wanted]).ok();
     assert_eq!((named.lines().count(), named.lines().next()), (50, Some("+\tkey02000")));
 
-    // Far too few cells, and then the others.
-    run(&["diff", &two.db, "--size", &size, "--write-cells", &cells, "--count", "20"]).ok();
-    let short = run(&["diff", &one.db, "--cells", &cells]).fails(3);
+    // Far too few cells, and then others.
+    let in_rounds = exchange(&one, &two, &["--count", "20"], &wanted, false);
+    let short = &in_rounds.short[0];
     assert!(short.contains("20 cells fall short") && short.contains("--from 20 --count "), "{short}");
-    run(&["diff", &two.db, "--size", &size, "--write-cells", &more, "--from", "20", "--count", "180"]).ok();
-    let again = run(&["diff", &one.db, "--cells", &cells, "--cells", &more]).ok();
-    assert_eq!(again, found);
+    assert_eq!(in_rounds.found, found);
     let wrong = run(&["diff", &one.db, "--cells", &size]).fails(3);
     assert!(wrong.contains("sketch kind"), "{wrong}");
 }
