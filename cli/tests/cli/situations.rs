@@ -1,9 +1,9 @@
 //! The output and exit code of every command in many situations: the table `tests/golden/situations.txt`.
 //! `SIEVEDB_BLESS=1 cargo test -p sievedb-cli situations` writes it again; read it before you commit it.
 //!
-//! The table has the first three lines of an output, and all lines of `verify`. What differs between runs is
-//! replaced: the directory by `DB`, checksums by `########`, sizes, times, rates and the offsets of filters
-//! by `#`.
+//! The table has the first three lines of an output, and all lines of `verify` and `repair`. What differs
+//! between runs is replaced: the directory by `DB`, checksums by `########`, sizes, times, rates and the
+//! offsets of filters by `#`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,7 +24,7 @@ const NOBODY: u32 = 65534;
 
 /// The commands, of `sievedb` unless `sievedb-dump` is named, and their standard input. `DB` is replaced by
 /// the store, `INPUT` by a file that holds the input, `TABLE` by the store's table.
-const COMMANDS: [(&str, &str); 27] = [
+const COMMANDS: [(&str, &str); 28] = [
     ("get DB key00000", ""),
     ("get DB none", ""),
     ("get DB -", "key00000\nnone\n"),
@@ -43,6 +43,7 @@ const COMMANDS: [(&str, &str); 27] = [
     ("load DB -", "key00000\tnew\n"),
     ("compact DB", ""),
     ("refilter DB", ""),
+    ("repair DB --into DB.new", ""),
     ("demo DB --from INPUT", "one\ntwo\n"),
     ("sievedb-dump DB/CURRENT", ""),
     ("sievedb-dump TABLE", ""),
@@ -291,7 +292,8 @@ fn try_all(situation: &Situation) -> Result<String, String> {
         for (mark, bytes) in [('|', output.stdout), ('!', output.stderr)] {
             let text = String::from_utf8(bytes).expect("output is text").replace(&store.db, "DB");
             let text = text.replace(input_path.to_str().unwrap(), "INPUT");
-            let shown = if line.starts_with("verify") { usize::MAX } else { 3 };
+            let is_whole = line.starts_with("verify") || line.starts_with("repair");
+            let shown = if is_whole { usize::MAX } else { 3 };
             for line in text.lines().take(shown) {
                 writeln!(table, "    {mark} {}", plain(line)).unwrap();
             }
