@@ -25,6 +25,8 @@ mod run;
 mod scratch;
 mod sources;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 pub use report::{
     DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairReport, RepairedKeyspace,
