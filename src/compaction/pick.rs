@@ -355,11 +355,21 @@ mod tests {
             assert_eq!((numbers(&task), task.output_level), (vec![1], level + 1));
             task.trivial_move
         };
+        // Ten tables of the shape's length are not too much.
         for level in 1..LEVELS - 2 {
-            assert!(moved(level, SHAPE.overlap_max()), "level {level}");
-            assert!(!moved(level, SHAPE.overlap_max() + 1), "level {level}");
+            assert!(moved(level, 100), "level {level}");
+            assert!(!moved(level, 101), "level {level}");
         }
         assert!(moved(LEVELS - 2, 0), "nothing is below");
+    }
+
+    #[test]
+    fn a_table_waits_while_another_task_puts_its_keys_into_the_next_level() {
+        let full = version(&[(1, 1, "b", "c", 200)]);
+        let mut busy = Busy::default();
+        let inputs = vec![(1, handle(2, "a", "d", 10))];
+        assert!(busy.take(&Task { inputs, output_level: 2, trivial_move: false }));
+        assert!(pick(&full, &busy, &SHAPE).is_none());
     }
 
     #[test]
