@@ -365,7 +365,8 @@ mod tests {
         assert_eq!(plan.rates[2], 1.0);
         // With a total larger than all limits, every probed share has its most bits.
         let plan = allocate(&shares, Total::bits_per_key(1000.0).unwrap());
-        assert!(plan.bits_per_key[0] > 32.0 && plan.rates[0] == 2f64.powi(-32));
+        // Miri changes the last digits of what `exp2` and `powi` give.
+        assert!(plan.bits_per_key[0] > 32.0 && (plan.rates[0] / 2f64.powi(-32) - 1.0).abs() < 1e-12);
         assert_eq!(plan.bits_per_key[2], 0.0);
     }
 
