@@ -19,7 +19,7 @@ pub(crate) struct Held {
     /// Where it starts in its file.
     offset: u64,
     denied: u64,
-    /// The first and the last key that it denied.
+    /// The smallest and the largest key that it denied. A damaged table may have its keys in any order.
     keys: Option<Keys>,
     /// The data block with the first one.
     block: u64,
@@ -40,9 +40,12 @@ impl Held {
             self.block = block;
         }
         self.denied += 1;
-        let keys = self.keys.get_or_insert_with(|| (user.to_vec(), Vec::new()));
-        keys.1.clear();
-        keys.1.extend_from_slice(user);
+        let (smallest, largest) = self.keys.get_or_insert_with(|| (user.to_vec(), user.to_vec()));
+        if user < smallest.as_slice() {
+            user.clone_into(smallest);
+        } else if user > largest.as_slice() {
+            user.clone_into(largest);
+        }
     }
 
     /// What is wrong if it denied keys: that breaks the one promise that filters make. And which keys these

@@ -22,7 +22,7 @@ const TARGETS: [(&str, Target); 10] = [
 ];
 
 /// Findings of the fuzzer: target, file in `tests/corpus`, what was wrong.
-const FINDINGS: [(&str, &str, &str); 7] = [
+const FINDINGS: [(&str, &str, &str); 8] = [
     (
         "dump",
         "lock-by-its-name",
@@ -36,6 +36,11 @@ const FINDINGS: [(&str, &str, &str); 7] = [
         "the printer called a table intact whose footer has a wrong length of the properties",
     ),
     ("table", "separators-in-disorder", "the keys that damage concerns were reported in descending order"),
+    (
+        "table",
+        "denied-keys-in-disorder",
+        "the keys that a filter denies were reported in descending order where the table has them out of order",
+    ),
     ("log", "damage-behind-the-cut", "the target took bytes after the end of the file for a change"),
     (
         "store",
