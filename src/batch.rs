@@ -275,7 +275,8 @@ impl WriteBatch {
         Some(self.bytes.len() - key.len()..self.bytes.len())
     }
 
-    fn refuse(&mut self, error: Error) {
+    /// Records an error, to be reported when the batch is written.
+    pub(crate) fn refuse(&mut self, error: Error) {
         self.refused.get_or_insert(error);
     }
 

@@ -74,10 +74,11 @@ pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
-    Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability, IgnoredFile, Iter,
-    Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, LazyIter, LazyValue, LevelStats, LostEntries, LostRange,
-    LostWrites, ManifestCondition, Mismatch, NewKeys, OpenReport, Progress, RepairProgress, RepairReport,
-    RepairedKeyspace, Snapshot, Stats, Value, Values, VerifyProgress, VerifyReport,
+    BatchView, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability,
+    IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, LazyIter, LazyValue,
+    LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition, Mismatch, NewKeys, OpenReport,
+    Progress, ReadHandle, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Value, Values,
+    VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::engine::Owner;
 use super::reads::Reads;
 use super::sources::sources;
+use super::transaction::Merged;
 use super::tree::{Tree, View};
 use super::value::Value;
 use crate::error::{Error, Result};
@@ -21,6 +22,8 @@ use crate::snapshot_read::{KeyRange, Range};
 /// The visible entries of a range, from both ends; long values are not read.
 pub(super) struct Scan {
     range: Range,
+    /// Writes laid over the entries of the store.
+    own: Option<Box<Merged>>,
     /// What is scanned, and its state at the beginning; `None` once the scan is over.
     of: Option<Scanned>,
     /// Keeps the store open.
@@ -42,19 +45,21 @@ impl Scan {
         let (of, part) = (Arc::clone(&view), range.clone());
         let source = Box::new(move || Ok(sources(&of, &part)));
         let tree = Arc::clone(reads.tree);
+        let own = reads.own.as_deref().map(|own| Box::new(Merged::new(own.clone(), &range)));
         let range = Range::new(source, seqno, range);
-        Ok(Self { range, of: Some(Scanned { tree, view }), owner: Arc::clone(reads.owner) })
+        Ok(Self { range, own, of: Some(Scanned { tree, view }), owner: Arc::clone(reads.owner) })
     }
 
     /// A scan that yields one error.
     fn failed(owner: &Arc<Owner>, error: Error) -> Self {
         let source = Box::new(move || Err(error.clone()));
-        Self { range: Range::new(source, 0, KeyRange::all()), of: None, owner: Arc::clone(owner) }
+        Self { range: Range::new(source, 0, KeyRange::all()), own: None, of: None, owner: Arc::clone(owner) }
     }
 
     /// Ends the scan: it yields nothing more and pins nothing.
     fn end(&mut self) {
         self.range.end();
+        self.own = None;
         self.of = None;
     }
 
@@ -71,14 +76,20 @@ impl Scan {
 
     /// What `read` makes of the next entry. If that fails, the scan is over.
     fn next<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
-        let item = self.range.next().map(|item| item.and_then(read));
-        self.after(item)
+        let item = match &mut self.own {
+            None => self.range.next(),
+            Some(own) => own.next(&mut self.range),
+        };
+        self.after(item.map(|item| item.and_then(read)))
     }
 
     /// The same from the other end.
     fn next_back<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
-        let item = self.range.next_back().map(|item| item.and_then(read));
-        self.after(item)
+        let item = match &mut self.own {
+            None => self.range.next_back(),
+            Some(own) => own.next_back(&mut self.range),
+        };
+        self.after(item.map(|item| item.and_then(read)))
     }
 
     /// Whether there is no entry. Reads no value.

@@ -152,7 +152,7 @@ impl Keyspace {
     }
 
     pub(super) fn reads(&self) -> Reads<'_> {
-        Reads { owner: &self.owner, tree: &self.tree, seqno: None, is_foreign: false }
+        Reads { owner: &self.owner, tree: &self.tree, seqno: None, is_foreign: false, own: None }
     }
 
     fn check_writable(&self) -> Result<()> {

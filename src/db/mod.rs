@@ -19,6 +19,7 @@
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store`, `conditional_store` | the public handles |
 //! | `reads`, `value` | the calls that read, of all handles; what they return |
+//! | `transaction` | reads of writes that are not in the store yet |
 //! | `stats`, `stats_text`, `verify` | counters, as text; checks |
 //! | `repair` | a new store from what is left of a damaged one |
 
@@ -67,6 +68,7 @@ mod sources;
 mod stats;
 mod stats_text;
 mod store;
+mod transaction;
 mod tree;
 mod value;
 mod verify;
@@ -85,6 +87,7 @@ pub use repair::{
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::{KeyspaceStats, LevelStats, Stats};
 pub use store::Db;
+pub use transaction::{BatchView, IndexedBatch, ReadHandle};
 pub use value::Value;
 pub use verify::{Concerned, Damage, DamagedKeys, VerifyProgress, VerifyReport};
 pub use write::Durability;

@@ -1,9 +1,12 @@
-//! The calls that read, which every handle has: a store (its default keyspace), a keyspace, and their snapshots.
+//! The calls that read, which every handle has: a store (its default keyspace), a keyspace, their snapshots, and
+//! all these with the writes of a batch laid over them.
 //!
 //! A handle says where it reads, as [`Reads`]. The calls are written once, by a macro, so that each handle has
 //! them as its own: documented on its page, and without a trait to import.
 
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::cursor::Cursor;
 use super::engine::Owner;
@@ -11,6 +14,7 @@ use super::iter::{Iter, Keys, Scan, Values};
 use super::keyspace::Keyspace;
 use super::snapshot::{KeyspaceSnapshot, Snapshot};
 use super::store::Db;
+use super::transaction::{BatchView, Own};
 use super::tree::{Tree, View};
 use super::value::Value;
 use crate::error::{Error, Result};
@@ -26,6 +30,8 @@ pub(super) struct Reads<'a> {
     pub(super) seqno: Option<SeqNo>,
     /// Whether the snapshot is one of another store.
     pub(super) is_foreign: bool,
+    /// Writes laid over the store.
+    pub(super) own: Option<Box<Own>>,
 }
 
 impl Reads<'_> {
@@ -33,7 +39,18 @@ impl Reads<'_> {
         if self.is_foreign {
             return Err(Error::invalid("the keyspace belongs to another store than the snapshot"));
         }
-        Ok(())
+        match &self.own {
+            None => Ok(()),
+            Some(own) => own.check(),
+        }
+    }
+
+    /// What was written of a key and is not in the store yet.
+    fn own(&self, key: &[u8]) -> Result<Option<&Option<Bytes>>> {
+        let Some(found) = self.own.as_deref().and_then(|own| own.find(key)) else { return Ok(None) };
+        // As a lookup in the store would.
+        self.owner.engine().check_readable(self.tree)?;
+        Ok(Some(found))
     }
 
     /// What is read, and up to which sequence number.
@@ -49,7 +66,10 @@ impl Reads<'_> {
 
     fn get<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
         self.check()?;
-        self.owner.engine().get(self.tree, key, self.seqno, read)
+        match self.own(key)? {
+            None => self.owner.engine().get(self.tree, key, self.seqno, read),
+            Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
+        }
     }
 
     fn multi_get<T>(
@@ -58,7 +78,19 @@ impl Reads<'_> {
         read: impl Fn(EntryValue) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
         self.check()?;
-        self.owner.engine().multi_get(self.tree, keys, self.seqno, read)
+        let engine = self.owner.engine();
+        if self.own.is_none() {
+            return engine.multi_get(self.tree, keys, self.seqno, read);
+        }
+        let own = keys.iter().map(|key| self.own(key.as_ref())).collect::<Result<Vec<_>>>()?;
+        let others: Vec<&[u8]> =
+            keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref()).collect();
+        let mut stored = engine.multi_get(self.tree, &others, self.seqno, &read)?.into_iter();
+        let value = |own: Option<&Option<Bytes>>| match own {
+            None => Ok(stored.next().flatten()),
+            Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
+        };
+        own.into_iter().map(value).collect()
     }
 
     fn scan(&self, range: KeyRange) -> Scan {
@@ -237,25 +269,6 @@ macro_rules! read_calls {
                 self.iter().values()
             }
 
-            /// A cursor over the entries whose keys are in `range`: it jumps to any key, and moves to either
-            /// side. It sees the entries as of this call. Errors are those of its movements.
-            ///
-            /// ```
-            /// # let dir = tempfile::tempdir().unwrap();
-            /// # let db = sievedb::Db::open(dir.path())?;
-            /// db.put("a", "1")?;
-            /// db.put("c", "3")?;
-            /// let mut cursor = db.cursor(..);
-            /// assert!(cursor.seek("b")?);
-            /// assert_eq!(cursor.key(), Some(&b"c"[..]));
-            /// # Ok::<(), sievedb::Error>(())
-            /// ```
-            #[doc(alias = "raw_iterator")]
-            #[doc(alias = "seek")]
-            pub fn cursor(&self, range: impl KeyBounds) -> Cursor {
-                Cursor::new(&self.reads(), KeyRange::new(&range))
-            }
-
             /// The entry with the smallest key; `None` if there is none. Costs as much as the first step of an
             /// iterator: a binary search in each memtable and run, and a step over each tombstone before the
             /// entry.
@@ -349,4 +362,31 @@ macro_rules! read_calls {
     )*};
 }
 
-read_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot);
+macro_rules! cursor_calls {
+    ($($handle:ty),*) => {$(
+        impl $handle {
+            /// A cursor over the entries whose keys are in `range`: it jumps to any key, and moves to either
+            /// side. It sees the entries as of this call. Errors are those of its movements.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put("a", "1")?;
+            /// db.put("c", "3")?;
+            /// let mut cursor = db.cursor(..);
+            /// assert!(cursor.seek("b")?);
+            /// assert_eq!(cursor.key(), Some(&b"c"[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            #[doc(alias = "raw_iterator")]
+            #[doc(alias = "seek")]
+            pub fn cursor(&self, range: impl KeyBounds) -> Cursor {
+                Cursor::new(&self.reads(), KeyRange::new(&range))
+            }
+        }
+    )*};
+}
+
+read_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot, BatchView);
+// A cursor goes through the store alone.
+cursor_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot);

@@ -70,7 +70,7 @@ pub struct Snapshot {
 }
 
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     owner: Arc<Owner>,
     seqno: SeqNo,
 }
@@ -93,6 +93,10 @@ impl Snapshot {
 
     pub(super) fn reads(&self) -> Reads<'_> {
         self.default.reads()
+    }
+
+    pub(super) fn held(&self) -> &Arc<Held> {
+        self.default.held()
     }
 
     /// The sequence number of the newest write that the snapshot sees.
@@ -156,7 +160,12 @@ impl KeyspaceSnapshot {
             tree: &self.tree,
             seqno: Some(self.held.seqno),
             is_foreign: !Arc::ptr_eq(&self.owner, &self.held.owner),
+            own: None,
         }
+    }
+
+    pub(super) fn held(&self) -> &Arc<Held> {
+        &self.held
     }
 }
 

@@ -93,10 +93,26 @@ impl KeyRange {
             Bound::Unbounded => None,
         }
     }
+
+    /// The first key of the range, and the first one after it; without the latter there is no upper bound. The
+    /// empty key is before all others.
+    pub(crate) fn half_open(&self) -> (Bytes, Option<Bytes>) {
+        let start = match &self.start {
+            Bound::Included(start) => start.clone(),
+            Bound::Excluded(start) => successor(start).into(),
+            Bound::Unbounded => Bytes::new(),
+        };
+        let end = match &self.end {
+            Bound::Included(end) => Some(successor(end).into()),
+            Bound::Excluded(end) => Some(end.clone()),
+            Bound::Unbounded => None,
+        };
+        (start, end)
+    }
 }
 
 /// The smallest key after `key`. It may be a byte longer than a key can be, because it is only sought.
-fn successor(key: &[u8]) -> Vec<u8> {
+pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
     let mut successor = Vec::with_capacity(key.len() + 1);
     successor.extend_from_slice(key);
     successor.push(0);

@@ -22,7 +22,7 @@ pub(crate) use backward::Backward;
 pub use bounds::KeyBounds;
 pub(crate) use cursor::Cursor;
 pub(crate) use forward::Forward;
-pub(crate) use key_range::KeyRange;
+pub(crate) use key_range::{KeyRange, successor};
 pub(crate) use range::Range;
 
 /// Entries of one user key that are stepped over before the iterator seeks instead. A seek costs about as

@@ -1,0 +1,179 @@
+//! The writes of a batch or of a transaction, sorted by keyspace and key, so that they can be read.
+//!
+//! Of several writes of one key only the last is kept. The map of a keyspace is shared with the iterators over
+//! it: a write while an iterator exists copies the map first, so that an iterator sees the writes before it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::batch::{KeyspaceId, WriteBatch};
+use crate::checksum::FileId;
+use crate::error::{Error, Result};
+use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// The last write of each key of a keyspace. `None`: the key is deleted.
+pub(in crate::db) type Writes = BTreeMap<Bytes, Option<Bytes>>;
+
+/// The most that an encoded entry takes beside its key and its value.
+const FRAMING_BYTES: usize = 21;
+
+/// Writes that are not in the store yet.
+#[derive(Debug, Clone, Default)]
+pub(in crate::db) struct OwnWrites {
+    keyspaces: BTreeMap<KeyspaceId, Arc<Writes>>,
+    /// The number of writes, and about what they take in a batch.
+    len: usize,
+    bytes: usize,
+    /// The first write that was rejected.
+    refused: Option<Error>,
+    /// The store whose keyspace handles were used, if any were.
+    store: Option<FileId>,
+}
+
+/// What a reader of one keyspace sees beside the store.
+#[derive(Debug, Clone)]
+pub(in crate::db) struct Own {
+    writes: Option<Arc<Writes>>,
+    refused: Option<Error>,
+}
+
+impl OwnWrites {
+    /// Records that a keyspace handle of `store` was used. Returns whether no other store's was.
+    pub(super) fn bind(&mut self, store: FileId) -> bool {
+        let is_same = *self.store.get_or_insert(store) == store;
+        if !is_same {
+            self.refuse(Error::invalid("a batch holds keyspaces of two different stores"));
+        }
+        is_same
+    }
+
+    /// Sets `key` to `value`; `None` deletes it. O(log n), and O(n) if an iterator over the keyspace exists.
+    pub(super) fn set(&mut self, keyspace: KeyspaceId, key: &[u8], value: Option<&[u8]>) {
+        let value_len = value.map_or(0, <[u8]>::len);
+        let size = FRAMING_BYTES + key.len() + value_len;
+        let limits = [
+            ("key length", KEY_BYTES_MAX, key.len()),
+            ("value length", VALUE_BYTES_MAX, value_len),
+            ("batch size", BATCH_BYTES_MAX, self.bytes + size),
+        ];
+        if let Some((what, limit, asked)) = limits.into_iter().find(|(_, limit, asked)| asked > limit) {
+            return self.refuse(Error::limit(what, limit as u64, asked as u64));
+        }
+        let writes = Arc::make_mut(self.keyspaces.entry(keyspace).or_default());
+        let value = value.map(Bytes::copy_from_slice);
+        self.bytes += size;
+        self.len += 1;
+        if let Some(before) = writes.insert(Bytes::copy_from_slice(key), value) {
+            self.bytes -= FRAMING_BYTES + key.len() + before.map_or(0, |value| value.len());
+            self.len -= 1;
+        }
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.refused.get_or_insert(error);
+    }
+
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Removes all writes.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What a reader of a keyspace sees of them now. O(1).
+    pub(super) fn own(&self, keyspace: KeyspaceId) -> Own {
+        Own { writes: self.keyspaces.get(&keyspace).cloned(), refused: self.refused.clone() }
+    }
+
+    /// The same, if the keyspace is one of this store.
+    pub(super) fn own_in(&self, store: FileId, keyspace: KeyspaceId) -> Own {
+        let mut own = self.own(keyspace);
+        if self.store.is_some_and(|bound| bound != store) {
+            own.refused.get_or_insert_with(|| Error::invalid("the batch holds keyspaces of another store"));
+        }
+        own
+    }
+
+    /// The same writes as a batch, in the order of keyspaces and keys.
+    pub(super) fn to_batch(&self) -> WriteBatch {
+        let mut batch = WriteBatch::with_capacity(self.bytes);
+        if let Some(store) = self.store {
+            batch.bind(store);
+        }
+        for (&keyspace, writes) in &self.keyspaces {
+            for (key, value) in &**writes {
+                match value {
+                    Some(value) => batch.push_put(keyspace, key, value),
+                    None => batch.push_delete(keyspace, key),
+                };
+            }
+        }
+        if let Some(refused) = &self.refused {
+            batch.refuse(refused.clone());
+        }
+        batch
+    }
+}
+
+impl Own {
+    /// The error of the first write that was rejected: what is read would miss it.
+    pub(in crate::db) fn check(&self) -> Result<()> {
+        self.refused.as_ref().map_or(Ok(()), |refused| Err(refused.clone()))
+    }
+
+    /// What was written of a key.
+    pub(in crate::db) fn find(&self, key: &[u8]) -> Option<&Option<Bytes>> {
+        self.writes.as_ref()?.get(key)
+    }
+
+    pub(super) fn into_writes(self) -> Arc<Writes> {
+        self.writes.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::BatchReader;
+
+    #[test]
+    fn the_last_write_of_each_key_counts_and_the_size_is_about_that_of_the_batch() {
+        let mut writes = OwnWrites::default();
+        for n in 0..1000_u32 {
+            let key = (n % 100).to_be_bytes();
+            writes.set(n % 3, &key, (n % 7 > 0).then_some(&[0; 50]));
+        }
+        let batch = writes.to_batch();
+        assert_eq!((writes.len(), batch.len()), (300, 300));
+        let spare = writes.bytes - batch.size_bytes();
+        assert!(spare <= 300 * FRAMING_BYTES, "{spare}");
+        let (bytes, keyspaces, _) = batch.into_parts().unwrap();
+        assert_eq!(keyspaces, [0, 1, 2]);
+        let entries: Vec<_> = BatchReader::open(&bytes).unwrap().map(Result::unwrap).collect();
+        assert!(entries.is_sorted_by_key(|entry| (entry.keyspace, &bytes[entry.key.clone()])));
+        writes.clear();
+        assert_eq!((writes.len(), writes.bytes, writes.to_batch().len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_write_over_a_limit_is_refused_and_what_is_read_afterwards_says_so() {
+        let (key, value) = (vec![0; KEY_BYTES_MAX + 1], vec![0; 100 << 20]);
+        let mut writes = OwnWrites::default();
+        writes.set(0, b"k", Some(b"v"));
+        assert!(writes.own(0).check().is_ok());
+        let mut long = writes.clone();
+        long.set(0, &key, None);
+        let mut large = writes.clone();
+        (0..11_u8).for_each(|n| large.set(0, &[n], Some(&value)));
+        for (writes, what) in [(long, "key length"), (large, "batch size")] {
+            let error = writes.own(7).check().unwrap_err();
+            assert!(matches!(error, Error::LimitExceeded { what: found, .. } if found == what), "{error}");
+            assert!(matches!(writes.to_batch().into_parts(), Err(Error::LimitExceeded { .. })));
+        }
+    }
+}
