@@ -171,8 +171,8 @@ impl FileCache {
 
     /// Closes one file, if any is cached. Readers of that file keep it open until they are done.
     pub(crate) fn close_one(&self) -> bool {
-        let any = self.files.iter().next();
-        any.is_some_and(|(number, _)| self.files.remove(&number).is_some())
+        // Another thread may take away the same one first.
+        self.files.iter().any(|(number, _)| self.files.remove(&number).is_some())
     }
 
     /// Number of open files.

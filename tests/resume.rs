@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use sievedb::filter::{FilterKind, FilterPolicy};
 use sievedb::fs::{CrashPolicy, MemFs};
 use sievedb::{Db, Durability, Error, Keyspace, Options, Result, WriteBatch};
 
@@ -315,6 +316,38 @@ fn what_fails_and_passes_is_told_costs_nothing_and_goes_on_by_itself() {
             db.close().unwrap();
             check(&fs.mem, Progress::Acknowledged).unwrap_or_else(|wrong| panic!("{context}: {wrong}"));
         }
+    }
+}
+
+#[test]
+fn a_filter_that_cannot_be_opened_for_lack_of_open_files_is_used_later() {
+    let fs = FaultyFs::new(&MemFs::new());
+    // Absent keys lie between those of the table.
+    let keys = |end: &'static str| (1000..2000).map(move |key| format!("{key}{end}"));
+    let db = open(&fs);
+    keys("").for_each(|key| db.put(key, "v").unwrap());
+    db.compact().unwrap();
+    db.default_keyspace().refilter(FilterPolicy::new(FilterKind::BlockedBloom)).unwrap();
+    db.close().unwrap();
+
+    let options = || store::options(&fs.mem).fs(Arc::new(fs.clone())).background_threads(0);
+    for strict in [false, true] {
+        let db = options().strict_filters(strict).open(DIR).unwrap();
+        let absent = || keys(" absent").filter(|key| !db.contains(key).unwrap()).count();
+        fs.judge(|_, call| {
+            (matches!(call, Call::Open(_)) && call.kind() == "filter").then(|| (Effect::None, out_of_files()))
+        });
+        assert_eq!(absent(), 1000);
+        assert!(keys("").all(|key| db.contains(key).unwrap()));
+        let stats = db.stats();
+        assert_eq!((stats.unusable_filters, stats.keyspaces[0].total().filter.negatives), (0, 0));
+        fs.recover();
+        assert_eq!(absent(), 1000);
+        let total = db.stats().keyspaces[0].total();
+        assert!(total.filter.negatives > 900 && total.unusable_filters == 0, "{:?}", total.filter);
+        while db.step().unwrap() {}
+        assert_eq!(db.stats().rebuilt_filters, 0);
+        db.close().unwrap();
     }
 }
 

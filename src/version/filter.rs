@@ -133,9 +133,17 @@ pub(crate) struct TableFilter {
 }
 
 impl TableFilter {
-    /// Reads as much of the filter into memory as there is room for. Later calls do nothing.
-    pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) {
-        self.read.get_or_init(|| residency::read_what_fits(table, meta, ctx));
+    /// Reads as much of the filter into memory as there is room for. Once it was read, later calls do nothing.
+    ///
+    /// # Errors
+    ///
+    /// Too many files are open.
+    pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<()> {
+        if self.read.get().is_none() {
+            let read = residency::read_what_fits(table, meta, ctx)?;
+            self.read.get_or_init(|| read);
+        }
+        Ok(())
     }
 
     /// The same filter with another number of column groups in memory; `None` if there is no room, or if the

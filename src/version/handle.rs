@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::filter::{FilterState, TableFilter};
 use super::lookup::Lookup;
 use super::open_tables::{OpenTables, Opened};
+use super::residency::is_lack_of_files;
 use crate::batch::KeyspaceId;
 use crate::counters::{FilterCounters, RecentRate, Stripe};
 use crate::error::{Error, Result};
@@ -126,7 +127,9 @@ impl TableHandle {
             return Ok(Opened::Brief(opened));
         }
         // The filter is set before the table, so that a reader that sees an open table also sees its filter.
-        self.filter.read(&opened, &self.meta, &self.shared.context);
+        if self.filter.read(&opened, &self.meta, &self.shared.context).is_err() {
+            return Ok(Opened::Brief(opened));
+        }
         let table = self.table.get_or_init(|| opened);
         self.shared.open_tables.add(Weak::clone(&self.me));
         if self.filter.error().is_some() {
@@ -331,13 +334,21 @@ impl TableHandle {
         Ok(false)
     }
 
-    /// Probes a paged filter, and reads the pages that this takes. A filter with a damaged page is not used
-    /// any more.
+    /// Probes a paged filter, and reads the pages that this takes. A filter of which a page is damaged or
+    /// cannot be read is not used any more. That too many files are open says nothing about the filter.
+    ///
+    /// # Errors
+    ///
+    /// With `strict_filters`, that too many files are open.
     #[cold]
-    pub(super) fn read_filter_pages(&self, hash: u64) -> Verdict {
-        self.filter.read_pages(&self.shared.context, hash).unwrap_or_else(|error| {
-            self.stop_using_filter(error);
-            Verdict::Unknown
+    pub(super) fn read_filter_pages(&self, hash: u64) -> Result<Verdict> {
+        self.filter.read_pages(&self.shared.context, hash).or_else(|error| {
+            if !is_lack_of_files(&error) {
+                self.stop_using_filter(error);
+            } else if self.shared.context.trust.strict {
+                return Err(error);
+            }
+            Ok(Verdict::Unknown)
         })
     }
 

@@ -132,7 +132,7 @@ impl TableHandle {
     ) -> Result<Option<(Tag, EntryValue)>> {
         if verdict == Verdict::Unknown {
             verdict = match self.open_filter()?.map_or(Verdict::Unknown, |filter| filter.probe(lookup.hash)) {
-                Verdict::Unknown => self.read_filter_pages(lookup.hash),
+                Verdict::Unknown => self.read_filter_pages(lookup.hash)?,
                 verdict => verdict,
             };
         }

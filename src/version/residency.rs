@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::filter::{AlignedBytes, Filter, Header};
+use crate::fs::is_out_of_files;
 use crate::memory::{Lease, LeaseKind};
 use crate::table::{FilterSource, Table, TableContext};
 use crate::table_meta::TableMeta;
@@ -20,24 +21,34 @@ use super::filter::{FilterState, ReadFilter};
 type Loaded = (FilterState, Option<Lease>);
 
 /// The first filter that can be used, or why none can: as much of it as there is room for.
-pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext) -> ReadFilter {
+///
+/// # Errors
+///
+/// Too many files are open, which says nothing about the filter.
+pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<ReadFilter> {
     let mut state = FilterState::None;
     for filter in meta.whole_key_filters() {
         match table.filter_source(meta, filter).and_then(|source| fit(source, ctx)) {
-            Ok((state, lease)) => return ReadFilter { state, _lease: lease },
+            Ok((state, lease)) => return Ok(ReadFilter { state, _lease: lease }),
+            Err(error) if is_lack_of_files(&error) => return Err(error),
             Err(error) => {
                 ctx.io.note_unusable_filter(meta.number, &error);
                 state = FilterState::Unusable(Arc::new(error));
             }
         }
     }
-    ReadFilter { state, _lease: None }
+    Ok(ReadFilter { state, _lease: None })
+}
+
+/// Whether the process had too many open files.
+pub(super) fn is_lack_of_files(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if is_out_of_files(source))
 }
 
 /// The filter of a table outside of a tree.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read_filter(table: &Table, meta: &TableMeta, ctx: &TableContext) -> FilterState {
-    read_what_fits(table, meta, ctx).state
+    read_what_fits(table, meta, ctx).expect("files can be opened").state
 }
 
 /// As many column groups as there is room for, and the memory that they have.

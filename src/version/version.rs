@@ -27,7 +27,11 @@ impl Version {
             runs.extend(level);
             *end = runs.len();
         }
-        let tables = runs.iter().flat_map(|run: &Run| run.tables.iter());
+        Self::with(runs, ends)
+    }
+
+    fn with(runs: Vec<Run>, ends: [usize; LEVELS]) -> Self {
+        let tables = runs.iter().flat_map(|run| run.tables.iter());
         let filters = tables.flat_map(|table| table.meta.filters.iter().map(|filter| filter.len));
         let is_far = filters.fold(0, u64::saturating_add) > NEAR_BYTES;
         Self { runs, ends, is_far }
@@ -113,7 +117,7 @@ impl Version {
                 Arc::make_mut(&mut run.tables)[at] = Arc::clone(table);
             }
         }
-        Self { runs, ..*self }
+        Self::with(runs, self.ends)
     }
 
     /// The tables that no compaction can read.
