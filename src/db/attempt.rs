@@ -27,12 +27,16 @@ use super::tree::Tree;
 use super::value::Value;
 use super::write::Durability;
 use crate::batch::{BatchReader, WriteBatch};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hash::key_hash;
 use crate::key::SeqNo;
 
 /// Attempts before flushed memtables are kept.
 const FREE_ATTEMPTS: usize = 2;
+
+/// How often an update runs its closure at most. Each run but the first is for a value that the key got during
+/// the run before.
+const UPDATE_RUNS_MAX: u64 = 10_000;
 
 /// The attempts of a call.
 struct Attempts<'t> {
@@ -155,19 +159,31 @@ impl Engine {
     ) -> Result<Option<Value>> {
         let mut attempts = Attempts::new(tree);
         let hash = key_hash(self.keyspaces.hash_seed, key);
+        let (mut runs, mut last) = (0, None);
         loop {
             let read_at = attempts.next(self)?;
-            let found = self.get(tree, key, None, Value::read)?;
-            let value = change(found.as_deref());
-            let batch = single(tree, key, value.as_deref())?;
-            if value.is_none() && found.is_none() {
+            let before = self.get(tree, key, None, Value::read)?;
+            let after = match last {
+                Some((same, after)) if same == before => after,
+                _ if runs == UPDATE_RUNS_MAX => {
+                    return Err(Error::limit("runs of the closure of an update", UPDATE_RUNS_MAX, runs + 1));
+                }
+                _ => {
+                    runs += 1;
+                    change(before.as_deref())
+                }
+            };
+            let batch = single(tree, key, after.as_deref())?;
+            if before.is_none() && after.is_none() {
                 self.settle_answer(durability)?;
                 return Ok(None);
             }
-            if let Asked::Decided(_) =
-                self.ask(one(tree, batch, read_at, Rule::Unchanged, hash)?, durability)?
-            {
-                return Ok(value.map(|value| Value::new(value.into())));
+            let rule = before.clone().map_or(Rule::Absent, Rule::Equals);
+            match self.ask(one(tree, batch, read_at, rule, hash)?, durability)? {
+                Asked::Decided(condition) if condition.decision() == Decision::Write => {
+                    return Ok(after.map(|value| Value::new(value.into())));
+                }
+                Asked::Decided(_) | Asked::LookAgain(..) => last = Some((before, after)),
             }
         }
     }
@@ -245,7 +261,6 @@ mod tests {
 
     use super::*;
     use crate::db::queue::Turn;
-    use crate::error::Error;
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::Options;
     use crate::sync::lock;
@@ -394,11 +409,65 @@ mod tests {
         let added = db.update("k", |value| {
             runs += 1;
             // What another thread does meanwhile.
+            if runs <= FREE_ATTEMPTS {
+                db.put("k", [runs as u8]).unwrap();
+            }
             db.put("other", "").unwrap();
             db.flush().unwrap();
             Some([value.unwrap_or_default(), b"+"].concat())
         });
-        assert_eq!((added.unwrap().as_deref(), runs), (Some(&b"+"[..]), FREE_ATTEMPTS + 1));
+        // In the last run only the other key was written, and the memtable of that was kept for the leader.
+        assert_eq!(added.unwrap().as_deref(), Some(&[FREE_ATTEMPTS as u8, b'+'][..]));
+        assert_eq!(runs, FREE_ATTEMPTS + 1);
+    }
+
+    #[test]
+    fn update_keeps_what_its_closure_has_made_of_a_value_that_is_still_there() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        db.put("k", "1").unwrap();
+        let mut runs = 0;
+        let added = db.update("k", |value| {
+            runs += 1;
+            db.put("k", "2").unwrap();
+            db.put("k", value.unwrap()).unwrap();
+            db.flush().unwrap();
+            Some([value.unwrap(), b"+"].concat())
+        });
+        assert_eq!((added.unwrap().as_deref(), runs), (Some(&b"1+"[..]), 1));
+    }
+
+    #[test]
+    fn update_ends_with_an_error_if_its_key_always_has_another_value() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let mut runs = 0_u64;
+        let added = db.update("k", |_| {
+            runs += 1;
+            db.put("k", runs.to_le_bytes()).unwrap();
+            Some(Vec::new())
+        });
+        assert!(matches!(added, Err(Error::LimitExceeded { limit: UPDATE_RUNS_MAX, .. })), "{added:?}");
+        assert_eq!(db.get("k").unwrap().unwrap(), UPDATE_RUNS_MAX.to_le_bytes()[..], "nothing was written");
+    }
+
+    #[test]
+    fn a_closure_that_panics_while_memtables_are_kept_for_it_leaves_nothing_behind() {
+        let db = options(&MemFs::new()).background_threads(0).open("/db").unwrap();
+        let tree = db.engine().keyspaces.default_tree();
+        let mut runs = 0;
+        let update = std::panic::AssertUnwindSafe(|| {
+            db.update("k", |_| {
+                runs += 1;
+                db.put("k", [runs as u8]).unwrap();
+                db.flush().unwrap();
+                assert!(runs <= FREE_ATTEMPTS, "a panic in the closure");
+                Some(Vec::new())
+            })
+        });
+        assert!(std::panic::catch_unwind(update).is_err());
+        assert!(runs > FREE_ATTEMPTS && tree.memtables_since(0).is_none(), "no memtable is kept");
+        assert!(!db.engine().commit.is_led() && db.engine().commit.waiting() == 0);
+        assert_eq!(db.update("k", |value| Some(value.unwrap().to_vec())).unwrap().unwrap(), [runs as u8]);
+        db.close().unwrap();
     }
 
     #[test]

@@ -40,10 +40,8 @@ pub(super) enum Rule {
     /// The key is present.
     Present,
     /// The key has this value.
-    Equals(Vec<u8>),
+    Equals(Value),
     Always,
-    /// The key has not been written since the caller looked.
-    Unchanged,
 }
 
 impl Rule {
@@ -52,8 +50,8 @@ impl Rule {
         match self {
             Self::Absent => value.is_none(),
             Self::Present => value.is_some(),
-            Self::Equals(expected) => value == Some(expected),
-            Self::Always | Self::Unchanged => true,
+            Self::Equals(expected) => value == Some(&**expected),
+            Self::Always => true,
         }
     }
 }
@@ -62,7 +60,7 @@ impl Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Open,
-    /// It is unknown what happened since the caller looked, or that is what the rule forbids: look again.
+    /// It is unknown what happened since the caller looked.
     LookAgain,
     /// The entries that are marked are written.
     Write,
@@ -125,6 +123,12 @@ impl Admitted {
         self.condition.as_ref().is_none_or(|condition| condition.decision == Decision::Write)
     }
 
+    /// The most bytes that may be written of it.
+    pub(super) fn bytes_max(&self) -> usize {
+        let all = self.condition.as_ref().and_then(|condition| condition.all.as_ref());
+        all.unwrap_or(&self.bytes).len()
+    }
+
     /// Whether the decision stands even if the group cannot be written.
     pub(super) fn stands_alone(&self) -> bool {
         self.condition.as_ref().is_some_and(|condition| match condition.decision {
@@ -177,10 +181,6 @@ impl Condition {
                 let Some(hash) = *hash else { continue };
                 let Some((latest, is_in_group)) = since.latest(hash, &all[place.clone()]) else { continue };
                 self.rests_on_group |= is_in_group;
-                if self.rule == Rule::Unchanged {
-                    self.decision = Decision::LookAgain;
-                    return Ok(());
-                }
                 let writes = self.rule.allows(latest.value());
                 is_other |= self.writes.get(at) != writes;
                 self.writes.set(at, writes);
@@ -412,19 +412,17 @@ mod tests {
             plain(&tree, &[("a", Some("1")), ("c", Some("1")), ("a", None), ("c", None), ("c", Some("2"))]),
             insert("a"),
             insert("c"),
-            asks(&db, &tree, &[("c", None)], Rule::Equals(b"1".to_vec()), &[true]),
-            asks(&db, &tree, &[("c", None)], Rule::Equals(b"2".to_vec()), &[true]),
+            asks(&db, &tree, &[("c", None)], Rule::Equals("1".into()), &[true]),
+            asks(&db, &tree, &[("c", None)], Rule::Equals("2".into()), &[true]),
             asks(&db, &tree, &[("c", None)], Rule::Present, &[true]),
-            asks(&db, &tree, &[("c", Some("3"))], Rule::Unchanged, &[true]),
-            asks(&db, &tree, &[("d", Some("3"))], Rule::Unchanged, &[true]),
         ];
         run(&db, &mut group);
-        use Decision::{LookAgain, Nothing, Write};
-        let wanted = [Write, Nothing, Write, Write, Nothing, Nothing, Write, Nothing, LookAgain, Write];
+        use Decision::{Nothing, Write};
+        let wanted = [Write, Nothing, Write, Write, Nothing, Nothing, Write, Nothing];
         let asked: Vec<&Admitted> = group.iter().filter(|one| one.condition.is_some()).collect();
         assert_eq!(asked.iter().map(|one| decision(one)).collect::<Vec<_>>(), wanted);
         // These "no" are worth what the batches of the group are.
-        assert_eq!(asked.iter().filter(|one| one.stands_alone()).count(), 1, "only the one that looks again");
+        assert!(!asked.iter().any(|one| one.stands_alone()));
         let condition = asked[5].condition.as_ref().unwrap();
         assert_eq!(condition.changed_to.as_ref().unwrap().as_deref(), Some(&b"2"[..]));
     }
@@ -474,6 +472,44 @@ mod tests {
         db.put("later", "").unwrap();
         run(&db, &mut later);
         assert_eq!(decision(&later[0]), Write, "nothing above its number has been flushed");
+    }
+
+    #[test]
+    fn memtables_have_room_for_a_batch_that_has_grown_since_its_caller_looked() {
+        let options =
+            Options::new().fs(Arc::new(MemFs::new())).background_threads(0).memory_budget(128 << 20);
+        let db = options.open("/db").unwrap();
+        let (tree, memory) = (db.engine().keyspaces.default_tree(), &db.engine().context.memory);
+        let keys: Vec<String> = (0..100).map(|n| format!("key {n}")).collect();
+        let value = "v".repeat(140 << 10);
+        keys.iter().for_each(|key| db.put(key, "").unwrap());
+        let writes: Vec<_> = keys.iter().map(|key| (key.as_str(), Some(&*value))).collect();
+        let mut marked = [false; 100];
+        marked[0] = true;
+        let asked = asks(&db, &tree, &writes, Rule::Absent, &marked);
+        // All are deleted since, and most of the memory is taken.
+        keys.iter().for_each(|key| db.delete(key).unwrap());
+        for n in (0_u32..200).take_while(|_| memory.memtables() < 20 << 20) {
+            db.put(n.to_be_bytes(), &value).unwrap();
+        }
+        let free = memory.memtables_max() - memory.memtables();
+        assert!(asked.bytes.len() < free / 2 && free < keys.len() * value.len(), "{free} bytes are free");
+        db.engine().submit_batch(asked).unwrap();
+        assert_eq!(db.get("key 99").unwrap().unwrap(), value);
+        let (taken, most) = (memory.memtables(), memory.memtables_max());
+        assert!(taken <= most, "{taken} bytes of {most}");
+    }
+
+    #[test]
+    fn only_batches_that_were_written_are_counted() {
+        let (db, tree) = open();
+        db.put("k", "").unwrap();
+        let insert = || asks(&db, &tree, &[("l", Some(""))], Rule::Absent, &[true]);
+        let (first, second) = (insert(), insert());
+        db.engine().submit_batch(first).unwrap();
+        db.engine().submit_batch(second).unwrap();
+        db.write(WriteBatch::new()).unwrap();
+        assert_eq!((db.stats().batches, db.stats().entries), (2, 2));
     }
 
     #[test]

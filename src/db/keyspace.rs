@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::publish::{Change, OptionsChange};
 use super::reads::Reads;
 use super::tree::Tree;
-use super::write::Durability;
+use super::writes::Writes;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId, WriteBatch};
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
@@ -155,108 +155,13 @@ impl Keyspace {
         Reads { owner: &self.owner, tree: &self.tree, seqno: None, is_foreign: false, own: None }
     }
 
+    pub(super) fn writes(&self) -> Writes<'_> {
+        Writes { owner: &self.owner, tree: &self.tree }
+    }
+
     fn check_writable(&self) -> Result<()> {
         self.engine().check_writable()?;
         self.tree.check_alive()
-    }
-
-    /// Sets `key` to `value`. The write is buffered: see [`Durability`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing was
-    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write is not visible, and
-    /// [the guide](crate::guide::durability#when-a-write-fails) says what becomes of it.
-    /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
-    /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
-    /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped): nothing was written.
-    #[doc(alias = "insert")]
-    #[doc(alias = "set")]
-    #[doc(alias = "put_cf")]
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with(key, value, Durability::Buffered)
-    }
-
-    /// Sets `key` to `value`, and returns when that is as durable as `durability` requires.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.open_keyspace("users")?;
-    /// users.put_with("ada", "1815", sievedb::Durability::Synced)?; // survives a power loss from here on
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Keyspace::put`]; [`Io`](crate::Error::Io) also if the log could not be synced.
-    #[doc(alias = "put_opt")]
-    pub fn put_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        durability: Durability,
-    ) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        // Room for the framing of one entry, so that the buffer is allocated once.
-        let mut batch = WriteBatch::with_capacity(key.len().saturating_add(value.len()).saturating_add(12));
-        batch.put_in(self, key, value);
-        self.write(batch, durability)
-    }
-
-    /// Removes `key`; buffered, like [`Keyspace::put`]. Removing an absent key succeeds.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
-    /// users.put("ada", "1815")?;
-    /// users.delete("ada")?;
-    /// assert!(!users.contains("ada")?);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Keyspace::put`].
-    #[doc(alias = "delete_cf")]
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_with(key, Durability::Buffered)
-    }
-
-    /// Removes `key`, and returns when that is as durable as `durability` requires.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// # let users = db.open_keyspace("users")?;
-    /// users.delete_with("ada", sievedb::Durability::Synced)?;
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Keyspace::put_with`].
-    #[doc(alias = "delete_opt")]
-    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
-        let key = key.as_ref();
-        let mut batch = WriteBatch::with_capacity(key.len().saturating_add(12));
-        batch.delete_in(self, key);
-        self.write(batch, durability)
-    }
-
-    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        self.engine().check_readable(&self.tree)?;
-        self.engine().write(batch, durability)
     }
 
     /// Whether `key` may be present, answered from memory: it never reads from disk and never fails. `false`

@@ -120,7 +120,7 @@ impl Log {
     }
 
     /// Returns once everything up to `position` is durable. `mark` is stated in the promise record. Returns an
-    /// error of appending that record: nothing can be appended any more.
+    /// error of appending that record, and to which log: nothing can be appended to that one any more.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Log {
         &self,
         position: LogPosition,
         mark: impl Fn() -> EditMark,
-    ) -> Result<Option<Error>> {
+    ) -> Result<Option<(u64, Error)>> {
         point();
         let mut unpromised = None;
         let mut state = self.lock();
@@ -156,7 +156,9 @@ impl Log {
             state = self.lock();
             state.syncing = false;
             match result {
-                Ok(()) if state.number == number => unpromised = state.note_synced(end, &mark).err(),
+                Ok(()) if state.number == number => {
+                    unpromised = state.note_synced(end, &mark).err().map(|error| (number, error));
+                }
                 Ok(()) => {}
                 Err(error) => drop(state.failed.get_or_insert(error)),
             }

@@ -6,7 +6,7 @@
 //! | `files`, `keyspaces`, `health` | groups of it: directory, keyspaces, failure that disabled writing |
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `queue`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
-//! | `conditional`, `attempt`, `decide`, `departed`, `pop` | writes that depend on what is there |
+//! | `attempt`, `decide`, `departed`, `pop` | writes that depend on what is there |
 //! | `read`, `snapshot` | lookups; sequence numbers that compactions respect |
 //! | `iter`, `cursor`, `sources` | iteration: what is made of the entries; what they are read from |
 //! | `sizes` | estimates of the number and the size of entries |
@@ -17,19 +17,20 @@
 //! | `refilter` | new filters for existing tables |
 //! | `maintain`, `compact`, `progress` | calls that wait for background work, or do it themselves |
 //! | `publish` | the one place where the tree changes |
-//! | `keyspace`, `store`, `conditional_store` | the public handles |
+//! | `keyspace`, `store` | the public handles |
 //! | `reads`, `value` | the calls that read, of all handles; what they return |
 //! | `transaction` | reads of writes that are not in the store yet |
+//! | `writes`, `conditional`, `answers` | the calls that write one key, of all handles; what they return |
 //! | `stats`, `stats_text`, `verify` | counters, as text; checks |
 //! | `repair` | a new store from what is left of a damaged one |
 
+mod answers;
 mod apply;
 mod attempt;
 mod background;
 mod bits;
 mod compact;
 mod conditional;
-mod conditional_store;
 mod cursor;
 mod decide;
 mod departed;
@@ -73,8 +74,9 @@ mod tree;
 mod value;
 mod verify;
 mod write;
+mod writes;
 
-pub use conditional::{Mismatch, NewKeys};
+pub use answers::{Mismatch, NewKeys};
 pub use cursor::Cursor;
 pub use iter::{Iter, Keys, LazyIter, LazyValue, Values};
 pub use keyspace::Keyspace;

@@ -98,10 +98,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the memtables have room for a group; seals the largest ones to make room. A group that is
-    /// too large even for empty memtables is written once they are empty. Only the commit leader calls this.
+    /// Waits until the memtables have room for what is to be written of a group; seals the largest ones to make
+    /// room. A group that is too large even for empty memtables is written once they are empty. Only the commit
+    /// leader calls this.
     pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
-        let batches = group.iter().map(|admitted| (&admitted.bytes[..], &admitted.trees[..]));
+        let written = group.iter().filter(|admitted| admitted.is_written());
+        let batches = written.map(|admitted| (&admitted.bytes[..], &admitted.trees[..]));
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();

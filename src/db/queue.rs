@@ -77,9 +77,10 @@ struct Queue {
 }
 
 impl Wanted {
+    /// The most that may be written of it.
     fn bytes(&self) -> usize {
         match self {
-            Self::Batch(admitted) => admitted.bytes.len(),
+            Self::Batch(admitted) => admitted.bytes_max(),
             Self::Seal(_) | Self::Close => 0,
         }
     }
@@ -104,21 +105,18 @@ impl Request {
     }
 
     /// Takes what it wants. Only the leader calls this, once.
-    pub(super) fn take(&self) -> Option<Wanted> {
-        let mut state = lock(&self.state);
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Waiting(work) => Some(work),
-            other => {
-                *state = other;
-                None
+    pub(super) fn take(&self) -> Wanted {
+        match std::mem::replace(&mut *lock(&self.state), State::Taken) {
+            State::Waiting(work) => work,
+            State::Taken | State::Leads(_) | State::Done(_) => {
+                unreachable!("a request leaves the queue once, and it waits there")
             }
         }
     }
 
     fn lead(&self) {
-        if let Some(work) = self.take() {
-            self.set(State::Leads(work));
-        }
+        let work = self.take();
+        self.set(State::Leads(work));
     }
 
     /// Hands the result to the writer.
@@ -222,7 +220,7 @@ mod tests {
             assert_eq!((followers.len(), queue.waiting()), (1, 2), "one that closes is alone");
             queue.hand_on();
             followers.iter().for_each(|request| {
-                assert!(matches!(request.take(), Some(Wanted::Seal(_))) && request.take().is_none());
+                assert!(matches!(request.take(), Wanted::Seal(_)));
                 request.finish(Err(crate::error::Error::Closed));
             });
             let mut turns = waiters.into_iter().map(|waiter| waiter.join().unwrap());

@@ -109,8 +109,8 @@ impl Suspension {
         in_doubt.files.extend(new.names);
     }
 
-    fn begin(&self, cause: Error) {
-        lock(&self.state).cause = Some(cause);
+    fn begin(&self, state: &mut State, cause: Error) {
+        state.cause = Some(cause);
         self.is_suspended.store(true, Ordering::Release);
     }
 
@@ -148,10 +148,25 @@ impl Engine {
     /// Suspends writing after an append that failed, or disables it if the failure ends it. Returns the error
     /// to report.
     pub(super) fn suspend(&self, error: Error) -> Error {
+        self.suspend_if(error, || true)
+    }
+
+    /// Suspends writing after an append to this log failed, unless writing has resumed in another one since.
+    pub(super) fn suspend_log(&self, number: u64, error: Error) {
+        self.suspend_if(error, || self.log().active() == number);
+    }
+
+    fn suspend_if(&self, error: Error, is_needed: impl FnOnce() -> bool) -> Error {
         let error = self.fail_if_final(error);
         let is_refusal = matches!(error, Error::Closed | Error::Forked { .. });
-        if !is_refusal && !self.health.has_failed() && !self.suspension.is_suspended() {
-            self.suspension.begin(error.clone());
+        if is_refusal || self.health.has_failed() {
+            return error;
+        }
+        // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active, and
+        // then takes the work back.
+        let mut state = lock(&self.suspension.state);
+        if !self.suspension.is_suspended() && is_needed() {
+            self.suspension.begin(&mut state, error.clone());
             self.put_off(Work::Resume, error.clone());
         }
         error
@@ -200,7 +215,7 @@ impl Engine {
         self.resume().map_err(|error| {
             let error = self.fail_if_final(error);
             if !self.health.has_failed() {
-                self.suspension.begin(error.clone());
+                self.suspension.begin(&mut lock(&self.suspension.state), error.clone());
                 self.put_off(Work::Resume, error.clone());
             }
             error
@@ -328,6 +343,20 @@ mod tests {
             done.send(())
         });
         ended.recv_timeout(Duration::from_secs(60)).expect("the threads end");
+    }
+
+    #[test]
+    fn a_failure_of_a_log_that_is_not_in_use_any_more_suspends_nothing() {
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let engine = db.engine();
+        let cause = || Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
+        let before = engine.log().active();
+        engine.suspend_log(before, cause());
+        assert!(engine.suspension.is_suspended() && db.background_error().is_some());
+        db.put("k", "v").unwrap();
+        // By a writer that synced the old log, and could not append a promise to it.
+        engine.suspend_log(before, cause());
+        assert!(!engine.suspension.is_suspended() && db.background_error().is_none());
     }
 
     #[test]

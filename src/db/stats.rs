@@ -150,7 +150,7 @@ impl KeyspaceStats {
 pub struct Stats {
     /// Its keyspaces, in order of creation.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// Batches written.
+    /// Batches written. Not counted are those without entries, and conditional writes that wrote nothing.
     pub batches: u64,
     /// Entries in the batches.
     pub entries: u64,

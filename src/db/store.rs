@@ -12,6 +12,7 @@ use super::reads::Reads;
 use super::snapshot::Snapshot;
 use super::tree::Tree;
 use super::write::Durability;
+use super::writes::Writes;
 use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
@@ -72,6 +73,10 @@ impl Db {
         self.default.reads()
     }
 
+    pub(super) fn writes(&self) -> Writes<'_> {
+        self.default.writes()
+    }
+
     /// The directory of the store, as passed to [`Db::open`].
     ///
     /// ```
@@ -98,89 +103,6 @@ impl Db {
     #[must_use]
     pub fn open_report(&self) -> &OpenReport {
         &self.engine().report
-    }
-
-    /// Sets `key` to `value` in the default keyspace. The write is buffered: it survives the end of the
-    /// process, but not a power loss before the next [`Db::sync`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("planet", "Mars")?;
-    /// db.put("planet", "Saturn")?; // replaces the value
-    /// assert_eq!(db.get("planet")?.as_deref(), Some(&b"Saturn"[..]));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing was
-    /// written. [`Io`](crate::Error::Io) if the log could not be written: the write is not visible, and
-    /// [the guide](crate::guide::durability#when-a-write-fails) says what becomes of it.
-    /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
-    /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed): nothing was written.
-    #[doc(alias = "insert")]
-    #[doc(alias = "set")]
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.default.put(key, value)
-    }
-
-    /// Sets `key` to `value` in the default keyspace, and returns when that is as durable as `durability`
-    /// requires. Threads that wait for durability at the same time share one sync.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put_with("order", "paid", sievedb::Durability::Synced)?; // survives a power loss from here on
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::put`]; [`Io`](crate::Error::Io) also if the log could not be synced.
-    #[doc(alias = "put_opt")]
-    pub fn put_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        durability: Durability,
-    ) -> Result<()> {
-        self.default.put_with(key, value, durability)
-    }
-
-    /// Removes `key` from the default keyspace; buffered, like [`Db::put`]. Removing an absent key succeeds.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.put("planet", "Pluto")?;
-    /// db.delete("planet")?;
-    /// assert_eq!(db.get("planet")?, None);
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::put`].
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.default.delete(key)
-    }
-
-    /// Removes `key` from the default keyspace, and returns when that is as durable as `durability` requires.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = sievedb::Db::open(dir.path())?;
-    /// db.delete_with("order", sievedb::Durability::Synced)?;
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::put_with`].
-    #[doc(alias = "delete_opt")]
-    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
-        self.default.delete_with(key, durability)
     }
 
     /// Whether `key` may be in the default keyspace, answered from memory: it never reads from disk and never

@@ -6,8 +6,8 @@
 //!
 //! 1. *throttle*: wait if flushes or compactions of the batch's keyspaces are behind.
 //! 2. *admit*: check that the keyspaces of each batch still exist. A request that fails this check fails alone.
-//!    *Make room*: wait until all memtables together have room in the budget. *Decide* the conditional writes
-//!    (`decide`): the leader knows every earlier write.
+//!    *Decide* the conditional writes (`decide`): the leader knows every earlier write. *Make room* for what is
+//!    to be written: wait until all memtables together have room in the budget.
 //! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
 //!    write.
 //! 4. *apply*: insert the entries into the memtables (`apply`), as slices of the batch. Of a batch for
@@ -79,7 +79,6 @@ impl Engine {
         let (bytes, keyspaces, count) = batch.into_parts()?;
         self.await_resume()?;
         let position = if count == 0 {
-            self.counters.batches.fetch_add(1, Ordering::Relaxed);
             self.log().end()
         } else {
             let trees = self.keyspaces.admit(&keyspaces)?;
@@ -93,7 +92,6 @@ impl Engine {
 
     /// Step 1, in the writer's thread, and then the others.
     pub(super) fn submit_batch(&self, admitted: Admitted) -> Result<Outcome> {
-        self.counters.batches.fetch_add(1, Ordering::Relaxed);
         self.throttle(&admitted)?;
         self.submit(Wanted::Batch(admitted))
     }
@@ -106,8 +104,8 @@ impl Engine {
 
     pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
         let waited = self.log().wait_durable(position, || self.manifest.mark());
-        if let Some(error) = waited.map_err(|error| self.fail(error))? {
-            self.suspend(error);
+        if let Some((log, error)) = waited.map_err(|error| self.fail(error))? {
+            self.suspend_log(log, error);
         }
         Ok(())
     }
@@ -135,7 +133,7 @@ impl Engine {
         let result = catch("writing a batch", || match own {
             Wanted::Batch(own) if followers.is_empty() => (self.write_alone(own), Vec::new()),
             own => {
-                let wanted = followers.iter().filter_map(|request| request.take());
+                let wanted = followers.iter().map(|request| request.take());
                 let mut results = self.carry_out(std::iter::once(own).chain(wanted).collect()).into_iter();
                 (results.next().expect("a result for each"), results.collect())
             }
@@ -223,14 +221,12 @@ impl Engine {
         }
         self.health.check_not_failed()?;
         self.resume_if_due(close)?;
-        if !group.is_empty() {
-            self.make_room(group)?;
-            self.health.check_not_failed()?;
-            decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
-        }
+        decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
         if !group.iter().any(Admitted::is_written) {
             return Ok(Written { position: self.log().end(), full: Vec::new() });
         }
+        self.make_room(group)?;
+        self.health.check_not_failed()?;
         self.log_and_apply(group)
     }
 
@@ -252,7 +248,7 @@ impl Engine {
     /// Steps 3 to 5, for the batches that are to be written.
     fn log_and_apply(&self, group: &mut [Admitted]) -> Result<Written> {
         let before = self.sequence.visible();
-        let (mut next, mut logged) = (before + 1, 0);
+        let (mut next, mut written, mut logged) = (before + 1, 0, 0);
         for Admitted { bytes, .. } in group.iter_mut().filter(|admitted| admitted.is_written()) {
             let count = BatchReader::open(bytes).map_err(own_batch)?.count;
             if next + u64::from(count) > SEQNO_MAX {
@@ -260,6 +256,7 @@ impl Engine {
             }
             batch::stamp(bytes, next);
             next += u64::from(count);
+            written += 1;
             logged += bytes.len() as u64;
         }
         self.counters.logged_bytes.fetch_add(logged, Ordering::Relaxed);
@@ -283,6 +280,7 @@ impl Engine {
         }
         self.sequence.publish(next - 1);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
+        self.counters.batches.fetch_add(written, Ordering::Relaxed);
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
         let full = self.keyspaces.full_among(touched);
         Ok(Written { position, full })

@@ -1,0 +1,189 @@
+//! The calls that write one key, which a store (its default keyspace) and a keyspace have. Those that depend on
+//! what is there are in `conditional`.
+//!
+//! A handle says where it writes, as [`Writes`]. The calls are written once, by a macro, like those that read
+//! (`reads`).
+
+use std::sync::Arc;
+
+use super::answers::Mismatch;
+use super::attempt::Single;
+use super::bits::Bits;
+use super::decide::Rule;
+use super::engine::Owner;
+use super::keyspace::Keyspace;
+use super::store::Db;
+use super::tree::Tree;
+use super::value::Value;
+use super::write::Durability;
+use crate::batch::WriteBatch;
+use crate::error::Result;
+
+/// Room for the framing of one entry, so that the buffer of a batch is allocated once.
+const FRAMING_BYTES: usize = 12;
+
+/// Where a handle writes.
+pub(super) struct Writes<'a> {
+    pub(super) owner: &'a Arc<Owner>,
+    pub(super) tree: &'a Arc<Tree>,
+}
+
+impl Writes<'_> {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        let len = key.len().saturating_add(value.len()).saturating_add(FRAMING_BYTES);
+        let mut batch = WriteBatch::with_capacity(len);
+        batch.push_put(self.tree.id, key, value);
+        self.write(batch, durability)
+    }
+
+    fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity(key.len().saturating_add(FRAMING_BYTES));
+        batch.push_delete(self.tree.id, key);
+        self.write(batch, durability)
+    }
+
+    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        let engine = self.owner.engine();
+        engine.check_readable(self.tree)?;
+        engine.write(batch, durability)
+    }
+
+    pub(super) fn write_if(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        rule: Rule,
+        is_read: bool,
+        durability: Durability,
+    ) -> Result<Single> {
+        self.owner.engine().write_if(self.tree, key, value, rule, is_read, durability)
+    }
+
+    pub(super) fn compare_and_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        durability: Durability,
+    ) -> Result<Result<(), Mismatch>> {
+        let rule = expected.map_or(Rule::Absent, |expected| Rule::Equals(expected.into()));
+        let Single { is_allowed, before } = self.write_if(key, new, rule, true, durability)?;
+        Ok(if is_allowed { Ok(()) } else { Err(Mismatch { found: before }) })
+    }
+
+    pub(super) fn insert_new<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+        durability: Durability,
+    ) -> Result<Bits> {
+        let mut batch = WriteBatch::new();
+        let add = |(key, value): (K, V)| batch.add_put(self.tree.id, key.as_ref(), value.as_ref());
+        // The first that is over a limit ends it: nothing is written then.
+        let places = entries.into_iter().map_while(add).collect();
+        self.owner.engine().insert_new(self.tree, batch, places, durability)
+    }
+
+    pub(super) fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Value>> {
+        self.owner.engine().update(self.tree, key, durability, change)
+    }
+}
+
+macro_rules! write_calls {
+    ($($handle:ty),*) => {$(
+        /// Calls that write. The examples are those of a store; a keyspace has the same calls.
+        impl $handle {
+            /// Sets `key` to `value`. The write is buffered: it survives the end of the process, but not a
+            /// power loss before the next [`Db::sync`].
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put("planet", "Mars")?;
+            /// db.put("planet", "Saturn")?; // replaces the value
+            /// assert_eq!(db.get("planet")?.as_deref(), Some(&b"Saturn"[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing
+            /// was written. [`Io`](crate::Error::Io) if the log could not be written: the write is not
+            /// visible, and [the guide](crate::guide::durability#when-a-write-fails) says what becomes of it.
+            /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
+            /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
+            /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped): nothing was written.
+            #[doc(alias = "insert")]
+            #[doc(alias = "set")]
+            #[doc(alias = "put_cf")]
+            pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+                self.put_with(key, value, Durability::Buffered)
+            }
+
+            /// Sets `key` to `value`, and returns when that is as durable as `durability` requires. Threads
+            /// that wait for durability at the same time share one sync.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put_with("order", "paid", sievedb::Durability::Synced)?; // survives a power loss from here on
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) also if the log could not be synced.
+            #[doc(alias = "put_opt")]
+            pub fn put_with(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+                durability: Durability,
+            ) -> Result<()> {
+                self.writes().put(key.as_ref(), value.as_ref(), durability)
+            }
+
+            /// Removes `key`; buffered, like [`put`](Self::put). Removing an absent key succeeds.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put("planet", "Pluto")?;
+            /// db.delete("planet")?;
+            /// assert_eq!(db.get("planet")?, None);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// Those of [`put`](Self::put).
+            #[doc(alias = "delete_cf")]
+            pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+                self.delete_with(key, Durability::Buffered)
+            }
+
+            /// Removes `key`, and returns when that is as durable as `durability` requires.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.delete_with("order", sievedb::Durability::Synced)?;
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// Those of [`put_with`](Self::put_with).
+            #[doc(alias = "delete_opt")]
+            pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+                self.writes().delete(key.as_ref(), durability)
+            }
+        }
+    )*};
+}
+
+write_calls!(Db, Keyspace);
