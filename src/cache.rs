@@ -1,7 +1,8 @@
 //! The two caches that all tables of a store share.
 //!
 //! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes.
-//! If several threads miss a block at once, one of them reads it and the others wait. An evicted block stays
+//! If several threads miss a block at once, one of them reads it and the others wait. (Not by the cache's own
+//! means, which allocate for each miss.) An evicted block stays
 //! in memory while a caller holds a slice of it; it then counts not against the cache but separately
 //! ([`BlockCache::held_bytes`]). Pages of paged filters are cached too, under separate keys
 //! ([`filter_page`]), so that no block can be mistaken for such a page, whatever a file states.
@@ -13,8 +14,8 @@
 //! drops a removed file, so that its space on disk is freed; its blocks age out.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -22,6 +23,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, UnitWeighter, Weighter};
 
 use crate::error::Result;
 use crate::fs::ReadFile;
+use crate::sync::lock;
 
 /// What a cached block takes in addition to its payload, in bytes: key, slot, ghost entry, the header of the
 /// shared buffer.
@@ -52,30 +54,32 @@ pub(crate) struct BlockCache {
     blocks: Cache<BlockKey, Bytes, BlockWeighter>,
     /// Total length of the payloads read through the cache that are still alive.
     alive: Arc<AtomicU64>,
+    /// A thread that reads a block holds one of these.
+    reading: Box<[Mutex<()>; 1024]>,
 }
 
-/// A payload that is counted while a slice of it is held.
-struct Counted {
-    payload: Bytes,
+/// A payload that is counted while a slice of it is held. It has the reference count of all slices.
+struct Counted<P: AsRef<[u8]>> {
+    payload: P,
     alive: Arc<AtomicU64>,
 }
 
-impl Counted {
-    fn new(payload: Bytes, alive: &Arc<AtomicU64>) -> Self {
-        alive.fetch_add(payload.len() as u64, Ordering::Relaxed);
+impl<P: AsRef<[u8]>> Counted<P> {
+    fn new(payload: P, alive: &Arc<AtomicU64>) -> Self {
+        alive.fetch_add(payload.as_ref().len() as u64, Ordering::Relaxed);
         Self { payload, alive: Arc::clone(alive) }
     }
 }
 
-impl AsRef<[u8]> for Counted {
+impl<P: AsRef<[u8]>> AsRef<[u8]> for Counted<P> {
     fn as_ref(&self) -> &[u8] {
-        &self.payload
+        self.payload.as_ref()
     }
 }
 
-impl Drop for Counted {
+impl<P: AsRef<[u8]>> Drop for Counted<P> {
     fn drop(&mut self) {
-        self.alive.fetch_sub(self.payload.len() as u64, Ordering::Relaxed);
+        self.alive.fetch_sub(self.payload.as_ref().len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -89,7 +93,11 @@ impl BlockCache {
     /// A cache of at most `capacity` bytes, overhead included.
     pub(crate) fn new(capacity: u64) -> Self {
         let items = (capacity / TYPICAL_BLOCK_BYTES).clamp(16, 1 << 24) as usize;
-        Self { blocks: Cache::with_weighter(items, capacity, BlockWeighter), alive: Arc::default() }
+        Self {
+            blocks: Cache::with_weighter(items, capacity, BlockWeighter),
+            alive: Arc::default(),
+            reading: Box::new([const { Mutex::new(()) }; 1024]),
+        }
     }
 
     pub(crate) fn get(&self, file: u64, offset: u64) -> Option<Bytes> {
@@ -97,15 +105,30 @@ impl BlockCache {
     }
 
     /// Returns the block from the cache, or else from `read`, and then caches it. Threads that need the same
-    /// block at the same time call `read` once.
-    pub(crate) fn get_or_read(
+    /// block at the same time call `read` one after another, and only as long as it is not in the cache.
+    pub(crate) fn get_or_read<P: AsRef<[u8]> + Send + 'static>(
         &self,
         file: u64,
         offset: u64,
-        read: impl FnOnce() -> Result<Bytes>,
+        read: impl FnOnce() -> Result<P>,
     ) -> Result<Bytes> {
-        let counted = || Ok(Bytes::from_owner(Counted::new(read()?, &self.alive)));
-        self.blocks.get_or_insert_with(&(file, offset), counted)
+        let key = (file, offset);
+        if let Some(payload) = self.blocks.get(&key) {
+            return Ok(payload);
+        }
+        let _one_reads = lock(self.reading(key));
+        if let Some(payload) = self.blocks.peek(&key) {
+            return Ok(payload);
+        }
+        let payload = Bytes::from_owner(Counted::new(read()?, &self.alive));
+        self.blocks.insert(key, payload.clone());
+        Ok(payload)
+    }
+
+    /// What threads that read this block wait for. Others may have the same.
+    fn reading(&self, (file, offset): BlockKey) -> &Mutex<()> {
+        let mixed = (file << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.reading[(mixed >> 54) as usize]
     }
 
     /// Changes the capacity; excess blocks are evicted before this returns.
@@ -193,10 +216,10 @@ mod tests {
     #[test]
     fn a_block_is_read_once_and_an_error_is_not_cached() {
         let cache = BlockCache::new(1 << 20);
-        let refused = cache.get_or_read(1, 64, || Err(Error::Closed));
+        let refused = cache.get_or_read(1, 64, || Err::<Bytes, _>(Error::Closed));
         assert!(refused.is_err());
         assert_eq!(cache.get_or_read(1, 64, || block(10)).unwrap().len(), 10);
-        assert_eq!(cache.get_or_read(1, 64, || panic!("is cached")).unwrap().len(), 10);
+        assert_eq!(cache.get_or_read(1, 64, || -> Result<Bytes> { panic!("is cached") }).unwrap().len(), 10);
         assert!(cache.get(1, 65).is_none() && cache.get(2, 64).is_none());
         assert_eq!(cache.bytes(), 10 + BLOCK_OVERHEAD_BYTES);
     }

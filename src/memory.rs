@@ -6,13 +6,14 @@
 //!                     at least a few blocks, and ends its table when that is full (`compaction/run`). A new
 //!                     filter for an existing table cannot be cut: what it lacks comes from the rest, or it
 //!                     is not built (`db/refilter`)
-//! 5/8   the rest      open tables (metadata, roots of their indexes), filters, and blocks
+//! 5/8   the rest      open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
 //! The block cache has the part of the rest that tables and filters do not use: it shrinks before they get
 //! memory and grows when they release it. At least an eighth of the rest is always left to it. When tables
 //! and filters have no more room, the root of an index is read through the cache like other blocks, and a
 //! filter, or some of its column groups, stays on disk. `db/residency` decides which filters are in memory.
+//! Fences of indexes are made only as long as tables and filters have half of their part at most.
 //! Open tables themselves have at most half of what tables and filters have together; a table for which there
 //! is no room is opened for each use, until others were closed (`version/open_tables`).
 //! While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
@@ -36,7 +37,7 @@ use crate::sync::lock;
 pub(crate) enum LeaseKind {
     /// Open tables, without the roots of their indexes.
     OpenTables,
-    /// The roots of their indexes, and what an opening reads logs with.
+    /// The roots and fences of their indexes, and what an opening reads logs with.
     Tables,
     Filters,
 }
@@ -106,7 +107,7 @@ pub struct MemoryStats {
     pub memtables: u64,
     /// Tables being written by flushes and compactions.
     pub builders: u64,
-    /// Open tables and the roots of their indexes.
+    /// Open tables and what is in memory of their indexes.
     pub tables: u64,
     /// Filters.
     pub filters: u64,
@@ -233,6 +234,14 @@ impl Memory {
     pub(crate) fn open_tables_excess(&self) -> u64 {
         let most = self.open_tables_max();
         lock(&self.leased).open_tables.saturating_sub(most - most / 8)
+    }
+
+    /// Takes memory for what only saves time, if tables and filters then have half of what they may have at most.
+    /// So there is room left for filters.
+    pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
+        let most = self.loaded_max() / 2;
+        let is_given = self.change(kind, 0, bytes, |leased| leased.sum() <= most);
+        is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
     }
 
     /// Takes memory for a short time, if tables and filters leave room for it. Cached blocks may have none

@@ -7,8 +7,8 @@
 //! The user key is the first `shared` bytes of the previous entry's user key followed by the suffix of
 //! `unshared` bytes. The tag is sequence number and kind. At sequence number 0, which compactions give to old
 //! entries, it takes one byte. The value code is `length << 1`, plus 1 if the value is in chunks and these
-//! bytes are a [`ChunkRef`](super::ChunkRef). The four numbers come first so that the common entry, all of
-//! them below 128, is decoded by one comparison.
+//! bytes are a [`ChunkRef`](super::ChunkRef). The four numbers come first, so that an entry is passed over
+//! without a look at its bytes.
 
 use std::ops::Range;
 
@@ -26,74 +26,67 @@ pub(crate) struct RawEntry {
     pub(crate) value: Range<usize>,
 }
 
-/// The numbers in front of an entry's bytes.
-struct Head {
-    shared: u64,
-    unshared: u64,
-    tag: u64,
-    code: u64,
-    len: usize,
-}
-
 /// Decodes the entry at `at`; all of it must lie in `entries`.
 #[inline]
 pub(crate) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
-    let bytes = entries.get(at..).unwrap_or_default();
-    let head = match *bytes {
-        [shared, unshared, tag, code, ..] if (shared | unshared | tag | code) < 0x80 => Head {
-            shared: shared.into(),
-            unshared: unshared.into(),
-            tag: tag.into(),
-            code: code.into(),
-            len: 4,
-        },
-        _ => match decode_head(bytes) {
-            Some(head) => head,
-            None => return Err(head_error(bytes).at(at as u64)),
-        },
-    };
-    // Neither sum can overflow: the first operands are bounded by the limit of a key and by memory.
-    let wrong = |what, detail: String| Err(DecodeError::corrupt(at as u64, what, detail));
-    if head.shared > KEY_BYTES_MAX as u64 || head.unshared > KEY_BYTES_MAX as u64 - head.shared {
-        return wrong("key length", format!("{} shared and {} more bytes", head.shared, head.unshared));
-    }
-    let suffix = at + head.len..at + head.len + head.unshared as usize;
-    let left = entries.len().saturating_sub(suffix.end) as u64;
-    if suffix.end > entries.len() || head.code >> 1 > left {
-        let detail = format!("{} key and {} value bytes, {left} left", head.unshared, head.code >> 1);
-        return wrong("entry", detail);
-    }
-    let Some(tag) = Tag::from_u64(head.tag) else {
-        return Err(DecodeError::unsupported(
-            at as u64,
-            "entry kind",
-            head.tag & 0xff,
-            ENTRY_KIND_MAX.into(),
-        ));
-    };
-    let value = suffix.end..suffix.end + (head.code >> 1) as usize;
-    Ok(RawEntry { shared: head.shared as usize, tag, chunked: head.code & 1 == 1, suffix, value })
+    decode_good(entries, at).ok_or_else(|| why_not(entries, at))
 }
 
 #[inline]
-fn decode_head(bytes: &[u8]) -> Option<Head> {
-    let mut len = 0;
-    let mut number = || {
-        let (value, bytes_read) = decode_varint(bytes.get(len..)?)?;
-        len += bytes_read;
-        Some(value)
-    };
-    let (shared, unshared, tag, code) = (number()?, number()?, number()?, number()?);
-    Some(Head { shared, unshared, tag, code, len })
+fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
+    let mut rest = entries.get(at..)?;
+    let (shared, unshared) = (number(&mut rest)?, number(&mut rest)?);
+    let (tag, code) = (number(&mut rest)?, number(&mut rest)?);
+    // No sum can overflow: both lengths of a key are bounded by their limit, and half of a number by 2^63.
+    let (key_max, value_len) = (KEY_BYTES_MAX as u64, code >> 1);
+    if shared > key_max || unshared > key_max - shared || unshared + value_len > rest.len() as u64 {
+        return None;
+    }
+    let start = entries.len() - rest.len();
+    let end = start + unshared as usize;
+    Some(RawEntry {
+        shared: shared as usize,
+        tag: Tag::from_u64(tag)?,
+        chunked: code & 1 == 1,
+        suffix: start..end,
+        value: end..end + value_len as usize,
+    })
 }
 
-/// Which number [`decode_head`] could not read.
+/// Takes a varint; quickly if it has one or two bytes, as nearly all in blocks have.
+#[inline]
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (value, len) = match **rest {
+        [low, ..] if low < 0x80 => (u64::from(low), 1),
+        [low, high, ..] if (1..0x80).contains(&high) => (u64::from(low & 0x7f) | u64::from(high) << 7, 2),
+        _ => decode_varint(rest)?,
+    };
+    *rest = &rest[len..];
+    Some(value)
+}
+
+/// What is wrong with an entry that [`decode_good`] refused.
 #[cold]
-fn head_error(bytes: &[u8]) -> DecodeError {
-    let mut reader = Reader::new(bytes);
+fn why_not(entries: &[u8], at: usize) -> DecodeError {
+    let mut reader = Reader::new(entries.get(at..).unwrap_or_default());
     let names = ["shared key length", "key suffix length", "entry tag", "value code"];
-    let error = names.into_iter().find_map(|name| reader.varint(name).err());
-    error.unwrap_or_else(|| reader.corrupt("entry", "cannot be read"))
+    let mut numbers = [0; 4];
+    for (number, name) in numbers.iter_mut().zip(names) {
+        match reader.varint(name) {
+            Ok(value) => *number = value,
+            Err(error) => return error.at(at as u64),
+        }
+    }
+    let ([shared, unshared, tag, code], left) = (numbers, reader.remaining() as u64);
+    let wrong = |what, detail: String| DecodeError::corrupt(at as u64, what, detail);
+    if shared > KEY_BYTES_MAX as u64 || unshared > KEY_BYTES_MAX as u64 - shared {
+        return wrong("key length", format!("{shared} shared and {unshared} more bytes"));
+    }
+    if Tag::from_u64(tag).is_none() && unshared + (code >> 1) <= left {
+        return DecodeError::unsupported(at as u64, "entry kind", tag & 0xff, ENTRY_KIND_MAX.into());
+    }
+    let left = left.saturating_sub(unshared);
+    wrong("entry", format!("{unshared} key and {} value bytes, {left} left", code >> 1))
 }
 
 /// Appends an entry.
@@ -107,6 +100,7 @@ pub(super) fn encode(out: &mut Vec<u8>, shared: usize, suffix: &[u8], tag: Tag, 
 }
 
 /// Length of the longest common prefix.
+#[inline]
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let words = a.chunks_exact(8).zip(b.chunks_exact(8));
     let whole = words.take_while(|(x, y)| x == y).count() * 8;

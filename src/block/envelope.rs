@@ -16,6 +16,8 @@
 //! decompression for nothing. Neither length exceeds [`BLOCK_BYTES_MAX`], which is checked before anything
 //! is allocated, and decompression must fill exactly the stated raw length.
 
+use std::ops::Deref;
+
 use bytes::Bytes;
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
@@ -194,6 +196,34 @@ fn compress<'a>(scratch: &'a mut Vec<u8>, payload: &'a [u8]) -> (Compression, &'
     }
 }
 
+/// The payload of a block that was opened: the bytes that were read, without their envelope, or what these were
+/// decompressed to.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<Payload> for Bytes {
+    fn from(payload: Payload) -> Self {
+        Self::from_owner(payload)
+    }
+}
+
 /// Opens a whole block that was read from `offset` of the file `owner`: verifies and decompresses it.
 ///
 /// Checked in this order: length, limits, checksum, flags, kind, compression, raw length.
@@ -202,6 +232,15 @@ pub(crate) fn unseal(
     offset: u64,
     sealed: Vec<u8>,
 ) -> Result<(BlockKind, Bytes), DecodeError> {
+    let (kind, payload) = unseal_in_place(owner, offset, sealed)?;
+    Ok((kind, payload.into()))
+}
+
+fn unseal_in_place(
+    owner: &FileId,
+    offset: u64,
+    sealed: Vec<u8>,
+) -> Result<(BlockKind, Payload), DecodeError> {
     let envelope = Envelope::decode(&sealed)?;
     if envelope.sealed_len() != sealed.len() as u64 {
         let detail =
@@ -221,8 +260,8 @@ pub(crate) fn unseal(
             let detail = format!("{raw_len}, but {} bytes are stored uncompressed", stored.len());
             return Err(DecodeError::corrupt(8, "block raw length", detail));
         }
-        Compression::None => Bytes::from(sealed).slice(ENVELOPE_BYTES..),
-        Compression::Lz4 => Bytes::from(decompress(stored, raw_len)?),
+        Compression::None => Payload { bytes: sealed, start: ENVELOPE_BYTES },
+        Compression::Lz4 => Payload { bytes: decompress(stored, raw_len)?, start: 0 },
     };
     Ok((kind, payload))
 }
@@ -233,8 +272,8 @@ pub(crate) fn open(
     offset: u64,
     sealed: Vec<u8>,
     expected: BlockKind,
-) -> Result<Bytes, DecodeError> {
-    let (kind, payload) = unseal(owner, offset, sealed)?;
+) -> Result<Payload, DecodeError> {
+    let (kind, payload) = unseal_in_place(owner, offset, sealed)?;
     if kind != expected {
         let detail = format!("expected {}, found {}", expected.name(), kind.name());
         return Err(DecodeError::corrupt(0, "block kind", detail));
@@ -291,7 +330,7 @@ mod tests {
             for payload in [even, mixed] {
                 for compression in [Compression::None, Compression::Lz4] {
                     let block = sealed(compression, &payload);
-                    assert_eq!(open(&OWNER, 64, block, BlockKind::Data).unwrap(), payload);
+                    assert_eq!(open(&OWNER, 64, block, BlockKind::Data).unwrap()[..], payload);
                 }
             }
         }

@@ -76,6 +76,16 @@ impl BlockIter {
         })
     }
 
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn values(&self) -> BlockValues {
+        self.values
+    }
+
     pub(crate) fn is_valid(&self) -> bool {
         self.current.is_some()
     }

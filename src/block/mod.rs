@@ -11,6 +11,8 @@
 //!   has a valid checksum, the right owner and the right offset.
 //! - [`builder`](mod@builder) and [`iter`](mod@iter) write and read the entries of data and index blocks,
 //!   which have one layout: an index block is a data block whose values are block handles.
+//!   [`find`](mod@find) is a point lookup, without a cursor; [`fences`](mod@fences) are what it needs of an
+//!   index block.
 //! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) are the two ways to point at blocks.
 //! - [`separator`](mod@separator) chooses the keys of the index.
 //!
@@ -22,6 +24,8 @@ mod builder;
 mod chunk_ref;
 mod entry;
 mod envelope;
+mod fences;
+mod find;
 mod handle;
 mod iter;
 mod separator;
@@ -30,7 +34,11 @@ mod walk;
 pub(crate) use builder::{BlockBuilder, DATA_RESTART_INTERVAL, INDEX_RESTART_INTERVAL};
 pub(crate) use chunk_ref::ChunkRef;
 pub use envelope::Compression;
-pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Sealer, open, unseal};
+pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Payload, Sealer, open, unseal};
+pub(crate) use fences::{Fences, Sought};
+#[cfg(any(test, fuzzing))]
+pub(crate) use find::Found;
+pub(crate) use find::find;
 pub(crate) use handle::BlockHandle;
 pub(crate) use iter::{BlockIter, BlockValues};
 pub(crate) use separator::{separator, separator_of_last};

@@ -163,6 +163,14 @@ pub trait ReadFile: Debug + Send + Sync {
     /// Fills `buffer` from `offset` on; `UnexpectedEof` if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Reads `len` bytes from `offset` on; `UnexpectedEof` if the file ends before. The default fills the bytes
+    /// with zeros first; an implementation may read into fresh memory.
+    fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
     /// The first offset from `offset` on at which the file may hold something other than zeros; `None` if
     /// there is none. Holes of a sparse file are skipped quickly.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {

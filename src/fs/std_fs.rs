@@ -179,6 +179,23 @@ impl ReadFile for StdFile {
         std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
     }
 
+    #[cfg(unix)]
+    fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        use rustix::buffer::spare_capacity;
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let at = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.0, spare_capacity(&mut bytes), at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // There may have been room for more.
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
     #[cfg(windows)]
     fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
@@ -209,6 +226,23 @@ impl AppendFile for StdFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_read_from_any_offset_and_none_past_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let bytes: Vec<u8> = (0..10_000u32).map(|n| (n % 251) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let file = StdFs.open(&path).unwrap();
+        for (offset, len) in [(0, 0), (0, 1), (0, 10_000), (4096, 4116), (9_999, 1), (10_000, 0)] {
+            let read = file.read_to_vec(len, offset as u64).unwrap();
+            assert_eq!(read, bytes[offset..offset + len]);
+        }
+        for (offset, len) in [(0, 10_001), (9_999, 2), (10_000, 1), (20_000, 1)] {
+            let error = file.read_to_vec(len, offset).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
 
     #[test]
     fn a_directory_a_link_and_a_missing_file_are_refused_for_reading() {

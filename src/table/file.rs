@@ -4,13 +4,13 @@
 //! file, and the envelope of the block is verified. A block that fails its check is read once more before
 //! corruption is reported, because the bit may have flipped in transfer and not on disk.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, open};
+use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, Payload, open};
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::error::{Error, InFile, Result};
@@ -39,14 +39,17 @@ impl TableFile {
     /// Returns a block from the cache, or else from the file; caches it then if `fill_cache`.
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind, fill_cache: bool) -> Result<Bytes> {
         let mut was_read = false;
-        let read = || {
+        let mut read = || {
             was_read = true;
             self.read_block(handle, kind)
         };
         let blocks = self.ctx.memory.blocks();
         let payload = match fill_cache {
             true => blocks.get_or_read(self.number, handle.offset, read)?,
-            false => blocks.get(self.number, handle.offset).map_or_else(read, Ok)?,
+            false => match blocks.get(self.number, handle.offset) {
+                Some(payload) => payload,
+                None => read()?.into(),
+            },
         };
         match kind {
             BlockKind::Data if !was_read => TableIo::count(&self.ctx.io.data_block_cache_hits),
@@ -57,7 +60,7 @@ impl TableFile {
     }
 
     /// Reads a block from the file, bypassing the cache. The handle may come from anywhere.
-    pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
+    pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Payload> {
         handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
         match kind {
             BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),
@@ -113,21 +116,20 @@ pub(super) fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadF
 
 /// Reads bytes whose offset was checked against the file's length. The caller limits `len`.
 pub(super) fn read_exact(file: &dyn ReadFile, path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
-    let mut buffer = vec![0; len as usize];
-    read_into(file, path, offset, &mut buffer)?;
-    Ok(buffer)
+    file.read_to_vec(len as usize, offset).map_err(|error| read_error(path, offset, len, error))
 }
 
 /// Fills `bytes` from the file.
 pub(super) fn read_into(file: &dyn ReadFile, path: &Path, offset: u64, bytes: &mut [u8]) -> Result<()> {
-    match file.read_at(bytes, offset) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::corruption(
-            path,
-            offset,
-            "file length",
-            format!("ends within these {} bytes", bytes.len()),
-        )),
-        Err(error) => Err(Error::io("read", path, error)),
+    file.read_at(bytes, offset).map_err(|error| read_error(path, offset, bytes.len() as u64, error))
+}
+
+#[cold]
+fn read_error(path: &Path, offset: u64, len: u64, error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => {
+            Error::corruption(path, offset, "file length", format!("ends within these {len} bytes"))
+        }
+        _ => Error::io("read", path, error),
     }
 }

@@ -25,6 +25,7 @@ mod filter_location;
 mod filter_pages;
 mod filter_source;
 mod footer;
+mod index;
 mod index_builder;
 mod iter;
 mod open;

@@ -11,6 +11,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::block::{BlockIter, BlockKind, BlockValues};
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
@@ -23,6 +25,7 @@ use crate::table_meta::TableMeta;
 use super::context::TableContext;
 use super::file::{TableFile, open_file, read_exact};
 use super::footer::{FOOTER_BYTES, Footer};
+use super::index::IndexNode;
 use super::origin::Origin;
 use super::properties::Properties;
 use super::reader::{Table, TableLeases};
@@ -54,7 +57,7 @@ impl Table {
         let properties = Properties { origin: None, ..read_properties(&file, &footer)? };
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
-        let root = file.read_block(footer.root, BlockKind::Index)?;
+        let root = Bytes::from(file.read_block(footer.root, BlockKind::Index)?);
         BlockIter::new(root.clone(), BlockValues::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let lease = ctx.memory.try_lease_open_table(Self::bytes_of(&meta));
@@ -67,7 +70,14 @@ impl Table {
         let bytes = Self::bytes_of(&meta) + root.as_ref().map_or(0, |root| root.len() as u64);
         let held = lease.is_none().then(|| ctx.memory.hold(bytes));
         let leases = TableLeases { table: lease, _root: root_lease, _held: held };
-        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, root, leases }))
+        Ok(Arc::new(Self {
+            file: Arc::new(file),
+            properties,
+            footer,
+            root,
+            index: IndexNode::default(),
+            leases,
+        }))
     }
 
     /// What an open table takes of the memory budget, without the root of its index.

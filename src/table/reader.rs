@@ -1,14 +1,13 @@
 //! An open table and its point lookups.
 //!
-//! A lookup reads one block per level of the index, and then the one data block that can hold the key. The
-//! index is built so that a second one is never needed. The root of the index is in memory; the other blocks
-//! come from the block cache. The value is a slice of the cached block.
+//! A lookup goes down the index (`index`) to the one data block that can hold the key. The index is built so
+//! that a second one is never needed. The value is a slice of the cached block.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
-use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
+use crate::block::{BlockIter, BlockKind, BlockValues, ChunkRef, find};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
@@ -19,6 +18,7 @@ use crate::table_meta::{FilterRef, TableMeta};
 use super::file::TableFile;
 use super::filter_source::FilterSource;
 use super::footer::Footer;
+use super::index::IndexNode;
 use super::iter::TableIter;
 use super::properties::Properties;
 use super::value::TableChunks;
@@ -31,6 +31,7 @@ pub(crate) struct Table {
     pub(super) footer: Footer,
     /// The payload of the root of the index, if memory had room for it.
     pub(super) root: Option<Bytes>,
+    pub(super) index: IndexNode,
     pub(super) leases: TableLeases,
 }
 
@@ -67,18 +68,24 @@ impl Table {
         }
         let target = InternalKey::new(user_key, Tag::newest_at(seqno));
         let Some(handle) = self.find_data_block(target)? else { return Ok(None) };
-        let payload = self.file.block(handle, BlockKind::Data, true)?;
+        let mut payload = self.file.block(handle, BlockKind::Data, true)?;
         let in_block = |error| self.file.error_in_block(error, handle.offset);
-        let mut entries = BlockIter::new(payload, BlockValues::Data).map_err(in_block)?;
-        entries.seek(target).map_err(in_block)?;
-        match entries.key() {
-            Some(key) if key.user == user_key => {
-                let tag = key.tag;
-                self.check_value(&entries, handle.offset)?;
-                Ok(Some((tag, self.value(&entries, handle.offset))))
+        let found = match find(&payload, BlockValues::Data, target).map_err(in_block)? {
+            Some(found) if found.same_user_key => found,
+            _ => return Ok(None),
+        };
+        let value = match found.chunks {
+            Some(chunks) => {
+                chunks.check(handle.offset).map_err(in_block)?;
+                self.chunked(chunks, handle.offset)
             }
-            _ => Ok(None),
-        }
+            None => {
+                payload.truncate(found.value.end);
+                payload.advance(found.value.start);
+                EntryValue::Inline(payload)
+            }
+        };
+        Ok(Some((found.tag, value)))
     }
 
     /// About how many bytes of the file come before the entries of `user_key`: where the data block starts that
@@ -94,44 +101,6 @@ impl Table {
         TableIter::new(Arc::clone(self), fill_cache)
     }
 
-    /// The payload of the root of the index.
-    pub(super) fn root(&self) -> Result<Bytes> {
-        match &self.root {
-            Some(root) => Ok(root.clone()),
-            None => self.file.block(self.footer.root, BlockKind::Index, true),
-        }
-    }
-
-    /// Finds the data block that holds `target` or its successor, if the table has it.
-    fn find_data_block(&self, target: InternalKey<'_>) -> Result<Option<BlockHandle>> {
-        let mut payload = self.root()?;
-        let mut at = self.footer.root.offset;
-        for level in 1..=self.footer.index_depth {
-            let in_block = |error| self.file.error_in_block(error, at);
-            let mut entries = BlockIter::new(payload, BlockValues::Index).map_err(in_block)?;
-            entries.seek(target).map_err(in_block)?;
-            if !entries.is_valid() {
-                // A key after the last separator of the root is not in the table; on lower levels there must
-                // be an entry.
-                return match level {
-                    1 => Ok(None),
-                    _ => Err(self.past_separator(at)),
-                };
-            }
-            let handle = BlockHandle::decode(entries.value()).map_err(in_block)?;
-            if level == self.footer.index_depth {
-                return Ok(Some(handle));
-            }
-            payload = self.file.block(handle, BlockKind::Index, true)?;
-            at = handle.offset;
-        }
-        Ok(None)
-    }
-
-    pub(super) fn past_separator(&self, index_block: u64) -> Error {
-        self.file.corrupt(index_block, "index block", "ends before its separator one level up")
-    }
-
     /// Checks that a value in chunks fits in this file, before its length is used.
     pub(super) fn check_value(&self, entries: &BlockIter, block: u64) -> Result<()> {
         match entries.chunks() {
@@ -143,8 +112,13 @@ impl Table {
     /// The value of the current entry of `entries`, a cursor over the data block at `block`.
     pub(super) fn value(&self, entries: &BlockIter, block: u64) -> EntryValue {
         match entries.chunks() {
-            Some(chunks) => EntryValue::Chunked(Arc::new(TableChunks::new(&self.file, chunks, block))),
+            Some(chunks) => self.chunked(chunks, block),
             None => EntryValue::Inline(entries.value_bytes()),
         }
+    }
+
+    /// A value in chunks, to which the data block at `block` refers.
+    fn chunked(&self, chunks: ChunkRef, block: u64) -> EntryValue {
+        EntryValue::Chunked(Arc::new(TableChunks::new(&self.file, chunks, block)))
     }
 }

@@ -16,13 +16,15 @@
 //! - Every sealed block opens to the same payload and kind.
 //! - No cursor panics or stays in place; every entry of a walk takes at least one byte of the payload.
 //! - A block that passes `verify` is the same from both ends. A search in it finds what a walk from the start
-//!   finds. Building its entries again gives a block with the same entries.
+//!   finds, and so does a lookup without a cursor; this one agrees with the cursor in damaged blocks too, if
+//!   that does not fail. Fences of a verified block lead where it leads. Building its entries again gives a block with the same entries.
 
 use bytes::Bytes;
 
 use super::seal;
 use crate::block::{
-    BlockBuilder, BlockHandle, BlockIter, BlockKind, BlockValues, Compression, Sealer, unseal,
+    BlockBuilder, BlockHandle, BlockIter, BlockKind, BlockValues, Compression, Fences, Found, Sealer, Sought,
+    find, unseal,
 };
 use crate::codec::DecodeError;
 use crate::filter::fuzzing::Input;
@@ -131,12 +133,17 @@ fn check(payload: Bytes, values: BlockValues) {
     let forward = walk(&mut iter, payload.len(), BlockIter::seek_first, BlockIter::next);
     let backward = walk(&mut iter, payload.len(), BlockIter::seek_last, BlockIter::prev);
     let (Ok(entries), true) = (&forward, verified) else {
-        return seek_anywhere(&mut iter, &payload);
+        return seek_anywhere(&mut iter, &payload, values);
     };
     let mut backward = backward.expect("a block that is verified has no error from the end");
     backward.reverse();
     assert_eq!(*entries, backward, "a verified block is the same from both ends");
+    let fences = if values == BlockValues::Index { Fences::of(&payload) } else { None };
     for at in (0..entries.len()).step_by(1 + entries.len() / SEEKS_MAX) {
+        if let Some(fences) = &fences {
+            assert_fences(fences, entries, &entries[at].0);
+            assert_fences(fences, entries, &[&entries[at].0[..], &[0]].concat());
+        }
         assert_seek(&mut iter, entries, InternalKey::new(&entries[at].0, entries[at].1));
         assert_seek(&mut iter, entries, InternalKey::new(&entries[at].0, Tag::newest_at(u64::MAX)));
         let longer = [&entries[at].0[..], &[0]].concat();
@@ -151,10 +158,15 @@ fn check(payload: Bytes, values: BlockValues) {
 }
 
 /// Searches that only have to end: no panic, and the cursor is positioned at an entry or nowhere.
-fn seek_anywhere(iter: &mut BlockIter, payload: &[u8]) {
+fn seek_anywhere(iter: &mut BlockIter, payload: &[u8], values: BlockValues) {
     for at in (0..payload.len()).step_by(1 + payload.len() / SEEKS_MAX) {
         let key = &payload[at..payload.len().min(at + 5)];
-        if iter.seek(InternalKey::new(key, Tag::newest_at(at as u64))).is_ok() && iter.is_valid() {
+        let target = InternalKey::new(key, Tag::newest_at(at as u64));
+        let found = find(payload, values, target);
+        if iter.seek(target).is_ok() {
+            assert_found(found, iter, target);
+        }
+        if iter.is_valid() {
             let _ = iter.prev();
             let _ = iter.next();
         }
@@ -183,6 +195,26 @@ fn walk(
 
 fn assert_seek(iter: &mut BlockIter, entries: &[Entry], target: InternalKey<'_>) {
     iter.seek(target).expect("a verified block can be searched");
+    assert_found(find(iter.payload(), iter.values(), target), iter, target);
     let expected = entries.iter().map(|entry| InternalKey::new(&entry.0, entry.1)).find(|key| *key >= target);
     assert_eq!(iter.key(), expected, "a search finds what a walk finds");
+}
+
+/// A lookup without a cursor finds the entry at which the cursor stands.
+fn assert_found(found: Result<Option<Found>, DecodeError>, iter: &BlockIter, target: InternalKey<'_>) {
+    let found = found.expect("a lookup fails only where a cursor fails");
+    let expected = iter.key().map(|key| (key.user == target.user, key.tag, iter.value(), iter.chunks()));
+    let found =
+        found.map(|found| (found.same_user_key, found.tag, &iter.payload()[found.value], found.chunks));
+    assert_eq!(found, expected, "a lookup finds what a cursor finds");
+}
+
+fn assert_fences(fences: &Fences, entries: &[Entry], user_key: &[u8]) {
+    let target = InternalKey::new(user_key, Tag::newest_at(u64::MAX));
+    let first = entries.iter().position(|entry| InternalKey::new(&entry.0, entry.1) >= target);
+    match fences.find(user_key) {
+        Sought::In(index) => assert_eq!(Some(index), first, "fences lead to the first separator not before"),
+        Sought::PastEnd => assert_eq!(first, None, "fences know the end"),
+        Sought::Unknown => {}
+    }
 }
