@@ -36,6 +36,8 @@ pub(crate) enum FileName {
     Current,
     /// The next `CURRENT`, before it is renamed.
     CurrentTemporary,
+    /// Keeps space for a full disk.
+    Reserve,
     /// A manifest.
     Manifest(u64),
     /// A write-ahead log.
@@ -58,6 +60,7 @@ impl FileName {
             "LOCK" => Some(Self::Lock),
             "CURRENT" => Some(Self::Current),
             "CURRENT.new" => Some(Self::CurrentTemporary),
+            "RESERVE" => Some(Self::Reserve),
             _ => numbered("MANIFEST-", "")
                 .map(Self::Manifest)
                 .or_else(|| numbered("", ".wal").map(Self::Log))
@@ -76,7 +79,7 @@ impl FileName {
             Self::Manifest(number) | Self::Log(number) | Self::Table(number) | Self::Filter(number) => {
                 Some(number)
             }
-            Self::Lock | Self::Current | Self::CurrentTemporary => None,
+            Self::Lock | Self::Current | Self::CurrentTemporary | Self::Reserve => None,
         }
     }
 
@@ -93,6 +96,7 @@ impl std::fmt::Display for FileName {
             Self::Lock => f.write_str("LOCK"),
             Self::Current => f.write_str("CURRENT"),
             Self::CurrentTemporary => f.write_str("CURRENT.new"),
+            Self::Reserve => f.write_str("RESERVE"),
             Self::Manifest(number) => write!(f, "MANIFEST-{number:06}"),
             Self::Log(number) => write!(f, "{number:06}.wal"),
             Self::Table(number) => write!(f, "{number:06}.sst"),
@@ -111,6 +115,7 @@ mod tests {
             FileName::Lock,
             FileName::Current,
             FileName::CurrentTemporary,
+            FileName::Reserve,
             FileName::Manifest(7),
             FileName::Log(12),
             FileName::Table(1_234_567),

@@ -25,6 +25,8 @@ pub struct Options {
     pub(crate) memory_budget: usize,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
+    /// `None`: a part of the tables.
+    pub(crate) reserve_bytes: Option<u64>,
     /// `None`: derived from the number of files that the process may have open.
     pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
@@ -42,6 +44,7 @@ impl Default for Options {
             memory_budget: 512 << 20,
             background_threads: 2,
             log_bytes_max: 0,
+            reserve_bytes: None,
             open_files_max: None,
             strict_filters: false,
             audit_absent: 0,
@@ -59,6 +62,7 @@ impl fmt::Debug for Options {
             .field("memory_budget", &self.memory_budget)
             .field("background_threads", &self.background_threads)
             .field("log_bytes_max", &self.log_bytes_max)
+            .field("reserve_bytes", &self.reserve_bytes)
             .field("open_files_max", &self.open_files_max)
             .field("strict_filters", &self.strict_filters)
             .field("audit_absent", &self.audit_absent)
@@ -188,6 +192,25 @@ impl Options {
     #[must_use]
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;
+        self
+    }
+
+    /// Length of the file `RESERVE`, in bytes, which keeps space for a full disk; 0: there is none. By
+    /// default it is a 16th of the tables or less, at most 64 MiB, and a store with less than 1 MiB of tables
+    /// has none.
+    ///
+    /// When the disk is full, the file is removed, and the store takes deletes only, until there is room to
+    /// make it again; see [`errors`](crate::guide::errors#a-full-disk). To write what is in memory into
+    /// tables takes as much as [`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().reserve_bytes(16 << 20).open(dir.path())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = Some(bytes);
         self
     }
 

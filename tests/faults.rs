@@ -92,7 +92,7 @@ enum Outcome {
     /// A call failed.
     Failed,
     /// Every call succeeded: what failed was the removal of an obsolete file, or background work that the
-    /// store told of and tried again.
+    /// store told of and tried again, or the disk was full when the store was opened, and the report says so.
     Survived,
 }
 

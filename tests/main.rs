@@ -19,6 +19,7 @@ mod filters;
 mod first_tries;
 #[cfg(unix)]
 mod fork;
+mod full_disk;
 mod interleavings;
 #[cfg(unix)]
 mod kill;

@@ -64,8 +64,11 @@ pub(crate) fn note(message: &str) {
     warn("sievedb", &format!("note: {message}"));
 }
 
-/// Prints a note for each torn tail that opening dropped.
+/// Prints a note for a full disk, and for each torn tail that opening dropped.
 fn with_notes(db: Db) -> Result<Db> {
+    if let Some(error) = &db.open_report().full_disk {
+        note(&format!("the disk is full, so the logs were kept as they are ({error})"));
+    }
     for tail in &db.open_report().dropped {
         note(&format!(
             "the last {} of {}, from offset {} on, are a write that was never synced and is incomplete; \

@@ -2,24 +2,24 @@
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
 //! sync at its end is short); close tables if there was no room for another one; flush the oldest immutable
-//! memtable of a keyspace; compact; rebuild an unusable filter; load or drop column groups of filters. Which
-//! keyspace is next, `pending` says. A job is chosen and reserved under one lock, carried out without the lock,
-//! and then released.
+//! memtable of a keyspace; make the reserve; compact; rebuild an unusable filter; load or drop column groups
+//! of filters. Which keyspace is next, `pending` says. A job is chosen and reserved under one lock, carried
+//! out without the lock, and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::engine::Engine;
-use super::health::catch;
+use super::health::{catch, is_out_of_space};
 use super::jobs::JobError;
 use super::pending::{FlushUrgency, Marks};
 use super::refilter::find_unusable_filter;
-use super::reservations::{Job, Reservations, Reserved};
+use super::reservations::{Job, Reservations, Reserved, Upkeep};
 use super::residency::may_change_groups;
 use super::retry::Work;
 use super::tree::Tree;
@@ -43,6 +43,8 @@ const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Background {
     pub(crate) reservations: Arc<Reservations>,
     pub(crate) threads: usize,
+    /// How many of them are in the commit queue.
+    committing: AtomicUsize,
     /// Some column groups of filters are not in memory.
     is_short_of_memory: AtomicBool,
     /// A tree has changed whose filters have a total.
@@ -65,6 +67,7 @@ impl Background {
         Self {
             reservations: Reservations::new(Arc::clone(marks)),
             threads,
+            committing: AtomicUsize::new(0),
             is_short_of_memory: AtomicBool::new(false),
             residency_due: AtomicBool::new(false),
             lookups: AtomicU64::new(0),
@@ -79,6 +82,18 @@ impl Background {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.reservations.is_stopping()
+    }
+
+    /// To be called by a thread that does background work, before it enters the commit queue.
+    pub(super) fn begin_commit(&self) -> Committing<'_> {
+        self.committing.fetch_add(1, Ordering::SeqCst);
+        Committing(&self.committing)
+    }
+
+    /// Whether no thread can do a job: there are none, or all are in the commit queue, where they wait for
+    /// the leader. Then the leader does the jobs that it waits for.
+    pub(crate) fn has_no_free_thread(&self) -> bool {
+        self.committing.load(Ordering::SeqCst) >= self.threads
     }
 
     /// Sets whether some column groups of filters are not in memory. As long as that is true, a thread
@@ -135,6 +150,15 @@ impl Background {
             }
             self.reservations.wait_past(epoch, None);
         }
+    }
+}
+
+/// A thread that does background work is in the commit queue until this is dropped.
+pub(super) struct Committing<'a>(&'a AtomicUsize);
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -204,6 +228,9 @@ impl Engine {
             Err(JobError::Table(_)) => Ok(true),
             Err(JobError::Store(error)) => {
                 let error = self.fail_if_final(error);
+                if matches!(work, Some(Work::Flush(_))) && is_out_of_space(&error) {
+                    self.spend_reserve(&error);
+                }
                 if let Some(work) = work.filter(|_| !self.health.has_failed()) {
                     self.put_off(work, error.clone());
                 }
@@ -225,7 +252,8 @@ impl Engine {
     /// Does a job. `false` if it found nothing to do.
     fn carry_out_job(&self, job: &Job) -> Result<bool, JobError> {
         match job {
-            Job::SyncLog => self.sync()?,
+            Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
+            Job::Upkeep(Upkeep::Reserve) => self.make_reserve(),
             Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable)?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
@@ -241,8 +269,8 @@ impl Engine {
         if self.suspension.is_suspended() {
             return None;
         }
-        if log_is_long && !reserved.is_log_sync() {
-            return Some(Job::SyncLog);
+        if log_is_long && !reserved.is_upkeep(Upkeep::SyncLog) {
+            return Some(Job::Upkeep(Upkeep::SyncLog));
         }
         if let Some(closing) = self.closing_job(reserved) {
             return Some(closing);
@@ -250,6 +278,9 @@ impl Engine {
         self.look_at_marked(reserved);
         if let Some(flush) = self.next_flush(reserved) {
             return Some(flush);
+        }
+        if self.lacks_reserve() && !reserved.is_upkeep(Upkeep::Reserve) && !reserved.is_any_flush() {
+            return Some(Job::Upkeep(Upkeep::Reserve));
         }
         if jobs == Jobs::Urgent {
             return None;

@@ -10,6 +10,7 @@ use super::keyspaces::Keyspaces;
 use super::log::Log;
 use super::open::OpenReport;
 use super::queue::CommitQueue;
+use super::reserve::Reserve;
 use super::resume::Suspension;
 use super::retry::{Retry, Work};
 use super::schedule::point;
@@ -39,6 +40,7 @@ pub(crate) struct Engine {
     pub(crate) background: Background,
     pub(crate) retry: Retry,
     pub(crate) suspension: Suspension,
+    pub(crate) reserve: Reserve,
     pub(crate) counters: Counters,
     pub(crate) health: Health,
 }
@@ -127,6 +129,7 @@ pub(crate) struct EngineParts {
     pub(crate) context: Arc<TableContext>,
     pub(crate) keyspaces: Keyspaces,
     pub(crate) visible: SeqNo,
+    pub(crate) reserve: Reserve,
 }
 
 impl Engine {
@@ -145,6 +148,7 @@ impl Engine {
             manifest: Manifest::new(None),
             retry: Retry::default(),
             suspension: Suspension::default(),
+            reserve: parts.reserve,
             counters: Counters::default(),
             health: Health::default(),
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::filename::FileName;
-use crate::fs::is_out_of_files;
+use crate::fs;
 
 /// The failure that disabled writing, if any, and whether the store is closed.
 #[derive(Default)]
@@ -69,10 +69,15 @@ pub(super) fn ends_writing(error: &Error, dir: &Path) -> bool {
     }
 }
 
+/// Whether an operation was refused because the disk is full.
+pub(super) fn is_out_of_space(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if fs::is_out_of_space(source))
+}
+
 /// Whether the system refused an operation for want of something, before it tried.
 fn is_passing(error: &io::Error) -> bool {
-    let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::OutOfMemory];
-    kinds.contains(&error.kind()) || error.kind() == ErrorKind::Interrupted || is_out_of_files(error)
+    let kinds = [ErrorKind::OutOfMemory, ErrorKind::Interrupted];
+    kinds.contains(&error.kind()) || fs::is_out_of_space(error) || fs::is_out_of_files(error)
 }
 
 /// Runs a function. Returns a panic as an error that names what it interrupted.

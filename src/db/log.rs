@@ -14,6 +14,7 @@ use super::health::catch;
 use super::schedule::point;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
+use crate::manifest::edit::EditItem;
 use crate::sync::{lock, wait};
 use crate::wal::{EditMark, FramedWriter, RecordKind, encode_close, encode_promise};
 
@@ -38,25 +39,31 @@ struct LogState {
     writer: FramedWriter,
     /// Where the last batch record ends. A sync makes the log durable up to here.
     batches_end: u64,
+    /// Whether it may hold a batch.
+    has_batches: bool,
     syncing: bool,
-    /// The close record was written. Nothing may be appended.
+    /// Nothing may be appended: the log was closed or cut, or one of these failed.
     ended: bool,
+    /// The edit that says where the log ends, once it is durable to there.
+    end: Option<EditItem>,
     failed: Option<Error>,
     /// Lengths of older logs, by number.
     older: BTreeMap<u64, u64>,
 }
 
 impl Log {
-    pub(crate) fn new(number: u64, writer: FramedWriter) -> Self {
+    /// `older` are the lengths of the older logs that are still needed.
+    pub(crate) fn new(number: u64, writer: FramedWriter, older: BTreeMap<u64, u64>) -> Self {
         let batches_end = writer.len();
-        let older = BTreeMap::new();
         Self {
             state: Mutex::new(LogState {
                 number,
                 writer,
                 batches_end,
+                has_batches: true,
                 syncing: false,
                 ended: false,
+                end: None,
                 failed: None,
                 older,
             }),
@@ -93,6 +100,7 @@ impl Log {
         }
         state.writer.flush_frames()?;
         state.batches_end = state.writer.len();
+        state.has_batches = true;
         Ok(LogPosition { number: state.number, offset: state.batches_end })
     }
 
@@ -119,8 +127,8 @@ impl Log {
         self.lock().older.len()
     }
 
-    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record. Returns an
-    /// error of appending that record, and to which log: nothing can be appended to that one any more.
+    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record. Returns
+    /// an error of appending that record, and to which log: nothing can be appended to that one any more.
     ///
     /// # Errors
     ///
@@ -187,20 +195,59 @@ impl Log {
             return Err(error);
         }
         state.batches_end = state.writer.len();
-        Ok((state.number, state.writer.len()))
+        let (number, len) = (state.number, state.writer.len());
+        state.end = Some(EditItem::LogClosed { number, len, last_seqno });
+        Ok((number, len))
+    }
+
+    /// Ends the active log where its last batch ends, and makes it durable up to there. Nothing can be
+    /// appended to it any more, so there is no close record, unless there was one before. Returns the edit
+    /// that says where the log ends; `None` if it holds no batch.
+    ///
+    /// # Errors
+    ///
+    /// That of the sync; it is final.
+    pub(crate) fn cut_active(&self, last_seqno: SeqNo) -> Result<Option<EditItem>> {
+        let mut state = self.lock();
+        while state.syncing {
+            state = wait(&self.synced, state);
+        }
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        state.ended = true;
+        if state.end.is_some() || !state.has_batches {
+            return Ok(state.end.clone());
+        }
+        let (number, len) = (state.number, state.batches_end);
+        if state.writer.synced() < len {
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            let synced = state.writer.file().sync();
+            if let Err(error) = synced.map_err(|error| Error::io("sync", state.writer.path(), error)) {
+                state.failed = Some(error.clone());
+                self.synced.notify_all();
+                return Err(error);
+            }
+            state.writer.set_synced(len);
+            self.synced.notify_all();
+        }
+        state.end = Some(EditItem::LogCut { number, len, last_seqno });
+        Ok(state.end.clone())
     }
 
     /// Makes `writer` the active log. What was appended to the one before is durable: there, after
-    /// [`Log::close_active`], or in tables. The first record is a promise, which shows that the log is in use.
+    /// [`Log::close_active`] or [`Log::cut_active`], or in tables. The first record is a promise, which shows
+    /// that the log is in use.
     ///
     /// # Errors
     ///
     /// That of appending the promise. The log is active, but nothing can be appended to it.
     pub(crate) fn activate(&self, number: u64, writer: FramedWriter, mark: EditMark) -> Result<()> {
         let mut state = self.lock();
-        let (old, len) = (state.number, state.writer.len());
+        let (old, len) = (state.number, state.batches_end);
         state.older.insert(old, len);
         (state.number, state.writer, state.ended) = (number, writer, false);
+        (state.has_batches, state.end) = (false, None);
         state.batches_end = state.writer.len();
         self.active.store(number, Ordering::SeqCst);
         self.synced.notify_all();
@@ -215,6 +262,17 @@ impl Log {
         let mut state = self.lock();
         let kept = state.older.split_off(&floor);
         std::mem::replace(&mut state.older, kept).into_keys().collect()
+    }
+
+    /// Drops these logs from the list of older ones.
+    pub(crate) fn forget(&self, numbers: &[u64]) {
+        let mut state = self.lock();
+        state.older.retain(|number, _| !numbers.contains(number));
+    }
+
+    /// Nothing is appended as long as the guard is held.
+    pub(crate) fn pause(&self) -> impl Drop + use<'_> {
+        self.lock()
     }
 
     /// Makes every later write and wait fail with this error.

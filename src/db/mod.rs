@@ -59,6 +59,7 @@ mod refilter;
 mod repair;
 mod replay_to_memtables;
 mod reservations;
+mod reserve;
 mod residency;
 mod resume;
 mod retry;

@@ -15,7 +15,7 @@
 //!
 //! An open that fails before step 3 removes what it wrote.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,11 +25,14 @@ use byteorder::{ByteOrder, LittleEndian};
 use super::Db;
 use super::engine::{Engine, EngineParts, Owner};
 use super::files::{Numbers, StoreFiles, random_id};
+use super::health::is_out_of_space;
 use super::keyspaces::{Keyspaces, Trees};
 use super::log::Log;
 use super::memtables::Memtables;
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, check_never_used, is_ours, list, recover};
+use super::replay_to_memtables::{Carry, Replayed};
+use super::reserve::{Reserve, reserve_bytes};
 use super::tree::Tree;
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
@@ -39,7 +42,7 @@ use crate::filename::{FileName, names_in};
 use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
-use crate::manifest::log::{ManifestLog, ReadManifest};
+use crate::manifest::log::{ManifestLog, NewManifest, ReadManifest};
 use crate::manifest::state::DEFAULT_NAME;
 use crate::manifest::state::{KeyspaceState, ManifestState};
 use crate::memory::Memory;
@@ -47,7 +50,7 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{SharedByTables, TableHandle, Version};
 use crate::wal::encode_promise;
-use crate::wal::{Ending, FramedWriter, RecordKind};
+use crate::wal::{Ending, RecordKind};
 
 /// How many names of other programs' files an error lists.
 const OTHER_FILES_NAMED: usize = 5;
@@ -118,8 +121,6 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
     };
     let mut state = recovered.manifest.state.clone();
-    let mut old: Vec<_> = state.logs.keys().map(|&number| FileName::Log(number)).collect();
-    old.extend((recovered.number != 0).then_some(FileName::Manifest(recovered.number)));
     state.last_seqno = recovered.last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
     // The other half of the numbers is more than can ever be used, so nothing below checks the limit.
@@ -132,21 +133,61 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         keyspace.options = options.encode();
     }
     remove_strays(&*fs, dir, &recovered.strays)?;
-    let mut engine = build_engine(dir, options, &recovered, &state, Arc::clone(&fs))?;
-    let log_number = engine.files.new_number();
-    let written = engine.replay_to_memtables(&recovered, &mut state, log_number);
-    let (writer, manifest_number) = written.inspect_err(|_| {
-        // Nothing refers to these files, and on a full disk the next attempt needs their space.
-        let numbers = log_number..engine.files.next_number();
-        let numbers = numbers.filter(|number| !recovered.taken_numbers.contains(number));
-        let names = numbers.flat_map(|number| [FileName::Log(number), FileName::Table(number)]);
-        names.for_each(|name| drop(fs.remove(&name.path(dir))));
-    })?;
+    let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
+    let (mut engine, replayed, manifest) = match write(Carry::Rewrite) {
+        Err(error) if is_out_of_space(&error) => {
+            give_up_reserve(&*fs, dir, recovered.store_id)?;
+            let mut kept = write(Carry::Keep)?;
+            kept.0.report.full_disk = Some(error.to_string());
+            kept.0.await_reserve(&error);
+            kept
+        }
+        written => written?,
+    };
     engine.report.created = recovered.number == 0;
     engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
-    engine.put_in_force(state, log_number, writer, manifest_number)?;
+    let kept = engine.put_in_force(replayed, manifest)?;
+    let old = recovered.manifest.state.logs.keys().filter(|number| !kept.contains(number));
+    let mut old: Vec<_> = old.map(|&number| FileName::Log(number)).collect();
+    old.extend((recovered.number != 0).then_some(FileName::Manifest(recovered.number)));
     remove(&*fs, dir, &old);
     Ok(engine)
+}
+
+/// Writes everything that the store needs to go on into new files. If that fails, removes them: nothing
+/// refers to them, and on a full disk the next attempt needs their space.
+fn write_anew(
+    dir: &Path,
+    options: &Options,
+    recovered: &Recovered,
+    mut state: ManifestState,
+    fs: &Arc<LockedDir>,
+    carry: Carry,
+) -> Result<(Engine, Replayed, NewManifest)> {
+    let engine = build_engine(dir, options.clone(), recovered, &state, Arc::clone(fs))?;
+    let first_number = engine.files.next_number();
+    let written = engine.replay_to_memtables(recovered, &mut state, carry).and_then(|replayed| {
+        let (fs, number) = (Arc::clone(&engine.files.fs), replayed.manifest_number);
+        let manifest = ManifestLog::prepare(fs, dir, engine.files.store_id, number, state, &random_id)?;
+        Ok((replayed, manifest))
+    });
+    let written = written.inspect_err(|_| {
+        let numbers = first_number..engine.files.next_number();
+        let numbers = numbers.filter(|number| !recovered.taken_numbers.contains(number));
+        let names = numbers
+            .flat_map(|number| [FileName::Log, FileName::Table, FileName::Manifest].map(|name| name(number)));
+        names.for_each(|name| drop(fs.remove(&name.path(dir))));
+    });
+    written.map(|(replayed, manifest)| (engine, replayed, manifest))
+}
+
+/// Removes the reserve.
+fn give_up_reserve(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<()> {
+    if reserve_bytes(fs, dir, store_id).is_some_and(|bytes| bytes > 0) {
+        let path = FileName::Reserve.path(dir);
+        fs.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
+    }
+    Ok(())
 }
 
 /// The store that `state` describes, with empty memtables and without a log.
@@ -173,6 +214,7 @@ fn build_engine(
         keyspace: DEFAULT_KEYSPACE,
     };
     let trees = build_trees(dir, state, &memtables, &shared)?;
+    let reserve = reserve_bytes(&*files.fs, dir, store_id);
     Ok(Engine::new(EngineParts {
         options,
         report: recovered.report.clone(),
@@ -180,6 +222,7 @@ fn build_engine(
         context,
         keyspaces: Keyspaces::new(trees, memtables, open_tables, state.next_keyspace),
         visible: recovered.last_seqno,
+        reserve: Reserve::new(reserve.unwrap_or(0), state.table_bytes),
     }))
 }
 
@@ -262,7 +305,8 @@ fn lock_error(dir: &Path, error: std::io::Error) -> Error {
 fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     let ours = names.iter().filter_map(|name| name.to_str().and_then(FileName::parse));
-    let strays = ours.filter(|name| !matches!(name, FileName::Lock | FileName::Current));
+    let kept = [FileName::Lock, FileName::Current, FileName::Reserve];
+    let strays = ours.filter(|name| !kept.contains(name));
     let (strays, others): (Vec<_>, Vec<_>) = strays.partition(|name| is_ours(fs, &name.path(dir), None));
     remove(fs, dir, &strays);
     let seed = random_id()?;
@@ -283,6 +327,8 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
         manifest: ReadManifest { path, state, marks: Vec::new(), ending: Ending::Complete },
         number: 0,
         log_bytes: 0,
+        last_log: 0,
+        durable: 0,
         last_seqno: 0,
         report: OpenReport::default(),
         largest_number: 0,
@@ -351,28 +397,16 @@ fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
 }
 
 impl Engine {
-    /// Makes the state current with a new manifest, and marks the log as used with its first promise.
-    fn put_in_force(
-        &mut self,
-        state: ManifestState,
-        log_number: u64,
-        mut writer: FramedWriter,
-        manifest_number: u64,
-    ) -> Result<()> {
-        let fs = Arc::clone(&self.files.fs);
-        let manifest = ManifestLog::create(
-            fs,
-            &self.files.dir,
-            self.files.store_id,
-            manifest_number,
-            state,
-            &random_id,
-        )?;
-        let mark = manifest.state().mark;
-        writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
-        writer.flush_frames()?;
-        self.set_writable(Log::new(log_number, writer), manifest);
-        Ok(())
+    /// Makes the state of the manifest current, and marks the log as used with its first promise. Returns the
+    /// logs that the manifest names.
+    fn put_in_force(&mut self, replayed: Replayed, manifest: NewManifest) -> Result<BTreeSet<u64>> {
+        let manifest = manifest.install()?;
+        let Replayed { log_number, mut log, older, .. } = replayed;
+        let (mark, named) = (manifest.state().mark, manifest.state().logs.keys().copied().collect());
+        log.append_record(RecordKind::Promise, &encode_promise(mark))?;
+        log.flush_frames()?;
+        self.set_writable(Log::new(log_number, log, older), manifest);
+        Ok(named)
     }
 }
 

@@ -74,6 +74,9 @@ impl Engine {
     ///
     /// The error of what keeps the pressure from falling. Nothing was written.
     pub(crate) fn throttle(&self, admitted: &Admitted) -> Result<()> {
+        if self.takes_only_deletes(admitted)? {
+            return Ok(());
+        }
         let start = Instant::now();
         let is_failing = self.retry.is_failing(|work| is_for(admitted, work));
         let now = pressure_of(admitted).max(if is_failing { FAILING } else { 0.0 });
@@ -125,7 +128,7 @@ impl Engine {
             {
                 return Err(error);
             }
-            if self.background.threads == 0 {
+            if self.background.has_no_free_thread() {
                 self.retry.at_once();
                 if self.step(Jobs::Urgent)? {
                     continue;

@@ -114,6 +114,7 @@ impl Engine {
             self.suspend(error)
         })?;
         self.manifest.set_mark(mark);
+        self.reserve.set_table_bytes(manifest.state().table_bytes);
         if matches!(change, Change::End) {
             *guard = None;
             return Ok(0);

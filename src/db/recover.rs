@@ -5,7 +5,8 @@
 //! 2. Read `CURRENT`, and apply all edits of the manifest that it names. Without a `CURRENT` there is no
 //!    store, unless there are tables, filters, or logs with records: then `CURRENT` was lost.
 //! 3. Every table and log that the manifest names must exist. Every log but the last must be intact and end
-//!    with a close record, and so must the last if the manifest says that it was closed. Otherwise the last
+//!    with a close record, and so must the last if the manifest says that it was closed. A log that the manifest
+//!    says was cut must be intact up to there, and the bytes behind do not count. Otherwise the last
 //!    log may have a torn tail after everything that was promised: the records before it are recovered, and
 //!    the tail is reported.
 //! 4. The promises in the logs (also in logs that the manifest does not name) must not name an edit that the
@@ -31,7 +32,7 @@ use crate::fs::{Fs, ReadFile};
 use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
-use crate::manifest::state::{LogState, ManifestState};
+use crate::manifest::state::{LogEnd, LogState, ManifestState};
 use crate::wal::EditMark;
 use crate::wal::reader::Record;
 use crate::wal::{Content, ContentReader, Ending, Expected, FramedReader, RecordKind};
@@ -55,6 +56,9 @@ pub struct OpenReport {
     /// How often a memtable was flushed during the replay, because the logs held more than fits in memory or
     /// more than is worth copying to the new log.
     pub flushes: u64,
+    /// The error of a full disk, if there was no room to write the contents of the logs anew. Then the logs
+    /// were kept; nothing of them was lost.
+    pub full_disk: Option<String>,
     /// Torn tails of files, which were never promised to be durable and were dropped.
     pub dropped: Vec<DroppedTail>,
     /// Files in the directory that the store does not use, and why. Opening the store for writing removes
@@ -68,6 +72,9 @@ impl OpenReport {
         for dropped in &self.dropped {
             let DroppedTail { file, offset, bytes, reason } = dropped;
             tracing::warn!(file = %file.display(), offset, bytes, reason, "dropped the torn end of a file");
+        }
+        if let Some(error) = &self.full_disk {
+            tracing::warn!(dir = %dir.display(), error, "the disk is full, so the logs were kept");
         }
         let (logs, batches, entries) = (self.logs, self.batches, self.entries);
         let (created, flushes) = (self.created, self.flushes);
@@ -107,6 +114,10 @@ pub(crate) struct Recovered {
     pub(crate) number: u64,
     /// Bytes of the batches in the logs that hold entries which are not in tables.
     pub(crate) log_bytes: u64,
+    /// The newest log that was used; 0 if there is none.
+    pub(crate) last_log: u64,
+    /// How much of it was durable when it was written.
+    pub(crate) durable: u64,
     pub(crate) last_seqno: SeqNo,
     pub(crate) report: OpenReport,
     /// The largest number of a file of this store.
@@ -140,7 +151,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     replay.torn(&manifest.path, manifest.ending);
     replay.logs()?;
     replay.unknown_logs(&listing)?;
-    let Replay { last_seqno, log_bytes, mut report, .. } = replay;
+    let Replay { last_seqno, log_bytes, last_log, durable, mut report, .. } = replay;
     let Strays { ours: strays, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
     report.ignored = listing.ignored;
     report.ignored.extend(ignored_strays(&strays, &others));
@@ -154,6 +165,8 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
         manifest,
         number: current.manifest,
         log_bytes,
+        last_log,
+        durable,
         last_seqno,
         report,
         largest_number: largest_number.unwrap_or(0),
@@ -286,7 +299,7 @@ pub(super) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) ->
     let filters: BTreeSet<u64> =
         places().flat_map(|place| &place.meta.filters).filter_map(|filter| filter.file).collect();
     let is_stray = |name: &&FileName| match **name {
-        FileName::Lock | FileName::Current => false,
+        FileName::Lock | FileName::Current | FileName::Reserve => false,
         FileName::CurrentTemporary => true,
         FileName::Manifest(number) => number != manifest,
         FileName::Log(number) => !state.logs.contains_key(&number),
@@ -308,8 +321,17 @@ pub(super) enum Purpose {
     CheckAlone,
 }
 
-/// Called with the bytes of each batch.
-pub(super) type Take<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+/// A batch in a log.
+pub(super) struct Logged<'b> {
+    pub(super) bytes: &'b [u8],
+    pub(super) log: u64,
+    /// Where its record ends.
+    pub(super) end: u64,
+    pub(super) last_seqno: SeqNo,
+}
+
+/// Called with each batch.
+pub(super) type Take<'a> = dyn FnMut(&Logged<'_>) -> Result<()> + 'a;
 
 /// Reads logs and checks their records against the manifest.
 pub(super) struct Replay<'a> {
@@ -322,6 +344,9 @@ pub(super) struct Replay<'a> {
     take: Option<&'a mut Take<'a>>,
     /// Bytes of those batches.
     log_bytes: u64,
+    /// The log that is being read, if the manifest names it; and what of it was durable.
+    last_log: u64,
+    durable: u64,
     last_seqno: SeqNo,
     contents: ContentReader,
     pub(super) report: OpenReport,
@@ -335,8 +360,8 @@ pub(super) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFile>> {
     })
 }
 
-/// How a log ended.
-struct LogEnd {
+/// How a log ended when it was read.
+struct ReadEnd {
     ending: Ending,
     position: u64,
     closed: Option<SeqNo>,
@@ -358,6 +383,8 @@ impl<'a> Replay<'a> {
             manifest,
             take: None,
             log_bytes: 0,
+            last_log: 0,
+            durable: 0,
             last_seqno: manifest.state.last_seqno,
             contents: ContentReader::default(),
             report: OpenReport::default(),
@@ -380,7 +407,11 @@ impl<'a> Replay<'a> {
             let path = FileName::Log(number).path(self.dir);
             let is_last = logs.keys().next_back() == Some(&number);
             let file = open_log(self.fs, &path)?;
+            self.last_log = number;
             self.log(&*file, &path, log, is_last)?;
+            if log.end.is_some() {
+                self.durable = u64::MAX;
+            }
         }
         Ok(())
     }
@@ -395,7 +426,7 @@ impl<'a> Replay<'a> {
     ) -> Result<()> {
         let end = self.read(file, path, Some(log))?;
         self.report.logs += 1;
-        let Some((len, last_seqno)) = log.closed else {
+        let Some(stated) = log.end else {
             if !is_last && end.closed.is_none() {
                 return Err(Error::corruption(
                     path,
@@ -407,21 +438,29 @@ impl<'a> Replay<'a> {
             self.torn(path, end.ending);
             return Ok(());
         };
-        let found = (end.position, end.closed, end.ending);
-        if found != (len, Some(last_seqno), Ending::Complete) {
-            let at = match end.ending {
-                Ending::Torn { damage_offset, .. } => damage_offset,
-                Ending::Complete => end.position.min(len),
-            };
+        let LogEnd { len, last_seqno, is_cut } = stated;
+        let expected = (len, Some(last_seqno).filter(|_| !is_cut), Ending::Complete);
+        let at = match end.ending {
+            Ending::Torn { damage_offset, .. } => damage_offset,
+            Ending::Complete => end.position.min(len),
+        };
+        if (end.position, end.closed, end.ending) != expected {
+            let (how, what) = if is_cut { ("cut", "cut log") } else { ("closed", "closed log") };
+            let record = if end.closed.is_some() { "with" } else { "without" };
             let detail = format!(
-                "it was closed at length {len} with sequence number {last_seqno}, but ends at {}{}",
-                end.position,
-                if end.closed.is_some() { "" } else { " without a close record" }
+                "it was {how} at length {len} with sequence number {last_seqno}, but ends at {} {record} a close record",
+                end.position
             );
-            return Err(Error::corruption(path, at, "closed log", detail));
+            return Err(Error::corruption(path, at, what, detail));
         }
+        let last_batch = self.contents.last_batch();
+        if is_cut && last_batch > last_seqno {
+            let detail = format!("it was cut after sequence number {last_seqno}, but has {last_batch}");
+            return Err(Error::corruption(path, at, "cut log", detail));
+        }
+        self.last_seqno = self.last_seqno.max(last_seqno);
         let behind = file.len().map_err(|error| Error::io("read", path, error))? - len;
-        if behind > 0 {
+        if behind > 0 && !is_cut {
             let (file, reason) = (path.to_path_buf(), "behind the close record".to_owned());
             self.report.dropped.push(DroppedTail { file, offset: len, bytes: behind, reason });
         }
@@ -468,12 +507,12 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn read(&mut self, file: &dyn ReadFile, path: &Path, log: Option<&LogState>) -> Result<LogEnd> {
+    fn read(&mut self, file: &dyn ReadFile, path: &Path, log: Option<&LogState>) -> Result<ReadEnd> {
         let file_id = log.map(|log| log.file_id);
         let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id };
         let mut reader = FramedReader::open(file, path, expected)?;
-        if let Some((len, _)) = log.and_then(|log| log.closed) {
-            reader.end_at(len);
+        if let Some(end) = log.and_then(|log| log.end) {
+            reader.end_at(end.len);
         }
         let mut closed = None;
         while let Some(record) = reader.next_record()? {
@@ -488,8 +527,9 @@ impl<'a> Replay<'a> {
                 }
             }
         }
+        self.durable = reader.durable();
         let ending = reader.ending().unwrap_or(Ending::Complete);
-        Ok(LogEnd { ending, position: reader.position(), closed })
+        Ok(ReadEnd { ending, position: reader.position(), closed })
     }
 
     fn promise(&self, mark: EditMark, path: &Path) -> Result<()> {
@@ -523,7 +563,7 @@ impl<'a> Replay<'a> {
         if missing > 0 {
             self.log_bytes += record.bytes.len() as u64;
             if let Some(take) = &mut self.take {
-                take(record.bytes)?;
+                take(&Logged { bytes: record.bytes, log: self.last_log, end: record.end, last_seqno: last })?;
             }
         }
         Ok(())

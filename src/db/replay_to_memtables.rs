@@ -14,16 +14,23 @@
 //! batch was also appended to the new log, and stays in memory; a replay of that log skips the entries that
 //! are in tables. Otherwise the rest is flushed too.
 //!
+//! On a full disk there is no room for either. Then the old logs are kept ([`Carry::Keep`]), and only the
+//! batches of the newest log of which nothing shows that they are on the disk are appended to the new log.
+//! (They may be in the memory of the operating system only, for good, if a sync has failed.) The newest log
+//! is cut before them.
+//!
 //! A store that is opened for reading cannot write tables: it keeps everything.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::apply::{apply_parts, own_batch};
 use super::engine::Engine;
-use super::recover::{Recovered, replay};
+use super::recover::{Logged, Recovered, replay};
 use super::tree::Tree;
 use crate::batch::BatchReader;
 use crate::error::{Error, Result};
+use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::state::ManifestState;
 use crate::memory::LeaseKind;
@@ -33,38 +40,68 @@ use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 /// copies less.
 const CARRY_BYTES_MAX: u64 = 1 << 20;
 
+/// How the batches of the old logs stay durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carry {
+    /// In tables or in the new log. The old logs are not needed any more.
+    Rewrite,
+    /// In the old logs, as far as they are durable there for certain, and in the new log.
+    Keep,
+}
+
+/// What a replay leaves for the store to go on with.
+pub(super) struct Replayed {
+    pub(super) log_number: u64,
+    pub(super) log: FramedWriter,
+    /// Lengths of the logs before it that are kept.
+    pub(super) older: BTreeMap<u64, u64>,
+    pub(super) manifest_number: u64,
+}
+
 impl Engine {
     /// Replays the logs into memory.
     pub(super) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
         let known = &recovered.manifest.state;
-        replay(&*self.files.fs, &self.files.dir, recovered, &mut |bytes| {
+        replay(&*self.files.fs, &self.files.dir, recovered, &mut |&Logged { bytes, .. }| {
             self.apply_lacking(known, bytes, self.lacking(known, bytes)?, 0).map(drop)
         })
     }
 
-    /// Replays the logs into memory and tables, durable in the new log and the tables, and describes both in
-    /// the state of the new manifest. Returns the new log and the manifest's number.
+    /// Replays the logs into memory and tables, durable in logs and tables, and describes all of it in the
+    /// state of the new manifest.
     pub(super) fn replay_to_memtables(
         &self,
         recovered: &Recovered,
         state: &mut ManifestState,
-        log_number: u64,
-    ) -> Result<(FramedWriter, u64)> {
-        let predecessor = state.logs.keys().next_back().copied().unwrap_or(0);
+        carry: Carry,
+    ) -> Result<Replayed> {
+        let newest = state.logs.keys().next_back().copied().unwrap_or(0);
+        let log_number = self.files.new_number();
         let (mut writer, file_id) = self.files.create_log(log_number)?;
-        let is_carried = recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
+        // Where the newest log is cut, and the sequence number there.
+        let mut cut = None;
+        let is_certain =
+            |batch: &Logged<'_>| batch.log != recovered.last_log || batch.end <= recovered.durable;
+        let is_carried = carry == Carry::Keep
+            || recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
         let reading = self.context.memory.lease(LeaseKind::Tables, READER_BYTES);
         let known = &recovered.manifest.state;
-        replay(&*self.files.fs, &self.files.dir, recovered, &mut |bytes| {
-            if is_carried {
+        replay(&*self.files.fs, &self.files.dir, recovered, &mut |batch| {
+            let bytes = batch.bytes;
+            let stays = carry == Carry::Keep && is_certain(batch);
+            if stays && batch.log == recovered.last_log {
+                cut = Some((batch.end, batch.last_seqno));
+            }
+            if is_carried && !stays {
                 writer.append_record(RecordKind::Batch, bytes)?;
             }
+            let log = if stays { batch.log } else { log_number };
             let trees = self.lacking(known, bytes)?;
             while !self.has_room(std::iter::once((bytes, &trees[..]))) {
                 let Some(largest) = self.keyspaces.largest_filled() else { break };
                 self.flush_into(state, &largest)?;
             }
-            for full in self.apply_lacking(known, bytes, trees, log_number)? {
+            for full in self.apply_lacking(known, bytes, trees, log)? {
                 self.flush_into(state, &full)?;
             }
             Ok(())
@@ -77,12 +114,19 @@ impl Engine {
                 self.flush_into(state, &largest)?;
             }
         }
+        match carry {
+            Carry::Rewrite => state.logs.clear(),
+            Carry::Keep => keep_logs(state, recovered.last_log, cut)?,
+        }
+        let older = state.logs.iter().filter_map(|(&number, log)| Some((number, log.end?.len))).collect();
+        let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
+        let floor = state.logs.keys().next().copied().unwrap_or(log_number);
         let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
-        let items = vec![EditItem::LogFloor(log_number), created];
+        let items = vec![EditItem::LogFloor(floor), created];
         state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
         let manifest_number = self.files.new_number();
         state.next_file = manifest_number + 1;
-        Ok((writer, manifest_number))
+        Ok(Replayed { log_number, log: writer, older, manifest_number })
     }
 
     /// The trees that lack entries of a batch.
@@ -119,5 +163,18 @@ impl Engine {
         state.apply(&VersionEdit::new(change.items())).map_err(Error::invalid)?;
         change.install();
         Ok(())
+    }
+}
+
+/// Says in `state` where the newest log that was used ends, or takes it out if nothing of it is needed. Later
+/// ones were never used.
+fn keep_logs(state: &mut ManifestState, last: u64, cut: Option<(u64, SeqNo)>) -> Result<()> {
+    state.logs.retain(|&number, log| number < last || number == last && (log.end.is_some() || cut.is_some()));
+    match (state.logs.get(&last), cut) {
+        (Some(log), Some((len, last_seqno))) if log.end.is_none() => {
+            let cut = EditItem::LogCut { number: last, len, last_seqno };
+            state.apply(&VersionEdit::new(vec![cut])).map_err(Error::invalid)
+        }
+        _ => Ok(()),
     }
 }

@@ -21,7 +21,7 @@ use crate::version::TableHandle;
 
 /// What a job does.
 pub(crate) enum Job {
-    SyncLog,
+    Upkeep(Upkeep),
     Flush(Arc<Tree>, Arc<LoggedMemtable>),
     Compact(Arc<Tree>, Task),
     /// A compaction for a caller, in its own thread.
@@ -30,6 +30,13 @@ pub(crate) enum Job {
     Refilter(Arc<Tree>, Arc<TableHandle>),
     /// Load or drop column groups of filters, or close tables.
     Residency(Vec<ResidencyChange>),
+}
+
+/// Work for the store as a whole, of which one of a kind is done at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Upkeep {
+    SyncLog,
+    Reserve,
 }
 
 /// What a table is to have in memory. The table is named by its number: its handle would keep the present
@@ -65,7 +72,7 @@ struct State {
     begun: u64,
     /// The serial numbers of running jobs, from 0.
     running: BTreeSet<u64>,
-    syncing_log: bool,
+    upkeep: HashSet<Upkeep>,
     /// Keyspaces whose oldest memtable is being flushed.
     flushing: HashSet<KeyspaceId>,
     /// The tables that running jobs work on, and where compactions put theirs.
@@ -83,7 +90,7 @@ impl Job {
     /// The keyspaces that it works on.
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         match self {
-            Self::SyncLog => Vec::new(),
+            Self::Upkeep(_) => Vec::new(),
             Self::Flush(tree, _)
             | Self::Compact(tree, _)
             | Self::Refilter(tree, _)
@@ -196,7 +203,7 @@ impl Reservations {
     fn release(&self, serial: u64, job: Job) {
         let keyspaces = job.keyspaces();
         match job {
-            Job::SyncLog => lock(&self.state).syncing_log = false,
+            Job::Upkeep(upkeep) => drop(lock(&self.state).upkeep.remove(&upkeep)),
             Job::Flush(tree, memtable) => {
                 drop(memtable);
                 lock(&self.state).flushing.remove(&tree.id);
@@ -256,8 +263,13 @@ impl Reserved<'_> {
         &mut self.state.pending
     }
 
-    pub(crate) fn is_log_sync(&self) -> bool {
-        self.state.syncing_log
+    pub(crate) fn is_upkeep(&self, upkeep: Upkeep) -> bool {
+        self.state.upkeep.contains(&upkeep)
+    }
+
+    /// Whether a memtable is being flushed.
+    pub(crate) fn is_any_flush(&self) -> bool {
+        !self.state.flushing.is_empty()
     }
 
     pub(crate) fn is_flush(&self, tree: &Tree) -> bool {
@@ -303,7 +315,7 @@ impl State {
     /// job has some of it.
     fn take(&mut self, job: &Job) -> Option<u64> {
         let reserved = match job {
-            Job::SyncLog => !std::mem::replace(&mut self.syncing_log, true),
+            Job::Upkeep(upkeep) => self.upkeep.insert(*upkeep),
             Job::Flush(tree, _) => self.flushing.insert(tree.id),
             Job::Compact(tree, task) => self.busy.entry(tree.id).or_default().take(task),
             Job::CompactRange(tree, task) => {

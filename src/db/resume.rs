@@ -1,9 +1,9 @@
 //! Resuming: writing goes on by itself after an append to the log or to the manifest failed.
 //!
-//! After such a failure the end of the file is unknown, so nothing later is appended to it. The writers of the
-//! group, or the callers whose edit it was, get the error, and writing is *suspended*: no batch is logged and
-//! no edit is published. Then writing resumes the way an opening does, but from the memtables instead of the
-//! logs:
+//! After such a failure the end of the file is unknown, so nothing later is appended to it. The writers of
+//! the group, or the callers whose edit it was, get the error, and writing is *suspended*: no batch is logged
+//! and no edit is published. Then writing resumes the way an opening does, but from the memtables instead of
+//! the logs:
 //!
 //! 1. wait for running flushes; take the state after the last edit that was appended
 //!    ([`ManifestLog::known_state`]): the edit that failed has no effect;
@@ -14,16 +14,25 @@
 //! 5. install the tables; append the first promise to the new log; writing goes on;
 //! 6. remove old logs, the old manifest, and files that nothing names.
 //!
-//! The commit leader does all this, so that nothing is written meanwhile. A failure before step 4 removes what
-//! was written, and the work is tried again like other work (`retry`).
+//! The commit leader does all this, so that nothing is written meanwhile. A failure before step 4 removes
+//! what was written, and the work is tried again like other work (`retry`).
+//!
+//! # On a full disk
+//!
+//! There may be no room for the memtables. So if the disk is full, the reserve is given up first (`reserve`),
+//! and instead of step 2 the active log is made durable up to its last batch
+//! ([`Log::cut_active`](super::log::Log)). The new manifest names the old logs too, and says that this one
+//! was *cut* there: what is behind, which may be a part of the write that failed, does not count. The
+//! memtables stay, and are flushed like others. A log without batches is not kept. Beyond [`OLDER_LOGS_MAX`]
+//! logs this is not done, and resuming waits for room.
 //!
 //! # What a failed write becomes
 //!
 //! It is never visible, and its sequence numbers are given again. Its record may be in the old log, whole or
 //! in part: the log counts until `CURRENT` names another manifest. So if the machine or the process ends
-//! before step 4, the next opening may find the write; after step 4 it is gone for good. The same is true of an
-//! edit that failed, in the old manifest. Acknowledged writes are safe either way: they are in the old log,
-//! before the record that failed, until they are in tables that the new manifest names.
+//! before step 4, the next opening may find the write; after step 4 it is gone for good. The same is true of
+//! an edit that failed, in the old manifest. Acknowledged writes are safe either way: they are in the old
+//! log, before the record that failed, until they are in tables that the new manifest names.
 //!
 //! # What is not removed
 //!
@@ -38,9 +47,11 @@ use std::time::Duration;
 use super::background::Jobs;
 use super::engine::Engine;
 use super::files::random_id;
+use super::health::is_out_of_space;
 use super::publish::{Change, TreeChange};
 use super::retry::Work;
 use super::tree::Tree;
+use super::write::OLDER_LOGS_MAX;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::manifest::edit::{EditItem, VersionEdit};
@@ -144,6 +155,15 @@ struct Prepared {
     old_logs: Vec<u64>,
 }
 
+/// What becomes of the memtables when writing resumes.
+#[derive(Clone, Copy)]
+enum Memory {
+    /// They are written into tables.
+    Flushed,
+    /// They stay, and so do the logs, because the disk is full.
+    Kept,
+}
+
 impl Engine {
     /// Suspends writing after an append that failed, or disables it if the failure ends it. Returns the error
     /// to report.
@@ -162,11 +182,12 @@ impl Engine {
         if is_refusal || self.health.has_failed() {
             return error;
         }
-        // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active, and
-        // then takes the work back.
+        // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active,
+        // and then takes the work back.
         let mut state = lock(&self.suspension.state);
         if !self.suspension.is_suspended() && is_needed() {
             self.suspension.begin(&mut state, error.clone());
+            self.notice_full_disk(&error);
             self.put_off(Work::Resume, error.clone());
         }
         error
@@ -187,7 +208,7 @@ impl Engine {
         }
     }
 
-    /// Resumes writing if it is suspended, before an edit is published. Not for the commit leader.
+    /// Resumes writing if it is suspended, and waits until that is due. Not for the commit leader.
     pub(super) fn resume_first(&self) -> Result<()> {
         if self.suspension.is_suspended() { self.seal(Vec::new()) } else { Ok(()) }
     }
@@ -196,6 +217,7 @@ impl Engine {
     pub(crate) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
         if self.suspension.is_suspended() && self.retry.is_due(Work::Resume) {
             self.check_writable()?;
+            let _committing = self.background.begin_commit();
             return self.seal(Vec::new()).map(|()| true);
         }
         self.step(jobs)
@@ -212,7 +234,7 @@ impl Engine {
         if !is_due {
             return Err(cause);
         }
-        self.resume().map_err(|error| {
+        self.resume(&cause).map_err(|error| {
             let error = self.fail_if_final(error);
             if !self.health.has_failed() {
                 self.suspension.begin(&mut lock(&self.suspension.state), error.clone());
@@ -222,9 +244,15 @@ impl Engine {
         })
     }
 
-    fn resume(&self) -> Result<()> {
+    fn resume(&self, cause: &Error) -> Result<()> {
         // First: there may be no room otherwise.
         self.remove_obsolete_files();
+        let is_full = is_out_of_space(cause);
+        if is_full {
+            self.spend_reserve(cause);
+        }
+        let memory =
+            if is_full && self.log().older() < OLDER_LOGS_MAX { Memory::Kept } else { Memory::Flushed };
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();
@@ -240,7 +268,7 @@ impl Engine {
             (manifest.known_state()?, manifest.number())
         };
         let mut new = NewFiles::default();
-        let prepared = match self.write_new_files(state, &mut new) {
+        let prepared = match self.write_new_files(state, memory, &mut new) {
             Ok(prepared) => prepared,
             Err(error) => {
                 new.changes.iter().for_each(TreeChange::set_added_obsolete);
@@ -261,7 +289,7 @@ impl Engine {
         let activated = self.log().activate(log_number, log, mark);
         // Nothing is in doubt any more.
         let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);
-        let _ = self.log().take_below(log_number);
+        self.log().forget(&old_logs);
         let logs = old_logs.into_iter().map(FileName::Log);
         for name in logs.chain([FileName::Manifest(old_manifest)]).chain(in_doubt.files) {
             self.files.obsolete.add(name);
@@ -276,10 +304,47 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the memtables into tables, a log, and a manifest that names both.
-    fn write_new_files(&self, mut state: ManifestState, new: &mut NewFiles) -> Result<Prepared> {
-        let apply =
-            |state: &mut ManifestState, items| state.apply(&VersionEdit::new(items)).map_err(Error::invalid);
+    /// Makes what is in memory durable, and writes a log and a manifest that names all of it.
+    fn write_new_files(
+        &self,
+        mut state: ManifestState,
+        memory: Memory,
+        new: &mut NewFiles,
+    ) -> Result<Prepared> {
+        let known: Vec<u64> = state.logs.keys().copied().collect();
+        let newest = known.last().copied().unwrap_or(0);
+        match memory {
+            Memory::Flushed => self.flush_memory(&mut state, new)?,
+            Memory::Kept => self.cut_log(&mut state)?,
+        }
+        let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
+        let log_number = self.files.new_number();
+        let (log, file_id) = self.files.create_log(log_number)?;
+        new.names.push(FileName::Log(log_number));
+        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
+        let floor = state.logs.keys().next().copied().unwrap_or(log_number);
+        let last = EditItem::LastSeqno(self.sequence.visible());
+        apply(&mut state, vec![last, EditItem::LogFloor(floor), created])?;
+        let number = self.files.new_number();
+        state.next_file = self.files.next_number();
+        let old_logs = known.into_iter().filter(|number| !state.logs.contains_key(number)).collect();
+        new.names.push(FileName::Manifest(number));
+        let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
+        let manifest = ManifestLog::prepare(fs, dir, self.files.store_id, number, state, &random_id)?;
+        Ok(Prepared { manifest, log_number, log, old_logs })
+    }
+
+    /// Ends the active log, which is durable to its end then, in `state`; takes it out if it holds nothing.
+    fn cut_log(&self, state: &mut ManifestState) -> Result<()> {
+        let active = self.log().active();
+        let end = self.log().cut_active(self.sequence.visible()).map_err(|error| self.fail(error))?;
+        // Newer ones were never used.
+        state.logs.retain(|&number, _| number < active || number == active && end.is_some());
+        apply(state, end.into_iter().collect())
+    }
+
+    /// Writes the memtables into tables. No log is needed then.
+    fn flush_memory(&self, state: &mut ManifestState, new: &mut NewFiles) -> Result<()> {
         let trees: Vec<Arc<Tree>> =
             self.keyspaces.with_memtables().into_iter().filter(|tree| tree.is_alive()).collect();
         for tree in &trees {
@@ -294,24 +359,16 @@ impl Engine {
                 version = Arc::new(version.apply(&HashSet::new(), change.added.clone()));
                 let items = change.items();
                 new.changes.push(change);
-                apply(&mut state, items)?;
+                apply(state, items)?;
             }
         }
-        let old_logs: Vec<u64> = state.logs.keys().copied().collect();
-        let predecessor = old_logs.last().copied().unwrap_or(0);
-        let log_number = self.files.new_number();
-        let (log, file_id) = self.files.create_log(log_number)?;
-        new.names.push(FileName::Log(log_number));
-        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
-        let last = EditItem::LastSeqno(self.sequence.visible());
-        apply(&mut state, vec![last, EditItem::LogFloor(log_number), created])?;
-        let number = self.files.new_number();
-        state.next_file = self.files.next_number();
-        new.names.push(FileName::Manifest(number));
-        let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
-        let manifest = ManifestLog::prepare(fs, dir, self.files.store_id, number, state, &random_id)?;
-        Ok(Prepared { manifest, log_number, log, old_logs })
+        state.logs.clear();
+        Ok(())
     }
+}
+
+fn apply(state: &mut ManifestState, items: Vec<EditItem>) -> Result<()> {
+    state.apply(&VersionEdit::new(items)).map_err(Error::invalid)
 }
 
 #[cfg(test)]
@@ -357,6 +414,36 @@ mod tests {
         // By a writer that synced the old log, and could not append a promise to it.
         engine.suspend_log(before, cause());
         assert!(!engine.suspension.is_suspended() && db.background_error().is_none());
+    }
+
+    #[test]
+    fn a_leader_that_needs_room_does_not_wait_for_threads_that_wait_for_it() {
+        let fs = MemFs::new();
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1).memory_budget(1 << 20);
+        let db = options.open("/db").unwrap();
+        db.put("k", "v").unwrap();
+        db.engine().suspend(Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into()));
+        // Who resumes goes on when the other one waits in the queue.
+        let (looks, has_waited) = (db.clone(), AtomicBool::new(false));
+        fs.observe(move |_, _| {
+            if !has_waited.swap(true, Ordering::SeqCst) {
+                let is_alone = || looks.engine().commit.waiting() == 0;
+                (0..2000)
+                    .take_while(|_| is_alone())
+                    .for_each(|_| std::thread::sleep(Duration::from_millis(5)));
+            }
+            Ok(())
+        });
+        let (tells, told) = mpsc::channel();
+        let writer = db.clone();
+        std::thread::spawn(move || {
+            writer.engine().retry.at_once();
+            // More than all memtables may take: it is written when they are empty.
+            tells.send(writer.put("large", vec![7; 300 << 10]))
+        });
+        told.recv_timeout(Duration::from_secs(60)).expect("the write ends").unwrap();
+        fs.stop_observing();
+        assert!(!db.engine().suspension.is_suspended() && db.contains("large").unwrap());
     }
 
     #[test]

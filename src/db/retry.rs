@@ -39,6 +39,8 @@ pub(crate) enum Work {
     BeginLog,
     /// Replacing a manifest that has become long.
     ReplaceManifest,
+    /// Making the reserve.
+    Reserve,
     /// Removing obsolete files.
     Remove,
 }
@@ -50,7 +52,7 @@ impl Work {
             Job::Flush(tree, _) => Some(Self::Flush(tree.id)),
             Job::Compact(tree, _) => Some(Self::Compact(tree.id)),
             Job::Refilter(tree, _) => Some(Self::Refilter(tree.id)),
-            Job::SyncLog | Job::Residency(_) | Job::CompactRange(..) => None,
+            Job::Upkeep(_) | Job::Residency(_) | Job::CompactRange(..) => None,
         }
     }
 
@@ -63,7 +65,7 @@ impl Work {
     fn keyspace(self) -> Option<KeyspaceId> {
         match self {
             Self::Flush(id) | Self::Compact(id) | Self::Refilter(id) => Some(id),
-            Self::Resume | Self::BeginLog | Self::ReplaceManifest | Self::Remove => None,
+            Self::Resume | Self::BeginLog | Self::ReplaceManifest | Self::Reserve | Self::Remove => None,
         }
     }
 }
@@ -154,7 +156,11 @@ impl Retry {
         let now = self.now();
         self.change(|failed| {
             for (work, failed) in failed.iter_mut().filter(|(_, failed)| failed.due <= now) {
-                due.extend(work.keyspace().filter(|_| !std::mem::replace(&mut failed.is_taken, true)));
+                // Who searches sees that the reserve is due, and may have to do other work first.
+                if work.keyspace().is_some() || *work == Work::Reserve {
+                    let was_taken = std::mem::replace(&mut failed.is_taken, true);
+                    due.extend(work.keyspace().filter(|_| !was_taken));
+                }
             }
         });
         due

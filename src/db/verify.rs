@@ -413,11 +413,11 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Lists damage in a log or manifest, and further damage in the same file. `closed` is the length at which
-    /// a log was closed.
-    fn framed_damage(&mut self, path: &Path, closed: Option<u64>, error: Error) {
+    /// Lists damage in a log or manifest, and further damage in the same file. `end` is the length at which a
+    /// log ends, if the manifest says so.
+    fn framed_damage(&mut self, path: &Path, end: Option<u64>, error: Error) {
         let Ok(file) = self.fs().open(path) else { return self.damaged(error) };
-        let found = verify_framed(&*file, path, closed, error);
+        let found = verify_framed(&*file, path, end, error);
         found.damage.into_iter().for_each(|(error, _)| self.damaged(error));
         self.report.omitted += found.omitted;
     }
@@ -453,7 +453,7 @@ impl<'a> Verifier<'a> {
             let file = open(index, &path);
             let len = file.as_ref().map_or(0, |file| file.len().unwrap_or(0));
             if let Err(error) = file.and_then(|file| replay.log(&*file, &path, log, is_last)) {
-                self.framed_damage(&path, log.closed.map(|(len, _)| len), error);
+                self.framed_damage(&path, log.end.map(|end| end.len), error);
             }
             self.done(len);
         }

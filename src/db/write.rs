@@ -53,7 +53,7 @@ pub enum Durability {
 
 /// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
 /// recovery short.
-const OLDER_LOGS_MAX: usize = 16;
+pub(super) const OLDER_LOGS_MAX: usize = 16;
 
 /// What a request of a group wants, and so whose result it gets.
 enum Part {

@@ -22,10 +22,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files};
 use crate::error::{Error, Result};
+use crate::sync::lock;
 
 /// An error of the store inside an I/O error. [`Error::io`] takes it out again.
 fn refused(error: Error) -> io::Error {
@@ -39,7 +40,7 @@ type CloseSpare = dyn Fn() -> bool + Send + Sync;
 pub(crate) struct LockedDir {
     fs: Arc<dyn Fs>,
     held: Arc<Held>,
-    close_spare: OnceLock<Box<CloseSpare>>,
+    close_spare: Mutex<Option<Arc<CloseSpare>>>,
 }
 
 /// The lock and its state.
@@ -124,13 +125,13 @@ impl LockedDir {
                 guard: RwLock::new(Some(guard)),
                 is_lost: AtomicBool::new(false),
             }),
-            close_spare: OnceLock::new(),
+            close_spare: Mutex::default(),
         })
     }
 
     /// Sets what closes a file that is kept open for later, when there is no room for another.
     pub(crate) fn close_spare_with(&self, close: impl Fn() -> bool + Send + Sync + 'static) {
-        let _ = self.close_spare.set(Box::new(close));
+        *lock(&self.close_spare) = Some(Arc::new(close));
     }
 
     /// Whether this is the process that locked the directory, or [`Error::Forked`].
@@ -164,7 +165,8 @@ impl LockedDir {
     }
 
     fn closed_spare(&self) -> bool {
-        self.close_spare.get().is_some_and(|close| close())
+        let close = lock(&self.close_spare).clone();
+        close.is_some_and(|close| close())
     }
 }
 

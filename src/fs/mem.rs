@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
@@ -52,6 +53,8 @@ type Observer = Arc<dyn Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
+    /// The most that all files together may hold; 0: no limit.
+    room: AtomicU64,
     tree: Mutex<Tree>,
     observer: Mutex<Option<Observer>>,
 }
@@ -99,12 +102,31 @@ impl MemFs {
         *self.inner.observer.lock().expect("observer lock") = Some(Arc::new(observer));
     }
 
+    /// Limits what all files together may hold, in bytes; `None` ends that. An append beyond it adds what
+    /// there is room for, and fails with `StorageFull`. What more than that is there already stays.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        self.inner.room.store(bytes.map_or(0, |bytes| bytes.max(1)), Ordering::SeqCst);
+    }
+
+    /// How many of these bytes can still be appended.
+    fn room_for(&self, bytes: usize) -> usize {
+        match self.inner.room.load(Ordering::SeqCst) {
+            0 => bytes,
+            room => {
+                let len = |file: &Arc<MemFile>| file.data.read().expect("file lock").bytes.len() as u64;
+                let used: u64 = self.tree().files.values().map(len).sum();
+                bytes.min(room.saturating_sub(used) as usize)
+            }
+        }
+    }
+
     /// Removes the observer.
     pub fn stop_observing(&self) {
         *self.inner.observer.lock().expect("observer lock") = None;
     }
 
-    /// The state a machine would find after a crash now. Locks are gone, the observer is not copied.
+    /// The state a machine would find after a crash now, with as much room as there is now. Locks are gone,
+    /// the observer is not copied.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
         let tree = self.tree();
@@ -129,7 +151,8 @@ impl MemFs {
                 image.durable.insert(name.clone(), file);
             }
         }
-        Self { inner: Arc::new(Inner { tree: Mutex::new(image), observer: Mutex::default() }) }
+        let room = AtomicU64::new(self.inner.room.load(Ordering::SeqCst));
+        Self { inner: Arc::new(Inner { room, tree: Mutex::new(image), observer: Mutex::default() }) }
     }
 
     /// The names and contents of all files below `dir`, sorted.
@@ -353,8 +376,9 @@ impl ReadFile for Handle {
 impl AppendFile for Handle {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         self.fs.announce(Op::Append(&self.path, bytes))?;
-        self.file.data.write().expect("file lock").bytes.extend_from_slice(bytes);
-        Ok(())
+        let room = self.fs.room_for(bytes.len());
+        self.file.data.write().expect("file lock").bytes.extend_from_slice(&bytes[..room]);
+        if room < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -403,6 +427,24 @@ mod tests {
         fs.sync_dir(&dir).unwrap();
         fs.remove(&b).unwrap();
         assert_eq!(names(&fs.crash(CrashPolicy::DropUnsynced)), [b]);
+    }
+
+    #[test]
+    fn an_append_beyond_the_room_adds_what_fits_until_something_is_removed() {
+        let (fs, dir) = fs();
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        fs.create(&a).unwrap().append(b"abc").unwrap();
+        fs.set_room(Some(5));
+        let file = fs.create(&b).unwrap();
+        assert_eq!(file.append(b"defg").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let files = |fs: &MemFs| fs.files(&dir).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
+        assert_eq!(files(&fs), [&b"abc"[..], b"de"]);
+        assert!(fs.crash(CrashPolicy::KeepAll).create(&dir.join("c")).unwrap().append(b"x").is_err());
+        fs.remove(&a).unwrap();
+        file.append(b"fgh").unwrap();
+        assert!(file.append(b"i").is_err());
+        fs.set_room(None);
+        file.append(b"i").unwrap();
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// Not an error if it exists.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// The path of a directory that is there, without links, `.` and `..`: two paths are the same directory if
-    /// these are equal. The default is for file systems in which each directory has one path.
+    /// The path of a directory that is there, without links, `.` and `..`: two paths are the same directory
+    /// if these are equal. The default is for file systems in which each directory has one path.
     fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
         Ok(dir.to_path_buf())
     }
@@ -140,6 +140,11 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     #[cfg(not(unix))]
     let codes = [4];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether there is no room on the disk, or for this user.
+pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// How many files this process may have open, if the system says.

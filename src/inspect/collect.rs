@@ -95,17 +95,17 @@ pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Finding
     findings
 }
 
-/// Everything that is wrong with a log or a manifest in which a reader met `met`. `closed` is the length at
-/// which the manifest says that a log was closed: all of it was durable, and what follows it is not read.
-pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, closed: Option<u64>, met: Error) -> Findings {
+/// Everything that is wrong with a log or a manifest in which a reader met `met`. `end` is the length at
+/// which the manifest says that a log ends: all of it was durable, and what follows it is not read.
+pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, end: Option<u64>, met: Error) -> Findings {
     let mut findings = Findings::default();
-    if let Err(stop) = walk_framed(file, path, closed, &mut findings) {
+    if let Err(stop) = walk_framed(file, path, end, &mut findings) {
         findings.add(stop.error(path), None);
     }
     let first = findings.damage.first().map(|(first, _)| first);
     if !first.is_some_and(|first| is_same(first, &met)) {
-        // What it should have been when it was closed, the manifest knows better than the file.
-        if matches!(met, Error::Corruption { what: "closed log", .. }) && first.is_some() {
+        // Where it should end, the manifest knows better than the file.
+        if matches!(met, Error::Corruption { what: "closed log" | "cut log", .. }) && first.is_some() {
             findings.damage.remove(0);
         }
         findings.damage.insert(0, (met, None));
@@ -116,10 +116,10 @@ pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, closed: Option<u64
 fn walk_framed(
     file: &dyn ReadFile,
     path: &Path,
-    closed: Option<u64>,
+    end: Option<u64>,
     findings: &mut Findings,
 ) -> Result<(), Stop> {
-    let mut window = Window::of_first(file, closed.unwrap_or(u64::MAX))?;
+    let mut window = Window::of_first(file, end.unwrap_or(u64::MAX))?;
     let head = Head::read_any(&mut window)?;
     // A reader refuses the header in the same words.
     let Ok(header) = &head.decoded else { return Ok(()) };
@@ -128,7 +128,7 @@ fn walk_framed(
     let mut out = Out::new(&mut collector, &view, window.len()).without_limits();
     out.showing(false, |out| {
         let mut ending = framed::ending(out, &mut window, (&head.file_id, header.kind))?;
-        ending.promise(closed.unwrap_or(0));
+        ending.promise(end.unwrap_or(0));
         match header.kind {
             FileKind::Log => log::walk(out, &mut window, &head, &ending),
             FileKind::Manifest => manifest::walk(out, &mut window, &head, &ending).map(drop),

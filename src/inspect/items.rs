@@ -38,6 +38,9 @@ pub(super) fn describe_item(field: &Field<'_>, secrets: bool) -> Described {
         EditItem::LogClosed { number, len, last_seqno } => {
             ("log closed", format!("{number:06}.wal, {len} bytes, last sequence number {last_seqno}"))
         }
+        EditItem::LogCut { number, len, last_seqno } => {
+            ("log cut", format!("{number:06}.wal, after {len} bytes, last sequence number {last_seqno}"))
+        }
         EditItem::LogFloor(number) => ("log floor", format!("logs below {number} are forgotten")),
         EditItem::KeyspaceCreated { id, name, options } => {
             let described =

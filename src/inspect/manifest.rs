@@ -24,7 +24,7 @@ use crate::file_header::FileKind;
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItems, LEVELS};
 use crate::manifest::overlap::{Bounds, Runs};
-use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
+use crate::manifest::state::{KeyspaceState, LogEnd, ManifestState, TablePlace};
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
 
@@ -209,11 +209,14 @@ fn state_facts(out: &mut Out<'_>, state: &ManifestState) -> Result {
     out.fact("next file", state.next_file, "")?;
     out.fact("sequence", state.last_seqno, "the last one that was given, or later")?;
     for (number, log) in &state.logs {
-        let closed = match log.closed {
-            Some((len, last)) => format!("closed at {}, last sequence number {last}", bytes(len)),
+        let end = match log.end {
+            Some(LogEnd { len, last_seqno, is_cut }) => {
+                let how = if is_cut { "cut" } else { "closed" };
+                format!("{how} at {}, last sequence number {last_seqno}", bytes(len))
+            }
             None => "open".into(),
         };
-        out.fact("log", format!("{number:06}.wal"), closed)?;
+        out.fact("log", format!("{number:06}.wal"), end)?;
     }
     for (id, keyspace) in &state.keyspaces {
         out.fact("keyspace", escape(keyspace.name.as_bytes()), keyspace_words(*id, keyspace))?;

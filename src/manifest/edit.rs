@@ -51,6 +51,13 @@ pub(crate) enum EditItem {
         len: u64,
         last_seqno: SeqNo,
     },
+    /// The log ends at this length, without a close record: nothing could be appended to it any more. Bytes
+    /// behind it do not count.
+    LogCut {
+        number: u64,
+        len: u64,
+        last_seqno: SeqNo,
+    },
     /// Logs below this number are no longer needed.
     LogFloor(u64),
     KeyspaceCreated {
@@ -104,6 +111,7 @@ const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
 /// removed.
 const FILTERS_REPLACED: u64 = 15 << 1;
 // 16 origin of a checkpoint: reserved.
+const LOG_CUT: u64 = 17 << 1 | CRITICAL;
 
 /// A change that is applied as a whole: all of its items or none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -242,6 +250,9 @@ impl EditItem {
             Self::LogClosed { number, len, last_seqno } => put_field(out, LOG_CLOSED, |out| {
                 [*number, *len, *last_seqno].iter().for_each(|&value| put_varint(out, value));
             }),
+            Self::LogCut { number, len, last_seqno } => put_field(out, LOG_CUT, |out| {
+                [*number, *len, *last_seqno].iter().for_each(|&value| put_varint(out, value));
+            }),
             Self::LogFloor(number) => put_field(out, LOG_FLOOR, |out| put_varint(out, *number)),
             Self::KeyspaceCreated { id, name, options } => put_field(out, KEYSPACE_CREATED, |out| {
                 put_varint(out, u64::from(*id));
@@ -293,6 +304,11 @@ impl EditItem {
                 predecessor: reader.varint_up_to(FILE_NUMBER_MAX, "predecessor of the log")?,
             },
             LOG_CLOSED => Self::LogClosed {
+                number: log_number(reader)?,
+                len: reader.varint("log length")?,
+                last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
+            },
+            LOG_CUT => Self::LogCut {
                 number: log_number(reader)?,
                 len: reader.varint("log length")?,
                 last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
@@ -400,6 +416,7 @@ pub(crate) mod tests {
             EditItem::LastSeqno(300),
             EditItem::LogCreated { number: 12, file_id: [5; 16], predecessor: 9 },
             EditItem::LogClosed { number: 9, len: 4096, last_seqno: 299 },
+            EditItem::LogCut { number: 12, len: 5000, last_seqno: 300 },
             EditItem::LogFloor(9),
             EditItem::KeyspaceCreated {
                 id: 1,

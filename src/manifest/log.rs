@@ -166,6 +166,7 @@ impl NewManifest {
 
 impl ManifestLog {
     /// Starts a manifest with a snapshot of `state` and makes `CURRENT` name it. `random` makes file ids.
+    #[cfg(test)]
     pub(crate) fn create(
         fs: Arc<dyn Fs>,
         dir: &Path,

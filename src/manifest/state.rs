@@ -26,8 +26,18 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 pub(crate) struct LogState {
     pub(crate) file_id: FileId,
     pub(crate) predecessor: u64,
-    /// Length and last sequence number, once the log has been closed.
-    pub(crate) closed: Option<(u64, SeqNo)>,
+    /// Where it ends, once the manifest says so.
+    pub(crate) end: Option<LogEnd>,
+}
+
+/// Where a log ends, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub(crate) len: u64,
+    /// The last sequence number of this and all earlier logs.
+    pub(crate) last_seqno: SeqNo,
+    /// It has no close record, and what is behind its end does not count.
+    pub(crate) is_cut: bool,
 }
 
 /// A table and its place in a tree.
@@ -61,6 +71,8 @@ pub(crate) struct ManifestState {
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
     /// Their names: no two have the same.
     pub(crate) names: BTreeSet<String>,
+    /// Length of all tables; wraps, because a manifest may state any.
+    pub(crate) table_bytes: u64,
 }
 
 impl ManifestState {
@@ -81,12 +93,14 @@ impl ManifestState {
                 if self.logs.last_key_value().is_some_and(|(last, _)| last >= number) {
                     return Err(format!("log {number} is not newer than its predecessors"));
                 }
-                let log = LogState { file_id: *file_id, predecessor: *predecessor, closed: None };
+                let log = LogState { file_id: *file_id, predecessor: *predecessor, end: None };
                 self.logs.insert(*number, log);
             }
             EditItem::LogClosed { number, len, last_seqno } => {
-                let log = self.logs.get_mut(number).ok_or_else(|| format!("log {number} is not known"))?;
-                log.closed = Some((*len, *last_seqno));
+                self.end_log(*number, LogEnd { len: *len, last_seqno: *last_seqno, is_cut: false })?;
+            }
+            EditItem::LogCut { number, len, last_seqno } => {
+                self.end_log(*number, LogEnd { len: *len, last_seqno: *last_seqno, is_cut: true })?;
             }
             EditItem::LogFloor(number) => {
                 self.log_floor = self.log_floor.max(*number);
@@ -97,7 +111,11 @@ impl ManifestState {
             EditItem::KeyspaceCreated { id, name, options } => self.create_keyspace(*id, name, options)?,
             EditItem::KeyspaceDropped(id) => {
                 let dropped = self.keyspaces.remove(id);
-                self.names.remove(&dropped.ok_or_else(|| format!("keyspace {id} is not known"))?.name);
+                let dropped = dropped.ok_or_else(|| format!("keyspace {id} is not known"))?;
+                self.names.remove(&dropped.name);
+                for place in dropped.tables.values() {
+                    self.table_bytes = self.table_bytes.wrapping_sub(place.meta.len);
+                }
             }
             EditItem::KeyspaceOptions { id, options } => self.keyspace(*id)?.options = options.clone(),
             EditItem::Flushed { keyspace, seqno } => {
@@ -109,10 +127,13 @@ impl ManifestState {
                 if self.keyspace(*keyspace)?.tables.insert(meta.number, place).is_some() {
                     return Err(format!("table {} is added twice", meta.number));
                 }
+                self.table_bytes = self.table_bytes.wrapping_add(meta.len);
             }
             EditItem::TableRemoved { keyspace, number } => {
                 let removed = self.keyspace(*keyspace)?.tables.remove(number);
-                removed.ok_or_else(|| format!("table {number} is removed but was never added"))?;
+                let removed =
+                    removed.ok_or_else(|| format!("table {number} is removed but was never added"))?;
+                self.table_bytes = self.table_bytes.wrapping_sub(removed.meta.len);
             }
             EditItem::FiltersReplaced { keyspace, number, filters } => {
                 let place = self.keyspace(*keyspace)?.tables.get_mut(number);
@@ -122,6 +143,17 @@ impl ManifestState {
             }
         }
         Ok(())
+    }
+
+    fn end_log(&mut self, number: u64, end: LogEnd) -> Result<(), String> {
+        let log = self.logs.get_mut(&number).ok_or_else(|| format!("log {number} is not known"))?;
+        match log.end {
+            Some(before) if before.is_cut || end.is_cut => Err(format!("log {number} ends twice")),
+            _ => {
+                log.end = Some(end);
+                Ok(())
+            }
+        }
     }
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &Bytes) -> Result<(), String> {
@@ -179,7 +211,10 @@ impl ManifestState {
         for (&number, log) in &self.logs {
             let (file_id, predecessor) = (log.file_id, log.predecessor);
             items.push(EditItem::LogCreated { number, file_id, predecessor });
-            items.extend(log.closed.map(|(len, last_seqno)| EditItem::LogClosed { number, len, last_seqno }));
+            items.extend(log.end.map(|LogEnd { len, last_seqno, is_cut }| match is_cut {
+                true => EditItem::LogCut { number, len, last_seqno },
+                false => EditItem::LogClosed { number, len, last_seqno },
+            }));
         }
         for (&id, keyspace) in &self.keyspaces {
             let (name, options) = (keyspace.name.clone(), keyspace.options.clone());
@@ -282,6 +317,10 @@ mod tests {
             EditItem::KeyspaceDropped(9),
             EditItem::LogCreated { number: 12, file_id: [0; 16], predecessor: 11 },
             EditItem::LogClosed { number: 11, len: 0, last_seqno: 0 },
+            EditItem::LogCut { number: 11, len: 0, last_seqno: 0 },
+            // It has been cut.
+            EditItem::LogClosed { number: 12, len: 6000, last_seqno: 300 },
+            EditItem::LogCut { number: 12, len: 5000, last_seqno: 300 },
         ] {
             assert!(state().apply(&VersionEdit::new(vec![item.clone()])).is_err(), "{item:?}");
         }

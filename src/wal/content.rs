@@ -23,6 +23,11 @@ pub(crate) struct ContentReader {
 }
 
 impl ContentReader {
+    /// The last sequence number of the batches so far, 0 if there were none.
+    pub(crate) fn last_batch(&self) -> SeqNo {
+        self.last_batch
+    }
+
     /// Decodes the next record. Errors count from the start of its payload.
     pub(crate) fn decode<'a>(
         &mut self,

@@ -59,6 +59,8 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: RecordKind,
     /// Where in the file its first fragment starts.
     pub(crate) offset: u64,
+    /// Where its last fragment ends.
+    pub(crate) end: u64,
     /// The payload of all its fragments.
     pub(crate) bytes: &'a [u8],
 }
@@ -108,6 +110,8 @@ pub(crate) struct FramedReader<'f> {
     /// Holds a record of several fragments.
     assembled: Vec<u8>,
     sequence: Sequence,
+    /// What the fragments so far say was durable.
+    durable: u64,
     /// How reading ended, once it has.
     outcome: Option<Result<Ending>>,
 }
@@ -153,7 +157,7 @@ impl<'f> FramedReader<'f> {
         }
         let position = HEADER_BYTES as u64;
         let sequence = Sequence::new(expected.kind);
-        Ok(Self { window, header, position, assembled: Vec::new(), sequence, outcome: None })
+        Ok(Self { window, header, position, assembled: Vec::new(), sequence, durable: 0, outcome: None })
     }
 
     /// Ignores all bytes of the file after the first `len`. To be called before the first record is read.
@@ -164,6 +168,11 @@ impl<'f> FramedReader<'f> {
     /// Where the last record that was returned ends, and the next one starts.
     pub(crate) fn position(&self) -> u64 {
         self.position
+    }
+
+    /// How much of the file was durable, according to the records so far.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable
     }
 
     /// How the log ends; known once [`FramedReader::next_record`] has returned `None`.
@@ -201,7 +210,7 @@ impl<'f> FramedReader<'f> {
             RecordBytes::Window(range) => self.window.slice(range),
             RecordBytes::Assembled => &self.assembled,
         };
-        Ok(Some(Record { kind, offset, bytes }))
+        Ok(Some(Record { kind, offset, end: self.position, bytes }))
     }
 
     /// Assembles the record at `position` and moves to the next.
@@ -212,6 +221,7 @@ impl<'f> FramedReader<'f> {
         let (kind, place) = loop {
             let fragment = self.read_fragment(at)?;
             let kind = self.check(&fragment)?;
+            self.durable = self.durable.max(fragment.synced);
             let start = at + FRAGMENT_HEADER_BYTES as u64;
             let payload = start..start + fragment.payload_bytes as u64;
             at = fragment.end();

@@ -257,6 +257,8 @@ def item(text):
         return field(6, 1, v("number") + unhex(w["file_id"]) + v("predecessor"))
     if start == "log closed number":
         return field(7, 1, v("number", "length", "last"))
+    if start == "log cut number":
+        return field(17, 1, v("number", "length", "last"))
     if start == "keyspace created id":
         return field(9, 1, v("id") + string(w["name"].encode()) + unhex(w["options"]))
     if start == "keyspace options id":
@@ -740,7 +742,7 @@ def apply_edits(data, store, file):
         count, digest = c.u(8), c.u(8)
         fields = c.rest()
         for index, (number, critical, p) in enumerate(Cursor(fields).fields()):
-            assert kind == 4 and critical == (number != 15) and 1 <= number <= 15 and (number == 1) == (mark is None and index == 0)
+            assert kind == 4 and critical == (number != 15) and (1 <= number <= 15 or number == 17) and (number == 1) == (mark is None and index == 0)
             if number == 1:
                 mark = (p.u(8), p.u(8))
             elif number == 2:
@@ -757,6 +759,10 @@ def apply_edits(data, store, file):
             elif number == 7:
                 log = logs[p.varint()]
                 log[2] = (p.varint(), p.varint())
+            elif number == 17:
+                log = logs[p.varint()]
+                assert log[2] is None
+                log[2] = (p.varint(), p.varint(), "cut")
             elif number == 9:
                 space = p.varint()
                 spaces[space] = [p.string().decode(), p.rest(), 0, {}]
@@ -975,7 +981,7 @@ def encode(name, facts, want, known):
     f = dict(facts)
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
              "keyspace-options": options, "footer": footer, "table-origin": origin}
-    listed = {"varints": varints, "checksums": checksums, "log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest,
+    listed = {"varints": varints, "checksums": checksums, "log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest, "manifest-log-cut": manifest,
               "data-block": data_block}
     if name in plain:
         return plain[name](f)

@@ -53,7 +53,8 @@ impl Workload {
         self.db.as_ref()
     }
 
-    /// How many failures of background work the stores have told of, up to the last close.
+    /// How many failures the stores have told of: of background work, up to the last close, and of a full disk
+    /// when they were opened.
     pub(crate) fn told(&self) -> u64 {
         self.told
     }
@@ -73,7 +74,9 @@ impl Workload {
 
     fn open(&mut self) -> Result<()> {
         if self.db.is_none() {
-            self.db = Some(store::open(&self.fs)?);
+            let db = store::open(&self.fs)?;
+            self.told += u64::from(db.open_report().full_disk.is_some());
+            self.db = Some(db);
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ struct Suspect {
 impl Reader<'_, '_, '_> {
     fn log(&mut self, number: u64, is_named: bool, is_last: bool) -> Result<()> {
         let name = FileName::Log(number).to_string();
-        let closed = self.survey.state.logs.get(&number).and_then(|log| log.closed);
+        let stated = self.survey.state.logs.get(&number).and_then(|log| log.end);
         let is_first = self.losses.last.is_none();
         if !is_named && (self.survey.manifest == ManifestCondition::Cut || !is_first) {
             // Which logs were between is not known: the sequence numbers must tell.
@@ -111,7 +111,7 @@ impl Reader<'_, '_, '_> {
             }
         };
         let (mut end, mut torn) = (None, None);
-        let read = read_log(&*file, &path, closed.map(|closed| closed.0), &mut |item| {
+        let read = read_log(&*file, &path, stated.map(|stated| stated.len), &mut |item| {
             match item {
                 LogItem::Batch(bytes) => self.batch(bytes, &name)?,
                 LogItem::Promise(_) => {}
@@ -134,7 +134,7 @@ impl Reader<'_, '_, '_> {
             let reason = "no whole record".to_owned();
             self.report.dropped.push(DroppedTail { file: path, offset, bytes, reason });
         }
-        match (end.or(closed.map(|closed| closed.1)), is_last) {
+        match (end.or(stated.map(|stated| stated.last_seqno)), is_last) {
             // Sequence numbers may have been given out that no batch has.
             (Some(_), _) if self.suspect.is_none() => self.losses.last = self.losses.last.max(end),
             (Some(end), _) if self.losses.last.is_some_and(|last| last >= end) => self.suspect = None,

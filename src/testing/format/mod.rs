@@ -25,7 +25,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// The checks of the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 26] = [
+const CHECKS: [(&str, Check); 27] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -40,6 +40,7 @@ const CHECKS: [(&str, Check); 26] = [
     ("keyspace-options", records::keyspace_options),
     ("table-record", records::table_record),
     ("manifest", records::manifest),
+    ("manifest-log-cut", records::manifest_log_cut),
     ("data-block", crate::table::vectors::data_block),
     ("compressed-block", crate::table::vectors::compressed_block),
     ("footer", crate::table::vectors::footer),

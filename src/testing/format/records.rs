@@ -20,6 +20,7 @@ use crate::manifest::current::Current;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::manifest::log as manifest_log;
+use crate::manifest::state::{LogEnd, ManifestState};
 use crate::table::Compression;
 use crate::table_meta::{FilterRef, TableMeta};
 use crate::testing::{Vector, hex, unhex};
@@ -259,6 +260,9 @@ fn item_fact(item: &EditItem) -> String {
         EditItem::LogClosed { number, len, last_seqno } => {
             format!("log closed number={number} length={len} last={last_seqno}")
         }
+        EditItem::LogCut { number, len, last_seqno } => {
+            format!("log cut number={number} length={len} last={last_seqno}")
+        }
         EditItem::LogFloor(number) => format!("log floor={number}"),
         EditItem::KeyspaceCreated { id, name, options } => {
             format!("keyspace created id={id} name={name} options={}", hex(options))
@@ -282,15 +286,15 @@ fn item_fact(item: &EditItem) -> String {
     }
 }
 
-/// A manifest of two edits, each synced before the next is framed.
-pub(super) fn manifest(vector: &Vector) {
+/// Checks a manifest of these edits, each synced before the next is framed. Returns its state.
+fn manifest_of(vector: &Vector, edits: [Vec<EditItem>; 2]) -> ManifestState {
     let (fs, dir) = (MemFs::new(), Path::new("/db"));
     fs.create_dir(dir).unwrap();
     let path = FileName::Manifest(10).path(dir);
     let header = FileHeader::new(FileKind::Manifest, STORE, FILE);
     let mut writer = FramedWriter::create(&fs, &path, header).unwrap();
     let mut mark = MARK;
-    for items in edits_example() {
+    for items in edits {
         let record;
         (record, mark) = VersionEdit::new(items).encode(mark);
         writer.append_record(RecordKind::Edit, &record).unwrap();
@@ -318,9 +322,29 @@ pub(super) fn manifest(vector: &Vector) {
     let current = Current { store_id: STORE, manifest: 10, manifest_id: FILE };
     let read = manifest_log::read(&fs, dir, &current).unwrap();
     assert_eq!(read.state.mark, mark);
-    assert_eq!(read.state.logs.keys().collect::<Vec<_>>(), [&12]);
-    assert_eq!((read.state.next_file, read.state.next_keyspace, read.state.last_seqno), (13, 2, 400));
-    assert_eq!(read.state.keyspaces.keys().collect::<Vec<_>>(), [&0]);
-    let place = &read.state.keyspaces[&0].tables[&8];
+    read.state
+}
+
+/// Every item but that of the next vector.
+pub(super) fn manifest(vector: &Vector) {
+    let state = manifest_of(vector, edits_example());
+    assert_eq!(state.logs.keys().collect::<Vec<_>>(), [&12]);
+    assert_eq!((state.next_file, state.next_keyspace, state.last_seqno), (13, 2, 400));
+    assert_eq!(state.keyspaces.keys().collect::<Vec<_>>(), [&0]);
+    let place = &state.keyspaces[&0].tables[&8];
     assert_eq!((place.level, &place.meta.filters), (1, &vec![filter_beside()]));
+}
+
+/// A log that ends without a close record, and the one that follows it.
+pub(super) fn manifest_log_cut(vector: &Vector) {
+    let [mut first, _] = edits_example();
+    first.retain(|item| !matches!(item, EditItem::TableAdded { .. }));
+    let second = vec![
+        EditItem::NextFile(13),
+        EditItem::LogCut { number: 9, len: 112, last_seqno: 405 },
+        EditItem::LogCreated { number: 12, file_id: STORE, predecessor: 9 },
+    ];
+    let state = manifest_of(vector, [first, second]);
+    assert_eq!(state.logs[&9].end, Some(LogEnd { len: 112, last_seqno: 405, is_cut: true }));
+    assert_eq!((state.logs[&12].end, state.logs[&12].predecessor), (None, 9));
 }

@@ -1,0 +1,207 @@
+//! A full disk: the store opens, reads, takes deletes and compacts itself free.
+//!
+//! The file system has room for so many bytes. An append beyond that adds what fits, and fails.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sievedb::fs::{CrashPolicy, MemFs};
+use sievedb::{Compression, Db, Durability, Error, KeyspaceOptions, Options, Result, WriteBatch};
+
+use crate::support::sample::thorough;
+use crate::support::store::{self, DIR};
+
+/// How many keys one batch deletes.
+const STEP: u32 = 70;
+
+const RESERVE: u64 = 256 << 10;
+
+fn options(fs: &MemFs) -> Options {
+    let keyspace = KeyspaceOptions::new()
+        .block_bytes(1024)
+        .memtable_bytes(32 << 10)
+        .table_bytes(32 << 10)
+        .level_base_bytes(64 << 10)
+        .level_ratio(4)
+        .l0_runs(3)
+        .compression(Compression::None);
+    let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(1 << 20);
+    options.default_keyspace(keyspace).reserve_bytes(RESERVE)
+}
+
+fn open(fs: &MemFs) -> Result<Db> {
+    options(fs).open(DIR)
+}
+
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+}
+
+fn used(fs: &MemFs) -> u64 {
+    fs.files(DIR.as_ref()).iter().map(|(_, bytes)| bytes.len() as u64).sum()
+}
+
+fn key(n: u32) -> Vec<u8> {
+    format!("key {n:06}").into_bytes()
+}
+
+fn value(n: u32) -> Vec<u8> {
+    vec![n as u8; 500]
+}
+
+fn put(db: &Db, n: u32) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put(key(n), value(n));
+    db.write_with(batch, if n.is_multiple_of(10) { Durability::Synced } else { Durability::Buffered })
+}
+
+/// Writes, and then has somebody else take what is left of the disk. Returns how many writes were
+/// acknowledged. The next one was refused, and may be found after the end of the process.
+fn fill(db: &Db, fs: &MemFs) -> u32 {
+    db.put("first", "v").unwrap();
+    (0..1500).for_each(|n| put(db, n).unwrap());
+    while db.step().unwrap() {}
+    let full = 1540;
+    (1500..full).for_each(|n| put(db, n).unwrap());
+    db.sync().unwrap();
+    assert!(has_reserve(fs));
+    fs.set_room(Some(used(fs)));
+    let error = put(db, full).unwrap_err();
+    assert!(is_full(&error), "{error}");
+    full
+}
+
+/// Deletes the next keys.
+fn delete(db: &Db, from: u32) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    for n in from..from + STEP {
+        batch.delete(key(n));
+    }
+    db.write_with(batch, Durability::Synced)
+}
+
+/// The contents, without the write that was refused.
+fn contents(db: &Db, full: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let all = db.iter().map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap());
+    all.filter(|(found, _)| *found != key(full)).collect()
+}
+
+/// The contents after `full` writes and the deletion of the first `deleted` of them.
+fn expected(full: u32, deleted: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let kept = (deleted..full).map(|n| (key(n), value(n)));
+    kept.chain([(b"first".to_vec(), b"v".to_vec())]).collect()
+}
+
+fn has_reserve(fs: &MemFs) -> bool {
+    store::files(fs).contains_key("RESERVE")
+}
+
+#[test]
+fn a_store_on_a_full_disk_opens_reads_takes_deletes_and_compacts_itself_free() {
+    for is_killed in [false, true] {
+        let fs = MemFs::new();
+        let db = open(&fs).unwrap();
+        let full = fill(&db, &fs);
+        let room = used(&fs);
+        assert_eq!(contents(&db, full), expected(full, 0));
+        let fs = if is_killed { fs.crash(CrashPolicy::KeepAll) } else { fs };
+        drop(db);
+
+        let db = open(&fs).unwrap();
+        // Closing has given up the reserve; otherwise opening did.
+        assert_eq!(db.open_report().full_disk.is_some(), is_killed);
+        if is_killed {
+            assert!(is_full(&db.background_error().unwrap()) && is_full(&put(&db, full).unwrap_err()));
+        }
+        assert_eq!(contents(&db, full), expected(full, 0));
+        let deleted = full - 2 * STEP;
+        (0..deleted).step_by(STEP as usize).for_each(|n| delete(&db, n).unwrap());
+        assert_eq!(contents(&db, full), expected(full, deleted));
+        // Each attempt frees a part, with which the next gets further.
+        let attempts: Vec<_> = (0..20).map(|_| (db.compact().err(), used(&fs))).collect();
+        assert!(attempts.last().unwrap().0.is_none(), "{attempts:?}");
+        assert_eq!(contents(&db, full), expected(full, deleted));
+        assert!(used(&fs) < room / 2, "{} bytes", used(&fs));
+        put(&db, full).unwrap();
+        while db.step().unwrap() {}
+        assert!(has_reserve(&fs) && db.background_error().is_none());
+        db.close().unwrap();
+        let db = open(&fs).unwrap();
+        assert_eq!(contents(&db, full), expected(full, deleted));
+        assert!(db.get(key(full)).unwrap().is_some_and(|found| found == value(full)));
+    }
+}
+
+/// Opens what a power loss has left of a store in which so many keys were deleted, and perhaps the next ones.
+fn check(image: &MemFs, full: u32, deleted: u32) {
+    let db = open(image).unwrap();
+    let found = contents(&db, full);
+    assert!([deleted, deleted + STEP].iter().any(|&n| found == expected(full, n)), "{} keys", found.len());
+    assert!(db.verify().unwrap().damage.is_empty());
+    db.close().unwrap();
+    let db = open(image).unwrap();
+    assert!(contents(&db, full) == found, "closing on a full disk changes what is there");
+}
+
+#[test]
+fn power_lost_at_any_operation_on_a_full_disk_costs_no_acknowledged_write() {
+    let fs = MemFs::new();
+    let db = open(&fs).unwrap();
+    let full = 1540;
+    let (deleted, operations) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (seen, counted) = (Arc::clone(&deleted), Arc::clone(&operations));
+    let step = if thorough() { 1 } else { 17 };
+    assert_eq!(fill(&db, &fs), full);
+    fs.observe(move |fs, _| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        if number.is_multiple_of(step) {
+            let random = CrashPolicy::Random(u64::from(number));
+            for policy in [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random] {
+                check(&fs.crash(policy), full, seen.load(Ordering::SeqCst));
+            }
+        }
+        Ok(())
+    });
+    for from in (0..full - 2 * STEP).step_by(STEP as usize) {
+        delete(&db, from).unwrap();
+        deleted.store(from + STEP, Ordering::SeqCst);
+    }
+    let attempts = (0..20).find(|_| db.compact().is_ok());
+    assert!(attempts.is_some());
+    while db.step().unwrap() {}
+    fs.stop_observing();
+    assert!(has_reserve(&fs) && operations.load(Ordering::SeqCst) > 100, "{operations:?} operations");
+    put(&db, full).unwrap();
+}
+
+#[test]
+fn a_log_that_was_cut_is_intact_up_to_there_and_what_is_behind_does_not_count() {
+    let fs = MemFs::new();
+    let db = open(&fs).unwrap();
+    let full = fill(&db, &fs);
+    let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "wal");
+    let logs = || fs.files(DIR.as_ref()).into_iter().filter(|(path, _)| is_log(path));
+    // The next delete cuts this one. It may also fill the log after it, which is closed then.
+    let (cut, bytes) = logs().next_back().unwrap();
+    delete(&db, 0).unwrap();
+    assert!(logs().count() > 1 && logs().any(|log| log == (cut.clone(), bytes.clone())));
+    let image = |bytes: Vec<u8>| {
+        let image = fs.crash(CrashPolicy::KeepAll);
+        image.set_room(None);
+        image.overwrite(&cut, bytes);
+        image
+    };
+    let db = open(&image([&bytes[..], &[7; 3000]].concat())).unwrap();
+    assert_eq!(db.open_report().dropped, []);
+    assert!(contents(&db, full) == expected(full, STEP));
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() - 300] ^= 1;
+    for damaged in [flipped, bytes[..bytes.len() - 300].to_vec()] {
+        let damaged = image(damaged);
+        assert!(open(&damaged).unwrap_err().is_corruption());
+        assert!(!options(&damaged).verify(DIR).unwrap().damage.is_empty());
+    }
+}
