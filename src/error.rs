@@ -170,6 +170,15 @@ pub enum Error {
     Closed,
     /// The call was cancelled by its caller ([`Progress::cancel`](crate::Progress::cancel)).
     Cancelled,
+    /// A key that a transaction has read, or one in a range that it has read, was changed by another writer
+    /// before the transaction was committed. Nothing of it was written; it may be run again.
+    #[non_exhaustive]
+    Conflict {
+        /// The name of the keyspace.
+        keyspace: String,
+        /// The first changed key that was found.
+        key: Box<[u8]>,
+    },
     /// The handle belongs to a keyspace that has been dropped.
     #[non_exhaustive]
     KeyspaceDropped {
@@ -346,6 +355,11 @@ impl fmt::Display for Error {
             Self::ReadOnly => f.write_str("the store is open read-only"),
             Self::Closed => f.write_str("the store is closed"),
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Conflict { keyspace, key } => write!(
+                f,
+                "key \"{}\" of keyspace {keyspace:?} was changed since the transaction has read it",
+                key[..key.len().min(64)].escape_ascii()
+            ),
             Self::KeyspaceDropped { name } => write!(f, "keyspace {name:?} has been dropped"),
         }
     }

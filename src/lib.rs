@@ -1,6 +1,6 @@
 //! An embedded, ordered key-value store that answers "it is not there" from memory.
 //!
-//! Begin with [`Db`]; [`guide`] has a page each on durability, conditional writes, iteration, filters, memory
+//! Begin with [`Db`]; [`guide`] has a page each on durability, conditional writes, transactions, iteration, filters, memory
 //! and errors.
 //!
 //! ```
@@ -75,10 +75,10 @@ pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
     BatchView, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability,
-    IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, LazyIter, LazyValue,
-    LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition, Mismatch, NewKeys, OpenReport,
-    Progress, ReadHandle, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Value, Values,
-    VerifyProgress, VerifyReport,
+    IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, KeyspaceTransaction,
+    LazyIter, LazyValue, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition, Mismatch,
+    NewKeys, OpenReport, Progress, ReadHandle, RepairProgress, RepairReport, RepairedKeyspace, Snapshot,
+    Stats, Transaction, Value, Values, VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};

@@ -2,6 +2,7 @@
 //! taken like any other.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Locks a mutex, poisoned or not.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -16,6 +17,15 @@ pub(crate) fn get_mut<T: ?Sized>(mutex: &mut Mutex<T>) -> &mut T {
 /// Waits until the condition variable is notified.
 pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the condition variable is notified, or for this long.
+pub(crate) fn wait_for<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    patience: Duration,
+) -> MutexGuard<'a, T> {
+    condvar.wait_timeout(guard, patience).unwrap_or_else(PoisonError::into_inner).0
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use super::apply::own_batch;
 use super::bits::Bits;
 use super::queue::Admitted;
+use super::transaction::ReadCondition;
 use super::tree::Tree;
 use super::value::Value;
 use crate::batch::{BatchReader, KeyspaceId, select};
@@ -92,6 +93,8 @@ pub(super) struct Condition {
     rests_on_group: bool,
     /// What the last key held when that was decided, if it has changed since the caller looked.
     changed_to: Option<Option<Value>>,
+    /// What else must not have changed: the reads of a transaction. Then there are no keys.
+    reads: Option<Box<ReadCondition>>,
 }
 
 impl Admitted {
@@ -114,8 +117,31 @@ impl Admitted {
             decision: Decision::Open,
             rests_on_group: false,
             changed_to: None,
+            reads: None,
         };
         Ok(Self { bytes, trees: vec![Arc::clone(tree)], condition: Some(Box::new(condition)) })
+    }
+
+    /// The batch of a transaction, to be written if nothing that it has read was changed. The caller has found
+    /// that nothing was, up to `read_at`.
+    pub(super) fn if_unchanged(
+        bytes: Vec<u8>,
+        trees: Vec<Arc<Tree>>,
+        read_at: SeqNo,
+        reads: ReadCondition,
+    ) -> Self {
+        let condition = Condition {
+            read_at,
+            rule: Rule::Always,
+            keys: Vec::new(),
+            writes: Bits::none(0),
+            all: None,
+            decision: Decision::Open,
+            rests_on_group: false,
+            changed_to: None,
+            reads: Some(Box::new(reads)),
+        };
+        Self { bytes, trees, condition: Some(Box::new(condition)) }
     }
 
     /// Whether the batch is to be written.
@@ -154,6 +180,11 @@ impl Condition {
         self.changed_to
     }
 
+    /// What a transaction has read.
+    pub(super) fn into_reads(self) -> Option<ReadCondition> {
+        self.reads.map(|reads| *reads)
+    }
+
     /// The batch with all entries, and their keys; `bytes` is the one to be written.
     pub(super) fn into_all(self, bytes: Vec<u8>) -> (Vec<u8>, Vec<AskedKey>) {
         (self.all.unwrap_or(bytes), self.keys)
@@ -162,11 +193,16 @@ impl Condition {
     fn decide(
         &mut self,
         bytes: &mut Vec<u8>,
-        tree: &Tree,
+        trees: &[Arc<Tree>],
         visible: SeqNo,
         earlier: &[Admitted],
         overlay: &Overlay,
     ) -> Result<()> {
+        if let Some(reads) = &mut self.reads {
+            (self.decision, self.rests_on_group) = reads.decide(self.read_at, visible, earlier, overlay);
+            return Ok(());
+        }
+        let tree = &trees[0];
         let memtables =
             if visible == self.read_at { Some(Vec::new()) } else { tree.memtables_since(self.read_at) };
         let Some(memtables) = memtables else {
@@ -206,7 +242,7 @@ pub(super) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u64) -> 
         let (earlier, rest) = group.split_at_mut(at);
         let Admitted { bytes, trees, condition: Some(condition) } = &mut rest[0] else { continue };
         overlay.cover(earlier)?;
-        condition.decide(bytes, &trees[0], visible, earlier, &overlay)?;
+        condition.decide(bytes, trees, visible, earlier, &overlay)?;
     }
     Ok(())
 }
@@ -269,7 +305,7 @@ impl<'g> Since<'g> {
 }
 
 /// The last entry of each key in the batches of a group that are decided.
-struct Overlay {
+pub(super) struct Overlay {
     hash_seed: u64,
     /// How many batches of the group are in here.
     covered: usize,
@@ -312,6 +348,11 @@ impl Overlay {
         }
         self.covered = decided.len();
         Ok(())
+    }
+
+    /// The keys of these batches.
+    pub(super) fn keys<'g>(&self, decided: &'g [Admitted]) -> impl Iterator<Item = (KeyspaceId, &'g [u8])> {
+        self.places.values().map(|place| (place.keyspace, &decided[place.batch].bytes[place.key.clone()]))
     }
 
     fn find(&self, decided: &[Admitted], keyspace: KeyspaceId, hash: u64, key: &[u8]) -> Option<&Place> {

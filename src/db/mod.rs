@@ -19,8 +19,8 @@
 //! | `publish` | the one place where the tree changes |
 //! | `keyspace`, `store` | the public handles |
 //! | `reads`, `value` | the calls that read, of all handles; what they return |
-//! | `transaction` | reads of writes that are not in the store yet |
 //! | `writes`, `conditional`, `answers` | the calls that write one key, of all handles; what they return |
+//! | `transaction` | batches that can be read, transactions |
 //! | `stats`, `stats_text`, `verify` | counters, as text; checks |
 //! | `repair` | a new store from what is left of a damaged one |
 
@@ -90,7 +90,7 @@ pub use repair::{
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::{KeyspaceStats, LevelStats, Stats};
 pub use store::Db;
-pub use transaction::{BatchView, IndexedBatch, ReadHandle};
+pub use transaction::{BatchView, IndexedBatch, KeyspaceTransaction, ReadHandle, Transaction};
 pub use value::Value;
 pub use verify::{Concerned, Damage, DamagedKeys, VerifyProgress, VerifyReport};
 pub use write::Durability;

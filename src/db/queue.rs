@@ -3,18 +3,27 @@
 //! A writer that finds no leader leads at once: it makes no request, and nobody is woken for it. Every other
 //! writer puts a request into the queue and waits until a leader has carried it out, or until it leads itself.
 //! When a leader is done, the writer of the request that has waited longest becomes the leader.
+//!
+//! A thread can have the right of way: then the batches of other threads wait before they enter the queue, for a
+//! second at most. It helps a transaction that others have made fail again and again. Nothing relies on it, so
+//! that a closure that waits for another writer is late and not stuck.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use super::decide::Condition;
 use super::log::LogPosition;
 use super::tree::Tree;
 use crate::error::Result;
-use crate::sync::{lock, wait};
+use crate::sync::{lock, wait, wait_for};
 
 /// Limit on the bytes of the batches in one group. A larger batch is a group of its own.
 const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// How long anybody waits for the thread that has the right of way.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a writer wants of the leader.
 pub(super) enum Wanted {
@@ -68,12 +77,26 @@ pub(super) enum Turn {
 #[derive(Default)]
 pub(crate) struct CommitQueue {
     queue: Mutex<Queue>,
+    /// Nobody has the right of way any more.
+    way_is_free: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Arc<Request>>,
     led: bool,
+    /// The thread that has the right of way.
+    first: Option<ThreadId>,
+}
+
+/// While it exists, its thread has the right of way.
+pub(super) struct RightOfWay<'q>(&'q CommitQueue);
+
+impl Drop for RightOfWay<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.queue).first = None;
+        self.0.way_is_free.notify_all();
+    }
 }
 
 impl Wanted {
@@ -134,6 +157,9 @@ impl CommitQueue {
     /// Returns when the writer is the leader, or when another leader has done its work.
     pub(super) fn enter(&self, work: Wanted) -> Turn {
         let mut queue = lock(&self.queue);
+        if queue.first.is_some() && matches!(work, Wanted::Batch(_)) {
+            queue = self.give_way(queue, PATIENCE);
+        }
         if !std::mem::replace(&mut queue.led, true) {
             return Turn::Leads(work);
         }
@@ -141,6 +167,26 @@ impl CommitQueue {
         queue.waiting.push_back(Arc::clone(&request));
         drop(queue);
         request.wait()
+    }
+
+    /// Waits while another thread has the right of way, but not longer than this.
+    fn give_way<'q>(&self, mut queue: MutexGuard<'q, Queue>, patience: Duration) -> MutexGuard<'q, Queue> {
+        let (own, until) = (std::thread::current().id(), Instant::now() + patience);
+        while queue.first.is_some_and(|first| first != own) {
+            let Some(left) = until.checked_duration_since(Instant::now()) else { break };
+            queue = wait_for(&self.way_is_free, queue, left);
+        }
+        queue
+    }
+
+    /// Takes the right of way. `None`: this thread has it already, or another one keeps it for too long.
+    pub(super) fn take_right_of_way(&self) -> Option<RightOfWay<'_>> {
+        let mut queue = self.give_way(lock(&self.queue), PATIENCE);
+        if queue.first.is_some() {
+            return None;
+        }
+        queue.first = Some(std::thread::current().id());
+        Some(RightOfWay(self))
     }
 
     /// Takes the requests that the leader carries out together with its own: those that have waited longest,
@@ -182,6 +228,10 @@ impl CommitQueue {
     pub(super) fn is_led(&self) -> bool {
         lock(&self.queue).led
     }
+
+    pub(super) fn has_right_of_way(&self) -> bool {
+        lock(&self.queue).first.is_some()
+    }
 }
 
 #[cfg(test)]
@@ -199,6 +249,30 @@ mod tests {
             assert_eq!(lock(&queue.queue).waiting.capacity(), 0, "no request was made");
             queue.hand_on();
         }
+    }
+
+    #[test]
+    fn others_wait_for_the_thread_with_the_right_of_way_and_it_waits_for_nobody() {
+        const LONG: Duration = Duration::from_secs(600);
+        let queue = CommitQueue::default();
+        let pass = |patience| drop(queue.give_way(lock(&queue.queue), patience));
+        pass(LONG);
+        let way = queue.take_right_of_way().unwrap();
+        pass(LONG);
+        assert!(queue.take_right_of_way().is_none(), "it has it already");
+        let said = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| pass(Duration::from_millis(20))).join().unwrap();
+            scope.spawn(|| {
+                pass(LONG);
+                lock(&said).push("another");
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            lock(&said).push("the first");
+            drop(way);
+        });
+        assert_eq!(*lock(&said), ["the first", "another"]);
+        assert!(queue.take_right_of_way().is_some() && !queue.has_right_of_way());
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The calls that read, which every handle has: a store (its default keyspace), a keyspace, their snapshots, and
-//! all these with the writes of a batch laid over them.
+//! all these with the writes of a batch or of a transaction laid over them.
 //!
 //! A handle says where it reads, as [`Reads`]. The calls are written once, by a macro, so that each handle has
 //! them as its own: documented on its page, and without a trait to import.
@@ -14,7 +14,7 @@ use super::iter::{Iter, Keys, Scan, Values};
 use super::keyspace::Keyspace;
 use super::snapshot::{KeyspaceSnapshot, Snapshot};
 use super::store::Db;
-use super::transaction::{BatchView, Own};
+use super::transaction::{BatchView, KeyspaceTransaction, Own, Transaction};
 use super::tree::{Tree, View};
 use super::value::Value;
 use crate::error::{Error, Result};
@@ -45,9 +45,13 @@ impl Reads<'_> {
         }
     }
 
-    /// What was written of a key and is not in the store yet.
+    /// What was written of a key and is not in the store yet. Otherwise notes that the store is read.
     fn own(&self, key: &[u8]) -> Result<Option<&Option<Bytes>>> {
-        let Some(found) = self.own.as_deref().and_then(|own| own.find(key)) else { return Ok(None) };
+        let Some(own) = self.own.as_deref() else { return Ok(None) };
+        let Some(found) = own.find(key) else {
+            own.note_key(key);
+            return Ok(None);
+        };
         // As a lookup in the store would.
         self.owner.engine().check_readable(self.tree)?;
         Ok(Some(found))
@@ -64,7 +68,7 @@ impl Reads<'_> {
         Ok((view, seqno))
     }
 
-    fn get<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
+    pub(super) fn get<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
         self.check()?;
         match self.own(key)? {
             None => self.owner.engine().get(self.tree, key, self.seqno, read),
@@ -387,6 +391,6 @@ macro_rules! cursor_calls {
     )*};
 }
 
-read_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot, BatchView);
+read_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot, BatchView, Transaction, KeyspaceTransaction<'_>);
 // A cursor goes through the store alone.
 cursor_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::tree::View;
 use crate::error::Result;
 use crate::iter::InternalIterator;
+use crate::key::SeqNo;
 use crate::merge::{MergeIter, RunIter, RunSource};
 use crate::snapshot_read::KeyRange;
 use crate::version::TableHandle;
@@ -26,6 +27,29 @@ pub(super) fn sources(view: &View, range: &KeyRange) -> Box<dyn InternalIterator
         1 => sources.remove(0),
         _ => Box::new(MergeIter::new(sources)),
     }
+}
+
+/// What has entries above a sequence number, and may have them from `start` on, up to `end`: memtables, and the
+/// tables of each run.
+pub(super) fn newer_sources(
+    view: &View,
+    start: &[u8],
+    end: Option<&[u8]>,
+    above: SeqNo,
+) -> Vec<Box<dyn InternalIterator>> {
+    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for memtable in view.memtables().filter(|memtable| memtable.memtable.seqno_max() > Some(above)) {
+        sources.push(Box::new(memtable.memtable.iter()));
+    }
+    for (_, run) in view.version.all_runs() {
+        let part = run.between(|key| key < start, |key| end.is_some_and(|end| key >= end));
+        let newer = run.tables[part].iter().filter(|table| table.meta.seqno_max > above).cloned();
+        let tables: Arc<[_]> = newer.collect();
+        if !tables.is_empty() {
+            sources.push(Box::new(RunIter::new(Tables { part: 0..tables.len(), tables, fill_cache: true })));
+        }
+    }
+    sources
 }
 
 /// Tables of one run as the source of a [`RunIter`].

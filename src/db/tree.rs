@@ -59,6 +59,12 @@ impl View {
         self.active.iter().chain(&self.immutables)
     }
 
+    /// Whether there are entries above this number.
+    pub(crate) fn has_newer(&self, seqno: SeqNo) -> bool {
+        self.memtables().any(|memtable| memtable.memtable.seqno_max() > Some(seqno))
+            || self.version.all_tables().any(|(_, table)| table.meta.seqno_max > seqno)
+    }
+
     /// The newest entry of the key in a memtable that the lookup can see.
     #[inline]
     pub(crate) fn get_in_memtables(&self, lookup: &Lookup<'_>) -> Option<(Tag, Bytes)> {

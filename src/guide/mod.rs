@@ -2,6 +2,7 @@
 //!
 //! - [`durability`]: what survives a crash, what a sync costs, and what closing does.
 //! - [`conditional`]: writes that depend on what is there.
+//! - [`transactions`]: several keys at one moment.
 //! - [`iteration`]: snapshots, ranges, and what they keep alive.
 //! - [`filters`]: which kind to choose, how many bits, and how to measure.
 //! - [`memory`]: the memory budget, what counts against it and what does not.
@@ -13,6 +14,9 @@ pub mod durability {}
 
 #[doc = include_str!("conditional.md")]
 pub mod conditional {}
+
+#[doc = include_str!("transactions.md")]
+pub mod transactions {}
 
 #[doc = include_str!("iteration.md")]
 pub mod iteration {}

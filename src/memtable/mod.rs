@@ -136,6 +136,12 @@ impl Memtable {
         MemtableIter::new(Arc::clone(self))
     }
 
+    /// The keys and tags of all entries, those first that were inserted last: of what the commit leader has
+    /// inserted, the largest sequence numbers first. Waits while an entry is inserted.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&Bytes, Tag)> {
+        self.list.newest_first().map(|entry| (&entry.key, entry.tag))
+    }
+
     /// Number of entries, tombstones and old versions included.
     pub(crate) fn len(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)

@@ -186,6 +186,12 @@ impl SkipList {
         ids.take_while(|&id| id != HEAD).map(|id| &self.entry(id).key)
     }
 
+    /// All entries, those first that were inserted last.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = &Entry> {
+        let end = lock(&self.writer).nodes;
+        (HEAD + 1..end).rev().map(|id| self.arena.entry(id))
+    }
+
     /// The entry of a node, not of [`HEAD`].
     #[inline]
     pub(super) fn entry(&self, id: NodeId) -> &Entry {

@@ -68,6 +68,21 @@ impl Version {
         Ok(None)
     }
 
+    /// Whether a table has an entry of the key above this number. The lookup sees all entries. Reads only tables
+    /// that have entries above the number.
+    pub(crate) fn has_newer(&self, lookup: &Lookup<'_>, seqno: SeqNo) -> Result<bool> {
+        for run in self.newest_first() {
+            let newer = run.table_for(lookup.user_key).filter(|handle| handle.meta.seqno_max > seqno);
+            let Some(handle) = newer else { continue };
+            let Some(verdict) = handle.unless_absent(lookup) else { continue };
+            if let Some((tag, _)) = handle.read(lookup, verdict)? {
+                // Older runs have older entries.
+                return Ok(tag.seqno() > seqno);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a table may hold the key, as far as memory knows: a table not opened yet may.
     pub(crate) fn may_contain(&self, user_key: &[u8], hash: u64) -> bool {
         let mut candidates = self.newest_first().iter().filter_map(|run| run.table_for(user_key));

@@ -15,8 +15,8 @@ use crate::key::SeqNo;
 /// A [`WriteBatch`] that can be read: [`over`](Self::over) a store, a keyspace or a snapshot, with everything that
 /// reads there. Of several writes of one key the last one is kept.
 ///
-/// Nothing is written before [`Db::write`] gets it. It does not notice what others write meanwhile. In memory it
-/// takes its keys and values, and about 100 bytes for each.
+/// Nothing is written before [`Db::write`] gets it. It does not notice what others write meanwhile: a
+/// [transaction](Db::transaction) does. In memory it takes its keys and values, and about 100 bytes for each.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -1,13 +1,28 @@
-//! Reads of writes that are not in the store yet.
+//! Transactions: reads of a snapshot and of writes that are not in the store yet, and a commit that fails if what
+//! was read has changed.
 //!
 //! - `own_writes`: the writes, sorted, by keyspace;
 //! - `merged`: an iterator over them and the entries of the store;
-//! - `indexed_batch`: a batch of such writes, as a public type.
+//! - `indexed_batch`: a batch of such writes, as a public type;
+//! - `read_set`: what a transaction has read, as intervals of keys;
+//! - `changes`: whether that has changed;
+//! - `commit`: the commit, in the thread of the transaction;
+//! - `handle`: the public handles;
+//! - `transact`: trying again.
 
+mod changes;
+mod commit;
+mod handle;
 mod indexed_batch;
 mod merged;
 mod own_writes;
+mod read_set;
+#[cfg(test)]
+mod tests;
+mod transact;
 
+pub(super) use changes::ReadCondition;
+pub use handle::{KeyspaceTransaction, Transaction};
 pub use indexed_batch::{BatchView, IndexedBatch, ReadHandle};
 pub(super) use merged::Merged;
 pub(super) use own_writes::Own;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::read_set::Tracker;
 use crate::batch::{KeyspaceId, WriteBatch};
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -37,6 +38,8 @@ pub(in crate::db) struct OwnWrites {
 pub(in crate::db) struct Own {
     writes: Option<Arc<Writes>>,
     refused: Option<Error>,
+    /// Where reads of the store are noted.
+    tracker: Option<Tracker>,
 }
 
 impl OwnWrites {
@@ -75,6 +78,11 @@ impl OwnWrites {
         self.refused.get_or_insert(error);
     }
 
+    /// Whether there is nothing to write, and nothing was rejected.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0 && self.refused.is_none()
+    }
+
     /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -87,7 +95,8 @@ impl OwnWrites {
 
     /// What a reader of a keyspace sees of them now. O(1).
     pub(super) fn own(&self, keyspace: KeyspaceId) -> Own {
-        Own { writes: self.keyspaces.get(&keyspace).cloned(), refused: self.refused.clone() }
+        let writes = self.keyspaces.get(&keyspace).cloned();
+        Own { writes, refused: self.refused.clone(), tracker: None }
     }
 
     /// The same, if the keyspace is one of this store.
@@ -131,8 +140,20 @@ impl Own {
         self.writes.as_ref()?.get(key)
     }
 
-    pub(super) fn into_writes(self) -> Arc<Writes> {
-        self.writes.unwrap_or_default()
+    /// The same, and reads of the store are noted.
+    pub(super) fn tracked(self, tracker: Option<Tracker>) -> Self {
+        Self { tracker, ..self }
+    }
+
+    /// Notes that a key is looked up in the store.
+    pub(in crate::db) fn note_key(&self, key: &[u8]) {
+        if let Some(tracker) = &self.tracker {
+            tracker.note_key(key);
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (Arc<Writes>, Option<Tracker>) {
+        (self.writes.unwrap_or_default(), self.tracker)
     }
 }
 

@@ -1,0 +1,90 @@
+//! How a transaction is committed.
+//!
+//! 1. Without writes there is nothing to do: it has read one moment.
+//! 2. Read the number of the newest visible write, then look for changes of what was read, between the snapshot
+//!    and this number ([`changes`](super::changes)). In this order: whatever the search misses is above the number.
+//! 3. The batch goes to the commit leader with what was read. The leader looks at everything above the number: the
+//!    batches before it in its group, and the entries of memtables. If a memtable above the number was flushed
+//!    meanwhile, begin again with 2, from that number on; after the second time such memtables are kept.
+//!
+//! The snapshot stays registered until the leader has decided, so that compactions keep what 2 looks for.
+
+use super::changes::{ReadCondition, conflict};
+use super::read_set::ReadSet;
+use crate::batch::WriteBatch;
+use crate::db::decide::Decision;
+use crate::db::engine::Engine;
+use crate::db::queue::Admitted;
+use crate::db::schedule::point;
+use crate::db::write::Durability;
+use crate::error::{Error, Result};
+use crate::key::SeqNo;
+
+/// Attempts before flushed memtables are kept, and in all. Each attempt fails only if memtables with newer entries
+/// are flushed while it runs; with those that are kept, more than four of one keyspace.
+const FREE_ATTEMPTS: usize = 2;
+const ATTEMPTS_MAX: usize = 8;
+
+impl Engine {
+    /// Makes an answer as durable as the caller wants that rests on what is visible.
+    pub(super) fn commit_reads(&self, durability: Durability) -> Result<()> {
+        self.health.check_open()?;
+        if durability == Durability::Synced && self.log.is_some() { self.sync() } else { Ok(()) }
+    }
+
+    /// Writes a batch if nothing has changed of what was read since the snapshot `read_at`, which is registered.
+    pub(super) fn commit_if_unchanged(
+        &self,
+        batch: WriteBatch,
+        mut reads: ReadSet,
+        mut read_at: SeqNo,
+        durability: Durability,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let (mut bytes, keyspaces, _) = batch.into_parts()?;
+        let mut trees = self.keyspaces.admit(&keyspaces)?;
+        let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
+        let mut keepers = Vec::new();
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt == FREE_ATTEMPTS {
+                keepers.extend(read.iter().map(|tree| tree.keep_memtables(read_at)));
+            }
+            let visible = self.sequence.visible();
+            keepers.iter_mut().for_each(|keeper| keeper.advance(visible));
+            point();
+            if visible > read_at
+                && let Some(error) = self.changed_since(&reads, read_at)?
+            {
+                return Err(error);
+            }
+            read_at = visible;
+            point();
+            self.await_resume()?;
+            let outcome =
+                self.submit_batch(Admitted::if_unchanged(bytes, trees, read_at, ReadCondition::new(reads)))?;
+            let decided = outcome.decided.expect("the leader returns a conditional batch");
+            let condition = decided.condition.expect("it has its condition");
+            let decision = condition.decision();
+            let (same, refused) = condition.into_reads().expect("it has its reads").into_parts();
+            match decision {
+                Decision::LookAgain => (bytes, trees, reads) = (decided.bytes, decided.trees, same),
+                Decision::Write if durability == Durability::Synced => {
+                    return self.wait_durable(outcome.position);
+                }
+                Decision::Write => return Ok(()),
+                Decision::Open | Decision::Nothing => {
+                    return Err(refused.expect("the leader says why"));
+                }
+            }
+        }
+        // Memtables are flushed faster than the reads are checked: nothing is known to have changed, nor not to.
+        let part = reads.parts().next().expect("something was read");
+        let (start, _) = part.intervals().next().expect("a keyspace that was read has an interval");
+        Err(conflict(&part.tree, start))
+    }
+}
+
+/// Whether a transaction with the same reads may succeed if it is run again.
+pub(super) fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::Conflict { .. })
+}

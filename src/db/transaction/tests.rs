@@ -1,0 +1,521 @@
+//! Transactions: what counts as read, what conflicts, and what the leader decides.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::batch::WriteBatch;
+use crate::db::decide::{Decision, decide};
+use crate::db::queue::{Admitted, Turn, Wanted};
+use crate::db::{Db, Durability, Keyspace};
+use crate::error::{Error, Result};
+use crate::fs::{CrashPolicy, MemFs, Op};
+use crate::limits::KEY_BYTES_MAX;
+use crate::options::Options;
+use crate::sync::lock;
+
+fn options(fs: &MemFs) -> Options {
+    Options::new().fs(Arc::new(fs.clone())).background_threads(0)
+}
+
+fn open() -> Db {
+    options(&MemFs::new()).open("/db").unwrap()
+}
+
+fn is_log(op: &Op<'_>) -> bool {
+    matches!(op, Op::Append(path, _) if path.extension().is_some_and(|end| end == "wal"))
+}
+
+#[track_caller]
+fn assert_conflict(result: Result<()>, keyspace: &str, key: &str) {
+    let Err(Error::Conflict { keyspace: of, key: found }) = &result else { panic!("{result:?}") };
+    assert_eq!((&of[..], &found[..]), (keyspace, key.as_bytes()));
+}
+
+type Read = fn(&KeyspaceTransaction<'_>);
+
+/// Ways to read the key "k".
+const READS: [(&str, Read); 12] = [
+    ("get", |tx| drop(tx.get("k").unwrap())),
+    ("contains", |tx| assert!(tx.contains("k").is_ok())),
+    ("multi_get", |tx| drop(tx.multi_get(&["a", "k", "z"]).unwrap())),
+    ("multi_contains", |tx| drop(tx.multi_contains(&["k"]).unwrap())),
+    ("range", |tx| assert!(tx.range("j".."l").count() < 3)),
+    ("range backward", |tx| assert!(tx.range("j"..="k").rev().count() < 3)),
+    ("range from both ends", |tx| {
+        let mut iter = tx.range("c"..);
+        while iter.next().is_some() && iter.next_back().is_some() {}
+    }),
+    ("prefix", |tx| assert!(tx.prefix("k").count() < 3)),
+    ("keys", |tx| assert!(tx.keys().all(|key| key.is_ok()))),
+    ("values", |tx| assert!(tx.values().all(|value| value.is_ok()))),
+    ("len", |tx| assert!(tx.len().is_ok())),
+    ("first", |tx| drop((tx.first().unwrap(), tx.last().unwrap()))),
+];
+
+type Change = fn(&Keyspace);
+
+/// Ways in which others change "k", as "k" was there or not.
+const CHANGES: [(&str, bool, Change); 5] = [
+    ("put", true, |keyspace| keyspace.put("k", "2").unwrap()),
+    ("put anew", false, |keyspace| keyspace.put("k", "1").unwrap()),
+    ("delete", true, |keyspace| keyspace.delete("k").unwrap()),
+    ("delete of nothing", false, |keyspace| keyspace.delete("k").unwrap()),
+    ("put and delete", false, |keyspace| {
+        keyspace.put("k", "1").unwrap();
+        keyspace.delete("k").unwrap();
+    }),
+];
+
+type Move = fn(&Db);
+
+/// What happens to the store between read and commit.
+const MOVES: [(&str, Move); 4] = [
+    ("nothing", |_| ()),
+    ("a flush", |db| db.flush().unwrap()),
+    ("a compaction", |db| db.compact().unwrap()),
+    ("compactions with others", |db| {
+        for _ in 0..2 {
+            db.put("k ", "").unwrap();
+            db.keyspaces().iter().for_each(|name| db.open_keyspace(name).unwrap().put("y", "").unwrap());
+            db.compact().unwrap();
+        }
+    }),
+];
+
+#[test]
+fn every_change_of_what_was_read_is_a_conflict_whatever_is_flushed_and_compacted() {
+    for (read, run) in READS {
+        for (change, was_there, make) in CHANGES {
+            for (moved, happens) in MOVES {
+                let what = format!("{read}, {change}, {moved}");
+                let db = open();
+                let other = db.open_keyspace("other").unwrap();
+                if was_there {
+                    other.put("k", "1").unwrap();
+                    db.compact().unwrap();
+                }
+                // "first" and "last" read "k" only if nothing is before and behind it.
+                let (tx, blind) = (db.transaction(), db.transaction());
+                run(&tx.keyspace(&other));
+                tx.put("written", "");
+                blind.keyspace(&other).put("k", "blind");
+                make(&other);
+                happens(&db);
+                let result = tx.commit();
+                assert!(matches!(result, Err(Error::Conflict { .. })), "{what}: {result:?}");
+                assert!(!db.contains("written").unwrap(), "{what}");
+                assert!(blind.commit().is_ok(), "{what}: it has read nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_not_read_conflicts_with_nothing() {
+    for (moved, happens) in MOVES {
+        let db = open();
+        let other = db.open_keyspace("other").unwrap();
+        ["b", "d", "f"].iter().for_each(|key| db.put(key, "").unwrap());
+        let tx = db.transaction();
+        tx.put("own", "");
+        assert!(tx.contains("own").unwrap() && tx.get("b").unwrap().is_some());
+        let mut iter = tx.range("c"..);
+        assert_eq!(iter.next().unwrap().unwrap().0, "d");
+        assert_eq!(iter.next_back().unwrap().unwrap().0, "own");
+        assert_eq!(tx.range(.."b").count() + tx.range("x".."c").count(), 0);
+        assert!(tx.get_untracked("f").unwrap().is_some());
+        assert_eq!(tx.snapshot().len().unwrap(), 3);
+        assert!(tx.keyspace(&other).get_untracked("a").unwrap().is_none());
+        // Before and between and behind what was read, and in another keyspace.
+        for key in ["bb", "dd", "f", "ow"] {
+            db.put(key, "changed").unwrap();
+        }
+        ["a", "b", "d"].iter().for_each(|key| other.put(key, "").unwrap());
+        happens(&db);
+        if moved == "compactions with others" {
+            // They put "y" behind "own".
+            assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
+            continue;
+        }
+        tx.commit().unwrap();
+        assert!(db.contains("own").unwrap());
+    }
+}
+
+#[test]
+fn a_conflict_names_the_first_key_of_a_range_that_changed() {
+    let db = open();
+    let users = db.open_keyspace("users").unwrap();
+    let read = |tx: &Transaction| assert_eq!(tx.keyspace(&users).range("b".."m").count(), 0);
+    let tx = db.transaction();
+    read(&tx);
+    tx.put("k", "");
+    users.put("l", "").unwrap();
+    db.flush().unwrap();
+    users.put("c", "").unwrap();
+    users.put("a", "").unwrap();
+    db.flush().unwrap();
+    users.delete("d").unwrap();
+    assert_conflict(tx.commit(), "users", "c");
+    let error = Error::Conflict { keyspace: "users".into(), key: b"c\xff".as_slice().into() };
+    assert_eq!(
+        error.to_string(),
+        "key \"c\\xff\" of keyspace \"users\" was changed since the transaction has read it"
+    );
+}
+
+#[test]
+fn write_skew_and_phantoms_cannot_happen() {
+    let db = open();
+    let count_and_add = |name: &str| {
+        let tx = db.transaction();
+        assert_eq!(tx.prefix("booking:").count(), 0);
+        tx.put(format!("booking:{name}"), "");
+        tx
+    };
+    let (first, second) = (count_and_add("ada"), count_and_add("grace"));
+    first.commit().unwrap();
+    assert_conflict(second.commit(), "default", "booking:ada");
+    let (one, other) = (db.transaction(), db.transaction());
+    one.put("y", one.get("x").unwrap().unwrap_or_default());
+    other.put("x", other.get("y").unwrap().unwrap_or_default());
+    one.commit().unwrap();
+    assert_conflict(other.commit(), "default", "y");
+}
+
+#[test]
+fn one_that_only_reads_never_conflicts_and_needs_no_place_in_the_queue() {
+    let db = open();
+    db.put("k", "1").unwrap();
+    let tx = db.transaction();
+    assert_eq!((tx.len().unwrap(), tx.get("k").unwrap()), (1, Some("1".into())));
+    db.put("k", "2").unwrap();
+    assert_eq!(tx.get("k").unwrap(), Some("1".into()), "it reads its snapshot");
+    let Turn::Leads(_) = db.engine().commit.enter(Wanted::Seal(Vec::new())) else { panic!("nobody leads") };
+    tx.commit().unwrap();
+    db.engine().commit.hand_on();
+}
+
+#[test]
+fn what_a_synced_commit_has_read_is_on_disk_even_if_it_wrote_nothing() {
+    let fs = MemFs::new();
+    let db = options(&fs).open("/db").unwrap();
+    for writes in [false, true] {
+        db.put("k", [u8::from(writes)]).unwrap();
+        let tx = db.transaction();
+        assert!(tx.contains("k").unwrap());
+        if writes {
+            tx.put("l", "");
+        }
+        tx.commit_with(Durability::Synced).unwrap();
+        let image = options(&fs.crash(CrashPolicy::DropUnsynced)).open("/db").unwrap();
+        assert_eq!(image.get("k").unwrap().unwrap(), [u8::from(writes)]);
+        assert_eq!(image.contains("l").unwrap(), writes);
+    }
+}
+
+/// A batch of a transaction that has read these keys, as if nothing had changed up to now.
+fn asks(db: &Db, keys: &[&str]) -> Admitted {
+    let tx = db.transaction();
+    keys.iter().for_each(|key| drop(tx.get(key).unwrap()));
+    let reads = std::mem::replace(&mut *lock(tx.read_set()), read_set::ReadSet::new(0));
+    let mut batch = WriteBatch::new();
+    batch.put("written", "");
+    let (bytes, ids, _) = batch.into_parts().unwrap();
+    let trees = db.engine().keyspaces.admit(&ids).unwrap();
+    Admitted::if_unchanged(bytes, trees, db.engine().sequence.visible(), ReadCondition::new(reads))
+}
+
+fn run(db: &Db, group: &mut [Admitted]) -> Vec<(Decision, bool)> {
+    decide(group, db.engine().sequence.visible(), db.engine().keyspaces.hash_seed).unwrap();
+    let asked = group.iter().filter_map(|one| Some((one.condition.as_ref()?.decision(), one.stands_alone())));
+    asked.collect()
+}
+
+#[test]
+fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
+    use Decision::{LookAgain, Nothing, Write};
+    let db = open();
+    db.put("old", "").unwrap();
+    let cases = || {
+        ["immutable", "active", "old", "in the group", "deleted in the group"].map(|key| asks(&db, &[key]))
+    };
+    let [mut first, mut late, mut kept] = [cases(), cases(), cases()];
+    db.put("immutable", "").unwrap();
+    db.engine().seal(vec![db.engine().keyspaces.default_tree()]).unwrap();
+    db.put("active", "").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("in the group", "").delete("deleted in the group");
+    let plain = || {
+        let (bytes, ids, _) = batch.clone().into_parts().unwrap();
+        Admitted { bytes, trees: db.engine().keyspaces.admit(&ids).unwrap(), condition: None }
+    };
+    let with_plain = |cases: &mut [Admitted; 5]| {
+        let cases = std::mem::replace(cases, [(); 5].map(|()| plain()));
+        std::iter::once(plain()).chain(cases).collect::<Vec<_>>()
+    };
+    // Of those before them in the group only the third was written; it has not read what they read.
+    let wanted = [(Nothing, true), (Nothing, true), (Write, false), (Nothing, false), (Nothing, false)];
+    assert_eq!(run(&db, &mut with_plain(&mut first)), wanted);
+    let tree = db.engine().keyspaces.default_tree();
+    let keeper = tree.keep_memtables(0);
+    db.flush().unwrap();
+    assert_eq!(run(&db, &mut with_plain(&mut kept)), wanted, "they were kept");
+    drop(keeper);
+    assert_eq!(run(&db, &mut with_plain(&mut late)), [(LookAgain, true); 5]);
+    // What an earlier transaction of the group writes counts, what a refused one would have written does not.
+    let mut group = [asks(&db, &["written"]), asks(&db, &["x", "written"]), asks(&db, &["y"])];
+    assert_eq!(run(&db, &mut group), [(Write, false), (Nothing, false), (Write, false)]);
+}
+
+/// While the leader is held up in the log, a thread waits with a put of "k", then one with a transaction that
+/// has read it. Then the log takes their group, or fails.
+fn compete(is_failing: bool) -> (Db, Result<()>) {
+    let fs = MemFs::new();
+    let db = options(&fs).open("/db").unwrap();
+    let (opens, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new((gate, 0));
+    fs.observe(move |_, op| {
+        if is_log(&op) {
+            let mut gate = lock(&gate);
+            gate.1 += 1;
+            match gate.1 {
+                1 => drop(gate.0.recv()),
+                2 if is_failing => return Err(std::io::ErrorKind::StorageFull.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    });
+    let tx = db.transaction();
+    tx.put("seen", [u8::from(tx.contains("k").unwrap())]);
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| db.put("other", "").unwrap());
+        while !db.engine().commit.is_led() {
+            std::thread::yield_now();
+        }
+        let put = scope.spawn(|| db.put("k", ""));
+        while db.engine().commit.waiting() < 1 {
+            std::thread::yield_now();
+        }
+        let commit = scope.spawn(|| tx.commit());
+        while db.engine().commit.waiting() < 2 {
+            std::thread::yield_now();
+        }
+        drop(opens);
+        assert_eq!(put.join().unwrap().is_err(), is_failing);
+        commit.join().unwrap()
+    });
+    (db, result)
+}
+
+#[test]
+fn a_change_in_the_same_group_is_a_conflict_unless_the_group_fails() {
+    let (db, result) = compete(false);
+    assert_conflict(result, "default", "k");
+    assert!(!db.contains("seen").unwrap());
+    let (db, result) = compete(true);
+    assert!(matches!(result, Err(Error::Io { .. })), "{result:?}: nothing was changed");
+    assert!(!db.contains("k").unwrap() && !db.contains("seen").unwrap());
+}
+
+#[test]
+fn past_the_limit_of_reads_a_transaction_is_coarser_and_never_wrong() {
+    let db = open();
+    for (reads, changed) in [(0..20_000_u32, 7777_u32), (0..1000, 500)] {
+        let tx = db.transaction();
+        lock(tx.read_set()).limit(50_000);
+        reads.clone().for_each(|n| assert!(!tx.contains((2 * n).to_be_bytes()).unwrap()));
+        tx.put("k", "");
+        db.put((2 * changed).to_be_bytes(), "").unwrap();
+        db.compact().unwrap();
+        assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
+        db.delete((2 * changed).to_be_bytes()).unwrap();
+    }
+    // Far from all that was read there is no conflict.
+    let tx = db.transaction();
+    lock(tx.read_set()).limit(50_000);
+    (0..20_000_u32).for_each(|n| assert!(!tx.contains(n.to_be_bytes()).unwrap()));
+    tx.put("k", "");
+    db.put("far", "").unwrap();
+    tx.commit().unwrap();
+}
+
+#[test]
+fn transact_runs_again_after_a_conflict_and_the_last_time_has_the_right_of_way() {
+    let db = open();
+    let mut runs = 0;
+    let count = db.transact(|tx| {
+        runs += 1;
+        let before = tx.get("k")?;
+        if runs < 4 {
+            db.put("k", [runs])?;
+        }
+        tx.put("k", "done");
+        Ok(before.map(|value| value[0]))
+    });
+    assert_eq!((count.unwrap(), runs), (Some(3), 4));
+    // Another thread writes whenever it can. The last try makes it wait.
+    let (is_over, mut runs, was_held) = (AtomicBool::new(false), 0, AtomicBool::new(false));
+    let mut began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                db.put("k", "theirs").unwrap();
+            }
+        });
+        let result = db.transact(|tx| {
+            runs += 1;
+            let before = tx.get("k")?;
+            while runs < 10 && tx.get("k")? == before && db.snapshot().seqno() == tx.snapshot().seqno() {
+                std::thread::yield_now();
+            }
+            began = Instant::now();
+            was_held.store(db.engine().commit.has_right_of_way(), Ordering::Relaxed);
+            tx.put("k", "ours").put("own", "");
+            Ok(())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        // Nobody waits for longer than a second.
+        assert!(result.is_ok() || began.elapsed() >= Duration::from_secs(1), "{result:?}");
+    });
+    assert_eq!((runs, was_held.load(Ordering::Relaxed)), (10, true));
+    assert!(!db.engine().commit.has_right_of_way());
+}
+
+#[test]
+fn transact_gives_up_after_ten_conflicts_and_at_once_after_any_other_error() {
+    let fs = MemFs::new();
+    let db = options(&fs).open("/db").unwrap();
+    let runs_of = |change: &dyn Fn()| {
+        let mut runs = 0_u32;
+        let result = db.transact(|tx| {
+            runs += 1;
+            let _ = tx.get("k")?;
+            tx.put("own", "");
+            change();
+            Ok(())
+        });
+        (runs, result.unwrap_err())
+    };
+    let (runs, error) = runs_of(&|| db.put("k", "").unwrap());
+    assert!(runs == 10 && matches!(error, Error::Conflict { .. }), "{runs} {error}");
+    assert!(!db.engine().commit.has_right_of_way() && !db.contains("own").unwrap());
+    let mut runs = 0;
+    let result: Result<()> = db.transact(|_| {
+        runs += 1;
+        Err(Error::invalid("told to fail"))
+    });
+    assert!(runs == 1 && matches!(result, Err(Error::InvalidArgument { .. })));
+    fs.observe(|_, op| if is_log(&op) { Err(std::io::ErrorKind::Other.into()) } else { Ok(()) });
+    let (runs, error) = runs_of(&|| ());
+    assert!(runs == 1 && matches!(error, Error::Io { .. }), "{runs} {error}");
+}
+
+#[test]
+fn a_closure_that_panics_unwinds_to_its_caller_with_nothing_written_and_nothing_stuck() {
+    let db = open();
+    for at in [1, 10] {
+        let mut runs = 0;
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            db.transact(|tx| -> Result<()> {
+                runs += 1;
+                let _ = tx.get("k")?;
+                tx.put("own", "");
+                assert!(runs < at, "told to panic");
+                db.put("k", "")
+            })
+        }));
+        let said = panicked.unwrap_err();
+        assert_eq!(said.downcast_ref::<&str>().copied(), Some("told to panic"));
+        assert!(runs == at && !db.contains("own").unwrap() && !db.engine().commit.has_right_of_way());
+        assert_eq!(db.stats().snapshots, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| db.put("after", "").unwrap());
+        });
+        db.transact(|tx| {
+            tx.put("after", "");
+            Ok(())
+        })
+        .unwrap();
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn what_is_dropped_or_rolled_back_has_done_nothing() {
+    let db = open();
+    let tx = db.transaction();
+    tx.put("k", "v").delete("l");
+    drop(tx);
+    let tx = db.transaction();
+    tx.put("k", "v");
+    tx.rollback();
+    assert!(!tx.contains("k").unwrap());
+    tx.put("m", "");
+    tx.commit().unwrap();
+    assert_eq!(db.keys().map(Result::unwrap).collect::<Vec<_>>(), ["m"]);
+    assert_eq!(db.stats().snapshots, 0);
+}
+
+#[test]
+fn limits_other_stores_dropped_keyspaces_and_closed_stores_are_typed_errors() {
+    let (db, foreign) = (open(), open());
+    let (users, theirs) = (db.open_keyspace("users").unwrap(), foreign.open_keyspace("theirs").unwrap());
+    let before = db.snapshot().seqno();
+    let is_limit = |error: &Error| matches!(error, Error::LimitExceeded { .. });
+    let tx = db.transaction();
+    tx.put("k", "v").put(vec![0; KEY_BYTES_MAX + 1], "");
+    assert!(is_limit(&tx.get("k").unwrap_err()) && is_limit(&tx.iter().next().unwrap().unwrap_err()));
+    assert!(is_limit(&tx.commit().unwrap_err()));
+
+    let is_invalid = |error: &Error| matches!(error, Error::InvalidArgument { .. });
+    let tx = db.transaction();
+    assert!(is_invalid(&tx.keyspace(&theirs).get("k").unwrap_err()));
+    assert!(is_invalid(&tx.keyspace(&theirs).range(..).next().unwrap().unwrap_err()));
+    tx.commit().unwrap();
+    let tx = db.transaction();
+    tx.keyspace(&theirs).put("k", "v");
+    assert!(is_invalid(&tx.commit().unwrap_err()));
+
+    let is_dropped = |error: &Error| matches!(error, Error::KeyspaceDropped { .. });
+    let [read, written, reads] = [(); 3].map(|()| db.transaction());
+    assert!(read.keyspace(&users).is_empty().unwrap() && reads.keyspace(&users).is_empty().unwrap());
+    read.put("k", "v");
+    written.keyspace(&users).put("k", "v");
+    db.drop_keyspace("users").unwrap();
+    assert!(is_dropped(&read.keyspace(&users).get("k").unwrap_err()));
+    assert!(is_dropped(&written.keyspace(&users).get("k").unwrap_err()));
+    assert!(is_dropped(&read.commit().unwrap_err()), "what it has read is gone");
+    assert!(is_dropped(&written.commit().unwrap_err()));
+    reads.commit().unwrap();
+    assert_eq!(db.snapshot().seqno(), before, "nothing was written");
+
+    let [read, written, both] = [(); 3].map(|()| db.transaction());
+    written.put("k", "v");
+    both.put("k", [u8::from(both.contains("k").unwrap())]);
+    assert!(!read.contains("k").unwrap());
+    db.clone().close().unwrap();
+    assert!(matches!(read.get("l"), Err(Error::Closed)) && matches!(written.get("k"), Err(Error::Closed)));
+    for tx in [read, written, both] {
+        assert!(matches!(tx.commit(), Err(Error::Closed)));
+    }
+    assert!(matches!(db.transaction().commit(), Err(Error::Closed)));
+    assert!(matches!(db.transact(|tx| tx.get("k")), Err(Error::Closed)));
+}
+
+#[test]
+fn a_transaction_over_a_read_only_store_reads_and_cannot_write() {
+    let fs = MemFs::new();
+    options(&fs).open("/db").unwrap().put("k", "v").unwrap();
+    let db = options(&fs).read_only().open("/db").unwrap();
+    let tx = db.transaction();
+    assert!(tx.contains("k").unwrap());
+    tx.commit_with(Durability::Synced).unwrap();
+    let tx = db.transaction();
+    tx.put("k", [u8::from(tx.contains("k").unwrap())]);
+    assert!(matches!(tx.commit(), Err(Error::ReadOnly)));
+}
