@@ -1,10 +1,10 @@
 //! A store in an async program, without blocking it.
 //!
-//! The calls of a store block: most answer from memory, some read from disk, a synced write waits for the
-//! disk. So tasks hand them to threads, as `spawn_blocking` of an async runtime does; this example needs only
-//! the standard library. Two things keep it cheap: `may_contain` never reads from disk, so a task calls it
-//! directly, and most absent keys need no thread; and synced writes that wait at the same time share one
-//! sync.
+//! A write hands its batch to the log and returns; what would block is the wait for the disk. `write_pending`
+//! leaves that wait to a commit, which is a future: no thread is needed for it, and commits that wait at the
+//! same time share one sync. A read may have to go to the disk, so it is handed to a thread, as
+//! `spawn_blocking` of an async runtime does. `may_contain` never does, so a task calls it directly, and most
+//! absent keys need no thread. This example needs only the standard library.
 //!
 //! `cargo run --release --example async_program`
 
@@ -18,7 +18,7 @@ use std::thread::{self, Thread};
 use sievedb::{Db, Durability, Result, Value, WriteBatch};
 
 const TASKS: usize = 64;
-const THREADS: usize = 16;
+const THREADS: usize = 4;
 
 /// A store for tasks. Its calls return at once; what they return is to be awaited.
 #[derive(Clone)]
@@ -37,14 +37,9 @@ impl AsyncDb {
     }
 
     async fn put_synced(&self, key: String, value: String) -> Result<()> {
-        let db = self.db.clone();
-        self.threads
-            .run(move || {
-                let mut batch = WriteBatch::new();
-                batch.put(key, value);
-                db.write_with(batch, Durability::Synced)
-            })
-            .await
+        let mut batch = WriteBatch::new();
+        batch.put(key, value);
+        self.db.write_pending(batch, Durability::Synced).await
     }
 }
 

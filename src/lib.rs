@@ -74,7 +74,7 @@ pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
-    BatchView, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability,
+    BatchView, Commit, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability,
     IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, KeyspaceTransaction,
     LazyIter, LazyValue, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition, Mismatch,
     NewKeys, OpenReport, Progress, ReadHandle, RepairProgress, RepairReport, RepairedKeyspace, Snapshot,

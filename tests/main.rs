@@ -7,6 +7,7 @@ mod bank;
 mod basics;
 mod budget;
 mod compaction;
+mod completion;
 mod concurrency;
 mod conditional;
 mod crash;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::background::Background;
+use super::completion::Completions;
 use super::files::StoreFiles;
 use super::health::{Health, ends_writing};
 use super::keyspaces::Keyspaces;
@@ -41,6 +42,7 @@ pub(crate) struct Engine {
     pub(crate) retry: Retry,
     pub(crate) suspension: Suspension,
     pub(crate) reserve: Reserve,
+    pub(super) completions: Completions,
     pub(crate) counters: Counters,
     pub(crate) health: Health,
 }
@@ -149,6 +151,7 @@ impl Engine {
             retry: Retry::default(),
             suspension: Suspension::default(),
             reserve: parts.reserve,
+            completions: Completions::default(),
             counters: Counters::default(),
             health: Health::default(),
         }
@@ -235,7 +238,8 @@ impl Engine {
         tree.check_alive()
     }
 
-    /// Stops background work, ends the log and releases the lock. Later calls do nothing.
+    /// Stops background work, ends the log, releases the lock, and completes the commits that wait. Later calls
+    /// do nothing.
     ///
     /// Does nothing in a process that was forked from the one that opened the store: the threads do not exist
     /// there, a lock may be held for ever, and the files belong to the other process.
@@ -258,6 +262,7 @@ impl Engine {
         *self.manifest.lock() = None;
         point();
         self.files.unlock();
+        self.completions.end(&result);
         result
     }
 }
@@ -272,7 +277,7 @@ impl Owner {
         Arc::new(Self { engine })
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 }

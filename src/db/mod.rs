@@ -6,6 +6,7 @@
 //! | `files`, `keyspaces`, `health` | groups of it: directory, keyspaces, failure that disabled writing |
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
 //! | `write`, `queue`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
+//! | `completion` | commits whose durability is told later: callbacks, futures |
 //! | `attempt`, `decide`, `departed`, `pop` | writes that depend on what is there |
 //! | `read`, `snapshot` | lookups; sequence numbers that compactions respect |
 //! | `iter`, `cursor`, `sources` | iteration: what is made of the entries; what they are read from |
@@ -30,6 +31,7 @@ mod attempt;
 mod background;
 mod bits;
 mod compact;
+mod completion;
 mod conditional;
 mod cursor;
 mod decide;
@@ -78,6 +80,7 @@ mod write;
 mod writes;
 
 pub use answers::{Mismatch, NewKeys};
+pub use completion::Commit;
 pub use cursor::Cursor;
 pub use iter::{Iter, Keys, LazyIter, LazyValue, Values};
 pub use keyspace::Keyspace;

@@ -48,6 +48,7 @@ use super::background::Jobs;
 use super::engine::Engine;
 use super::files::random_id;
 use super::health::is_out_of_space;
+use super::log::LogPosition;
 use super::publish::{Change, TreeChange};
 use super::retry::Work;
 use super::tree::Tree;
@@ -295,6 +296,8 @@ impl Engine {
             self.files.obsolete.add(name);
         }
         drop(in_doubt.tables);
+        // What the old logs held is in tables.
+        self.completions.complete(LogPosition { number: log_number, offset: 0 }, &Ok(()));
         activated?;
         self.suspension.end();
         self.retry.done(Work::Resume);

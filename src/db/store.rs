@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::background::Jobs;
+use super::completion::Commit;
 use super::engine::{Engine, Owner};
 use super::keyspace::Keyspace;
 use super::open::OpenReport;
@@ -169,6 +170,34 @@ impl Db {
         self.engine().write(batch.into(), durability)
     }
 
+    /// Writes a batch and returns when it is visible. The [`Commit`] tells when it is durable: to whoever asks,
+    /// waits or awaits, and to callbacks. So a thread, or a task, goes on while the disk works, and many
+    /// batches share one sync.
+    ///
+    /// With [`Durability::Synced`] a sync begins at once in another thread. With [`Durability::Buffered`] none
+    /// does: the commit is complete when something else syncs the log.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{Durability, WriteBatch};
+    ///
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("order", "paid");
+    /// let commit = db.write_pending(batch, Durability::Synced);
+    /// assert!(db.contains("order")?); // visible already
+    /// commit.wait()?; // survives a power loss from here on
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`] are told by the commit: then the batch was not written, or its sync failed.
+    /// [`Io`](crate::Error::Io) also if the thread that runs callbacks cannot be started: nothing was written.
+    pub fn write_pending(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Commit {
+        self.owner.engine().write_pending(batch.into(), durability)
+    }
+
     /// Makes every write that has already returned durable.
     ///
     /// ```
@@ -189,7 +218,9 @@ impl Db {
     #[doc(alias = "persist")]
     #[doc(alias = "flush_wal")]
     pub fn sync(&self) -> Result<()> {
-        self.engine().sync()
+        let synced = self.engine().sync();
+        self.engine().deliver_completions();
+        synced
     }
 
     /// Returns a snapshot of all keyspaces as they are now. Later writes do not change it.
@@ -492,7 +523,8 @@ impl Db {
     }
 
     /// Runs one background job in the calling thread; returns `false` if there is none. For stores opened
-    /// with [`Options::background_threads`]`(0)`.
+    /// with [`Options::background_threads`]`(0)`. First it syncs the log if a [`Commit`] waits for that, and
+    /// runs callbacks.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -507,7 +539,7 @@ impl Db {
     /// [`Error::Closed`]; the error of the job, which is tried again later: see [`Db::background_error`].
     pub fn step(&self) -> Result<bool> {
         self.engine().health.check_open()?;
-        self.engine().resume_or_step(Jobs::All)
+        Ok(self.engine().step_completions()? || self.engine().resume_or_step(Jobs::All)?)
     }
 
     /// The error of background work that is failing now: a flush, a compaction, a new filter, or the removal

@@ -72,22 +72,26 @@ struct Written {
 impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        let position = self.write_visible(batch)?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Synced => self.wait_durable(position),
+        }
+    }
+
+    /// Writes a batch. Returns when it is visible, and where a sync makes it durable.
+    pub(super) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
         self.check_writable()?;
         if batch.store().is_some_and(|store| store != self.files.store_id) {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
         }
         let (bytes, keyspaces, count) = batch.into_parts()?;
         self.await_resume()?;
-        let position = if count == 0 {
-            self.log().end()
-        } else {
-            let trees = self.keyspaces.admit(&keyspaces)?;
-            self.submit_batch(Admitted { bytes, trees, condition: None })?.position
-        };
-        match durability {
-            Durability::Buffered => Ok(()),
-            Durability::Synced => self.wait_durable(position),
+        if count == 0 {
+            return Ok(self.log().end());
         }
+        let trees = self.keyspaces.admit(&keyspaces)?;
+        Ok(self.submit_batch(Admitted { bytes, trees, condition: None })?.position)
     }
 
     /// Step 1, in the writer's thread, and then the others.
@@ -104,9 +108,15 @@ impl Engine {
 
     pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
         let waited = self.log().wait_durable(position, || self.manifest.mark());
-        if let Some((log, error)) = waited.map_err(|error| self.fail(error))? {
+        let unpromised = waited.map_err(|error| {
+            let error = self.fail(error);
+            self.completions.fail(&error);
+            error
+        })?;
+        if let Some((log, error)) = unpromised {
             self.suspend_log(log, error);
         }
+        self.completions.complete(position, &Ok(()));
         Ok(())
     }
 
@@ -347,6 +357,8 @@ impl Engine {
 
     fn close_active(&self) -> Result<(u64, u64)> {
         let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
-        closed.map_err(|error| self.suspend(error))
+        let (number, len) = closed.map_err(|error| self.suspend(error))?;
+        self.completions.complete(LogPosition { number, offset: len }, &Ok(()));
+        Ok((number, len))
     }
 }
