@@ -10,6 +10,7 @@ mod compaction;
 mod completion;
 mod concurrency;
 mod conditional;
+mod conditional_losses;
 mod crash;
 mod damage;
 mod directory;
@@ -26,6 +27,8 @@ mod interleavings;
 mod kill;
 mod limits;
 mod model;
+#[cfg(unix)]
+mod once;
 mod order;
 mod repair;
 mod repair_losses;
