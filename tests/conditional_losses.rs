@@ -83,7 +83,7 @@ fn call(
 
 #[test]
 fn no_power_loss_takes_back_a_synced_compare_and_set_update_replace_or_remove() {
-    let (threads, keys, calls) = (3, 6, 60);
+    let (threads, keys, calls) = (3, 6, 40);
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
     let histories: Arc<Mutex<Histories>> = Arc::default();
