@@ -71,23 +71,40 @@ fn tables_of_flushes_and_compactions_say_whose_they_are_and_what_they_replaced()
     assert_eq!((origin.replaced, origin.earlier), (vec![four, three], vec![two, one]));
 }
 
-/// A store with a table of the key `old`, and one of `new` whose edit its manifest has lost. Every edit that
-/// is left of the manifest is intact.
-fn with_a_lost_edit() -> MemFs {
+/// A store with a table of the key `old`. The edits that `later` makes are lost. Every edit that is left of the
+/// manifest is intact.
+fn with_lost_edits(later: impl FnOnce(&Db)) -> MemFs {
     let fs = MemFs::new();
     let db = options(&fs).open(DIR).unwrap();
     db.put("old", "value").unwrap();
     db.flush().unwrap();
     let manifest = files(&fs, "MANIFEST");
-    db.put("new", "value").unwrap();
-    db.flush().unwrap();
+    later(&db);
     db.close().unwrap();
     for (path, bytes) in manifest {
         assert!(files(&fs, "MANIFEST")[&path].len() > bytes.len());
         fs.overwrite(&path, bytes);
     }
+    fs
+}
+
+/// The same with a table of `new`, whose edit is lost.
+fn with_a_lost_edit() -> MemFs {
+    let fs = with_lost_edits(|db| {
+        db.put("new", "value").unwrap();
+        db.flush().unwrap();
+    });
     assert_eq!(files(&fs, ".sst").len(), 2);
     fs
+}
+
+/// Fills a table with zeros behind its data, so that it does not say of which keyspace it is.
+fn spoil_end(fs: &MemFs, path: &Path) {
+    let mut table = files(fs, ".sst").remove(path).unwrap();
+    let footer = table.len() - 128;
+    let index = u64::from_le_bytes(table[footer..footer + 8].try_into().unwrap()) as usize;
+    table[index..].fill(0);
+    fs.overwrite(path, table);
 }
 
 fn repair(fs: &MemFs) -> (RepairReport, Db) {
@@ -109,13 +126,27 @@ fn a_lost_edit_is_noticed_by_what_a_log_promised_of_the_manifest() {
 #[test]
 fn behind_a_lost_edit_a_table_that_names_no_keyspace_makes_every_key_doubtful() {
     let fs = with_a_lost_edit();
-    let (path, mut table) = files(&fs, ".sst").into_iter().next_back().unwrap();
-    let footer = table.len() - 128;
-    let index = u64::from_le_bytes(table[footer..footer + 8].try_into().unwrap()) as usize;
-    table[index..].fill(0);
-    fs.overwrite(&path, table);
+    spoil_end(&fs, files(&fs, ".sst").keys().next_back().unwrap());
     let (report, db) = repair(&fs);
     assert_eq!(report.manifest, ManifestCondition::Cut, "{report:#?}");
     assert_eq!((report.certain_keys(), report.doubtful_keys()), (0, 2), "{report:#?}");
     assert!(db.iter().next().is_none());
+}
+
+#[test]
+fn a_newer_table_that_names_its_keyspace_does_not_vouch_for_one_that_names_none() {
+    let fs = with_lost_edits(|db| {
+        db.delete("old").unwrap();
+        db.flush().unwrap();
+        db.put("new", "value").unwrap();
+        db.flush().unwrap();
+    });
+    let tables: Vec<PathBuf> = files(&fs, ".sst").into_keys().collect();
+    assert_eq!(tables.len(), 3);
+    // The table of the delete. The newest one shows that no table behind it is gone.
+    spoil_end(&fs, &tables[1]);
+    let (report, db) = repair(&fs);
+    assert_eq!(report.manifest, ManifestCondition::Cut, "{report:#?}");
+    assert_eq!(report.certain_keys(), 0, "{report:#?}");
+    assert_eq!(db.get("old").unwrap(), None, "it was deleted");
 }
