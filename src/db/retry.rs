@@ -243,8 +243,8 @@ impl Retry {
 mod tests {
     use std::io;
     use std::path::Path;
-    use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, mpsc};
 
     use super::*;
     use crate::db::Db;
@@ -260,6 +260,8 @@ mod tests {
     }
 
     const FLUSH: Work = Work::Flush(1);
+
+    const MEMTABLE_BYTES: usize = 4 << 10;
 
     fn error(text: &'static str) -> Error {
         Error::io("append to", Path::new("a"), io::Error::other(text))
@@ -302,7 +304,7 @@ mod tests {
     #[test]
     fn once_writing_has_ended_no_thread_wakes_for_more_than_the_removal_of_files() {
         let fs = MemFs::new();
-        let (db, full) = store(&fs, 0);
+        let (db, full) = store(&fs, 0, MEMTABLE_BYTES);
         let engine = db.engine();
         full.store(true, Ordering::SeqCst);
         db.put("k", "v").unwrap();
@@ -350,7 +352,7 @@ mod tests {
     }
 
     /// A store in which no table can be made while the flag is set.
-    fn store(fs: &MemFs, threads: usize) -> (Db, Arc<AtomicBool>) {
+    fn store(fs: &MemFs, threads: usize, memtable_bytes: usize) -> (Db, Arc<AtomicBool>) {
         let is_full = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_full);
         fs.observe(move |_, op| match op {
@@ -361,38 +363,43 @@ mod tests {
             }
             _ => Ok(()),
         });
-        let keyspace = KeyspaceOptions::new().memtable_bytes(4 << 10);
+        let keyspace = KeyspaceOptions::new().memtable_bytes(memtable_bytes);
         let options = Options::new().fs(Arc::new(fs.clone())).background_threads(threads);
         (options.memory_budget(1 << 20).default_keyspace(keyspace).open("/db").unwrap(), is_full)
     }
 
     /// Writes until a write fails.
     fn fill(db: &Db) -> Error {
-        (0..100_000u32).find_map(|n| db.put(n.to_be_bytes(), [7; 200]).err()).expect("there is no room")
+        (0..20_000u32).find_map(|n| db.put(n.to_be_bytes(), [7; 200]).err()).expect("there is no room")
     }
 
     fn is_full(error: &Error) -> bool {
         matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
 
-    #[test]
-    fn writers_that_wait_for_a_failing_flush_get_its_error_after_a_minute_and_then_go_on() {
+    /// A writer waits until so many memtables cannot be flushed, and gets the error after a minute.
+    fn check_patience(memtable_bytes: usize, immutables: u64) {
         let fs = MemFs::new();
-        let (db, full) = store(&fs, 2);
+        let (db, full) = store(&fs, 2, memtable_bytes);
         full.store(true, Ordering::SeqCst);
         let retry = &db.engine().retry;
         let failed = std::thread::scope(|scope| {
-            let writer = scope.spawn(|| fill(&db));
-            while retry.failures() < 2 || db.stats().keyspaces[0].immutable_memtables < 3 {
-                std::thread::sleep(Duration::from_millis(2));
+            let (ends, ended) = mpsc::channel();
+            let writer = db.clone();
+            scope.spawn(move || ends.send(fill(&writer)).unwrap());
+            let did_wait = || ended.recv_timeout(Duration::from_millis(2)).is_err();
+            while retry.failures() < 2 || db.stats().keyspaces[0].immutable_memtables < immutables {
+                assert!(did_wait(), "the writer does not wait");
             }
-            assert!(!writer.is_finished() && is_full(&db.background_error().unwrap()));
+            assert!(is_full(&db.background_error().unwrap()) && did_wait());
             retry.advance(PATIENCE);
-            writer.join().unwrap()
+            let failed = ended.recv_timeout(Duration::from_secs(30));
+            // The writer must end, also if the test has failed.
+            full.store(false, Ordering::SeqCst);
+            failed.expect("the writer waits no longer")
         });
         assert!(is_full(&failed), "{failed}");
         assert!(db.stats().disabled.is_none());
-        full.store(false, Ordering::SeqCst);
         db.flush().unwrap();
         db.settle().unwrap();
         assert!(db.background_error().is_none() && db.stats().background_failures >= 2);
@@ -400,9 +407,19 @@ mod tests {
     }
 
     #[test]
+    fn writers_that_wait_for_a_failing_flush_get_its_error_after_a_minute_and_then_go_on() {
+        check_patience(MEMTABLE_BYTES, 3);
+    }
+
+    #[test]
+    fn writers_that_wait_for_memory_of_a_failing_flush_get_its_error_after_a_minute() {
+        check_patience(1 << 20, 1);
+    }
+
+    #[test]
     fn without_threads_a_writer_gets_the_error_of_the_flush_it_tried_at_once() {
         let fs = MemFs::new();
-        let (db, full) = store(&fs, 0);
+        let (db, full) = store(&fs, 0, MEMTABLE_BYTES);
         full.store(true, Ordering::SeqCst);
         let failed = fill(&db);
         assert!(is_full(&failed), "{failed}");
