@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use sievedb::fs::{MemFs, Op};
-use sievedb::{Db, Error, KeyspaceOptions, Options, Progress};
+use sievedb::{Compression, Db, Error, FilterKind, FilterPolicy, KeyspaceOptions, Options, Progress};
 
 use crate::support::store::{self, DIR};
 
@@ -17,13 +17,24 @@ fn key(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
+/// Whether a key is written again: 100 of 500.
+fn is_again(n: u32) -> bool {
+    (n / 100).is_multiple_of(5)
+}
+
+/// Full tables without filters, whose lengths are those of their entries.
+fn plain() -> KeyspaceOptions {
+    let filter = FilterPolicy::new(FilterKind::None);
+    store::small().memtable_bytes(16 << 10).filter(filter).compression(Compression::None)
+}
+
 /// A store of several levels, of which some keys were written again and flushed.
 fn levels(fs: &MemFs) -> Db {
-    let db = store::open(fs).unwrap();
-    (0..KEYS).for_each(|n| db.put(key(n), [7; 40]).unwrap());
+    let db = store::options(fs).default_keyspace(plain()).open(DIR).unwrap();
+    (0..KEYS).for_each(|n| db.put(key(n), [7; 100]).unwrap());
     db.flush().unwrap();
     db.settle().unwrap();
-    (0..KEYS).step_by(20).for_each(|n| db.put(key(n), "again").unwrap());
+    (0..KEYS).filter(|n| is_again(*n)).for_each(|n| db.put(key(n), [8; 100]).unwrap());
     db.flush().unwrap();
     db
 }
@@ -39,8 +50,8 @@ fn tables_bytes(fs: &MemFs) -> u64 {
 
 fn check(db: &Db) {
     for n in 0..KEYS {
-        let expected = if n % 20 == 0 { &b"again"[..] } else { &[7; 40] };
-        assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(expected), "{n}");
+        let expected = if is_again(n) { &[8; 100] } else { &[7; 100] };
+        assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&expected[..]), "{n}");
     }
     assert!(db.verify().unwrap().damage.is_empty());
 }
@@ -105,10 +116,16 @@ fn compacting_a_range_drops_what_is_deleted_there() {
     (1000..2000).for_each(|n| db.delete(key(n)).unwrap());
     db.flush().unwrap();
     drop(held);
-    let tables = |db: &Db| db.stats().keyspaces[0].total().tables;
-    let before = tables(&db);
+    let tables = || store::files(&fs).into_keys().filter(|name| is_table(Path::new(name)));
+    let before: HashSet<String> = tables().collect();
     db.compact_range(key(1000)..key(2000)).unwrap();
-    assert!(tables(&db) < before && tables(&db) > before / 2, "{} of {before} tables", tables(&db));
+    let after = tables().count();
+    let kept = tables().filter(|name| before.contains(name)).count();
+    assert!(
+        after < before.len() && kept > before.len() / 2,
+        "{kept} of {} tables, {after} now",
+        before.len()
+    );
     assert_eq!(db.stats().keyspaces[0].total().tombstones, 0);
     assert_eq!(db.iter().count(), KEYS as usize - 1000);
     db.compact_range(key(KEYS)..).unwrap();
@@ -136,6 +153,55 @@ fn compacting_goes_on_beside_writers_and_background_work() {
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
 }
 
+/// Holds who makes the next table until the sender is dropped. The receiver tells that it is reached.
+fn hold_first_table(fs: &MemFs) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (reaches, reached) = mpsc::channel();
+    let (opens, gate) = mpsc::channel::<()>();
+    let held = Mutex::new(Some((reaches, gate)));
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Create(path) if is_table(path)) {
+            let held = held.lock().unwrap().take();
+            if let Some((reaches, gate)) = held {
+                reaches.send(()).unwrap();
+                let _ = gate.recv();
+            }
+        }
+        Ok(())
+    });
+    (reached, opens)
+}
+
+#[test]
+fn compacting_waits_for_tables_that_a_background_job_has_reserved() {
+    let fs = MemFs::new();
+    let db = store::open(&fs).unwrap();
+    for round in 0..4u8 {
+        (0..5).for_each(|n| db.put(key(n), [round; 40]).unwrap());
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().keyspaces[0].levels[0].runs, 4);
+    let (reached, opens) = hold_first_table(&fs);
+    std::thread::scope(|scope| {
+        let background = scope.spawn(|| db.settle());
+        reached.recv_timeout(Duration::from_secs(60)).expect("the background makes a table");
+        let ((ends, ended), caller) = (mpsc::channel(), &db);
+        let caller = scope.spawn(move || {
+            let compacted = caller.compact();
+            ends.send(()).unwrap();
+            compacted
+        });
+        let has_waited = ended.recv_timeout(Duration::from_millis(100)).is_err();
+        drop(opens);
+        background.join().unwrap().unwrap();
+        assert!(has_waited, "it takes the tables of another job");
+        caller.join().unwrap().unwrap();
+    });
+    let total = db.stats().keyspaces[0].total();
+    assert_eq!((total.runs, total.entries), (1, 5));
+    assert!((0..5).all(|n| db.get(key(n)).unwrap().as_deref() == Some(&[3; 40])));
+    assert!(db.verify().unwrap().damage.is_empty());
+}
+
 /// Appends to a stream: some entries with keys of this prefix, in a table of their own. One hides another, which
 /// a compaction drops.
 fn append(db: &Db, stream: &str) {
@@ -159,20 +225,8 @@ fn append_beside_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile:
     of_level_0.iter().for_each(|stream| append(&db, stream));
     let tables = |level: usize| db.stats().keyspaces[0].levels[level].tables as usize;
     assert_eq!((tables(0), tables(1)), (of_level_0.len(), of_level_1.len()));
-    // The first table that is made is the compaction's: it waits.
-    let (reaches, reached) = mpsc::channel();
-    let (opens, gate) = mpsc::channel::<()>();
-    let held = Mutex::new(Some((reaches, gate)));
-    fs.observe(move |_, op| {
-        if matches!(op, Op::Create(path) if is_table(path)) {
-            let held = held.lock().unwrap().take();
-            if let Some((reaches, gate)) = held {
-                reaches.send(()).unwrap();
-                let _ = gate.recv();
-            }
-        }
-        Ok(())
-    });
+    // It is the compaction's.
+    let (reached, opens) = hold_first_table(&fs);
     std::thread::scope(|scope| {
         let compacting = scope.spawn(|| db.compact());
         reached.recv_timeout(Duration::from_secs(60)).expect("the compaction makes a table");
@@ -216,8 +270,11 @@ fn a_large_task_is_split_over_idle_threads_and_published_once() {
         (0..KEYS).for_each(|n| db.put(key(n), [round; 40]).unwrap());
         db.flush().unwrap();
     }
+    db.put(key(1), "newest").unwrap();
+    db.flush().unwrap();
     db.settle().unwrap();
     let before = db.stats().compactions;
+    // From here on only the compaction makes tables.
     let threads = Arc::new(Mutex::new(HashSet::new()));
     let seen = Arc::clone(&threads);
     fs.observe(move |_, op| {
@@ -226,7 +283,6 @@ fn a_large_task_is_split_over_idle_threads_and_published_once() {
         }
         Ok(())
     });
-    db.put(key(1), "newest").unwrap();
     db.compact().unwrap();
     fs.stop_observing();
     assert!(threads.lock().unwrap().len() > 1, "one thread did it all");

@@ -5,7 +5,7 @@
 //!
 //! 1. *level 0*: tables that overlap, and a few of their neighbours, with what they overlap below;
 //! 2. *each level down to the goal*, in the order of keys: a few neighbouring tables, with what they overlap
-//!    on the next level that has any of it;
+//!    on the next level that has any of it. Neighbours with much between them below are not taken together;
 //! 3. *the goal itself*: tables that no task has written so far are rewritten in their place, neighbours
 //!    together. So in the end every table follows the present options, and small ones are joined.
 //!
@@ -122,6 +122,7 @@ impl RangeCompaction {
         let mut bytes = 0u64;
         for group in groups.into_iter().skip_while(|group| !is_due(group)).take_while(is_due) {
             bytes = group.iter().map(|table| table.meta.len).fold(bytes, u64::saturating_add);
+            bytes = bytes.saturating_add(self.bytes_between(version, &together, &group));
             if !together.is_empty() && bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER) {
                 break;
             }
@@ -140,7 +141,8 @@ impl RangeCompaction {
         let mut together = Vec::new();
         let mut bytes = 0u64;
         for table in waiting.skip_while(|table| !is_due(table)).take_while(|table| is_due(table)) {
-            bytes = bytes.saturating_add(table.meta.len);
+            let between = self.bytes_between(version, &together, std::slice::from_ref(table));
+            bytes = bytes.saturating_add(table.meta.len).saturating_add(between);
             if !together.is_empty()
                 && (bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER) || busy.has(table))
             {
@@ -160,6 +162,20 @@ impl RangeCompaction {
         let Some(task) = task else { return Next::Busy };
         self.done_to = Some(done_to);
         Next::Task(task)
+    }
+
+    /// The most that a level below has between the keys of some tables and those of their next neighbours. Who
+    /// takes both rewrites it, although it overlaps neither.
+    fn bytes_between(&self, version: &Version, left: &[Arc<TableHandle>], right: &[Arc<TableHandle>]) -> u64 {
+        let end = left.iter().map(|table| &table.meta.largest).max();
+        let start = right.iter().map(|table| &table.meta.smallest).min();
+        let (Some(end), Some(start)) = (end, start) else { return 0 };
+        let between = |level: usize| {
+            let tables = overlapping(version, level, end, start).iter().map(|table| &table.meta);
+            let tables = tables.filter(|meta| meta.smallest > *end && meta.largest < *start);
+            tables.map(|meta| meta.len).fold(0, u64::saturating_add)
+        };
+        (self.level + 1..=self.goal).map(between).max().unwrap_or(0)
     }
 
     /// The task that brings tables of this level down to the next level that has anything of their keys, or
@@ -262,6 +278,18 @@ mod tests {
             (vec![6], 2),
         ];
         assert_eq!(undisturbed(&tree, KeyRange::all()), expected);
+    }
+
+    #[test]
+    fn neighbours_are_not_taken_together_if_much_lies_between_them_below() {
+        let between = |len: u64| [(1, 1, "a", "b", 5), (1, 2, "y", "z", 5), (2, 3, "c", "x", len)];
+        let tasks = undisturbed(&between(70), KeyRange::all());
+        assert_eq!(tasks, [(vec![1, 2, 3], 2)]);
+        let tasks = undisturbed(&between(71), KeyRange::all());
+        assert_eq!(tasks, [(vec![1], 2), (vec![2], 2), (vec![3], 2)]);
+        let flushed = [(0, 1, "a", "b", 5), (0, 2, "y", "z", 5), (1, 3, "c", "x", 90), (2, 4, "a", "b", 9)];
+        let tasks = undisturbed(&flushed, KeyRange::all());
+        assert_eq!(tasks[..2], [(vec![1, 4], 2), (vec![2], 2)]);
     }
 
     #[test]
