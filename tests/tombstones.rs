@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sievedb::fs::MemFs;
-use sievedb::{Db, Options};
+use sievedb::{Db, KeyspaceOptions, Options};
 
 use crate::support::store;
 
@@ -28,6 +28,11 @@ fn all_deleted(fs: &MemFs, before_deleting: impl FnOnce(&Db)) -> Db {
 
 fn tables(db: &Db) -> u64 {
     db.stats().keyspaces[0].total().tables
+}
+
+/// Does all work that there is; it comes to an end.
+fn settle(db: &Db) {
+    assert!((0..5000).any(|_| !db.step().unwrap()), "there is always more to do");
 }
 
 #[test]
@@ -59,16 +64,28 @@ fn tombstones_that_a_snapshot_held_back_go_when_it_is_released() {
     let fs = MemFs::new();
     let mut snapshot = None;
     let db = all_deleted(&fs, |db| snapshot = Some(db.snapshot()));
-    db.settle().unwrap();
+    settle(&db);
     let held = snapshot.as_ref().unwrap();
     assert!((0..KEYS).all(|n| held.contains(key(n)).unwrap() && !db.contains(key(n)).unwrap()));
-    assert!(!db.step().unwrap(), "there is nothing to do as long as the snapshot is there");
     let newer = db.snapshot();
     drop(snapshot);
-    assert!(db.step().unwrap());
-    db.settle().unwrap();
+    settle(&db);
     assert_eq!(tables(&db), 0, "the other snapshot sees none of the keys");
     drop(newer);
+}
+
+/// Takes the first entry so often, and calls `between` after each. Returns how many hidden entries a call has
+/// skipped.
+fn pop(db: &Db, pops: u32, mut between: impl FnMut(&Db)) -> u64 {
+    let before = db.stats().keyspaces[0].skipped_entries;
+    for n in 0..pops {
+        let (first, _) = db.iter().next().unwrap().unwrap();
+        assert_eq!(&first[..], n.to_be_bytes());
+        db.delete(first).unwrap();
+        between(db);
+        while db.step().unwrap() {}
+    }
+    (db.stats().keyspaces[0].skipped_entries - before) / u64::from(pops)
 }
 
 #[test]
@@ -80,17 +97,23 @@ fn a_queue_skips_few_deleted_entries_however_long_it_is_used() {
         end += 1;
     };
     (0..2000).for_each(|_| push(&db));
-    let pops = 6000u32;
-    for n in 0..pops {
-        let (first, _) = db.iter().next().unwrap().unwrap();
-        assert_eq!(&first[..], n.to_be_bytes());
-        db.delete(first).unwrap();
-        push(&db);
-        while db.step().unwrap() {}
-    }
-    assert_eq!(db.iter().count(), 2000);
-    let stats = &db.stats().keyspaces[0];
-    // Otherwise it would skip every deleted entry each time: 6000 on average.
-    let skipped = stats.skipped_entries / u64::from(pops);
+    // Otherwise it would skip every deleted entry each time: 3000 on average, and as many that they hide.
+    let skipped = pop(&db, 6000, push);
     assert!(skipped < 1500, "{skipped} hidden entries a call");
+    assert_eq!(db.iter().count(), 2000);
+}
+
+#[test]
+fn scans_that_skip_many_deleted_entries_of_tables_have_them_compacted() {
+    let keyspace = KeyspaceOptions::new().memtable_bytes(128 << 10).table_bytes(32 << 10);
+    let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
+    let db = options.default_keyspace(keyspace).open("/db").unwrap();
+    (0..80_000u32).for_each(|n| db.put(n.to_be_bytes(), "job").unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    // Too few tombstones for the share that they are of all entries to be a reason.
+    let pops = 5000;
+    let skipped = pop(&db, pops, |_| ());
+    assert!(skipped < 1500, "{skipped} hidden entries a call");
+    assert_eq!(db.iter().count(), 80_000 - pops as usize);
 }
