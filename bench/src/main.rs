@@ -4,6 +4,8 @@
 //! cargo run --release -p sievedb-bench -- filters            # beside other crates' filters; --full for all sizes
 //! cargo run --release -p sievedb-bench -- wasted             # wasted block reads, by default and by policy
 //! cargo run --release -p sievedb-bench -- costs              # what filters and wasted reads cost
+//! cargo run --release -p sievedb-bench -- conditional        # what conditional writes cost beside plain calls
+//! cargo run --release -p sievedb-bench -- uniq --paths FILE  # `sievedb uniq` beside `sort -u` and `awk`
 //! cargo run --release -p sievedb-bench -- engine             # lookups per second
 //! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
 //! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
@@ -21,6 +23,7 @@
 //! | `report` | Markdown |
 
 mod clock;
+mod conditional;
 mod costs;
 mod engine;
 mod filters;
@@ -33,6 +36,7 @@ mod scale;
 mod sketches;
 mod soak;
 mod store;
+mod uniq;
 mod wasted;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +55,8 @@ enum Command {
     Filters(filters::Args),
     Wasted(wasted::Args),
     Costs(costs::Args),
+    Conditional(conditional::Args),
+    Uniq(uniq::Args),
     Engine(engine::Args),
     Scale(scale::Args),
     Paths(paths::Args),
@@ -65,6 +71,8 @@ fn main() -> Result<()> {
         Command::Filters(args) => filters::run(&args),
         Command::Wasted(args) => wasted::run(&args),
         Command::Costs(args) => costs::run(&args),
+        Command::Conditional(args) => conditional::run(&args),
+        Command::Uniq(args) => uniq::run(&args),
         Command::Engine(args) => engine::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Paths(args) => paths::run(&args),

@@ -1,0 +1,201 @@
+//! What conditional writes cost beside plain calls: `insert_new_many` of new keys beside `write`, and of keys
+//! that were seen beside `multi_contains`.
+//!
+//! Times are processor times of all threads, in rounds. Instructions are counted by callgrind, if valgrind is
+//! installed: the program runs itself under it with little work and with more, and takes the difference. These
+//! are what to go by on a machine that others use too.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sievedb::{Db, Options, WriteBatch};
+
+use crate::report::{Report, Table, count};
+use crate::rounds::Rounds;
+use crate::{Result, clock, machine, store};
+
+/// Keys that are in the store, in one run of tables.
+const KEYS: u64 = 200_000;
+/// Entries of a call.
+const ENTRIES: u64 = 1000;
+/// Calls of a round, all threads together.
+const CALLS: u64 = 40;
+const ROUNDS: usize = 9;
+const VALUE: [u8; 100] = [7; 100];
+
+/// Measures what conditional writes cost.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Does one work with so many threads so many times and prints nothing: what callgrind counts.
+    #[arg(long, value_names = ["WORK", "THREADS", "TIMES"], num_args = 3, hide = true)]
+    only: Option<Vec<String>>,
+    /// Writes the table to this file as well.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    Write,
+    InsertNew,
+    MultiContains,
+    InsertSeen,
+}
+
+impl Work {
+    /// Each beside the plain call that it is compared with.
+    const PAIRS: [(&str, Self, Self, f64); 2] = [
+        ("all new", Self::Write, Self::InsertNew, 0.7),
+        ("all seen", Self::MultiContains, Self::InsertSeen, 0.8),
+    ];
+
+    const NAMES: [(&str, Self); 4] = [
+        ("write", Self::Write),
+        ("insert_new_many of new keys", Self::InsertNew),
+        ("multi_contains", Self::MultiContains),
+        ("insert_new_many of seen keys", Self::InsertSeen),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, work)| *work == self).expect("each has a name").0
+    }
+}
+
+/// A store, and how many new keys it has been given.
+struct Subject {
+    db: Db,
+    new: AtomicU64,
+    _dir: tempfile::TempDir,
+}
+
+impl Subject {
+    fn open() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let db = Options::new().memory_budget(1 << 30).background_threads(0).open(dir.path())?;
+        store::load(&db, &db.default_keyspace(), 0..KEYS, VALUE.len())?;
+        db.compact()?;
+        db.open_tables()?;
+        Ok(Self { db, new: AtomicU64::new(0), _dir: dir })
+    }
+
+    /// Does one call. The keys of every call are made anew, for all kinds of work alike.
+    fn call(&self, work: Work) -> Result<()> {
+        let first = self.new.fetch_add(ENTRIES, Ordering::Relaxed);
+        let keys: Vec<_> = match work {
+            Work::Write | Work::InsertNew => (first..first + ENTRIES).map(store::absent_key).collect(),
+            // Apart from each other, so that their blocks are not.
+            _ => (0..ENTRIES).map(|n| store::key((first + n * 7919) % KEYS)).collect(),
+        };
+        match work {
+            Work::Write => {
+                let mut batch = WriteBatch::new();
+                keys.iter().for_each(|key| _ = batch.put(key, VALUE));
+                self.db.write(batch)?;
+            }
+            Work::MultiContains => {
+                let found = self.db.multi_contains(&keys)?;
+                assert!(found.iter().all(|&found| found));
+            }
+            Work::InsertNew | Work::InsertSeen => {
+                let new = self.db.insert_new_many(keys.iter().map(|key| (key, VALUE)))?.count() as u64;
+                assert_eq!(new, if work == Work::InsertNew { ENTRIES } else { 0 });
+            }
+        }
+        Ok(())
+    }
+
+    fn calls(&self, work: Work, threads: u64, calls: u64) -> Result<()> {
+        std::thread::scope(|scope| {
+            let call =
+                || (0..calls / threads).try_for_each(|_| self.call(work)).map_err(|error| error.to_string());
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(call)).collect();
+            threads.into_iter().try_for_each(|thread| Ok(thread.join().expect("no call panics")?))
+        })
+    }
+
+    /// Nanoseconds of processor time for an entry. What the calls have written is flushed afterwards.
+    fn measure(&self, work: Work, threads: u64) -> Result<f64> {
+        let (took, done) = clock::took(|| self.calls(work, threads, CALLS));
+        done?;
+        if matches!(work, Work::Write | Work::InsertNew) {
+            self.db.flush()?;
+        }
+        let time = took.processor.unwrap_or(took.elapsed);
+        Ok(time.as_secs_f64() * 1e9 / (CALLS * ENTRIES) as f64)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some([work, threads, times]) = args.only.as_deref() {
+        let (_, work) = Work::NAMES.into_iter().find(|(name, _)| name == work).ok_or("no such work")?;
+        return Subject::open()?.calls(work, threads.parse()?, times.parse()?);
+    }
+    let mut report = Report::new(
+        "Costs of conditional writes: measured",
+        "cargo run --release -p sievedb-bench -- conditional --write docs/benchmarks/conditional.md",
+    );
+    report.text(&format!(
+        "Calls with {} entries of {} bytes and values of {}, buffered, on a store with {} other keys in one run of \
+         tables. The keys of a call are made anew inside of what is measured. Nanoseconds of processor time of all \
+         threads for an entry, the median of {ROUNDS} rounds in turns (least–greatest), and instructions for an \
+         entry as counted by callgrind. *Speed*: the plain call's cost over that of the conditional one.",
+        count(ENTRIES),
+        store::KEY_BYTES,
+        VALUE.len(),
+        count(KEYS)
+    ));
+    let mut table =
+        Table::new(["call", "threads", "ns", "instructions", "speed by time", "by instructions", "at least"]);
+    for (_, plain, conditional, least) in Work::PAIRS {
+        for threads in [1, 4] {
+            let pair = [plain, conditional];
+            let rounds = measure(pair, threads)?;
+            let counted = pair.map(|work| instructions(work, threads));
+            let shown = |n: usize| counted[n].map_or("–".into(), |count| format!("{count:.0}"));
+            let by_count = counted[0].zip(counted[1]).map_or("–".into(), |(a, b)| format!("{:.2}", a / b));
+            let cells =
+                |n: usize| [pair[n].name().into(), threads.to_string(), rounds.of(n).to_string(), shown(n)];
+            let [name, of, time, instructions] = cells(0);
+            table.row([name, of, time, instructions, String::new(), String::new(), String::new()]);
+            let [name, of, time, instructions] = cells(1);
+            let by_time = rounds.ratio(0, 1).to_string();
+            table.row([name, of, time, instructions, by_time, by_count, format!("{least:.1}")]);
+        }
+    }
+    report.table(&table);
+    report.text(&format!("{}; load {} at the end.", machine::describe(), machine::load()));
+    report.write(args.write.as_deref())
+}
+
+fn measure(pair: [Work; 2], threads: u64) -> Result<Rounds> {
+    // A store for each, so that both have the same tables in each round.
+    let subjects = [Subject::open()?, Subject::open()?];
+    let mut failure = Ok(());
+    let rounds = Rounds::run(ROUNDS, 2, |n| {
+        subjects[n].measure(pair[n], threads).unwrap_or_else(|error| {
+            failure = Err(error);
+            0.0
+        })
+    });
+    failure.map(|()| rounds)
+}
+
+/// Instructions for an entry; `None` without valgrind.
+fn instructions(work: Work, threads: u64) -> Option<f64> {
+    let name = work.name();
+    eprintln!("counting instructions of {name} …");
+    let counted = |times: u64| -> Option<f64> {
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(std::env::current_exe().ok()?)
+            .args(["conditional", "--only", name, &threads.to_string(), &times.to_string()])
+            .output()
+            .ok()?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = text.lines().find_map(|line| line.split_once("Collected :"))?;
+        line.1.trim().parse().ok()
+    };
+    Some((counted(24)? - counted(8)?) / (16 * ENTRIES) as f64)
+}
