@@ -191,8 +191,7 @@ fn run_tool(tool: &Tool, args: &Args, file: &Path, store: &Path) -> Result<Sampl
     };
     let seconds = start.elapsed().as_secs_f64();
     let lines = lines.join().expect("counting does not panic")?;
-    // `sievedb uniq` tells by 1 that nothing was new, like grep.
-    if !status.success() && !(tool.is_again && status.code() == Some(1)) {
+    if !status.success() {
         return Err(format!("{}: {status}", tool.name).into());
     }
     Ok(Sample { seconds, processor: processor_of_children()? - before, peak_bytes, lines })
