@@ -100,8 +100,8 @@ impl Options {
     ///   in another table reads a page of its filter.
     ///
     /// Not counted: what a caller holds (values, iterators and the blocks and memtables that they pin,
-    /// batches); up to four flushed memtables of a keyspace while a conditional write of it looks again and
-    /// again; the block or chunk that each running lookup or job is reading; the bounds of tables; the logs
+    /// batches, transactions); up to four flushed memtables of a keyspace while a conditional write or a
+    /// transaction looks at it again and again; the block or chunk that each running lookup or job is reading; the bounds of tables; the logs
     /// of a store opened read-only, which cannot flush. [`Stats::memory`](crate::Stats) has the parts and
     /// their sum.
     ///

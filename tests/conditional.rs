@@ -21,7 +21,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 /// Runs a deed in eight threads, while memtables are flushed and tables compacted.
-fn beside_flushes<T: Send>(db: &Db, deed: impl Fn(u64) -> T + Sync) -> Vec<T> {
+pub(crate) fn beside_flushes<T: Send>(db: &Db, deed: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let background = scope.spawn(|| {

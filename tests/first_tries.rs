@@ -9,14 +9,16 @@ use std::thread;
 
 use bytes::Bytes;
 use sievedb::fs::MemFs;
-use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, Snapshot, Stats, Value, WriteBatch};
+use sievedb::{
+    Db, Durability, Error, IndexedBatch, KeyspaceOptions, Options, Snapshot, Stats, Value, WriteBatch,
+};
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 type Try = (&'static str, fn(Db) -> Outcome);
 
 /// What is tried, each on a new store.
-const TRIES: [Try; 64] = [
+const TRIES: [Try; 72] = [
     ("1. text for keys and values", |db| {
         db.put("planet", "Saturn")?;
         assert_eq!(db.get("planet")?, Some("Saturn".into()));
@@ -491,6 +493,103 @@ const TRIES: [Try; 64] = [
         db.compact_range("a".."c")?;
         assert!(db.verify()?.damage.is_empty());
         db.close()?;
+        Ok(())
+    }),
+    ("65. a transaction, as in fjall and RocksDB", |db| {
+        let tx = db.transaction();
+        tx.put("a", "1");
+        tx.delete("b");
+        assert_eq!(tx.get("a")?.unwrap(), "1");
+        assert!(tx.contains("a")? && !db.contains("a")?);
+        tx.commit()?;
+        assert!(db.contains("a")?);
+        Ok(())
+    }),
+    ("66. a transaction over tables, as in redb", |db| {
+        let users = db.open_keyspace("users")?;
+        let tx = db.transaction();
+        {
+            let table = tx.keyspace(&users);
+            table.put("ada", "1815");
+            table.put("grace", "1906");
+            assert_eq!(table.range("a"..="b").count(), 1);
+        }
+        tx.commit_with(Durability::Synced)?;
+        assert_eq!(users.len()?, 2);
+        Ok(())
+    }),
+    ("67. a closure that is run again, as in sled", |db| {
+        db.put("from", "90")?;
+        let left = db.transact(|tx| {
+            let from: i64 = tx.get("from")?.map_or(0, |from| from.to_string().parse().unwrap());
+            tx.put("from", (from - 10).to_string());
+            tx.put("to", "10");
+            Ok(from - 10)
+        })?;
+        assert_eq!((left, db.get("to")?.unwrap()), (80, "10".into()));
+        Ok(())
+    }),
+    ("68. a conflict is an error to match", |db| {
+        let (one, other) = (db.transaction(), db.transaction());
+        for tx in [&one, &other] {
+            if tx.get("seat")?.is_none() {
+                tx.put("seat", "taken");
+            }
+        }
+        one.commit()?;
+        assert!(matches!(other.commit(), Err(Error::Conflict { .. })));
+        Ok(())
+    }),
+    ("69. iterate and write in one transaction", |db| {
+        letters(&db)?;
+        let tx = db.transaction();
+        for item in &tx {
+            let (key, value) = item?;
+            tx.put(key, format!("{value}{value}"));
+        }
+        for item in tx.prefix("a") {
+            tx.delete(item?.0);
+        }
+        let last = tx.range(..).next_back().transpose()?;
+        assert_eq!(last, Some(("d".into(), "44".into())));
+        tx.commit()?;
+        assert_eq!(db.first()?.unwrap().1, "22");
+        Ok(())
+    }),
+    ("70. roll back, and drop", |db| {
+        let tx = db.transaction();
+        tx.put("k", "v");
+        drop(tx);
+        let tx = db.transaction();
+        tx.put("k", "v").delete("l");
+        tx.rollback();
+        tx.commit()?;
+        assert!(db.is_empty()?);
+        Ok(())
+    }),
+    ("71. a transaction in another thread, and many keys", |db| {
+        letters(&db)?;
+        let tx = db.transaction();
+        let tx = thread::spawn(move || {
+            let values = tx.multi_get(&["a", "x"])?;
+            assert_eq!(values, [Some("1".into()), None]);
+            Ok::<_, Error>(tx)
+        });
+        let tx = tx.join().unwrap()?;
+        assert!(tx.get_untracked("a")?.is_some() && tx.snapshot().contains("a")?);
+        tx.commit()?;
+        Ok(())
+    }),
+    ("72. a batch with an index, as in RocksDB", |db| {
+        letters(&db)?;
+        let mut batch = IndexedBatch::new();
+        batch.put("e", "5").delete("a");
+        assert_eq!(batch.over(&db).get("e")?.unwrap(), "5");
+        let keys = batch.over(&db).keys().rev().collect::<Result<Vec<_>, _>>()?;
+        assert_eq!(keys, ["e", "d", "c", "b"]);
+        assert!(batch.over(&db.snapshot()).get("a")?.is_none());
+        db.write(batch)?;
+        assert_eq!(db.len()?, 4);
         Ok(())
     }),
 ];

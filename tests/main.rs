@@ -35,4 +35,5 @@ mod repair_losses;
 mod resume;
 mod support;
 mod tombstones;
+mod transactions;
 mod verify;

@@ -45,6 +45,15 @@ pub(crate) enum Change {
     Remove,
 }
 
+/// A step of a transaction.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Look(Space, Key),
+    /// A range from both ends, this many steps.
+    Walk(Space, Bounds, Ends, u16),
+    Write(Space, Key, Option<Val>),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reopen {
     /// With `close`, after which every other handle must say so.
@@ -67,6 +76,9 @@ pub(crate) enum Op {
     Insert(Space, Vec<(Key, Val)>, bool),
     /// One of the conditional writes of one key, synced or not.
     Change(Space, Key, Change, bool),
+    /// A transaction of these steps. Before it is committed, synced or not, others write this, and it is flushed
+    /// or not.
+    Transaction(Vec<Step>, Vec<(Space, Key, Option<Val>)>, bool, bool),
     /// `get`, `contains`, `may_contain`, `multi_get` and `multi_contains` of these keys.
     Look(Space, Vec<Key>),
     /// A range from both ends, this many steps.
@@ -207,6 +219,17 @@ fn write(rng: &mut Rng) -> (Space, Key, Option<Val>) {
     (space(rng), key(rng), (!rng.one_in(4)).then(|| val(rng)))
 }
 
+fn step(rng: &mut Rng) -> Step {
+    match rng.below(5) {
+        0 | 1 => Step::Look(space(rng), key(rng)),
+        2 => Step::Walk(space(rng), bounds(rng), ends(rng), 1 + rng.below(12) as u16),
+        _ => {
+            let (space, key, val) = write(rng);
+            Step::Write(space, key, val)
+        }
+    }
+}
+
 fn change(rng: &mut Rng) -> Change {
     let some = |rng: &mut Rng| (!rng.one_in(3)).then(|| val(rng));
     match rng.below(6) {
@@ -230,7 +253,12 @@ impl Arbitrary for Op {
             }
             210..=249 => Self::Change(space(rng), key(rng), change(rng), rng.one_in(8)),
             250..=329 => Self::Delete(space(rng), key(rng)),
-            330..=459 => Self::Batch((0..rng.below(24)).map(|_| write(rng)).collect(), rng.one_in(8)),
+            330..=369 => {
+                let steps = (0..1 + rng.below(8)).map(|_| step(rng)).collect();
+                let others = (0..rng.below(4)).map(|_| write(rng)).collect();
+                Self::Transaction(steps, others, rng.one_in(8), rng.one_in(8))
+            }
+            370..=459 => Self::Batch((0..rng.below(24)).map(|_| write(rng)).collect(), rng.one_in(8)),
             460..=649 => Self::Look(space(rng), keys(rng)),
             650..=709 => Self::Walk(space(rng), bounds(rng), ends(rng), 1 + rng.below(60) as u16),
             710..=729 => Self::Walk(space(rng), bounds(rng), ends(rng), u16::MAX),
@@ -266,6 +294,12 @@ impl Arbitrary for Op {
         match self.clone() {
             Self::Batch(writes, synced) => {
                 Box::new(halves(writes.len()).map(move |part| Self::Batch(writes[part].to_vec(), synced)))
+            }
+            Self::Transaction(steps, others, is_flushed, synced) => {
+                let parts = halves(steps.len());
+                Box::new(parts.map(move |part| {
+                    Self::Transaction(steps[part].to_vec(), others.clone(), is_flushed, synced)
+                }))
             }
             Self::Insert(space, entries, synced) => Box::new(
                 halves(entries.len()).map(move |part| Self::Insert(space, entries[part].to_vec(), synced)),

@@ -1,5 +1,7 @@
 //! A store and its reference side by side: every operation is done to both, and every answer compared.
 
+mod transaction;
+
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Debug;
@@ -253,6 +255,11 @@ impl World {
             }
             Op::Change(space, key, change, synced) => {
                 self.change(*space, key.bytes(), *change, durability(*synced))
+            }
+            Op::Transaction(steps, others, is_flushed, synced) => {
+                let others =
+                    others.iter().map(|(space, key, val)| (*space, key.bytes(), val.map(|val| val.bytes())));
+                self.transaction(steps, others.collect(), *is_flushed, *synced)
             }
             Op::Look(space, keys) => {
                 let keys: Vec<_> = keys.iter().map(|key| key.bytes()).collect();

@@ -250,7 +250,7 @@ read_handles!(Db: |_| None, Keyspace: |_| None, Snapshot: |it| Some(it.held()), 
 /// let mut batch = sievedb::IndexedBatch::new();
 /// batch.put("b", "2");
 /// let view = batch.over(&db);
-/// assert_eq!(view.range("a"..).rev().keys().collect::<Result<Vec<_>, _>>()?, ["a", "b"]);
+/// assert_eq!(view.range("a"..).keys().rev().collect::<Result<Vec<_>, _>>()?, ["b", "a"]);
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! Transactions: what counts as read, what conflicts, and what the leader decides.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use crate::db::decide::{Decision, decide};
 use crate::db::queue::{Admitted, Turn, Wanted};
 use crate::db::{Db, Durability, Keyspace};
 use crate::error::{Error, Result};
+use crate::filename::FileName;
 use crate::fs::{CrashPolicy, MemFs, Op};
 use crate::limits::KEY_BYTES_MAX;
 use crate::options::Options;
@@ -305,6 +307,8 @@ fn compete(is_failing: bool) -> (Db, Result<()>) {
         while db.engine().commit.waiting() < 2 {
             std::thread::yield_now();
         }
+        let held = db.engine().sequence.snapshots.numbers().len();
+        assert_eq!(held, 1, "that of the transaction, until it is decided");
         drop(opens);
         assert_eq!(put.join().unwrap().is_err(), is_failing);
         commit.join().unwrap()
@@ -518,4 +522,40 @@ fn a_transaction_over_a_read_only_store_reads_and_cannot_write() {
     let tx = db.transaction();
     tx.put("k", [u8::from(tx.contains("k").unwrap())]);
     assert!(matches!(tx.commit(), Err(Error::ReadOnly)));
+}
+
+#[test]
+fn a_check_that_cannot_be_made_is_an_error_and_writes_nothing() {
+    let fs = MemFs::new();
+    let db = options(&fs).open("/db").unwrap();
+    let keys = || (0..200_u64).map(u64::to_be_bytes);
+    keys().for_each(|key| db.put(key, [1; 50]).unwrap());
+    db.compact().unwrap();
+    let [by_key, by_range, other] = [(); 3].map(|()| db.transaction());
+    assert!(by_key.contains(7_u64.to_be_bytes()).unwrap());
+    assert_eq!(by_range.keys().count(), 200);
+    assert!(!other.contains("other").unwrap());
+    for tx in [&by_key, &by_range, &other] {
+        tx.put("written", "");
+    }
+    keys().for_each(|key| db.put(key, [2; 50]).unwrap());
+    db.flush().unwrap();
+    let version = Arc::clone(&db.engine().keyspaces.default_tree().view().version);
+    let seqno = other.snapshot().seqno();
+    for (_, table) in version.all_tables().filter(|(_, table)| table.meta.seqno_max > seqno) {
+        let name = FileName::Table(table.meta.number);
+        let path = name.path(Path::new("/db"));
+        let (_, mut bytes) = fs.files(Path::new("/db")).into_iter().find(|(file, _)| *file == path).unwrap();
+        // In the first data block.
+        bytes[200..300].iter_mut().for_each(|byte| *byte ^= 0x55);
+        fs.overwrite(&path, bytes);
+        db.engine().context.forget(name);
+    }
+    let entries = db.stats().entries;
+    for tx in [by_key, by_range] {
+        let result = tx.commit();
+        assert!(matches!(result, Err(Error::Corruption { .. })), "{result:?}");
+    }
+    assert_eq!(db.stats().entries, entries);
+    other.commit().unwrap();
 }

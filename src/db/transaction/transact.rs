@@ -106,7 +106,7 @@ impl Engine {
 
 /// Waits for a random time, so that two who conflict do not do so again.
 fn pause(tries: u32) {
-    let longest = PAUSE.saturating_mul(1 << tries.min(10));
+    let longest = PAUSE.saturating_mul(1 << (tries - 1).min(10));
     let share = RandomState::new().hash_one(tries) % 1024;
     std::thread::sleep(longest.mul_f64(share as f64 / 1024.0));
 }

@@ -10,10 +10,13 @@
 //! # Invariants
 //!
 //! - Every answer is that of the map: lookups, ranges from both ends, prefixes, many keys at a time. A
-//!   snapshot answers as the map was.
+//!   snapshot answers as the map was; so does a transaction, with its own writes. It conflicts exactly if it
+//!   writes, and something was written that it has read.
 //! - "May contain" is never false for a present key.
 //! - After a crash the store is as it was after some batch, none before the last durable one.
 //! - No operation fails; the files on disk are sound.
+
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -154,7 +157,7 @@ impl World {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(20) {
+        match input.below(22) {
             0 | 1 => self.write(input, 1),
             2 => self.write_if(input),
             3 => {
@@ -200,10 +203,11 @@ impl World {
             16 => self.reopen(),
             17 => self.crash(CrashPolicy::KeepAll),
             18 => self.crash(CrashPolicy::DropUnsynced),
-            _ => {
+            19 => {
                 let seed = input.u16();
                 self.crash(CrashPolicy::Random(seed.into()));
             }
+            _ => self.transaction(input),
         }
     }
 
@@ -235,7 +239,7 @@ impl World {
     /// A conditional write: of one key, or of several new ones.
     fn write_if(&mut self, input: &mut Input<'_>) {
         let mut maps = Maps::clone(self.now());
-        let (space, kind) = (input.below(SPACES), input.below(8));
+        let (space, kind) = (input.below(SPACES), input.below(9));
         let durability = if input.below(8) == 7 { Durability::Synced } else { Durability::Buffered };
         let (keyspace, map) = (self.space(space), &mut maps[space]);
         let key = key(input);
@@ -278,6 +282,11 @@ impl World {
                             .then(|| [value.unwrap_or_default(), b"+"].concat())
                     });
                     (before, new.expect("a write succeeds").map(|value| value.to_vec()))
+                }
+                7 => {
+                    let value = value(input);
+                    let before = keyspace.replace_with(&key, &value, durability).expect("a write succeeds");
+                    (before.map(|value| value.to_vec()), Some(value))
                 }
                 _ => {
                     let before = keyspace.remove_with(&key, durability).expect("a write succeeds");

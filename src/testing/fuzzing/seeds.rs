@@ -235,12 +235,13 @@ impl Seeds {
         let write = [0, 0, 0, 7, 100, 1, 1, 7, 2, 13, 210, 5, 2, 0, 6, 7];
         let batch = [3, 20, 0, 2, 9, 50, 1, 3, 9, 60, 2, 0, 11, 255, 3, 1, 20, 30, 4, 6, 9, 7, 2];
         let read = [4, 7, 9, 20, 0, 5, 1, 0, 0, 0xa5, 6, 0, 1, 9, 2, 40, 0x33, 7, 0, 1, 3, 0xff];
+        let transact = [20, 2, 0, 0, 9, 1, 2, 0, 0, 0xa5, 0, 4, 9, 20, 3, 1, 0, 9, 5, 1, 2, 7];
         let keep = [8, 10, 0, 12, 9, 0, 3, 11, 0, 14];
         for (name, ends) in [("close", &[16][..]), ("keep", &[17]), ("drop", &[18]), ("random", &[19, 7, 1])]
         {
             let mut all = Vec::new();
             for round in 0..6 {
-                for part in [&write[..], &batch, &read, &keep, ends] {
+                for part in [&write[..], &batch, &transact, &read, &keep, ends] {
                     all.extend(part.iter().map(|byte| byte ^ (round & 1)));
                     all.extend_from_slice(part);
                 }
