@@ -85,17 +85,22 @@ pub(crate) struct CommitQueue {
 struct Queue {
     waiting: VecDeque<Arc<Request>>,
     led: bool,
-    /// The thread that has the right of way.
-    first: Option<ThreadId>,
+    /// The thread that has the right of way, and until when others wait for it.
+    first: Option<(ThreadId, Instant)>,
 }
 
-/// While it exists, its thread has the right of way.
+/// While it exists, its thread has the right of way, but not longer than [`PATIENCE`].
 pub(super) struct RightOfWay<'q>(&'q CommitQueue);
 
 impl Drop for RightOfWay<'_> {
     fn drop(&mut self) {
-        lock(&self.0.queue).first = None;
-        self.0.way_is_free.notify_all();
+        let mut queue = lock(&self.0.queue);
+        // Another thread has it, if this one had it for too long.
+        if queue.first.is_some_and(|(first, _)| first == std::thread::current().id()) {
+            queue.first = None;
+            drop(queue);
+            self.0.way_is_free.notify_all();
+        }
     }
 }
 
@@ -158,7 +163,7 @@ impl CommitQueue {
     pub(super) fn enter(&self, work: Wanted) -> Turn {
         let mut queue = lock(&self.queue);
         if queue.first.is_some() && matches!(work, Wanted::Batch(_)) {
-            queue = self.give_way(queue, PATIENCE);
+            queue = self.give_way(queue);
         }
         if !std::mem::replace(&mut queue.led, true) {
             return Turn::Leads(work);
@@ -169,23 +174,31 @@ impl CommitQueue {
         request.wait()
     }
 
-    /// Waits while another thread has the right of way, but not longer than this.
-    fn give_way<'q>(&self, mut queue: MutexGuard<'q, Queue>, patience: Duration) -> MutexGuard<'q, Queue> {
-        let (own, until) = (std::thread::current().id(), Instant::now() + patience);
-        while queue.first.is_some_and(|first| first != own) {
-            let Some(left) = until.checked_duration_since(Instant::now()) else { break };
+    /// Waits while another thread has the right of way.
+    fn give_way<'q>(&self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+        let own = std::thread::current().id();
+        while let Some((_, until)) = queue.first.filter(|(first, _)| *first != own) {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            else {
+                break;
+            };
             queue = wait_for(&self.way_is_free, queue, left);
         }
         queue
     }
 
-    /// Takes the right of way. `None`: this thread has it already, or another one keeps it for too long.
+    /// Takes the right of way, after those who had it before. `None`: this thread has it already.
     pub(super) fn take_right_of_way(&self) -> Option<RightOfWay<'_>> {
-        let mut queue = self.give_way(lock(&self.queue), PATIENCE);
-        if queue.first.is_some() {
+        self.take_right_of_way_for(PATIENCE)
+    }
+
+    fn take_right_of_way_for(&self, patience: Duration) -> Option<RightOfWay<'_>> {
+        let mut queue = self.give_way(lock(&self.queue));
+        let own = std::thread::current().id();
+        if queue.first.is_some_and(|(first, _)| first == own) {
             return None;
         }
-        queue.first = Some(std::thread::current().id());
+        queue.first = Some((own, Instant::now() + patience));
         Some(RightOfWay(self))
     }
 
@@ -255,16 +268,15 @@ mod tests {
     fn others_wait_for_the_thread_with_the_right_of_way_and_it_waits_for_nobody() {
         const LONG: Duration = Duration::from_secs(600);
         let queue = CommitQueue::default();
-        let pass = |patience| drop(queue.give_way(lock(&queue.queue), patience));
-        pass(LONG);
-        let way = queue.take_right_of_way().unwrap();
-        pass(LONG);
+        let pass = || drop(queue.give_way(lock(&queue.queue)));
+        pass();
+        let way = queue.take_right_of_way_for(LONG).unwrap();
+        pass();
         assert!(queue.take_right_of_way().is_none(), "it has it already");
         let said = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            scope.spawn(|| pass(Duration::from_millis(20))).join().unwrap();
             scope.spawn(|| {
-                pass(LONG);
+                pass();
                 lock(&said).push("another");
             });
             std::thread::sleep(Duration::from_millis(50));
@@ -273,6 +285,26 @@ mod tests {
         });
         assert_eq!(*lock(&said), ["the first", "another"]);
         assert!(queue.take_right_of_way().is_some() && !queue.has_right_of_way());
+    }
+
+    #[test]
+    fn a_thread_that_keeps_the_right_of_way_for_too_long_loses_it() {
+        let queue = CommitQueue::default();
+        let pass = || drop(queue.give_way(lock(&queue.queue)));
+        let slow = queue.take_right_of_way_for(Duration::from_millis(20)).unwrap();
+        std::thread::scope(|scope| {
+            // From now on nobody waits for it: each of these would wait for a minute with a limit of its own.
+            scope.spawn(pass).join().unwrap();
+            let others = scope.spawn(|| {
+                let second = queue.take_right_of_way_for(Duration::from_secs(600)).unwrap();
+                let id = std::thread::current().id();
+                drop(slow);
+                assert!(lock(&queue.queue).first.is_some_and(|(first, _)| first == id), "it is the second's");
+                drop(second);
+            });
+            others.join().unwrap();
+        });
+        assert!(!queue.has_right_of_way());
     }
 
     #[test]

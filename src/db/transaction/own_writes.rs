@@ -55,23 +55,22 @@ impl OwnWrites {
     /// Sets `key` to `value`; `None` deletes it. O(log n), and O(n) if an iterator over the keyspace exists.
     pub(super) fn set(&mut self, keyspace: KeyspaceId, key: &[u8], value: Option<&[u8]>) {
         let value_len = value.map_or(0, <[u8]>::len);
-        let size = FRAMING_BYTES + key.len() + value_len;
+        let size = |value_len| FRAMING_BYTES + key.len() + value_len;
+        let before = self.keyspaces.get(&keyspace).and_then(|writes| writes.get(key));
+        let before = before.map(|value| size(value.as_ref().map_or(0, Bytes::len)));
+        let bytes = self.bytes - before.unwrap_or(0) + size(value_len);
         let limits = [
             ("key length", KEY_BYTES_MAX, key.len()),
             ("value length", VALUE_BYTES_MAX, value_len),
-            ("batch size", BATCH_BYTES_MAX, self.bytes + size),
+            ("batch size", BATCH_BYTES_MAX, bytes),
         ];
         if let Some((what, limit, asked)) = limits.into_iter().find(|(_, limit, asked)| asked > limit) {
             return self.refuse(Error::limit(what, limit as u64, asked as u64));
         }
         let writes = Arc::make_mut(self.keyspaces.entry(keyspace).or_default());
-        let value = value.map(Bytes::copy_from_slice);
-        self.bytes += size;
-        self.len += 1;
-        if let Some(before) = writes.insert(Bytes::copy_from_slice(key), value) {
-            self.bytes -= FRAMING_BYTES + key.len() + before.map_or(0, |value| value.len());
-            self.len -= 1;
-        }
+        writes.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
+        self.bytes = bytes;
+        self.len += usize::from(before.is_none());
     }
 
     fn refuse(&mut self, error: Error) {
@@ -179,6 +178,16 @@ mod tests {
         assert!(entries.is_sorted_by_key(|entry| (entry.keyspace, &bytes[entry.key.clone()])));
         writes.clear();
         assert_eq!((writes.len(), writes.bytes, writes.to_batch().len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_large_value_can_be_written_again_near_the_limit_of_a_batch() {
+        let value = vec![0; 100 << 20];
+        let mut writes = OwnWrites::default();
+        (0..10_u8).for_each(|n| writes.set(0, &[n], Some(&value)));
+        let bytes = writes.bytes;
+        writes.set(0, &[3], Some(&value));
+        assert_eq!((writes.own(0).check().is_ok(), writes.bytes, writes.len()), (true, bytes, 10));
     }
 
     #[test]
