@@ -88,6 +88,8 @@ fn a_buffered_commit_begins_no_sync_and_is_complete_with_that_of_others() {
     assert!(commit.is_durable() && survives(&fs, "d"));
     let empty = db.write_pending(WriteBatch::new(), Durability::Synced);
     db.sync().unwrap();
+    // What is durable already waits for no other sync.
+    assert!(db.write_pending(WriteBatch::new(), Durability::Buffered).is_durable());
     assert!(empty.is_durable());
 }
 
@@ -188,6 +190,45 @@ fn callbacks_get_the_error_of_a_sync_that_fails_and_of_a_write_that_fails() {
         fs.stop_observing();
         assert!(db.close().is_err());
     }
+}
+
+#[test]
+fn a_sync_completes_all_that_it_makes_durable() {
+    let fs = MemFs::new();
+    let db = without_threads(&fs);
+    let first = pend(&db, "first", Durability::Synced);
+    let second = pend(&db, "second", Durability::Buffered);
+    first.wait().unwrap();
+    assert!(second.is_durable() && survives(&fs, "second"));
+}
+
+#[test]
+fn commits_are_told_of_a_failure_that_another_call_meets() {
+    let fs = MemFs::new();
+    let db = with_threads(&fs);
+    let (tells, told) = channel();
+    let commit = pend(&db, "k", Durability::Buffered);
+    tell(&commit, 1, &tells);
+    fail_syncs(&fs);
+    db.flush().unwrap_err();
+    let (_, result) = told.recv_timeout(PATIENCE).expect("it is told before the store is closed");
+    assert!(result.is_err() && commit.wait().is_err());
+}
+
+#[test]
+fn a_callback_that_comes_while_the_store_is_closed_waits_its_turn() {
+    let fs = MemFs::new();
+    let db = without_threads(&fs);
+    let (tells, told) = channel();
+    let commit = Arc::new(pend(&db, "k", Durability::Buffered));
+    let (late, sender) = (Arc::clone(&commit), tells.clone());
+    commit.on_durable(move |_| {
+        tell(&late, 3, &sender);
+        sender.send((1, Ok(()))).unwrap();
+    });
+    tell(&commit, 2, &tells);
+    db.close().unwrap();
+    assert_eq!(numbers(&told), [1, 2, 3]);
 }
 
 #[test]

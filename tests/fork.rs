@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
+use sievedb::{Commit, Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
 
 const CHILD: &str = "SIEVEDB_TEST_FORK";
 const NAME: &str = "fork::a_forked_process_that_uses_or_drops_its_handle_is_told_why_and_writes_nothing";
@@ -24,8 +24,14 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// What the forked process does; the number of the first call that did not say why, or 0.
-fn use_the_handle(db: Db) -> i32 {
+fn use_the_handle(db: Db, pending: &Commit) -> i32 {
     let parent = std::os::unix::process::parent_id();
+    let (tells, told) = std::sync::mpsc::channel();
+    let begun = db.write_pending(WriteBatch::from_iter([("pending", "")]), Durability::Synced);
+    for commit in [pending, &begun] {
+        let tells = tells.clone();
+        commit.on_durable(move |result| tells.send(result).unwrap());
+    }
     let mut synced = WriteBatch::new();
     synced.put("synced", "");
     let results = [
@@ -39,6 +45,10 @@ fn use_the_handle(db: Db) -> i32 {
         db.keyspace("new", KeyspaceOptions::new()).map(drop),
         db.drop_keyspace("old"),
         db.clone().close(),
+        begun.wait(),
+        pending.wait(),
+        told.try_recv().unwrap_or(Ok(())),
+        told.try_recv().unwrap_or(Ok(())),
     ];
     let says_why =
         |result: &_| matches!(result, Err(Error::Forked { opened_by, .. }) if *opened_by == parent);
@@ -77,9 +87,10 @@ fn fork_with(threads: usize) {
     let db = Options::new().background_threads(threads).open(dir.path()).unwrap();
     db.keyspace("old", KeyspaceOptions::new()).unwrap().put("k", "v").unwrap();
     db.settle().unwrap();
-    let before = contents(dir.path());
     let handle = db.clone();
-    let code = in_a_forked_process(move || use_the_handle(handle));
+    let pending = db.write_pending(WriteBatch::from_iter([("a", "b")]), Durability::Buffered);
+    let before = contents(dir.path());
+    let code = in_a_forked_process(|| use_the_handle(handle, &pending));
     assert_eq!(code, 0, "call {code} of the forked process did not say why");
     // The last handle of the child is another one.
     let code = in_a_forked_process(|| {

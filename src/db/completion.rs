@@ -5,7 +5,8 @@
 //!
 //! 1. [`Engine::wait_durable`], and whatever else makes a log durable, calls [`Completions::complete`] with the
 //!    position up to which it is. That sets the results of the commits up to there, and makes their callbacks
-//!    *ready*. It runs none of them: its caller may be the commit leader.
+//!    *ready*. It runs none of them: its caller may be the commit leader. A commit is in the list before
+//!    `write_pending` looks whether its batch is durable already, so that no sync is missed.
 //! 2. The completion thread runs the callbacks that are ready, in the order of their batches in the log. If
 //!    none is ready and a commit wants a sync, it syncs the log for all that have come so far. It holds no lock
 //!    meanwhile, and no other thread of the store waits for it, so that a callback may do anything. Without
@@ -160,11 +161,12 @@ impl Commit {
     /// Has a function run once the commit is complete. It gets what [`wait`](Self::wait) returns.
     ///
     /// Each function runs once, also if the write fails and if the store is closed. Those of one store run one
-    /// after the other, in the order of the batches in the log, and those of one batch in the order of these
-    /// calls; a function for a batch that is complete already runs as soon as it is its turn. They run in a
-    /// thread of their own, which holds no lock: they may write, wait for other commits, and drop the last
-    /// handle of the store. A slow one delays the others, and closing the store waits for them. A panic in one
-    /// is caught and traced (as an event of the crate `tracing`).
+    /// after the other, in the order of the batches in the log (those that several threads wrote at the same
+    /// moment, in any order), and those of one batch in the order of these calls; a function for a batch that is
+    /// complete already runs as soon as it is its turn. They run in a thread of their own, which holds no lock:
+    /// they may write, [`wait`](Self::wait) for other commits (but not await them: this thread is the one that
+    /// wakes tasks), and drop the last handle of the store. A slow one delays the others, and closing the store
+    /// waits for them. A panic in one is caught and traced (as an event of the crate `tracing`).
     ///
     /// Without background threads ([`Options::background_threads`](crate::Options::background_threads)) they
     /// run in the calls [`step`](crate::Db::step), [`sync`](crate::Db::sync) and
@@ -183,12 +185,19 @@ impl Commit {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     pub fn on_durable(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
+        let callback: Callback = Box::new(callback);
         let late = match self.engine.upgrade() {
-            Some(engine) => engine.completions.call(&self.entry, Box::new(callback)),
-            None => Some(Box::new(callback) as Callback),
+            // A forked process takes no lock.
+            Some(engine) => match engine.files.check_process() {
+                Ok(()) => {
+                    engine.completions.call(&self.entry, callback).map(|it| (it, self.entry.result_at_end()))
+                }
+                Err(forked) => Some((callback, Err(forked))),
+            },
+            None => Some((callback, self.entry.result_at_end())),
         };
-        if let Some(callback) = late {
-            run(callback, self.entry.result_at_end());
+        if let Some((callback, result)) = late {
+            run(callback, result);
         }
     }
 }
@@ -235,7 +244,8 @@ impl Future for Commit {
 /// Runs a callback. It is the caller's code, so its panic is no failure of the store.
 fn run(callback: Callback, result: Result<()>) {
     if let Err(error) = catch("a callback of a commit", || callback(result)) {
-        tracing::error!(%error, "a callback panicked");
+        // So may be what takes the event.
+        let _ = catch("tracing", || tracing::error!(%error, "a callback panicked"));
     }
 }
 
@@ -277,24 +287,22 @@ impl Completions {
         lock(&self.state)
     }
 
-    /// Adds the commit of a batch that ends at this position, or was not written.
-    fn add(&self, position: LogPosition, written: Result<()>, durability: Durability) -> Arc<Entry> {
+    /// Adds the commit of a batch that ends at this position.
+    fn add(&self, position: LogPosition, durability: Durability) -> Arc<Entry> {
         let mut state = self.lock();
         state.calls += 1;
         let place = (position, state.calls);
         let entry = Arc::new(Entry { place, result: OnceLock::new() });
-        match (written, &state.ended) {
-            (Err(error), _) => drop(entry.result.set(Err(error))),
-            (Ok(()), Some(ended)) => drop(entry.result.set(ended.clone())),
-            (Ok(()), None) => {
-                let waiting = Waiting { entry: Arc::clone(&entry), callbacks: Vec::new(), waker: None };
-                state.waiting.insert(place, waiting);
-                self.waiting.store(state.waiting.len(), Ordering::Release);
-                if durability == Durability::Synced {
-                    state.wanted = state.wanted.max(Some(position));
-                    self.changed.notify_all();
-                }
-            }
+        if let Some(ended) = &state.ended {
+            let _ = entry.result.set(ended.clone());
+            return entry;
+        }
+        let waiting = Waiting { entry: Arc::clone(&entry), callbacks: Vec::new(), waker: None };
+        state.waiting.insert(place, waiting);
+        self.waiting.store(state.waiting.len(), Ordering::Release);
+        if durability == Durability::Synced {
+            state.wanted = state.wanted.max(Some(position));
+            self.changed.notify_all();
         }
         entry
     }
@@ -306,8 +314,10 @@ impl Completions {
             waiting.callbacks.push(callback);
             return None;
         }
+        // While the store is closed, the callbacks that are ready are run to the last.
+        let is_served = state.is_served && state.ended.is_none();
         match entry.result.get() {
-            Some(result) if state.is_served && state.ended.is_none() => {
+            Some(result) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
                 state.ready.entry(entry.place).or_default().push_back((callback, result.clone()));
                 self.changed.notify_all();
                 None
@@ -391,13 +401,19 @@ impl Completions {
 impl Engine {
     /// Writes a batch. Returns when it is visible.
     pub(super) fn write_pending(self: &Arc<Self>, batch: WriteBatch, durability: Durability) -> Commit {
-        let started = self.start_completions();
-        let written = started.and_then(|()| self.write_visible(batch));
-        let (position, written) = match written {
-            Ok(position) => (position, Ok(())),
-            Err(error) => (self.log.as_ref().map_or(END, |log| log.end()), Err(error)),
+        let written = self.start_completions().and_then(|()| self.write_visible(batch));
+        let entry = match written {
+            Ok(position) => {
+                let entry = self.completions.add(position, durability);
+                match self.log().is_durable(position) {
+                    Ok(true) => self.completions.complete(position, &Ok(())),
+                    Ok(false) => {}
+                    Err(error) => self.completions.fail(&error),
+                }
+                entry
+            }
+            Err(error) => Arc::new(Entry { place: (END, 0), result: OnceLock::from(Err(error)) }),
         };
-        let entry = self.completions.add(position, written, durability);
         Commit { engine: Arc::downgrade(self), entry }
     }
 
@@ -421,33 +437,46 @@ impl Engine {
         Ok(())
     }
 
-    /// The completion thread.
+    /// The completion thread. It lives on after a panic, which fails the store.
     fn tell(&self) {
         loop {
-            match self.completions.next() {
-                Next::Deliver => drop(self.completions.deliver()),
-                // Completes them, whether it fails or not.
-                Next::Sync(position) => drop(self.wait_durable(position)),
-                Next::End => return,
+            let goes_on = catch("completing commits", || {
+                match self.completions.next() {
+                    Next::Deliver => drop(self.completions.deliver()),
+                    Next::Sync(position) => drop(self.sync_wanted(position)),
+                    Next::End => return false,
+                }
+                true
+            });
+            match goes_on {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(panic) => drop(self.fail(panic)),
             }
         }
+    }
+
+    /// Syncs the log for commits that want it. Completes them, whether it fails or not.
+    fn sync_wanted(&self, position: LogPosition) -> Result<()> {
+        self.wait_durable(position).inspect_err(|error| self.completions.fail(error))
     }
 
     /// Without background threads: syncs the log if a commit wants it, and runs callbacks. `true` if it did
     /// anything.
     pub(super) fn step_completions(&self) -> Result<bool> {
+        self.files.check_process()?;
         if self.background.threads > 0 {
             return Ok(false);
         }
         let wanted = self.completions.lock().wanted;
-        let synced = wanted.map_or(Ok(()), |position| self.wait_durable(position));
+        let synced = wanted.map_or(Ok(()), |position| self.sync_wanted(position));
         let any = self.completions.deliver();
         synced.map(|()| any || wanted.is_some())
     }
 
     /// Without background threads: runs the callbacks that are ready.
     pub(super) fn deliver_completions(&self) {
-        if self.background.threads == 0 {
+        if self.background.threads == 0 && self.files.check_process().is_ok() {
             self.completions.deliver();
         }
     }

@@ -218,6 +218,7 @@ impl Engine {
             if let Some(log) = &self.log {
                 log.fail(&error.poison());
             }
+            self.completions.fail(&error);
             self.background.notify();
         }
         error

@@ -34,6 +34,14 @@ pub(crate) struct Log {
     syncs: AtomicU64,
 }
 
+/// What [`Log::wait_durable`] has found.
+pub(crate) struct Synced {
+    /// Everything up to here is durable.
+    pub(crate) up_to: LogPosition,
+    /// A log to which the promise could not be appended, and the error: nothing can be appended to it any more.
+    pub(crate) unpromised: Option<(u64, Error)>,
+}
+
 struct LogState {
     number: u64,
     writer: FramedWriter,
@@ -127,27 +135,18 @@ impl Log {
         self.lock().older.len()
     }
 
-    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record. Returns
-    /// an error of appending that record, and to which log: nothing can be appended to that one any more.
+    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record.
     ///
     /// # Errors
     ///
     /// The error of the first failed sync, from every later call: it is unknown what that sync has lost.
-    pub(crate) fn wait_durable(
-        &self,
-        position: LogPosition,
-        mark: impl Fn() -> EditMark,
-    ) -> Result<Option<(u64, Error)>> {
+    pub(crate) fn wait_durable(&self, position: LogPosition, mark: impl Fn() -> EditMark) -> Result<Synced> {
         point();
         let mut unpromised = None;
         let mut state = self.lock();
         loop {
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            // An older log was synced to its end before the next one became active.
-            if position.number < state.number || position.offset <= state.writer.synced() {
-                return Ok(unpromised);
+            if let Some(up_to) = state.durable_if(position)? {
+                return Ok(Synced { up_to, unpromised });
             }
             if state.syncing {
                 state = wait(&self.synced, state);
@@ -172,6 +171,11 @@ impl Log {
             }
             self.synced.notify_all();
         }
+    }
+
+    /// Whether everything up to `position` is durable; the error if a sync has failed.
+    pub(crate) fn is_durable(&self, position: LogPosition) -> Result<bool> {
+        self.lock().durable_if(position).map(|up_to| up_to.is_some())
     }
 
     /// Ends the active log: appends a close record and syncs the log. Returns its number and length.
@@ -283,6 +287,16 @@ impl Log {
 }
 
 impl LogState {
+    /// How far the logs are durable, if that is at least to `position`.
+    fn durable_if(&self, position: LogPosition) -> Result<Option<LogPosition>> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        // An older log was synced to its end before the next one became active.
+        let up_to = LogPosition { number: self.number, offset: self.writer.synced() };
+        Ok((position <= up_to).then_some(up_to))
+    }
+
     fn note_synced(&mut self, end: u64, mark: impl Fn() -> EditMark) -> Result<()> {
         self.writer.set_synced(end);
         if self.writer.len() == end {

@@ -296,7 +296,7 @@ impl Engine {
             self.files.obsolete.add(name);
         }
         drop(in_doubt.tables);
-        // What the old logs held is in tables.
+        // What the old logs held is in tables, or is durable in a log that was cut.
         self.completions.complete(LogPosition { number: log_number, offset: 0 }, &Ok(()));
         activated?;
         self.suspension.end();

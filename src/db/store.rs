@@ -174,7 +174,8 @@ impl Db {
     /// waits or awaits, and to callbacks. So a thread, or a task, goes on while the disk works, and many
     /// batches share one sync.
     ///
-    /// With [`Durability::Synced`] a sync begins at once in another thread. With [`Durability::Buffered`] none
+    /// With [`Durability::Synced`] a sync begins at once in another thread (without background threads, in the
+    /// next [`step`](Self::step)). With [`Durability::Buffered`] none
     /// does: the commit is complete when something else syncs the log.
     ///
     /// ```

@@ -28,7 +28,7 @@ use super::background::LOG_SYNC_BYTES;
 use super::decide::decide;
 use super::engine::Engine;
 use super::health::catch;
-use super::log::LogPosition;
+use super::log::{LogPosition, Synced};
 use super::publish::{Change, log_closed, log_created};
 use super::queue::{Admitted, Outcome, Turn, Wanted};
 use super::retry::Work;
@@ -107,16 +107,12 @@ impl Engine {
     }
 
     pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
-        let waited = self.log().wait_durable(position, || self.manifest.mark());
-        let unpromised = waited.map_err(|error| {
-            let error = self.fail(error);
-            self.completions.fail(&error);
-            error
-        })?;
+        let synced = self.log().wait_durable(position, || self.manifest.mark());
+        let Synced { up_to, unpromised } = synced.map_err(|error| self.fail(error))?;
         if let Some((log, error)) = unpromised {
             self.suspend_log(log, error);
         }
-        self.completions.complete(position, &Ok(()));
+        self.completions.complete(up_to, &Ok(()));
         Ok(())
     }
 
@@ -131,7 +127,8 @@ impl Engine {
         self.submit(Wanted::Close).map(drop)
     }
 
-    fn submit(&self, work: Wanted) -> Result<Outcome> {
+    /// The other steps.
+    pub(super) fn submit(&self, work: Wanted) -> Result<Outcome> {
         point();
         let own = match self.commit.enter(work) {
             Turn::Leads(own) => own,

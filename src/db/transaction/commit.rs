@@ -1,6 +1,7 @@
 //! How a transaction is committed.
 //!
-//! 1. Without writes there is nothing to do: it has read one moment.
+//! 1. Without writes there is nothing to do: it has read one moment. A transaction that is to be slowed down waits
+//!    now, so that little changes between 2 and 3.
 //! 2. Read the number of the newest visible write, then look for changes of what was read, between the snapshot
 //!    and this number ([`changes`](super::changes)). In this order: whatever the search misses is above the number.
 //! 3. The batch goes to the commit leader with what was read. The leader looks at everything above the number: the
@@ -14,7 +15,8 @@ use super::read_set::ReadSet;
 use crate::batch::WriteBatch;
 use crate::db::decide::Decision;
 use crate::db::engine::Engine;
-use crate::db::queue::Admitted;
+use crate::db::log::LogPosition;
+use crate::db::queue::{Admitted, Wanted};
 use crate::db::schedule::point;
 use crate::db::write::Durability;
 use crate::error::{Error, Result};
@@ -26,23 +28,32 @@ const FREE_ATTEMPTS: usize = 2;
 const ATTEMPTS_MAX: usize = 8;
 
 impl Engine {
-    /// Makes an answer as durable as the caller wants that rests on what is visible.
-    pub(super) fn commit_reads(&self, durability: Durability) -> Result<()> {
-        self.health.check_open()?;
-        if durability == Durability::Synced && self.log.is_some() { self.sync() } else { Ok(()) }
+    /// Makes a transaction that was committed as durable as its caller wants: up to where its writes end, or, of
+    /// one that has only read, all that is visible.
+    pub(super) fn make_commit_durable(&self, end: Option<LogPosition>, durability: Durability) -> Result<()> {
+        match (durability, end) {
+            (Durability::Buffered, _) => Ok(()),
+            (Durability::Synced, Some(end)) => self.wait_durable(end),
+            (Durability::Synced, None) if self.log.is_none() => Ok(()),
+            (Durability::Synced, None) => self.sync(),
+        }
     }
 
     /// Writes a batch if nothing has changed of what was read since the snapshot `read_at`, which is registered.
+    /// Returns where a sync makes it durable.
     pub(super) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,
         mut reads: ReadSet,
         mut read_at: SeqNo,
-        durability: Durability,
-    ) -> Result<()> {
+    ) -> Result<LogPosition> {
         self.check_writable()?;
-        let (mut bytes, keyspaces, _) = batch.into_parts()?;
-        let mut trees = self.keyspaces.admit(&keyspaces)?;
+        let (bytes, keyspaces, _) = batch.into_parts()?;
+        let trees = self.keyspaces.admit(&keyspaces)?;
+        let admitted = Admitted { bytes, trees, condition: None };
+        self.await_resume()?;
+        self.throttle(&admitted)?;
+        let Admitted { mut bytes, mut trees, .. } = admitted;
         let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
         let mut keepers = Vec::new();
         for attempt in 0..ATTEMPTS_MAX {
@@ -60,18 +71,15 @@ impl Engine {
             read_at = visible;
             point();
             self.await_resume()?;
-            let outcome =
-                self.submit_batch(Admitted::if_unchanged(bytes, trees, read_at, ReadCondition::new(reads)))?;
+            let asked = Admitted::if_unchanged(bytes, trees, read_at, ReadCondition::new(reads));
+            let outcome = self.submit(Wanted::Batch(asked))?;
             let decided = outcome.decided.expect("the leader returns a conditional batch");
             let condition = decided.condition.expect("it has its condition");
             let decision = condition.decision();
             let (same, refused) = condition.into_reads().expect("it has its reads").into_parts();
             match decision {
                 Decision::LookAgain => (bytes, trees, reads) = (decided.bytes, decided.trees, same),
-                Decision::Write if durability == Durability::Synced => {
-                    return self.wait_durable(outcome.position);
-                }
-                Decision::Write => return Ok(()),
+                Decision::Write => return Ok(outcome.position),
                 Decision::Open | Decision::Nothing => {
                     return Err(refused.expect("the leader says why"));
                 }

@@ -7,6 +7,7 @@ use super::own_writes::OwnWrites;
 use super::read_set::{READ_BYTES_MAX, ReadSet, Tracker};
 use crate::db::engine::{Engine, Owner};
 use crate::db::keyspace::Keyspace;
+use crate::db::log::LogPosition;
 use crate::db::reads::Reads;
 use crate::db::snapshot::Snapshot;
 use crate::db::store::Db;
@@ -217,7 +218,7 @@ impl Transaction {
     }
 
     /// Writes everything, buffered, if nothing that the transaction has read was written by others since it was
-    /// made. Without writes it always succeeds, and does nothing.
+    /// made. Without writes it never conflicts, and does nothing.
     ///
     /// What was read is looked up again, as far as there were writes since: a probe of the filters of newer
     /// tables for each key, and a scan of the newer memtables and tables for each range. Then it costs as much as
@@ -252,7 +253,7 @@ impl Transaction {
     }
 
     /// Like [`commit`](Self::commit), and returns when the writes, and everything that was read, are as durable
-    /// as `durability` requires.
+    /// as `durability` requires. A store that is open for reading syncs nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -267,19 +268,28 @@ impl Transaction {
     ///
     /// Those of [`commit`](Self::commit), and of the sync.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
+        let owner = Arc::clone(&self.owner);
+        let end = self.commit_visible()?;
+        owner.engine().make_commit_durable(end, durability)
+    }
+
+    /// Commits it, and releases its snapshot. Returns where a sync makes it durable, if it has written anything.
+    pub(super) fn commit_visible(self) -> Result<Option<LogPosition>> {
         let engine = self.engine();
         let writes = std::mem::take(&mut *lock(&self.writes));
         if writes.is_empty() {
-            return engine.commit_reads(durability);
+            return engine.health.check_open().map(|()| None);
         }
         let batch = writes.to_batch();
         drop(writes);
         let none = ReadSet::new(READ_BYTES_MAX);
         let reads = std::mem::replace(&mut *lock(&self.reads), none);
-        if reads.is_empty() {
-            return engine.write(batch, durability);
-        }
-        engine.commit_if_unchanged(batch, reads, self.snapshot.seqno(), durability)
+        let written = if reads.is_empty() {
+            engine.write_visible(batch)
+        } else {
+            engine.commit_if_unchanged(batch, reads, self.snapshot.seqno())
+        };
+        written.map(Some)
     }
 }
 

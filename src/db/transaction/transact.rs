@@ -82,11 +82,16 @@ impl Db {
     ) -> Result<T> {
         let mut tries = 1;
         loop {
-            let _first = if tries == TRIES { self.engine().go_first()? } else { None };
+            let engine = self.engine();
+            let way = if tries == TRIES { engine.go_first()? } else { None };
             let tx = self.transaction();
             let value = run(&tx)?;
-            match tx.commit_with(durability) {
-                Ok(()) => return Ok(value),
+            match tx.commit_visible() {
+                Ok(end) => {
+                    // Others need not wait for the disk.
+                    drop(way);
+                    return engine.make_commit_durable(end, durability).map(|()| value);
+                }
                 Err(error) if tries == TRIES || !is_conflict(&error) => return Err(error),
                 Err(_) => pause(tries),
             }
