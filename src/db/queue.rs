@@ -90,16 +90,19 @@ struct Queue {
 }
 
 /// While it exists, its thread has the right of way, but not longer than [`PATIENCE`].
-pub(super) struct RightOfWay<'q>(&'q CommitQueue);
+pub(super) struct RightOfWay<'q> {
+    queue: &'q CommitQueue,
+    thread: ThreadId,
+}
 
 impl Drop for RightOfWay<'_> {
     fn drop(&mut self) {
-        let mut queue = lock(&self.0.queue);
+        let mut queue = lock(&self.queue.queue);
         // Another thread has it, if this one had it for too long.
-        if queue.first.is_some_and(|(first, _)| first == std::thread::current().id()) {
+        if queue.first.is_some_and(|(first, _)| first == self.thread) {
             queue.first = None;
             drop(queue);
-            self.0.way_is_free.notify_all();
+            self.queue.way_is_free.notify_all();
         }
     }
 }
@@ -199,7 +202,7 @@ impl CommitQueue {
             return None;
         }
         queue.first = Some((own, Instant::now() + patience));
-        Some(RightOfWay(self))
+        Some(RightOfWay { queue: self, thread: own })
     }
 
     /// Takes the requests that the leader carries out together with its own: those that have waited longest,
