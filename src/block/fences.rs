@@ -50,15 +50,16 @@ impl Fences {
             Ok(())
         });
         walked.ok()?;
+        let (first, last) = (handles.first()?, handles.last()?);
         let key = |index: usize| &keys[index.checked_sub(1).map_or(0, |before| ends[before])..ends[index]];
         // Keys ascend, so what the first and the last share, all do.
         let common = &key(0)[..common_prefix(key(0), key(ends.len() - 1))];
         let parts = (0..ends.len()).map(|index| key_prefix(&key(index)[common.len()..])).collect();
-        let (first, last) = (handles.first()?, handles.last()?);
         let mut starts = Vec::with_capacity(handles.len() + 1);
         let mut expected = first.offset;
         for handle in &handles {
-            if handle.offset != expected {
+            // Two that start at one place could not be told from each other.
+            if handle.offset != expected || handle.len == 0 {
                 return None;
             }
             starts.push(u32::try_from(handle.offset - first.offset).ok()?);
@@ -116,10 +117,15 @@ mod tests {
     use crate::key::{EntryKind, InternalKey, Tag};
 
     fn index(separators: &[&[u8]], gap: u64) -> Bytes {
-        let mut builder = BlockBuilder::new(4);
+        index_of(separators, gap, |_| 4000)
+    }
+
+    fn index_of(separators: &[&[u8]], gap: u64, len: impl Fn(usize) -> u64) -> Bytes {
+        let (mut builder, mut offset) = (BlockBuilder::new(4), 64);
         for (number, user) in separators.iter().enumerate() {
             let mut value = Vec::new();
-            BlockHandle { offset: 64 + number as u64 * (4000 + gap), len: 4000 }.encode(&mut value);
+            BlockHandle { offset, len: len(number) }.encode(&mut value);
+            offset += len(number) + gap;
             builder.add(InternalKey::new(user, Tag::new(0, EntryKind::Delete)), &value, false);
         }
         Bytes::copy_from_slice(builder.finish())
@@ -172,6 +178,7 @@ mod tests {
     fn blocks_with_gaps_and_damaged_index_blocks_have_no_fences() {
         assert_eq!(Fences::of(&index(&[b"a", b"b"], 1)), None);
         assert_eq!(Fences::of(&index(&[b"b", b"a"], 0)), None);
+        assert_eq!(Fences::of(&index_of(&[b"a", b"b"], 0, |number| number as u64 * 4000)), None);
         let one = index(&[b"a"], 0);
         assert_eq!(Fences::of(&one[..one.len() - 1]), None);
         let far = index(&[b"a", b"b"], 1 << 33);
