@@ -184,7 +184,10 @@ impl FileCache {
         number: u64,
         open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
     ) -> Result<Arc<dyn ReadFile>> {
-        self.files.get_or_insert_with(&number, open)
+        match self.files.get(&number) {
+            Some(file) => Ok(file),
+            None => self.files.get_or_insert_with(&number, open),
+        }
     }
 
     /// Closes a file that is about to be removed.

@@ -21,11 +21,7 @@ pub type FileId = [u8; 16];
 pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     if len <= CRC_BYTES_MAX {
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(owner);
-        crc.update(&u64_bytes(offset));
-        parts.iter().for_each(|part| crc.update(part));
-        u64::from(crc.finalize())
+        u64::from(checksum32(owner, offset, parts))
     } else {
         let mut hash = Xxh3::new();
         hash.update(owner);
@@ -37,9 +33,12 @@ pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
 
 /// The checksum of things that are never long (headers, log fragments): CRC-32 over owner, offset and parts.
 pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
+    // Each update has a price of its own.
+    let mut place = [0; 24];
+    place[..16].copy_from_slice(owner);
+    place[16..].copy_from_slice(&u64_bytes(offset));
     let mut crc = crc32fast::Hasher::new();
-    crc.update(owner);
-    crc.update(&u64_bytes(offset));
+    crc.update(&place);
     parts.iter().for_each(|part| crc.update(part));
     crc.finalize()
 }

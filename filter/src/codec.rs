@@ -95,19 +95,23 @@ impl<'a> Reader<'a> {
         Self { bytes, position: 0, base: 0 }
     }
 
+    #[inline]
     pub fn position(&self) -> usize {
         self.position
     }
 
     /// Where the reader stands, in bytes from the start of what is decoded: what errors count from.
+    #[inline]
     pub fn offset(&self) -> u64 {
         self.base.saturating_add(self.position as u64)
     }
 
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
@@ -117,37 +121,49 @@ impl<'a> Reader<'a> {
         DecodeError::corrupt(self.offset(), what, detail)
     }
 
+    #[inline]
     pub fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], DecodeError> {
         if len > self.remaining() {
-            return Err(self.corrupt(what, format!("needs {len} bytes, {} left", self.remaining())));
+            return Err(self.too_short(len, what));
         }
         let found = &self.bytes[self.position..self.position + len];
         self.position += len;
         Ok(found)
     }
 
+    #[cold]
+    fn too_short(&self, len: usize, what: &'static str) -> DecodeError {
+        self.corrupt(what, format!("needs {len} bytes, {} left", self.remaining()))
+    }
+
+    #[inline]
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], DecodeError> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N, what)?);
         Ok(out)
     }
 
+    #[inline]
     pub fn u8(&mut self, what: &'static str) -> Result<u8, DecodeError> {
         Ok(self.array::<1>(what)?[0])
     }
 
+    #[inline]
     pub fn u16(&mut self, what: &'static str) -> Result<u16, DecodeError> {
         Ok(LittleEndian::read_u16(self.bytes(2, what)?))
     }
 
+    #[inline]
     pub fn u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
         Ok(LittleEndian::read_u32(self.bytes(4, what)?))
     }
 
+    #[inline]
     pub fn u64(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         Ok(LittleEndian::read_u64(self.bytes(8, what)?))
     }
 
+    #[inline]
     pub fn varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         let start = self.position;
         match decode_varint(&self.bytes[start..]) {
@@ -164,16 +180,17 @@ impl<'a> Reader<'a> {
         let start = self.offset();
         match self.varint(what)? {
             value if value <= limit => Ok(value),
-            value => Err(DecodeError::corrupt(start, what, format!("{value} is over the limit of {limit}"))),
+            value => Err(over_limit(start, what, value, limit)),
         }
     }
 
     /// A varint that counts bytes or items and must fit the address space and `limit`.
+    #[inline]
     pub fn length(&mut self, limit: u64, what: &'static str) -> Result<usize, DecodeError> {
         let start = self.offset();
         let value = self.varint(what)?;
         if value > limit || usize::try_from(value).is_err() {
-            return Err(DecodeError::corrupt(start, what, format!("{value} is over the limit of {limit}")));
+            return Err(over_limit(start, what, value, limit));
         }
         Ok(value as usize)
     }
@@ -187,6 +204,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes preceded by their length as a varint.
+    #[inline]
     pub fn length_prefixed(&mut self, limit: u64, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let len = self.length(limit, what)?;
         self.bytes(len, what)
@@ -287,6 +305,11 @@ pub fn put_field(out: &mut Vec<u8>, tag: u64, payload: impl FnOnce(&mut Vec<u8>)
     put_length_prefixed(out, &body);
 }
 
+#[cold]
+fn over_limit(offset: u64, what: &'static str, value: u64, limit: u64) -> DecodeError {
+    DecodeError::corrupt(offset, what, format!("{value} is over the limit of {limit}"))
+}
+
 /// The value and the length of the varint at the start of `bytes`.
 #[inline]
 pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
@@ -307,6 +330,7 @@ pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -315,27 +339,32 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+#[inline]
 pub fn varint_len(value: u64) -> usize {
     (63 - (value | 1).leading_zeros() as usize) / 7 + 1
 }
 
+#[inline]
 pub fn put_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
+#[inline]
 pub fn put_u16(out: &mut Vec<u8>, value: u16) {
     let mut bytes = [0; 2];
     LittleEndian::write_u16(&mut bytes, value);
     out.extend_from_slice(&bytes);
 }
 
+#[inline]
 pub fn put_u32(out: &mut Vec<u8>, value: u32) {
     let mut bytes = [0; 4];
     LittleEndian::write_u32(&mut bytes, value);
     out.extend_from_slice(&bytes);
 }
 
+#[inline]
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }

@@ -12,6 +12,8 @@
 
 use std::ops::Range;
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::codec::{DecodeError, Reader, decode_varint, put_varint};
 use crate::key::{ENTRY_KIND_MAX, Tag};
 use crate::limits::KEY_BYTES_MAX;
@@ -32,17 +34,18 @@ pub(crate) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError>
     decode_good(entries, at).ok_or_else(|| why_not(entries, at))
 }
 
+/// [`decode`] without the reason why not, for which there is [`why_not`].
 #[inline]
-fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
-    let mut rest = entries.get(at..)?;
-    let (shared, unshared) = (number(&mut rest)?, number(&mut rest)?);
-    let (tag, code) = (number(&mut rest)?, number(&mut rest)?);
+pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
+    let bytes = entries.get(at..)?;
+    let (head, len) = decode_short_head(bytes).or_else(|| decode_head(bytes))?;
+    let Head { shared, unshared, tag, code } = head;
     // No sum can overflow: both lengths of a key are bounded by their limit, and half of a number by 2^63.
-    let (key_max, value_len) = (KEY_BYTES_MAX as u64, code >> 1);
-    if shared > key_max || unshared > key_max - shared || unshared + value_len > rest.len() as u64 {
+    let (key_max, value_len, left) = (KEY_BYTES_MAX as u64, code >> 1, (bytes.len() - len) as u64);
+    if shared > key_max || unshared > key_max - shared || unshared + value_len > left {
         return None;
     }
-    let start = entries.len() - rest.len();
+    let start = at + len;
     let end = start + unshared as usize;
     Some(RawEntry {
         shared: shared as usize,
@@ -53,21 +56,42 @@ fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     })
 }
 
-/// Takes a varint; quickly if it has one or two bytes, as nearly all in blocks have.
+/// The numbers in front of an entry's bytes.
+struct Head {
+    shared: u64,
+    unshared: u64,
+    tag: u64,
+    code: u64,
+}
+
+/// The numbers and their length, if they are as short as they mostly are: a byte each, two of the last.
 #[inline]
-fn number(rest: &mut &[u8]) -> Option<u64> {
-    let (value, len) = match **rest {
-        [low, ..] if low < 0x80 => (u64::from(low), 1),
-        [low, high, ..] if (1..0x80).contains(&high) => (u64::from(low & 0x7f) | u64::from(high) << 7, 2),
-        _ => decode_varint(rest)?,
+fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
+    let &[shared, unshared, tag, low, high] = bytes.first_chunk::<5>()?;
+    let (code, len) = match (low, high) {
+        (..0x80, _) => (u64::from(low), 4),
+        (_, 1..0x80) => (u64::from(low & 0x7f) | u64::from(high) << 7, 5),
+        _ => return None,
     };
-    *rest = &rest[len..];
-    Some(value)
+    let head = Head { shared: shared.into(), unshared: unshared.into(), tag: tag.into(), code };
+    ((shared | unshared | tag) < 0x80).then_some((head, len))
+}
+
+#[inline(never)]
+fn decode_head(bytes: &[u8]) -> Option<(Head, usize)> {
+    let mut len = 0;
+    let mut number = || {
+        let (value, bytes_read) = decode_varint(bytes.get(len..)?)?;
+        len += bytes_read;
+        Some(value)
+    };
+    let (shared, unshared, tag, code) = (number()?, number()?, number()?, number()?);
+    Some((Head { shared, unshared, tag, code }, len))
 }
 
 /// What is wrong with an entry that [`decode_good`] refused.
 #[cold]
-fn why_not(entries: &[u8], at: usize) -> DecodeError {
+pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
     let mut reader = Reader::new(entries.get(at..).unwrap_or_default());
     let names = ["shared key length", "key suffix length", "entry tag", "value code"];
     let mut numbers = [0; 4];
@@ -102,10 +126,20 @@ pub(super) fn encode(out: &mut Vec<u8>, shared: usize, suffix: &[u8], tag: Tag, 
 /// Length of the longest common prefix.
 #[inline]
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let words = a.chunks_exact(8).zip(b.chunks_exact(8));
-    let whole = words.take_while(|(x, y)| x == y).count() * 8;
-    let rest = a[whole..].iter().zip(&b[whole..]);
-    whole + rest.take_while(|(x, y)| x == y).count()
+    let mut same = 0;
+    while let (Some(x), Some(y)) = (word(a, same), word(b, same)) {
+        if x != y {
+            return same + (x ^ y).trailing_zeros() as usize / 8;
+        }
+        same += 8;
+    }
+    let rest = a[same..].iter().zip(&b[same..]);
+    same + rest.take_while(|(x, y)| x == y).count()
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk::<8>().map(|word| LittleEndian::read_u64(word))
 }
 
 #[cfg(test)]
@@ -129,6 +163,21 @@ mod tests {
             assert_eq!(entry.value.end, out.len());
             for len in 1..out.len() {
                 assert!(decode(&out[..len], 1).is_err(), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn common_prefixes_of_all_lengths_are_found() {
+        for len in 0..40 {
+            for same in 0..=len {
+                for bit in [0, 7] {
+                    let a = vec![0x55; len];
+                    let mut b = vec![0x55; len + len % 3];
+                    b[same..].iter_mut().for_each(|byte| *byte ^= 1 << bit);
+                    assert_eq!(common_prefix(&a, &b), same);
+                    assert_eq!(common_prefix(&b, &a), same);
+                }
             }
         }
     }

@@ -18,11 +18,12 @@
 
 use std::ops::Deref;
 
+use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
 use crate::checksum::{FileId, checksum};
-use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
+use crate::codec::{DecodeError, put_u16, put_u32, put_u64};
 use crate::limits::BLOCK_BYTES_MAX;
 
 /// Length of the envelope.
@@ -105,14 +106,17 @@ pub(crate) struct Envelope {
 impl Envelope {
     /// Reads an envelope and checks both lengths against the limit.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
+        let Some(bytes) = bytes.first_chunk::<ENVELOPE_BYTES>() else {
+            let detail = format!("needs {ENVELOPE_BYTES} bytes, {} left", bytes.len());
+            return Err(DecodeError::corrupt(0, "block envelope", detail));
+        };
         let envelope = Self {
-            kind: reader.u8("block kind")?,
-            compression: reader.u8("block compression")?,
-            flags: reader.u16("block flags")?,
-            stored_len: reader.u32("block stored length")?,
-            raw_len: reader.u32("block raw length")?,
-            checksum: reader.u64("block checksum")?,
+            kind: bytes[0],
+            compression: bytes[1],
+            flags: LittleEndian::read_u16(&bytes[2..]),
+            stored_len: LittleEndian::read_u32(&bytes[4..]),
+            raw_len: LittleEndian::read_u32(&bytes[8..]),
+            checksum: LittleEndian::read_u64(&bytes[CHECKED_BYTES..]),
         };
         for (offset, what, len) in
             [(4, "block stored length", envelope.stored_len), (8, "block raw length", envelope.raw_len)]

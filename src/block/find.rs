@@ -18,7 +18,7 @@ use std::ops::Range;
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{common_prefix, decode};
+use super::entry::{common_prefix, decode_good, why_not};
 use super::iter::BlockValues;
 use super::walk::{follow_value, restarts};
 use crate::codec::DecodeError;
@@ -48,16 +48,14 @@ pub(crate) fn find(
     // Of the key before: its length, and how many of its first bytes are those of the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
-        let entry = decode(entries, at)?;
+        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared > key_len {
             let detail = format!("{} of a key of {key_len} bytes", entry.shared);
             return Err(DecodeError::corrupt(at as u64, "shared key length", detail));
         }
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
-            let (suffix, rest) = (&entries[entry.suffix.clone()], &target.user[entry.shared..]);
-            let same = common_prefix(suffix, rest);
-            let order = suffix[same..].first().cmp(&rest[same..].first());
+            let (same, order) = compare(&entries[entry.suffix.clone()], &target.user[entry.shared..]);
             if order.then_with(|| target.tag.cmp(&entry.tag)).is_ge() {
                 let chunks = follow_value(values, &entry, payload)?;
                 let (same_user_key, tag) = (order == Ordering::Equal, entry.tag);
@@ -68,6 +66,21 @@ pub(crate) fn find(
         at = entry.value.end;
     }
     Ok(None)
+}
+
+/// The length of the longest common prefix, and the order. Mostly the first bytes decide.
+#[inline]
+fn compare(a: &[u8], b: &[u8]) -> (usize, Ordering) {
+    match (a, b) {
+        ([x, ..], [y, ..]) if x != y => (0, x.cmp(y)),
+        _ => compare_all(a, b),
+    }
+}
+
+#[inline(never)]
+fn compare_all(a: &[u8], b: &[u8]) -> (usize, Ordering) {
+    let same = common_prefix(a, b);
+    (same, a[same..].first().cmp(&b[same..].first()))
 }
 
 /// Where to start: the last restart before the target, or else the first one.
@@ -88,7 +101,7 @@ fn last_restart_before(
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         let at = offset(middle)?;
-        let entry = decode(entries, at)?;
+        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared != 0 {
             return Err(DecodeError::corrupt(at as u64, "shared key length", "not zero at a restart"));
         }

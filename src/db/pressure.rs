@@ -77,12 +77,12 @@ impl Engine {
         if self.takes_only_deletes(admitted)? {
             return Ok(());
         }
-        let start = Instant::now();
         let is_failing = self.retry.is_failing(|work| is_for(admitted, work));
         let now = pressure_of(admitted).max(if is_failing { FAILING } else { 0.0 });
         if now <= 0.0 {
             return Ok(());
         }
+        let start = Instant::now();
         if now < 1.0 && self.background.threads > 0 {
             let time = time_of(admitted.bytes.len(), now);
             let delays = admitted.trees.iter().map(|tree| tree.pace.delay(start, time));

@@ -307,6 +307,9 @@ impl Tree {
     pub(crate) fn count_active_bytes(&self) {
         let mut counted = lock(&self.counted_bytes);
         let now = if self.is_alive() { self.active_bytes() } else { 0 };
+        if now == *counted {
+            return;
+        }
         // May wrap; the sum of all counted sizes is right.
         self.memtables.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
         self.memtables.resize(self.id, *counted, now);
