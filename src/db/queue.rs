@@ -252,6 +252,8 @@ impl CommitQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -308,6 +310,28 @@ mod tests {
             others.join().unwrap();
         });
         assert!(!queue.has_right_of_way());
+    }
+
+    #[test]
+    fn a_batch_waits_for_the_right_of_way_before_it_enters_the_queue_and_a_seal_does_not() {
+        let queue = CommitQueue::default();
+        let (taken_at, way) = (Instant::now(), queue.take_right_of_way().unwrap());
+        let is_free = AtomicBool::new(false);
+        let enter = |work| {
+            let Turn::Leads(_) = queue.enter(work) else { panic!("nobody else leads") };
+            queue.hand_on();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| enter(Wanted::Seal(Vec::new()))).join().unwrap();
+            scope.spawn(|| {
+                let batch = Admitted { bytes: Vec::new(), trees: Vec::new(), condition: None };
+                enter(Wanted::Batch(batch));
+                assert!(is_free.load(Ordering::Relaxed) || taken_at.elapsed() >= PATIENCE);
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            is_free.store(true, Ordering::Relaxed);
+            drop(way);
+        });
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Transactions: what counts as read, what conflicts, and what the leader decides.
 
+mod reads_tell;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +15,10 @@ use crate::db::queue::{Admitted, Turn, Wanted};
 use crate::db::{Db, Durability, Keyspace};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::filter::{FilterKind, FilterPolicy};
 use crate::fs::{CrashPolicy, MemFs, Op};
 use crate::limits::KEY_BYTES_MAX;
-use crate::options::Options;
+use crate::options::{KeyspaceOptions, Options};
 use crate::sync::lock;
 
 fn options(fs: &MemFs) -> Options {
@@ -558,4 +561,26 @@ fn a_check_that_cannot_be_made_is_an_error_and_writes_nothing() {
     }
     assert_eq!(db.stats().entries, entries);
     other.commit().unwrap();
+}
+
+#[test]
+fn a_write_while_the_reads_are_checked_is_found_by_the_leader() {
+    let fs = reads_tell::ReadsTell::default();
+    // Without a filter every lookup reads a block.
+    let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(FilterKind::None));
+    let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).default_keyspace(keyspace);
+    let db = options.open("/db").unwrap();
+    let tx = db.transaction();
+    tx.put("own", [u8::from(tx.contains("b").unwrap())]);
+    ["a", "c"].iter().for_each(|key| db.put(key, "").unwrap());
+    db.flush().unwrap();
+    db.engine().context.memory.blocks().set_capacity(0);
+    let (other, is_told) = (db.clone(), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&is_told);
+    fs.tell(move || {
+        other.put("b", "").unwrap();
+        told.store(true, Ordering::Relaxed);
+    });
+    assert_conflict(tx.commit(), "default", "b");
+    assert!(is_told.load(Ordering::Relaxed), "the check reads the table");
 }
