@@ -334,7 +334,7 @@ impl Sample {
         at >= 64 && bytes.get(at - 64..at + 64).is_some_and(|around| around.iter().all(|&byte| byte == 0))
     }
 
-    /// Flips every bit of every file, but one of each byte of the padding.
+    /// Flips every bit of every file, but of the padding one of each byte; unless all are wanted, a sample.
     fn flip_everything(&self) -> BTreeMap<&'static str, Tally> {
         let places: Vec<(&str, usize)> = self
             .files
@@ -343,9 +343,9 @@ impl Sample {
             .collect();
         let results = cases(&places, |&(name, at)| {
             let mut tally = Tally::default();
-            // All of the padding is checked in one way: one bit of each byte of it will do.
             let len = self.files[name].len();
-            let bits = if self.is_padding(name, at) { sample::one_bit(at) } else { sample::bits(at, len) };
+            let bits =
+                if self.is_padding(name, at) { sample::padding_bits(at) } else { sample::bits(at, len) };
             for bit in bits {
                 let mut bytes = self.files[name].clone();
                 bytes[at] ^= 1 << bit;

@@ -15,6 +15,7 @@ use sievedb::{Durability, Error, WriteBatch};
 
 use crate::support::history::History;
 use crate::support::parallel::cases;
+use crate::support::sample::thorough;
 use crate::support::store::{self, contents};
 use crate::support::workload::{Workload, universe};
 
@@ -74,7 +75,11 @@ fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
         workload.run(OPERATIONS).unwrap();
         workload.close().unwrap();
         for at in 0..count.load(Ordering::SeqCst) {
-            for kind in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
+            for (index, kind) in [io::ErrorKind::Other, io::ErrorKind::StorageFull].into_iter().enumerate() {
+                // A sample has each operation fail in one of the two ways, in turn.
+                if !thorough() && (at + index as u64).is_multiple_of(2) {
+                    continue;
+                }
                 faults.extend([false, true].map(|forever| Fault { seed, at, kind, forever }));
             }
         }
@@ -84,7 +89,8 @@ fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
     let count = |outcome| outcomes.iter().filter(|found| **found == outcome).count();
     let (refused, survived) = (count(Outcome::Failed), count(Outcome::Survived));
     println!("{} faults: {refused} reported, {survived} without effect", faults.len());
-    assert!(refused > 1000 && survived > 10, "{refused} {survived}");
+    let least = if thorough() { 1000 } else { 500 };
+    assert!(refused > least && survived > 10, "{refused} {survived}");
 }
 
 #[derive(Debug, PartialEq, Clone, Copy)]

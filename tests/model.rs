@@ -5,6 +5,8 @@
 //! while flushes, compactions and drops go on underneath, options that change, and reopening in every way.
 //! Trees are tiny in bytes and several levels deep. When a history fails, quickcheck makes it smaller.
 //!
+//! Unless `SIEVEDB_THOROUGH` is set, a fifth to a third of the histories are run.
+//!
 //! The seed is printed, and taken from `SIEVEDB_SEED` if that is set; any seed must pass.
 
 mod ops;
@@ -17,6 +19,7 @@ use quickcheck::{Gen, QuickCheck};
 use sievedb::fs::MemFs;
 use sievedb::{Compression, FilterKind, FilterPolicy, KeyspaceOptions, Options};
 
+use crate::support::sample::thorough;
 use ops::History;
 use world::{Disk, Reached, World};
 
@@ -40,6 +43,11 @@ fn live(history: &History, disk: Disk, reached: &Mutex<Option<Reached>>) -> Resu
     Ok(())
 }
 
+/// So many histories, or a sample of them.
+fn histories(all: u64, sample: u64) -> u64 {
+    if thorough() { all } else { sample }
+}
+
 /// Asserts that the histories reached the states they are meant to reach.
 fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
     let reached = &reached.lock().unwrap().unwrap();
@@ -58,25 +66,28 @@ fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
 #[test]
 fn histories_in_memory_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
-    check(75, seed(), |history| live(&history, Disk::Memory(MemFs::new(), 0), &REACHED));
-    assert_reached(&REACHED, 75);
+    let histories = histories(75, 15);
+    check(histories, seed(), |history| live(&history, Disk::Memory(MemFs::new(), 0), &REACHED));
+    assert_reached(&REACHED, histories);
 }
 
 #[test]
 fn histories_with_threads_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
-    check(22, !seed(), |history| live(&history, Disk::Memory(MemFs::new(), 2), &REACHED));
-    assert_reached(&REACHED, 22);
+    let histories = histories(22, 7);
+    check(histories, !seed(), |history| live(&history, Disk::Memory(MemFs::new(), 2), &REACHED));
+    assert_reached(&REACHED, histories);
 }
 
 /// Few, because a disk syncs some thousand times for each.
 #[test]
 fn histories_on_disk_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
-    check(3, seed().rotate_left(16), |history| {
+    let histories = histories(3, 1);
+    check(histories, seed().rotate_left(16), |history| {
         live(&history, Disk::Folder(tempfile::tempdir().unwrap(), 2), &REACHED)
     });
-    assert_reached(&REACHED, 3);
+    assert_reached(&REACHED, histories);
 }
 
 /// Sets of options for the same data that differ as much as possible.
@@ -97,7 +108,7 @@ fn option_sets() -> Vec<(Options, KeyspaceOptions)> {
 
 #[test]
 fn the_same_history_has_the_same_answers_under_every_set_of_options() {
-    check(4, seed().rotate_left(32), |history| {
+    check(histories(4, 1), seed().rotate_left(32), |history| {
         let mut first: Option<Vec<u64>> = None;
         for (at, set) in option_sets().into_iter().enumerate() {
             let world = World::live(&history, Disk::Memory(MemFs::new(), 0), Some(set))

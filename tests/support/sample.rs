@@ -10,6 +10,9 @@ const ENDS_BYTES: usize = 128;
 /// offsets within pages, words and fragments have their turn.
 const LENGTHS_STEP: usize = 5;
 
+/// Of padding, bytes this far apart are tried. Not a divisor of anything in the format either.
+const PADDING_STEP: usize = 11;
+
 /// Whether all cases are run.
 pub(crate) fn thorough() -> bool {
     std::env::var_os("SIEVEDB_THOROUGH").is_some()
@@ -25,8 +28,14 @@ pub(crate) fn bits(at: usize, file_len: usize) -> Range<usize> {
 }
 
 /// One bit of byte `at`, another one for the next byte.
-pub(crate) fn one_bit(at: usize) -> Range<usize> {
+fn one_bit(at: usize) -> Range<usize> {
     at * 5 % 8..at * 5 % 8 + 1
+}
+
+/// The bits of byte `at` of padding that are flipped. All of it is checked in one way, so one of each byte will do,
+/// and in a sample one of every eleventh.
+pub(crate) fn padding_bits(at: usize) -> Range<usize> {
+    if thorough() || at.is_multiple_of(PADDING_STEP) { one_bit(at) } else { 0..0 }
 }
 
 /// Whether a file is cut to `len` bytes.
