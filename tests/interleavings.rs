@@ -313,6 +313,7 @@ fn a_panic_while_one_syncs_for_others_is_an_error_for_all_of_them() {
 
 #[test]
 fn many_threads_can_step_while_one_writes_and_one_compacts() {
+    const KEYS: u64 = 10_000;
     let fs = MemFs::new();
     let small = KeyspaceOptions::new()
         .table_bytes(4 << 10)
@@ -328,7 +329,7 @@ fn many_threads_can_step_while_one_writes_and_one_compacts() {
         thread::spawn(move || {
             match worker {
                 0 => {
-                    for n in 0..40_000_u64 {
+                    for n in 0..KEYS {
                         db.put(n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), [7; 50]).unwrap();
                     }
                     finished.store(true, Ordering::SeqCst);
@@ -351,5 +352,5 @@ fn many_threads_can_step_while_one_writes_and_one_compacts() {
     for _ in 0..6 {
         ended.recv_timeout(PATIENCE).expect("nobody waits for ever");
     }
-    assert_eq!(db.iter().count(), 40_000);
+    assert_eq!(db.iter().count() as u64, KEYS);
 }
