@@ -75,7 +75,8 @@ mod tests {
             let x = x.abs();
             assert!(near(Float::ln_1p(x), x.ln_1p()) && near(Float::log2(x), x.log2()), "{x}");
             assert!(near(Float::powf(x, 1.7), x.powf(1.7)));
-            assert_eq!(Float::sqrt(x), x.sqrt());
+            // `libm` takes it with an instruction that Miri does not know.
+            assert!(cfg!(miri) || Float::sqrt(x) == x.sqrt());
         }
     }
 }
