@@ -37,7 +37,8 @@ impl<'a> Scratch<'a> {
     }
 
     /// Takes a write; `value` is `None` for a delete. Of two writes to a key the one with the larger sequence
-    /// number stays, of equal ones the one that is certain.
+    /// number stays, of equal ones that of the newer log, which comes later: a number is given again if its
+    /// write has failed. A write that was copied into a newer log stays certain.
     pub(super) fn add(
         &mut self,
         id: KeyspaceId,
@@ -48,7 +49,10 @@ impl<'a> Scratch<'a> {
         let [writes, values] = self.of(id)?;
         if let Some(known) = writes.get(key)? {
             let known = decode(&known)?;
-            if (known.0.seqno(), known.1 == Certainty::Certain) >= (seqno, certainty == Certainty::Certain) {
+            let is_copy = || Ok::<_, Error>(values.get(key)?.as_deref() == value);
+            if known.0.seqno() > seqno
+                || known.0.seqno() == seqno && known.1 == Certainty::Certain && is_copy()?
+            {
                 return Ok(());
             }
         }
@@ -139,4 +143,47 @@ fn decode(record: &[u8]) -> Result<(Tag, Certainty)> {
     let found = read.ok().and_then(|(certain, tag)| Some((Tag::from_u64(tag)?, certain)));
     let (tag, certain) = found.ok_or_else(|| Error::invalid("a record of the repair cannot be read"))?;
     Ok((tag, if certain == 1 { Certainty::Certain } else { Certainty::Doubtful }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn of_equal_sequence_numbers_the_write_of_the_newer_log_stays() {
+        use Certainty::{Certain, Doubtful};
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let mut scratch = Scratch::new(&db, &[]);
+        let mut add = |key: &str, value: Option<&str>, seqno, certainty| {
+            scratch.add(0, (key.as_bytes(), value.map(str::as_bytes)), seqno, certainty).unwrap();
+        };
+        add("given again", Some("failed"), 5, Certain);
+        add("given again", Some("taken"), 5, Certain);
+        add("in doubt", Some("failed"), 5, Certain);
+        add("in doubt", None, 5, Doubtful);
+        add("a copy", Some("copied"), 5, Certain);
+        add("a copy", Some("copied"), 5, Doubtful);
+        add("later", Some("later"), 6, Certain);
+        add("later", Some("earlier"), 5, Certain);
+        let mut writes = scratch.writes(0).unwrap().unwrap();
+        let mut found = Vec::new();
+        while let Some(head) = writes.head().cloned() {
+            let value = writes.value().unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap());
+            found.push((String::from_utf8(head.user.to_vec()).unwrap(), value, head.certainty));
+            writes.pass(&head.user).unwrap();
+        }
+        let expected = [
+            ("a copy", Some("copied"), Certain),
+            ("given again", Some("taken"), Certain),
+            ("in doubt", None, Doubtful),
+            ("later", Some("later"), Certain),
+        ];
+        let expected =
+            expected.map(|(key, value, certainty)| (key.to_owned(), value.map(str::to_owned), certainty));
+        assert_eq!(found, expected);
+    }
 }
