@@ -101,9 +101,10 @@ impl Options {
     ///
     /// Not counted: what a caller holds (values, iterators and the blocks and memtables that they pin,
     /// batches, transactions); up to four flushed memtables of a keyspace while a conditional write or a
-    /// transaction looks at it again and again; the block or chunk that each running lookup or job is reading; the bounds of tables; the logs
-    /// of a store opened read-only, which cannot flush. [`Stats::memory`](crate::Stats) has the parts and
-    /// their sum.
+    /// transaction looks at it again and again; the block or chunk that each running lookup or job is
+    /// reading; the bounds of tables; the logs of a store that cannot flush when it is opened, because it is
+    /// read-only, or because its disk is full and it had a larger budget before.
+    /// [`Stats::memory`](crate::Stats) has the parts and their sum.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -199,9 +200,11 @@ impl Options {
     /// default it is a 16th of the tables or less, at most 64 MiB, and a store with less than 1 MiB of tables
     /// has none.
     ///
-    /// When the disk is full, the file is removed, and the store takes deletes only, until there is room to
-    /// make it again; see [`errors`](crate::guide::errors#a-full-disk). To write what is in memory into
-    /// tables takes as much as [`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes).
+    /// When the disk is full, the file is removed, and the store takes deletes only, until three times its
+    /// length is free and it is made again; see [`errors`](crate::guide::errors#a-full-disk). To write what
+    /// is in memory into tables takes as much as
+    /// [`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes). A file that is longer than
+    /// what is set here is made shorter, or removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use sievedb::fs::{CrashPolicy, MemFs};
+use sievedb::fs::{CrashPolicy, MemFs, Op};
 use sievedb::{Compression, Db, Durability, Error, KeyspaceOptions, Options, Result, WriteBatch};
 
+use crate::support::faulty::{Call, Effect, FaultyFs};
 use crate::support::sample::thorough;
 use crate::support::store::{self, DIR};
 
@@ -204,4 +205,124 @@ fn a_log_that_was_cut_is_intact_up_to_there_and_what_is_behind_does_not_count() 
         assert!(open(&damaged).unwrap_err().is_corruption());
         assert!(!options(&damaged).verify(DIR).unwrap().damage.is_empty());
     }
+}
+
+#[test]
+fn a_store_opens_whose_logs_hold_a_full_memtable_for_which_the_disk_has_no_room() {
+    let fs = MemFs::new();
+    let keyspace = KeyspaceOptions::new().memtable_bytes(256 << 10).compression(Compression::None);
+    let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(4 << 20);
+    let options = options.default_keyspace(keyspace).reserve_bytes(128 << 10);
+    let db = options.clone().open(DIR).unwrap();
+    let full = 250;
+    (0..full).for_each(|n| put(&db, n).unwrap());
+    while db.step().unwrap() {}
+    db.sync().unwrap();
+    fs.set_room(Some(used(&fs)));
+    assert!(has_reserve(&fs) && is_full(&put(&db, full).unwrap_err()));
+    // Deletes fill the memtable, and its flush finds no room. More go into the next one.
+    let absent = |n: u32| [key(n), vec![b'-'; 1000]].concat();
+    let immutables = || db.stats().keyspaces[0].immutable_memtables;
+    let deletes = (0..110).take_while(|&n| immutables() == 0 && db.delete(absent(n)).is_ok()).count();
+    assert_eq!(immutables(), 1, "{deletes} deletes");
+    assert!(is_full(&db.step().unwrap_err()));
+    (0..STEP).for_each(|n| db.delete(key(n)).unwrap());
+    db.sync().unwrap();
+
+    let image = fs.crash(CrashPolicy::KeepAll);
+    let options = options.fs(Arc::new(image.clone()));
+    let left = |from| (from..full).map(|n| (key(n), value(n))).collect::<BTreeMap<_, _>>();
+    let db = options.clone().open(DIR).unwrap();
+    assert!(db.open_report().full_disk.is_some());
+    assert!(contents(&db, full) == left(STEP));
+    db.delete(key(STEP)).unwrap();
+    image.set_room(None);
+    while db.step().unwrap() {}
+    db.put(key(full), "v").unwrap();
+    db.close().unwrap();
+    assert!(contents(&options.open(DIR).unwrap(), full) == left(STEP + 1));
+}
+
+#[test]
+fn a_store_with_a_reserve_opens_however_little_else_is_free() {
+    let fs = MemFs::new();
+    let options = |fs: &MemFs| options(fs).reserve_bytes(8 << 10);
+    let db = options(&fs).open(DIR).unwrap();
+    (0..3).for_each(|n| put(&db, n).unwrap());
+    while db.step().unwrap() {}
+    db.sync().unwrap();
+    for free in (0..4000).step_by(if thorough() { 1 } else { 13 }) {
+        let image = fs.crash(CrashPolicy::KeepAll);
+        image.set_room(Some(used(&fs) + free));
+        let db = options(&image).open(DIR).unwrap_or_else(|error| panic!("{free} bytes: {error}"));
+        assert!(contents(&db, 3) == (0..3).map(|n| (key(n), value(n))).collect(), "{free} bytes");
+        db.delete(key(0)).unwrap();
+        image.set_room(None);
+        put(&db, 1).unwrap();
+        drop(db);
+        let image = image.crash(CrashPolicy::KeepAll);
+        let db = options(&image).open(DIR).unwrap();
+        assert!(contents(&db, 3) == (1..3).map(|n| (key(n), value(n))).collect(), "{free} bytes");
+    }
+}
+
+#[test]
+fn a_store_opens_if_the_disk_is_full_at_the_first_promise_of_its_new_log() {
+    let fs = MemFs::new();
+    let db = open(&fs).unwrap();
+    (0..3).for_each(|n| put(&db, n).unwrap());
+    while db.step().unwrap() {}
+    db.sync().unwrap();
+    for is_freed in [true, false] {
+        let image = fs.crash(CrashPolicy::KeepAll);
+        let is_renamed = AtomicBool::new(false);
+        image.observe(move |_, op| {
+            is_renamed.fetch_or(matches!(op, Op::Rename(..)), Ordering::SeqCst);
+            let is_log = |path: &Path| path.extension().is_some_and(|end| end == "wal");
+            match op {
+                Op::Append(path, _) if is_log(path) && is_renamed.load(Ordering::SeqCst) => {
+                    Err(io::ErrorKind::StorageFull.into())
+                }
+                _ => Ok(()),
+            }
+        });
+        let db = open(&image).unwrap();
+        assert!(db.open_report().full_disk.is_some());
+        image.stop_observing();
+        if !is_freed {
+            image.set_room(Some(used(&image)));
+        }
+        db.delete(key(0)).unwrap();
+        assert_eq!(put(&db, 3).is_ok(), is_freed);
+        let image = image.crash(CrashPolicy::KeepAll);
+        let db = open(&image).unwrap();
+        let expected: BTreeMap<_, _> =
+            (1..if is_freed { 4 } else { 3 }).map(|n| (key(n), value(n))).collect();
+        assert!(contents(&db, 9) == expected);
+    }
+}
+
+#[test]
+fn a_reserve_that_cannot_be_read_is_told_of_and_given_up_as_soon_as_it_can_be() {
+    let mem = MemFs::new();
+    let db = open(&mem).unwrap();
+    while db.step().unwrap() {}
+    drop(db);
+    let fs = FaultyFs::new(&mem);
+    fs.judge(|_, call| match call {
+        Call::Open(path) if path.ends_with("RESERVE") => Some((Effect::None, io::Error::other("unreadable"))),
+        _ => None,
+    });
+    let db = options(&mem).fs(Arc::new(fs.clone())).open(DIR).unwrap();
+    while db.step().unwrap() {}
+    assert!(db.background_error().unwrap().to_string().contains("unreadable"));
+    mem.set_room(Some(used(&mem)));
+    assert!(is_full(&put(&db, 0).unwrap_err()) && db.delete(key(0)).is_err() && has_reserve(&mem));
+    fs.recover();
+    db.delete(key(0)).unwrap();
+    assert!(!has_reserve(&mem) && is_full(&put(&db, 0).unwrap_err()));
+    mem.set_room(None);
+    put(&db, 0).unwrap();
+    while db.step().unwrap() {}
+    assert!(has_reserve(&mem) && db.background_error().is_none());
 }

@@ -220,6 +220,12 @@ impl Engine {
             self.retry.done(work);
         }
         match result {
+            // A failed attempt is put off, and other work is next.
+            Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::Reserve)) => {
+                drop(reservation);
+                self.health.check_not_failed()?;
+                Ok(self.find_and_do(jobs)? || obsolete)
+            }
             Ok(is_done) => Ok(is_done || obsolete),
             // The keyspace was dropped during the job, or the store is being closed: not a failure.
             Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(true),
@@ -253,7 +259,7 @@ impl Engine {
     fn carry_out_job(&self, job: &Job) -> Result<bool, JobError> {
         match job {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
-            Job::Upkeep(Upkeep::Reserve) => self.make_reserve(),
+            Job::Upkeep(Upkeep::Reserve) => return Ok(self.make_reserve()),
             Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable)?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,

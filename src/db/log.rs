@@ -255,10 +255,12 @@ impl Log {
         state.batches_end = state.writer.len();
         self.active.store(number, Ordering::SeqCst);
         self.synced.notify_all();
-        state.writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
-        state.writer.flush_frames()?;
-        state.batches_end = state.writer.len();
-        Ok(())
+        state.begin(mark)
+    }
+
+    /// Appends the first promise, which shows that the log is in use.
+    pub(crate) fn begin(&self, mark: EditMark) -> Result<()> {
+        self.lock().begin(mark)
     }
 
     /// Drops the older logs below `floor` from the list and returns their numbers.
@@ -295,6 +297,13 @@ impl LogState {
         // An older log was synced to its end before the next one became active.
         let up_to = LogPosition { number: self.number, offset: self.writer.synced() };
         Ok((position <= up_to).then_some(up_to))
+    }
+
+    fn begin(&mut self, mark: EditMark) -> Result<()> {
+        self.writer.append_record(RecordKind::Promise, &encode_promise(mark))?;
+        self.writer.flush_frames()?;
+        self.batches_end = self.writer.len();
+        Ok(())
     }
 
     fn note_synced(&mut self, end: u64, mark: impl Fn() -> EditMark) -> Result<()> {

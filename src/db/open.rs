@@ -10,7 +10,8 @@
 //!    (synced, directory synced) as they fill, and in the end the rest, into tables or the new log;
 //! 3. new log, synced; new manifest with the whole state, synced; `CURRENT`: from here on the new state
 //!    counts;
-//! 4. the new log's first promise: from here on the log counts as used;
+//! 4. the new log's first promise: from here on the log counts as used (if the disk is full, writing is
+//!    suspended instead, and `resume` goes on);
 //! 5. remove files that the new state does not name.
 //!
 //! An open that fails before step 3 removes what it wrote.
@@ -32,7 +33,7 @@ use super::memtables::Memtables;
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, check_never_used, is_ours, list, recover};
 use super::replay_to_memtables::{Carry, Replayed};
-use super::reserve::{Reserve, reserve_bytes};
+use super::reserve::{Reserve, remove_reserve};
 use super::tree::Tree;
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
@@ -49,8 +50,7 @@ use crate::memory::Memory;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{SharedByTables, TableHandle, Version};
-use crate::wal::encode_promise;
-use crate::wal::{Ending, RecordKind};
+use crate::wal::Ending;
 
 /// How many names of other programs' files an error lists.
 const OTHER_FILES_NAMED: usize = 5;
@@ -136,7 +136,7 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
     let (mut engine, replayed, manifest) = match write(Carry::Rewrite) {
         Err(error) if is_out_of_space(&error) => {
-            give_up_reserve(&*fs, dir, recovered.store_id)?;
+            remove_reserve(&*fs, dir, recovered.store_id)?;
             let mut kept = write(Carry::Keep)?;
             kept.0.report.full_disk = Some(error.to_string());
             kept.0.await_reserve(&error);
@@ -181,15 +181,6 @@ fn write_anew(
     written.map(|(replayed, manifest)| (engine, replayed, manifest))
 }
 
-/// Removes the reserve.
-fn give_up_reserve(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<()> {
-    if reserve_bytes(fs, dir, store_id).is_some_and(|bytes| bytes > 0) {
-        let path = FileName::Reserve.path(dir);
-        fs.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
-    }
-    Ok(())
-}
-
 /// The store that `state` describes, with empty memtables and without a log.
 fn build_engine(
     dir: &Path,
@@ -214,7 +205,7 @@ fn build_engine(
         keyspace: DEFAULT_KEYSPACE,
     };
     let trees = build_trees(dir, state, &memtables, &shared)?;
-    let reserve = reserve_bytes(&*files.fs, dir, store_id);
+    let reserve = Reserve::open(&*files.fs, dir, store_id, state.table_bytes);
     Ok(Engine::new(EngineParts {
         options,
         report: recovered.report.clone(),
@@ -222,7 +213,7 @@ fn build_engine(
         context,
         keyspaces: Keyspaces::new(trees, memtables, open_tables, state.next_keyspace),
         visible: recovered.last_seqno,
-        reserve: Reserve::new(reserve.unwrap_or(0), state.table_bytes),
+        reserve,
     }))
 }
 
@@ -398,14 +389,19 @@ fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
 
 impl Engine {
     /// Makes the state of the manifest current, and marks the log as used with its first promise. Returns the
-    /// logs that the manifest names.
+    /// logs that the manifest names. If the disk is full at the promise, the store is open, and writing resumes
+    /// when it can.
     fn put_in_force(&mut self, replayed: Replayed, manifest: NewManifest) -> Result<BTreeSet<u64>> {
         let manifest = manifest.install()?;
-        let Replayed { log_number, mut log, older, .. } = replayed;
+        let Replayed { log_number, log, older, .. } = replayed;
         let (mark, named) = (manifest.state().mark, manifest.state().logs.keys().copied().collect());
-        log.append_record(RecordKind::Promise, &encode_promise(mark))?;
-        log.flush_frames()?;
         self.set_writable(Log::new(log_number, log, older), manifest);
+        match self.log().begin(mark) {
+            Err(error) if is_out_of_space(&error) => {
+                self.report.full_disk = Some(self.suspend(error).to_string());
+            }
+            begun => begun?,
+        }
         Ok(named)
     }
 }

@@ -17,7 +17,8 @@
 //! On a full disk there is no room for either. Then the old logs are kept ([`Carry::Keep`]), and only the
 //! batches of the newest log of which nothing shows that they are on the disk are appended to the new log.
 //! (They may be in the memory of the operating system only, for good, if a sync has failed.) The newest log
-//! is cut before them.
+//! is cut before them. No memtable is flushed: a full one becomes immutable, and the background flushes it
+//! when there is room. They were in memory together before, so with the same budget they fit again.
 //!
 //! A store that is opened for reading cannot write tables: it keeps everything.
 
@@ -97,6 +98,10 @@ impl Engine {
             }
             let log = if stays { batch.log } else { log_number };
             let trees = self.lacking(known, bytes)?;
+            if carry == Carry::Keep {
+                self.apply_lacking(known, bytes, trees, log)?.iter().for_each(|full| full.seal());
+                return Ok(());
+            }
             while !self.has_room(std::iter::once((bytes, &trees[..]))) {
                 let Some(largest) = self.keyspaces.largest_filled() else { break };
                 self.flush_into(state, &largest)?;

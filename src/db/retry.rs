@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::health::is_out_of_space;
 use super::reservations::Job;
 use crate::batch::KeyspaceId;
 use crate::error::Error;
@@ -196,10 +197,13 @@ impl Retry {
         failed.get(&work).map(|failed| failed.due.saturating_duration_since(self.now()))
     }
 
-    /// Makes all work due, because a caller waits for it. What fails again is put off for as long as it would
-    /// be otherwise.
+    /// Makes all work due that a caller may wait for: all but the reserve. What fails again is put off for as
+    /// long as it would be otherwise.
     pub(crate) fn at_once(&self) {
-        self.change(|failed| failed.values_mut().for_each(|failed| failed.set_due(failed.at)));
+        self.change(|failed| {
+            let awaited = failed.iter_mut().filter(|(work, _)| **work != Work::Reserve);
+            awaited.for_each(|(_, failed)| failed.set_due(failed.at));
+        });
     }
 
     /// Makes all work due, because files were removed. Work that failed just now waits for the shortest
@@ -216,6 +220,11 @@ impl Retry {
     /// Whether some of this work is failing.
     pub(crate) fn is_failing(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
         !self.is_empty() && lock(&self.failed).keys().any(|work| is_concerned(*work))
+    }
+
+    /// Whether some of this work found no room on the disk.
+    pub(crate) fn is_short_of_space(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
+        self.find(|work, failed| is_concerned(work) && is_out_of_space(&failed.error)).is_some()
     }
 
     /// The error of such work that has failed since there were `failures`.

@@ -19,10 +19,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstat, linkat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, Mode, OFlags, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
-use super::std_fs::{StdFile, StdFs, lock_file};
+use super::std_fs::{StdFile, StdFs, free_bytes, lock_file};
 use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
 
 /// Device and inode: what a file or directory is, whatever its name.
@@ -217,6 +219,13 @@ impl Fs for DirFs {
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let ((from_dir, from), (to_dir, to)) = (self.place(from), self.place(to));
         Ok(linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
+        if dir != self.path {
+            return StdFs.free_bytes(dir);
+        }
+        Ok(free_bytes(&fstatvfs(&self.handle)?))
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {

@@ -209,6 +209,10 @@ impl Fs for LockedDir {
         self.held.change(Compare::Before, || self.fs.hard_link(from, to))
     }
 
+    fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
+        self.fs.free_bytes(dir)
+    }
+
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
         self.fs.lock(path, kind)
     }

@@ -108,14 +108,14 @@ impl MemFs {
         self.inner.room.store(bytes.map_or(0, |bytes| bytes.max(1)), Ordering::SeqCst);
     }
 
-    /// How many of these bytes can still be appended.
-    fn room_for(&self, bytes: usize) -> usize {
+    /// How many bytes can still be appended.
+    fn room_left(&self) -> u64 {
         match self.inner.room.load(Ordering::SeqCst) {
-            0 => bytes,
+            0 => u64::MAX,
             room => {
                 let len = |file: &Arc<MemFile>| file.data.read().expect("file lock").bytes.len() as u64;
                 let used: u64 = self.tree().files.values().map(len).sum();
-                bytes.min(room.saturating_sub(used) as usize)
+                room.saturating_sub(used)
             }
         }
     }
@@ -308,6 +308,10 @@ impl Fs for MemFs {
         Ok(())
     }
 
+    fn free_bytes(&self, _dir: &Path) -> io::Result<Option<u64>> {
+        Ok(Some(self.room_left()))
+    }
+
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
         let mut tree = self.tree();
         if kind == LockKind::Exclusive && !tree.files.contains_key(path) {
@@ -376,7 +380,7 @@ impl ReadFile for Handle {
 impl AppendFile for Handle {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         self.fs.announce(Op::Append(&self.path, bytes))?;
-        let room = self.fs.room_for(bytes.len());
+        let room = self.fs.room_left().min(bytes.len() as u64) as usize;
         self.file.data.write().expect("file lock").bytes.extend_from_slice(&bytes[..room]);
         if room < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }

@@ -58,6 +58,13 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// Gives a file a second name.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// How many bytes can be written to the disk that the directory `dir` is on; `None` if that is not known,
+    /// as by default. A limit for the user may be lower.
+    fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
+        let _ = dir;
+        Ok(None)
+    }
+
     /// Locks the file `path` and the directory it lies in, at once or with the error `WouldBlock` (with
     /// [`HeldByThisProcess`] inside if that is known). They are held until the guard is dropped or the
     /// process dies. An exclusive lock creates the file if it is missing; a shared one writes nothing, and is

@@ -79,6 +79,11 @@ impl Fs for StdFs {
     }
 
     #[cfg(unix)]
+    fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
+        Ok(free_bytes(&rustix::fs::statvfs(dir)?))
+    }
+
+    #[cfg(unix)]
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
         Ok(Box::new(super::dir_fs::lock(path, kind)?))
     }
@@ -104,6 +109,12 @@ impl Fs for StdFs {
         }
         Ok(Box::new(StdLock { _file: file }))
     }
+}
+
+/// What is free on a disk. One that says it has no blocks does not know.
+#[cfg(unix)]
+pub(super) fn free_bytes(disk: &rustix::fs::StatVfs) -> Option<u64> {
+    (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Locks an open file, or fails with `WouldBlock`.

@@ -225,6 +225,10 @@ impl Fs for FaultyFs {
         self.inner.hard_link(from, to)
     }
 
+    fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
+        self.inner.free_bytes(dir)
+    }
+
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
         self.weather.check(Op::Open)?;
         let guard = self.inner.lock(path, kind)?;
