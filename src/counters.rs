@@ -84,8 +84,9 @@ pub(crate) struct FilterCounters(Striped<4>);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterCounts {
-    /// The filter answered "absent": no block was read. If more than eight threads count at the same moment,
-    /// some of these may be lost (none with [`Options::audit_absent`](crate::Options::audit_absent)).
+    /// The filter answered "absent": no block was read. Threads count these in eight places by turns, without
+    /// a lock: where two of them share a place and count at the same moment, some may be lost (none with
+    /// [`Options::audit_absent`](crate::Options::audit_absent)).
     pub negatives: u64,
     /// The filter answered "maybe" and the table did not hold the key: the read was wasted.
     pub false_positives: u64,

@@ -165,9 +165,9 @@ impl Keyspace {
     }
 
     /// Whether `key` may be present, answered from memory: it never reads from disk and never fails. `false`
-    /// is certain. `true` may be wrong: at the false-positive rate of the filters, for tables that are not
-    /// yet open, and for tables whose filter is not in memory, unless the cache has the filter page that the
-    /// key needs.
+    /// is certain (of a dropped keyspace, which holds nothing, too). `true` may be wrong: at the false-positive
+    /// rate of the filters, for tables that are not yet open, and for tables whose filter is not in memory,
+    /// unless the cache has the filter page that the key needs.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
