@@ -254,6 +254,60 @@ fn a_second_failure_while_writing_resumes_costs_nothing_either() {
     println!("{cases} second failures, {images} images");
 }
 
+/// As [`fail`], but two threads write at once until each has succeeded. Returns how many images were checked.
+fn resume_together(victim: Victim, cause: Cause) -> u64 {
+    let fs = FaultyFs::new(&MemFs::new());
+    let (db, users) = prepare(&fs);
+    let has_failed = AtomicBool::new(false);
+    let progress = Arc::new(Mutex::new(Progress::InDoubt));
+    let images = Arc::new(AtomicU64::new(0));
+    let (seen, checked) = (Arc::clone(&progress), Arc::clone(&images));
+    fs.judge(move |mem, call| {
+        if !has_failed.load(Ordering::SeqCst) {
+            let is_victim = matches!(call, Call::Append(_)) && call.kind() == victim.file();
+            return (is_victim && !has_failed.swap(true, Ordering::SeqCst)).then(|| (Effect::Half, cause()));
+        }
+        if matches!(call, Call::Open(_)) {
+            return None;
+        }
+        // Read before the image is made: the other thread may get on meanwhile.
+        let progress = *seen.lock().unwrap();
+        for policy in policies(checked.load(Ordering::SeqCst)) {
+            checked.fetch_add(1, Ordering::SeqCst);
+            if let Err(wrong) = check(&mem.crash(policy), progress) {
+                panic!("{victim:?} {}, {policy:?} before {call:?}: {wrong}", cause());
+            }
+        }
+        None
+    });
+    victim.strike(&db, &users).expect_err("an append fails");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while write_both(&db, &users, "after", Durability::Synced).is_err() {}
+                *progress.lock().unwrap() = Progress::Acknowledged;
+                assert!((0..3).any(|_| db.flush().is_ok()));
+            });
+        }
+    });
+    fs.recover();
+    db.close().unwrap();
+    check(&fs.mem, Progress::Acknowledged).unwrap();
+    images.load(Ordering::SeqCst)
+}
+
+#[test]
+fn two_threads_that_resume_at_once_lose_nothing_if_power_is_lost_at_any_operation() {
+    let mut images = 0;
+    for victim in [Victim::Batch, Victim::Flush] {
+        for cause in [full as Cause, broken] {
+            images += resume_together(victim, cause);
+        }
+    }
+    println!("{images} images");
+    assert!(images > 400, "{images} images");
+}
+
 /// EIO, as far as `ErrorKind` goes.
 fn broken() -> io::Error {
     io::Error::other("input/output error")

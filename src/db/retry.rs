@@ -207,9 +207,11 @@ impl Retry {
     }
 
     /// Makes all work due, because files were removed. Work that failed just now waits for the shortest
-    /// delay, since the files may be what it left.
+    /// delay, since the files may be what it left, unless a caller waits for it.
     pub(crate) fn note_room(&self) {
-        self.change(|failed| failed.values_mut().for_each(|failed| failed.set_due(failed.at + DELAY_MIN)));
+        self.change(|failed| {
+            failed.values_mut().for_each(|failed| failed.set_due(failed.due.min(failed.at + DELAY_MIN)));
+        });
     }
 
     /// The error of the work that has been failing for longest.
@@ -338,6 +340,8 @@ mod tests {
         retry.put_off(FLUSH, error("full"));
         retry.at_once();
         assert!(retry.is_due(FLUSH));
+        retry.note_room();
+        assert!(retry.is_due(FLUSH), "a caller waits for it");
         retry.put_off(FLUSH, error("full"));
         assert_eq!(lock(&retry.failed)[&FLUSH].delay, Duration::from_millis(3200));
     }
