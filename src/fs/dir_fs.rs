@@ -238,6 +238,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_free_is_that_of_the_disk_of_the_directory_also_after_it_was_renamed() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dir, moved) = (parent.path().join("db"), parent.path().join("moved"));
+        std::fs::create_dir(&dir).unwrap();
+        let disk = rustix::fs::statvfs(&dir).unwrap();
+        let size = disk.f_blocks * disk.f_frsize;
+        let is_of_disk =
+            |free: Option<u64>| free.is_none_or(|free| free <= size) && free.is_some() == (size > 0);
+        assert!(is_of_disk(StdFs.free_bytes(&dir).unwrap()));
+        let guard = StdFs.lock(&dir.join("LOCK"), LockKind::Exclusive).unwrap();
+        std::fs::rename(&dir, &moved).unwrap();
+        assert!(is_of_disk(guard.fs().unwrap().free_bytes(&dir).unwrap()));
+        assert!(StdFs.free_bytes(&dir).is_err());
+    }
+
+    #[test]
     fn files_are_reached_through_the_handle_after_the_directory_was_renamed() {
         let parent = tempfile::tempdir().unwrap();
         let (dir, moved) = (parent.path().join("db"), parent.path().join("moved"));
