@@ -90,11 +90,14 @@ impl Work<'_> {
     }
 
     fn look(&mut self, rng: &mut Rng) {
-        let key = rng.below(2 * u64::from(KEYS)) as Key;
+        self.look_at(rng.below(2 * u64::from(KEYS)) as Key, rng.one_in(2));
+    }
+
+    fn look_at(&mut self, key: Key, is_batched: bool) {
         let space = self.tx.keyspace(&self.keys.spaces[usize::from(key / KEYS)]);
-        let found = match rng.below(2) {
-            0 => space.get(name(key)).unwrap(),
-            _ => space.multi_get(&[name(key)]).unwrap().remove(0),
+        let found = match is_batched {
+            false => space.get(name(key)).unwrap(),
+            true => space.multi_get(&[name(key)]).unwrap().remove(0),
         };
         self.note(key, found.as_ref());
     }
@@ -181,7 +184,11 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
         }
         runs
     });
-    let runs: Vec<Run> = runs.into_iter().flatten().collect();
+    let mut runs: Vec<Run> = runs.into_iter().flatten().collect();
+    // The last version of each key is seen, too.
+    let mut last = keys.begin(next.fetch_add(1, Ordering::Relaxed));
+    (0..2 * KEYS).for_each(|key| last.look_at(key, false));
+    runs.push(last.run);
     let edges = history::check(&runs).unwrap();
     let (conflicts, stats) = (conflicts.load(Ordering::Relaxed), keys.db.stats());
     println!(

@@ -12,7 +12,7 @@
 //! The history is serializable if this has no cycle. A key that is absent from a range was read, too: that is how
 //! phantoms are found.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of a transaction, and name of the versions that it wrote.
 pub(crate) type Id = u64;
@@ -60,7 +60,7 @@ fn versions(runs: &[Run]) -> Result<BTreeMap<Key, Versions>, String> {
 /// Checks a history. Returns how many dependencies it has.
 pub(crate) fn check(runs: &[Run]) -> Result<usize, String> {
     let versions = versions(runs)?;
-    let mut after: HashMap<Id, BTreeSet<Id>> = HashMap::new();
+    let mut after: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
     let mut add = |before: Id, then: Id| {
         if before != then && before != 0 && then != 0 {
             after.entry(before).or_default().insert(then);
@@ -86,8 +86,8 @@ pub(crate) fn check(runs: &[Run]) -> Result<usize, String> {
 }
 
 /// Transactions each of which comes before the next, and the last before the first.
-fn cycle(after: &HashMap<Id, BTreeSet<Id>>) -> Option<Vec<Id>> {
-    let mut left: HashMap<Id, usize> = HashMap::new();
+fn cycle(after: &BTreeMap<Id, BTreeSet<Id>>) -> Option<Vec<Id>> {
+    let mut left: BTreeMap<Id, usize> = BTreeMap::new();
     for (&id, then) in after {
         left.entry(id).or_default();
         then.iter().for_each(|&then| *left.entry(then).or_default() += 1);
