@@ -1,5 +1,5 @@
-//! Lookups of many keys at a time: the memory of all filters is fetched before the first is tested, and tables
-//! are read in the order of their keys.
+//! Lookups of many keys at a time: run by run, the memory of all filters is fetched before the first is tested,
+//! and tables are read in the order of their keys.
 
 use super::handle::TableHandle;
 use super::lookup::Lookup;
