@@ -86,3 +86,28 @@ pub(super) fn open_own(
     }
     Ok(held)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{FilterBuilder, Kind};
+
+    #[test]
+    fn the_range_of_denied_keys_holds_each_of_them_in_whatever_order_they_come() {
+        let mut builder = FilterBuilder::new(Kind::Bloom, 20.0, 1, 2, [3; 16]).unwrap();
+        builder.add_key(b"in it");
+        let block = builder.finish().unwrap();
+        let mut denied = [&b"a"[..], b"m", b"z"];
+        for turn in 0..6 {
+            denied.swap(turn % 2, turn % 2 + 1);
+            let filter = Filter::open(AlignedBytes::copy_of(&block), Expect::anything()).unwrap();
+            let mut held = Held::new(filter, 0);
+            held.probe(b"in it", 0);
+            assert!(held.denial().is_none());
+            denied.iter().for_each(|key| held.probe(key, 0));
+            let (error, keys) = held.denial().unwrap();
+            assert!(error.to_string().contains("denies 3 of"), "{error}");
+            assert_eq!(*keys, (b"a".to_vec(), b"z".to_vec()), "{denied:?}");
+        }
+    }
+}
