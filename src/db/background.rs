@@ -2,9 +2,9 @@
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
 //! sync at its end is short); close tables if there was no room for another one; flush the oldest immutable
-//! memtable of a keyspace; make the reserve; compact; rebuild an unusable filter; load or drop column groups
-//! of filters. Which keyspace is next, `pending` says. A job is chosen and reserved under one lock, carried
-//! out without the lock, and then released.
+//! memtable of a keyspace, or of several if they are small; make the reserve; compact; rebuild an unusable
+//! filter; load or drop column groups of filters. Which keyspace is next, `pending` says. A job is chosen and
+//! reserved under one lock, carried out without the lock, and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
@@ -35,6 +35,12 @@ use crate::version::Version;
 
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
+
+/// The most bytes of memtables that are flushed together.
+const FLUSH_TOGETHER_BYTES: usize = 1 << 20;
+
+/// The most memtables that are flushed together.
+const FLUSHES_TOGETHER_MAX: usize = 16;
 
 /// How often to choose which filters to keep in memory, while there is no room for all of them.
 const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
@@ -216,8 +222,8 @@ impl Engine {
         };
         let work = Work::of(reservation.job());
         let result = self.carry_out_job(reservation.job());
-        if let (Some(work), Ok(_) | Err(JobError::Table(_))) = (work, &result) {
-            self.retry.done(work);
+        if let Ok(_) | Err(JobError::Table(_)) = &result {
+            work.iter().for_each(|&work| self.retry.done(work));
         }
         match result {
             // A failed attempt is put off, and other work is next.
@@ -234,11 +240,11 @@ impl Engine {
             Err(JobError::Table(_)) => Ok(true),
             Err(JobError::Store(error)) => {
                 let error = self.fail_if_final(error);
-                if matches!(work, Some(Work::Flush(_))) && is_out_of_space(&error) {
+                if matches!(reservation.job(), Job::Flush(_)) && is_out_of_space(&error) {
                     self.spend_reserve(&error);
                 }
-                if let Some(work) = work.filter(|_| !self.health.has_failed()) {
-                    self.put_off(work, error.clone());
+                if !self.health.has_failed() {
+                    work.iter().for_each(|&work| self.put_off(work, error.clone()));
                 }
                 Err(error)
             }
@@ -260,7 +266,7 @@ impl Engine {
         match job {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
             Job::Upkeep(Upkeep::Reserve) => return Ok(self.make_reserve()),
-            Job::Flush(tree, memtable) => self.flush_memtable(tree, memtable)?,
+            Job::Flush(memtables) => self.flush_memtables(memtables)?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
             // Callers do this themselves.
@@ -359,14 +365,28 @@ impl Engine {
         urgency.filter(|_| is_due)
     }
 
+    /// The most urgent flush, and the next ones if all of them are small and no writer is slowed: they are
+    /// published by one edit. While flushes fail, each is done by itself, so that one holds up no other.
     fn next_flush(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
-        while let Some(keyspace) = reserved.pending().take_flush() {
+        let is_failing = self.retry.is_failing(|work| matches!(work, Work::Flush(_)));
+        let (mut memtables, mut bytes) = (Vec::new(), 0);
+        loop {
+            let pending = reserved.pending();
+            let next = match memtables.len() {
+                0 => pending.take_flush(),
+                FLUSHES_TOGETHER_MAX.. => None,
+                _ if is_failing => None,
+                _ => pending.take_small_flush(FLUSH_TOGETHER_BYTES.saturating_sub(bytes)),
+            };
+            let Some(keyspace) = next else { break };
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
-            if let Some(oldest) = tree.view().immutables.last().cloned() {
-                return Some(Job::Flush(tree, oldest));
-            }
+            let view = tree.view();
+            let Some(oldest) = view.immutables.last() else { continue };
+            let is_urgent = view.immutables.len() > 1;
+            bytes += if is_urgent { FLUSH_TOGETHER_BYTES } else { oldest.memtable.size_bytes() };
+            memtables.push((tree, Arc::clone(oldest)));
         }
-        None
+        (!memtables.is_empty()).then_some(Job::Flush(memtables))
     }
 
     fn next_compaction(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
@@ -463,9 +483,11 @@ impl<'a> Free<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::db::{Db, Keyspace};
-    use crate::fs::MemFs;
+    use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
 
     fn open() -> Db {
@@ -504,6 +526,108 @@ mod tests {
         (0..2).for_each(|_| seal(&db, &hot, 1));
         db.step().unwrap();
         assert_eq!(waiting(&hot), 1);
+    }
+
+    /// Counts the syncs of manifests and of the directory from now on.
+    fn count_syncs(fs: &MemFs) -> Arc<[AtomicU64; 2]> {
+        let counts: Arc<[AtomicU64; 2]> = Arc::default();
+        let counted = Arc::clone(&counts);
+        fs.observe(move |_, op| {
+            let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+            let syncs = [matches!(op, Op::Sync(path) if is_manifest(path)), matches!(op, Op::SyncDir(_))];
+            for (count, is_sync) in counted.iter().zip(syncs) {
+                count.fetch_add(is_sync.into(), Ordering::SeqCst);
+            }
+            Ok(())
+        });
+        counts
+    }
+
+    fn flushed(db: &Db, keyspaces: &[Keyspace]) -> (u64, usize) {
+        let in_tables = keyspaces.iter().filter(|keyspace| waiting(keyspace) == 0).count();
+        (db.stats().flushes, in_tables)
+    }
+
+    #[test]
+    fn small_memtables_of_many_keyspaces_are_published_by_few_edits() {
+        let fs = MemFs::new();
+        let options = || Options::new().background_threads(0);
+        let db = options().fs(Arc::new(fs.clone())).open("/db").unwrap();
+        let keyspaces = keyspaces(&db, 40);
+        keyspaces.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
+        let counts = count_syncs(&fs);
+        db.flush().unwrap();
+        // One begins a log, and there are 16 keyspaces in each of the others but the last.
+        assert_eq!([0, 1].map(|kind| counts[kind].load(Ordering::SeqCst)), [1 + 3; 2]);
+        assert_eq!(flushed(&db, &keyspaces), (40, 40));
+        let db = options().fs(Arc::new(fs.crash(CrashPolicy::DropUnsynced))).open("/db").unwrap();
+        let names = db.keyspaces();
+        let has_key = |name: &&String| db.existing_keyspace(name).unwrap().contains("k").unwrap();
+        assert_eq!(names.iter().filter(has_key).count(), 40);
+    }
+
+    #[test]
+    fn a_large_memtable_and_one_that_slows_writers_are_flushed_alone() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        let keyspaces = keyspaces(&db, 3);
+        let [large, urgent, small] = &keyspaces[..] else { panic!("three keyspaces") };
+        large.put("k", vec![1; FLUSH_TOGETHER_BYTES]).unwrap();
+        seal(&db, large, 0);
+        (0..2).for_each(|_| seal(&db, urgent, 1));
+        seal(&db, small, 1);
+        let waiting = || keyspaces.iter().map(waiting).collect::<Vec<_>>();
+        assert_eq!(waiting(), [1, 2, 1]);
+        db.step().unwrap();
+        assert_eq!(waiting(), [1, 1, 1]);
+        db.step().unwrap();
+        assert_eq!(waiting(), [0, 1, 1]);
+        db.step().unwrap();
+        assert_eq!(waiting(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn of_memtables_that_are_flushed_together_all_are_published_or_none() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        let keyspaces = keyspaces(&db, 4);
+        keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+        let created = AtomicU64::new(0);
+        fs.observe(move |_, op| match op {
+            Op::Create(_) if created.fetch_add(1, Ordering::SeqCst) == 2 => {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        });
+        assert!(db.step().is_err());
+        assert_eq!(flushed(&db, &keyspaces).1, 0);
+        let counts = count_syncs(&fs);
+        db.flush().unwrap();
+        assert_eq!(flushed(&db, &keyspaces).1, 4);
+        // After a failure each is tried by itself.
+        assert_eq!(counts[0].load(Ordering::SeqCst), 4);
+        assert!(db.background_error().is_none() && db.verify().unwrap().damage.is_empty());
+        while db.step().unwrap() {}
+        let is_table = |path: &Path| path.extension().is_some_and(|end| end == "sst");
+        let left = fs.files(Path::new("/db")).iter().filter(|(path, _)| is_table(path)).count();
+        assert_eq!(left, 4, "nothing is left of the attempt that failed");
+    }
+
+    #[test]
+    fn a_keyspace_that_is_dropped_holds_up_no_flush_of_others() {
+        let db = open();
+        let keyspaces = keyspaces(&db, 3);
+        keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+        let dropped = Arc::clone(&keyspaces[1].tree);
+        let memtables = keyspaces.iter().map(|keyspace| {
+            let oldest = keyspace.tree.view().immutables.last().cloned().unwrap();
+            (Arc::clone(&keyspace.tree), oldest)
+        });
+        let memtables: Vec<_> = memtables.collect();
+        db.drop_keyspace(&dropped.name).unwrap();
+        db.engine().flush_memtables(&memtables).unwrap();
+        assert_eq!((waiting(&keyspaces[0]), waiting(&keyspaces[2])), (0, 0));
+        db.engine().flush_memtables(&memtables[1..2]).unwrap();
     }
 
     #[test]
@@ -558,7 +682,7 @@ mod tests {
             engine.retry.put_off(work, Error::io("create", std::path::Path::new("/db"), cause));
             engine.retry.at_once();
             let running = begin();
-            assert_eq!(Work::of(running.job()), Some(work));
+            assert_eq!(Work::of(running.job()), [work]);
             // Another thread looks for work.
             assert!(!db.step().unwrap());
             assert!(db.background_error().is_some(), "{work:?} is forgotten");

@@ -66,16 +66,29 @@ impl From<Error> for JobError {
 }
 
 impl Engine {
-    /// Writes the oldest immutable memtable of a tree into a new run of level 0.
-    pub(crate) fn flush_memtable(&self, tree: &Arc<Tree>, memtable: &Arc<LoggedMemtable>) -> Result<()> {
-        let change = self.write_memtable(tree, &tree.view().version, memtable)?;
-        let log_floor = self.publish_or_remove(change)?;
+    /// Writes the oldest immutable memtables of these trees into new runs of level 0, and publishes all of
+    /// them with one edit. Those of dropped keyspaces are left out. If one cannot be written, none is published.
+    pub(crate) fn flush_memtables(&self, memtables: &[(Arc<Tree>, Arc<LoggedMemtable>)]) -> Result<()> {
+        let mut changes = Vec::with_capacity(memtables.len());
+        for (tree, memtable) in memtables.iter().filter(|(tree, _)| tree.is_alive()) {
+            match self.write_memtable(tree, &tree.view().version, memtable) {
+                Ok(change) => changes.push(change),
+                Err(error) => {
+                    changes.iter().for_each(TreeChange::set_added_obsolete);
+                    return Err(error);
+                }
+            }
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let log_floor = self.publish_or_remove(changes)?;
         self.remove_old_logs(log_floor);
         Ok(())
     }
 
-    /// Writes the oldest immutable memtable of a tree into durable tables, which the caller publishes. `version`
-    /// has everything that is older.
+    /// Writes the oldest immutable memtable of a tree into tables, and syncs them. The caller syncs the
+    /// directory and publishes them. `version` has everything that is older.
     pub(crate) fn write_memtable(
         &self,
         tree: &Arc<Tree>,
@@ -132,7 +145,7 @@ impl Engine {
             self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
             let removed = task.inputs.clone();
             let change = TreeChange { tree: Arc::clone(tree), removed, added, flushed: None };
-            self.publish(Vec::new(), Change::Tree(change))?;
+            self.publish(Vec::new(), Change::Trees(vec![change]))?;
             return Ok(());
         }
         let view = tree.view();
@@ -164,7 +177,7 @@ impl Engine {
             flushed: None,
         };
         let outputs = change.added.len();
-        self.publish_or_remove(change)?;
+        self.publish_or_remove(vec![change])?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
         let (inputs, level) = (task.inputs.len(), task.output_level);
@@ -187,7 +200,8 @@ impl Engine {
         JobError::Table(error)
     }
 
-    /// Merges `input` into new tables. They are durable and open, and the caller publishes them.
+    /// Merges `input` into new tables. They are synced and open. The caller syncs the directory and publishes
+    /// them.
     fn merge_into(
         &self,
         tree: &Tree,
@@ -231,12 +245,7 @@ impl Engine {
         let tables: Vec<_> =
             metas.into_iter().map(|meta| TableHandle::new(Arc::new(meta), &shared)).collect();
         tables.iter().for_each(|table| table.set_made_at(lookups));
-        let synced = match tables.is_empty() {
-            true => Ok(()),
-            false => self.files.sync_dir(),
-        };
-        let opened = synced.and_then(|()| tables.iter().try_for_each(|table| table.open().map(drop)));
-        if let Err(error) = opened {
+        if let Err(error) = tables.iter().try_for_each(|table| table.open().map(drop)) {
             tables.iter().for_each(|table| table.set_obsolete());
             return Err(error);
         }
@@ -313,11 +322,13 @@ impl Engine {
         TableWriter::create(&*self.files.fs, &FileName::Table(number).path(&self.files.dir), config)
     }
 
-    /// Publishes a change. If that fails, marks the new tables for removal (those that the manifest may name
-    /// are held until that is certain).
-    fn publish_or_remove(&self, change: TreeChange) -> Result<u64> {
-        let added: Vec<_> = change.added.iter().map(|(_, _, table)| Arc::clone(table)).collect();
-        let published = self.publish(Vec::new(), Change::Tree(change));
+    /// Syncs the directory, and publishes changes with one edit. If that fails, marks the new tables for
+    /// removal (those that the manifest may name are held until that is certain).
+    fn publish_or_remove(&self, changes: Vec<TreeChange>) -> Result<u64> {
+        let added = changes.iter().flat_map(|change| &change.added);
+        let added: Vec<_> = added.map(|(_, _, table)| Arc::clone(table)).collect();
+        let synced = if added.is_empty() { Ok(()) } else { self.files.sync_dir() };
+        let published = synced.and_then(|()| self.publish(Vec::new(), Change::Trees(changes)));
         published.inspect_err(|_| added.iter().for_each(|table| table.set_obsolete()))
     }
 

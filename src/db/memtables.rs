@@ -77,15 +77,18 @@ impl Memtables {
         lock(&self.orders).by_size.last().map(|&(_, id)| id)
     }
 
-    /// The oldest log that the memtables need, one memtable with this oldest log left out.
-    pub(crate) fn oldest_log(&self, without: Option<u64>) -> Option<u64> {
+    /// The oldest log that the memtables need, with a memtable left out for each of these oldest logs.
+    pub(crate) fn oldest_log(&self, without: &[u64]) -> Option<u64> {
+        let mut without = without.to_vec();
         let orders = lock(&self.orders);
-        let mut logs = orders.by_log.iter();
-        let (&(first, _), &memtables) = logs.next()?;
-        if without == Some(first) && memtables == 1 {
-            return logs.next().map(|(&(next, _), _)| next);
-        }
-        Some(first)
+        let needs = |(&(log, _), &memtables): (&(u64, KeyspaceId), &usize)| {
+            let is_left_out = |_: &usize| {
+                let at = without.iter().position(|&left_out| left_out == log);
+                at.map(|at| without.swap_remove(at)).is_some()
+            };
+            ((0..memtables).take_while(is_left_out).count() < memtables).then_some(log)
+        };
+        orders.by_log.iter().find_map(needs)
     }
 
     /// The keyspaces with a memtable whose oldest log is this one.
@@ -145,15 +148,17 @@ mod tests {
         let memtables = memtables();
         memtables.set_logs(1, &[], &[5]);
         memtables.set_logs(2, &[], &[7, 5]);
-        assert_eq!([None, Some(5), Some(7)].map(|without| memtables.oldest_log(without)), [Some(5); 3]);
+        assert_eq!([&[][..], &[5], &[7]].map(|without| memtables.oldest_log(without)), [Some(5); 3]);
+        assert_eq!([&[5, 5][..], &[5, 7]].map(|without| memtables.oldest_log(without)), [Some(7), Some(5)]);
+        assert_eq!(memtables.oldest_log(&[7, 5, 5]), None);
         assert_eq!((memtables.with_log(5), memtables.with_log(7)), (vec![1, 2], vec![2]));
         memtables.set_logs(2, &[7, 5], &[7]);
-        let without = |log| memtables.oldest_log(Some(log));
-        assert_eq!((without(5), without(7), memtables.oldest_log(None)), (Some(7), Some(5), Some(5)));
+        let without = |log| memtables.oldest_log(&[log]);
+        assert_eq!((without(5), without(7), memtables.oldest_log(&[])), (Some(7), Some(5), Some(5)));
         memtables.set_logs(1, &[5], &[9, 5, 5]);
         assert_eq!(without(5), Some(5), "two memtables need it");
         memtables.set_logs(1, &[9, 5, 5], &[]);
-        assert_eq!((without(7), memtables.oldest_log(None)), (None, Some(7)));
+        assert_eq!((without(7), memtables.oldest_log(&[])), (None, Some(7)));
         assert_eq!(memtables.keyspaces(), BTreeSet::from([2]));
     }
 }

@@ -118,6 +118,14 @@ impl Pending {
         Some(next)
     }
 
+    /// Takes the keyspace with the most urgent flush if it frees at most so many bytes and slows no writer.
+    pub(crate) fn take_small_flush(&mut self, bytes_max: usize) -> Option<KeyspaceId> {
+        let next = self.flushes.first()?;
+        let (FlushUrgency { beyond_first, bytes }, _) = self.flushes.places[&next];
+        (beyond_first == 0 && bytes <= bytes_max).then(|| self.flushes.set(next, None))?;
+        Some(next)
+    }
+
     /// Takes the keyspace whose compaction is next. It is marked again when its job has been reserved.
     pub(crate) fn take_compaction(&mut self) -> Option<KeyspaceId> {
         let next = self.compactions.first()?;
@@ -195,6 +203,19 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| pending.take_flush()).collect();
         assert_eq!(order, [3, 2, 4, 1, 5], "the fourth is the one that came first");
         assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn a_flush_joins_others_only_if_it_is_small_and_slows_no_writer() {
+        let mut pending = Pending::default();
+        pending.set(1, flush(0, 9), None);
+        pending.set(2, flush(0, 8), None);
+        assert_eq!(
+            [8, 9, 7, 8, 8].map(|bytes| pending.take_small_flush(bytes)),
+            [None, Some(1), None, Some(2), None]
+        );
+        pending.set(3, flush(1, 1), None);
+        assert_eq!((pending.take_small_flush(9), pending.take_flush()), (None, Some(3)));
     }
 
     #[test]

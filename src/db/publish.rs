@@ -31,8 +31,8 @@ pub(crate) enum Change {
     None,
     /// Nothing, and no edit may follow: the store is closed.
     End,
-    /// Other tables in a keyspace.
-    Tree(TreeChange),
+    /// Other tables in these keyspaces, each of which is there once.
+    Trees(Vec<TreeChange>),
     /// Other filters for a table.
     Filters(FilterChange),
     /// Other options of a keyspace, derived from those that it has when the edit is written.
@@ -129,7 +129,7 @@ impl Engine {
 
     /// What a change says in the manifest, if it can be made.
     fn items_of(&self, change: &Change) -> Result<Vec<EditItem>> {
-        change.tree().map_or(Ok(()), |tree| tree.check_alive())?;
+        change.trees().iter().try_for_each(|tree| tree.check_alive())?;
         Ok(match change {
             Change::None | Change::End | Change::Drop(_) => Vec::new(),
             Change::Options(tree, change) => {
@@ -137,12 +137,13 @@ impl Engine {
                 vec![EditItem::KeyspaceOptions { id: tree.id, options }]
             }
             Change::Filters(change) => vec![change.item()],
-            Change::Tree(change) => {
-                change.check_runs()?;
-                let mut items = change.items();
-                if let Some(flushed) = &change.flushed {
+            Change::Trees(changes) => {
+                changes.iter().try_for_each(TreeChange::check_runs)?;
+                let mut items: Vec<_> = changes.iter().flat_map(TreeChange::items).collect();
+                let flushed: Vec<_> = changes.iter().filter_map(|change| change.flushed.as_ref()).collect();
+                if !flushed.is_empty() {
                     items.push(EditItem::LastSeqno(self.sequence.visible()));
-                    items.push(EditItem::LogFloor(self.log_floor(Some(flushed))));
+                    items.push(EditItem::LogFloor(self.log_floor(&flushed)));
                 }
                 items
             }
@@ -176,23 +177,23 @@ impl Engine {
         }
     }
 
-    /// The oldest log that is still needed once `flushed` is in tables.
-    pub(crate) fn log_floor(&self, flushed: Option<&Arc<LoggedMemtable>>) -> u64 {
+    /// The oldest log that is still needed once these memtables are in tables.
+    pub(crate) fn log_floor(&self, flushed: &[&Arc<LoggedMemtable>]) -> u64 {
         // Read first: a memtable that gets its first entry after this gets it from this log or a later one.
         let active = self.log().active();
-        let flushed = flushed.and_then(|memtable| memtable.first_log());
-        self.keyspaces.memtables.oldest_log(flushed).unwrap_or(active).min(active)
+        let flushed: Vec<u64> = flushed.iter().filter_map(|memtable| memtable.first_log()).collect();
+        self.keyspaces.memtables.oldest_log(&flushed).unwrap_or(active).min(active)
     }
 }
 
 impl Change {
-    /// The keyspace that changes.
-    fn tree(&self) -> Option<&Arc<Tree>> {
+    /// The keyspaces that change.
+    fn trees(&self) -> Vec<&Arc<Tree>> {
         match self {
-            Self::None | Self::End => None,
-            Self::Options(tree, _) | Self::Drop(tree) => Some(tree),
-            Self::Tree(change) => Some(&change.tree),
-            Self::Filters(change) => Some(&change.tree),
+            Self::None | Self::End => Vec::new(),
+            Self::Options(tree, _) | Self::Drop(tree) => vec![tree],
+            Self::Trees(changes) => changes.iter().map(|change| &change.tree).collect(),
+            Self::Filters(change) => vec![&change.tree],
         }
     }
 
@@ -207,7 +208,7 @@ impl Change {
                 tree.mark();
             }
             Self::Drop(tree) => tree.set_dropped(),
-            Self::Tree(change) => change.install(),
+            Self::Trees(changes) => changes.into_iter().for_each(TreeChange::install),
             Self::Filters(change) => change.install(),
         }
     }
@@ -308,7 +309,7 @@ mod tests {
             let removed = vec![(0, Arc::clone(table))];
             let added = vec![(1, 0, Arc::clone(table))];
             let change = TreeChange { tree: Arc::clone(&tree), removed, added, flushed: None };
-            engine.publish(Vec::new(), Change::Tree(change))
+            engine.publish(Vec::new(), Change::Trees(vec![change]))
         };
         down(&tables[1]).unwrap();
         let files = fs.files(Path::new("/db"));

@@ -165,6 +165,7 @@ impl Engine {
         tree.seal();
         let Some(memtable) = tree.view().immutables.last().cloned() else { return Ok(()) };
         let change = self.write_memtable(tree, &tree.view().version, &memtable)?;
+        self.files.sync_dir()?;
         state.apply(&VersionEdit::new(change.items())).map_err(Error::invalid)?;
         change.install();
         Ok(())

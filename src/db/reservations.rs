@@ -22,7 +22,8 @@ use crate::version::TableHandle;
 /// What a job does.
 pub(crate) enum Job {
     Upkeep(Upkeep),
-    Flush(Arc<Tree>, Arc<LoggedMemtable>),
+    /// Flush the oldest memtables of these trees.
+    Flush(Vec<(Arc<Tree>, Arc<LoggedMemtable>)>),
     Compact(Arc<Tree>, Task),
     /// A compaction for a caller, in its own thread.
     CompactRange(Arc<Tree>, Task),
@@ -91,10 +92,8 @@ impl Job {
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         match self {
             Self::Upkeep(_) => Vec::new(),
-            Self::Flush(tree, _)
-            | Self::Compact(tree, _)
-            | Self::Refilter(tree, _)
-            | Self::CompactRange(tree, _) => vec![tree.id],
+            Self::Flush(memtables) => memtables.iter().map(|(tree, _)| tree.id).collect(),
+            Self::Compact(tree, _) | Self::Refilter(tree, _) | Self::CompactRange(tree, _) => vec![tree.id],
             Self::Residency(changes) => changes.iter().map(|change| change.tree.id).collect(),
         }
     }
@@ -204,9 +203,10 @@ impl Reservations {
         let keyspaces = job.keyspaces();
         match job {
             Job::Upkeep(upkeep) => drop(lock(&self.state).upkeep.remove(&upkeep)),
-            Job::Flush(tree, memtable) => {
-                drop(memtable);
-                lock(&self.state).flushing.remove(&tree.id);
+            Job::Flush(memtables) => {
+                drop(memtables);
+                let mut state = lock(&self.state);
+                state.flushing.retain(|id| !keyspaces.contains(id));
             }
             Job::Compact(tree, task) => {
                 let claim = Claim::of(&task);
@@ -316,7 +316,11 @@ impl State {
     fn take(&mut self, job: &Job) -> Option<u64> {
         let reserved = match job {
             Job::Upkeep(upkeep) => self.upkeep.insert(*upkeep),
-            Job::Flush(tree, _) => self.flushing.insert(tree.id),
+            Job::Flush(memtables) => {
+                let free = memtables.iter().all(|(tree, _)| !self.flushing.contains(&tree.id));
+                self.flushing.extend(memtables.iter().filter(|_| free).map(|(tree, _)| tree.id));
+                free
+            }
             Job::Compact(tree, task) => self.busy.entry(tree.id).or_default().take(task),
             Job::CompactRange(tree, task) => {
                 let free = !self.extra && self.busy.entry(tree.id).or_default().take(task);

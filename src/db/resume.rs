@@ -101,7 +101,7 @@ impl Suspension {
     pub(super) fn keep_change(&self, change: &Change) {
         let in_doubt = &mut lock(&self.state).in_doubt;
         match change {
-            Change::Tree(change) => in_doubt.keep_tables(change),
+            Change::Trees(changes) => changes.iter().for_each(|change| in_doubt.keep_tables(change)),
             Change::Filters(change) => in_doubt.tables.push(Arc::clone(&change.new)),
             Change::None | Change::End | Change::Options(..) | Change::Drop(_) => {}
         }
@@ -366,7 +366,7 @@ impl Engine {
             }
         }
         state.logs.clear();
-        Ok(())
+        if new.changes.is_empty() { Ok(()) } else { self.files.sync_dir() }
     }
 }
 

@@ -318,7 +318,7 @@ impl Engine {
         if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
             return;
         }
-        let oldest = self.log_floor(None);
+        let oldest = self.log_floor(&[]);
         for tree in self.keyspaces.with_log(oldest) {
             let first_log = tree.view_ref().active.as_ref().and_then(|active| active.first_log());
             if first_log.is_some_and(|first| first <= oldest) {
