@@ -439,7 +439,7 @@ const TRIES: [Try; 72] = [
     }),
     ("59. a struct that holds an iterator", |db| {
         struct Pages {
-            entries: sievedb::Iter,
+            entries: sievedb::Iter<'static>,
         }
         letters(&db)?;
         let mut pages = Pages { entries: db.iter() };

@@ -133,6 +133,33 @@ impl Work<'_> {
         }
     }
 
+    /// Goes some steps up or down from a key, with a cursor.
+    fn go(&mut self, rng: &mut Rng) {
+        let (space, from, is_up) = (rng.below(2) as usize, rng.below(u64::from(KEYS)) as Key, rng.one_in(2));
+        let mut cursor = self.tx.keyspace(&self.keys.spaces[space]).cursor(..);
+        let (mut to, mut found, steps) = (from, Vec::new(), rng.below(4));
+        for step in 0..=steps {
+            let is_there = match (step, is_up) {
+                (0, true) => cursor.seek(name(from)),
+                (0, false) => cursor.seek_for_prev(name(from)),
+                (_, true) => cursor.next(),
+                (_, false) => cursor.prev(),
+            };
+            if !is_there.unwrap() {
+                to = if is_up { KEYS - 1 } else { 0 };
+                break;
+            }
+            let (key, value) = cursor.entry().unwrap().unwrap();
+            to = Key::from_be_bytes(key[..].try_into().unwrap());
+            found.push((to, value));
+        }
+        drop(cursor);
+        for key in from.min(to)..=from.max(to) {
+            let value = found.iter().find(|(found, _)| *found == key).map(|(_, value)| value);
+            self.note(space as Key * KEYS + key, value);
+        }
+    }
+
     fn write(&mut self, rng: &mut Rng) {
         let (key, is_put) = (rng.below(2 * u64::from(KEYS)) as Key, !rng.one_in(3));
         let (space, id) =
@@ -162,10 +189,11 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
             }
             let mut work = keys.begin(id);
             for _ in 0..1 + rng.below(5) {
-                match rng.below(8) {
+                match rng.below(9) {
                     0..=2 => work.look(rng),
-                    3..=4 => work.walk(rng),
-                    5..=6 => work.write(rng),
+                    3 => work.walk(rng),
+                    4..=5 => work.go(rng),
+                    6..=7 => work.write(rng),
                     // Others come in between.
                     _ => std::thread::yield_now(),
                 }

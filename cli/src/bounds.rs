@@ -47,7 +47,7 @@ impl Bounds {
 
 impl Range {
     /// The entries in the range, in the order of their keys.
-    pub(crate) fn entries(self, keyspace: &Keyspace) -> Iter {
+    pub(crate) fn entries(self, keyspace: &Keyspace) -> Iter<'static> {
         keyspace.range(self.bounds())
     }
 

@@ -1,15 +1,20 @@
 //! The cursor that callers move.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::engine::Owner;
 use super::reads::Reads;
 use super::sources::sources;
+use super::transaction::MergedCursor;
 use super::tree::Tree;
 use super::value::Value;
 use crate::error::Result;
-use crate::snapshot_read::{self, KeyRange};
+use crate::iter::EntryValue;
+use crate::snapshot_read::{self, KeyRange, Movement};
 
 /// A position among the entries of a range, which moves to either side and jumps to any key.
 ///
@@ -21,6 +26,10 @@ use crate::snapshot_read::{self, KeyRange};
 /// It sees the store as of the call that made it, and owns what it reads from: its memtables and tables are kept
 /// until it is dropped. A jump, and a step after one in the other direction, costs a binary search in each
 /// memtable and run; other steps are those of an iterator. Long values are not read before they are asked for.
+///
+/// It is a `Cursor<'static>`. That of a [`Transaction`](crate::Transaction) lives no longer than the transaction.
+/// There it also sees the writes of the transaction before that call; all keys between where a movement begins and
+/// where it arrives count as read, or all up to the end of the range if it arrives at no entry.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -50,14 +59,18 @@ use crate::snapshot_read::{self, KeyRange};
 /// error.
 #[doc(alias = "DBRawIterator")]
 #[doc(alias = "raw_iterator")]
-pub struct Cursor {
-    cursor: snapshot_read::Cursor,
+pub struct Cursor<'t> {
+    store: snapshot_read::Cursor,
+    /// Writes laid over the entries of the store.
+    own: Option<Box<MergedCursor>>,
     tree: Arc<Tree>,
     /// Keeps the store open.
     owner: Arc<Owner>,
+    /// The transaction that notes what is read.
+    transaction: PhantomData<&'t ()>,
 }
 
-impl Cursor {
+impl Cursor<'_> {
     pub(super) fn new(reads: &Reads<'_>, range: KeyRange) -> Self {
         let moment = reads.moment();
         let (seqno, range) = match &moment {
@@ -65,19 +78,33 @@ impl Cursor {
             // Also a movement in an empty range gets the error.
             Err(_) => (0, KeyRange::all()),
         };
+        // One that cannot read has only its error.
+        let own = reads.own.as_deref().filter(|_| moment.is_ok());
+        let own = own.map(|own| Box::new(MergedCursor::new(own.clone(), &range)));
         let part = range.clone();
         let source = Box::new(move || match &moment {
             Ok((view, _)) => Ok(sources(view, &part)),
             Err(error) => Err(error.clone()),
         });
-        let cursor = snapshot_read::Cursor::new(source, seqno, range);
-        Self { cursor, tree: Arc::clone(reads.tree), owner: Arc::clone(reads.owner) }
+        let store = snapshot_read::Cursor::new(source, seqno, range);
+        let (tree, owner) = (Arc::clone(reads.tree), Arc::clone(reads.owner));
+        Self { store, own, tree, owner, transaction: PhantomData }
     }
 
-    fn movement(&mut self, run: impl FnOnce(&mut snapshot_read::Cursor) -> Result<bool>) -> Result<bool> {
-        let arrived = run(&mut self.cursor);
-        self.owner.engine().count_skipped(&self.tree, self.cursor.take_skipped());
+    fn go(&mut self, movement: Movement<'_>) -> Result<bool> {
+        let arrived = match &mut self.own {
+            None => self.store.go(movement),
+            Some(own) => own.go(&mut self.store, movement),
+        };
+        self.owner.engine().count_skipped(&self.tree, self.store.take_skipped());
         arrived
+    }
+
+    fn place(&self) -> Option<&(Bytes, EntryValue)> {
+        match &self.own {
+            None => self.store.entry(),
+            Some(own) => own.entry(),
+        }
     }
 
     /// Moves to the first entry.
@@ -87,7 +114,7 @@ impl Cursor {
     /// Those of a [`Cursor`].
     #[doc(alias = "seek_to_first")]
     pub fn seek_first(&mut self) -> Result<bool> {
-        self.movement(snapshot_read::Cursor::seek_first)
+        self.go(Movement::First)
     }
 
     /// Moves to the last entry.
@@ -97,7 +124,7 @@ impl Cursor {
     /// Those of a [`Cursor`].
     #[doc(alias = "seek_to_last")]
     pub fn seek_last(&mut self) -> Result<bool> {
-        self.movement(snapshot_read::Cursor::seek_last)
+        self.go(Movement::Last)
     }
 
     /// Moves to the first entry at or after `key`: after the last one if there is none.
@@ -107,7 +134,7 @@ impl Cursor {
     /// Those of a [`Cursor`].
     #[doc(alias = "lower_bound")]
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.movement(|cursor| cursor.seek(key.as_ref()))
+        self.go(Movement::Seek(key.as_ref()))
     }
 
     /// Moves to the last entry at or before `key`: before the first one if there is none.
@@ -116,7 +143,7 @@ impl Cursor {
     ///
     /// Those of a [`Cursor`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.movement(|cursor| cursor.seek_for_prev(key.as_ref()))
+        self.go(Movement::SeekForPrev(key.as_ref()))
     }
 
     /// Moves to the next entry; from nowhere, and from before the first entry, to the first one.
@@ -126,7 +153,7 @@ impl Cursor {
     /// Those of a [`Cursor`].
     #[expect(clippy::should_implement_trait, reason = "a cursor is no iterator: it also moves back")]
     pub fn next(&mut self) -> Result<bool> {
-        self.movement(snapshot_read::Cursor::next)
+        self.go(Movement::Next)
     }
 
     /// Moves to the previous entry; from nowhere, and from after the last entry, to the last one.
@@ -135,20 +162,20 @@ impl Cursor {
     ///
     /// Those of a [`Cursor`].
     pub fn prev(&mut self) -> Result<bool> {
-        self.movement(snapshot_read::Cursor::prev)
+        self.go(Movement::Prev)
     }
 
     /// Whether it is at an entry.
     #[doc(alias = "valid")]
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.cursor.entry().is_some()
+        self.place().is_some()
     }
 
     /// The key of the entry; `None` if it is at none.
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
-        self.cursor.entry().map(|(key, _)| &key[..])
+        self.place().map(|(key, _)| &key[..])
     }
 
     /// The value of the entry; `None` if it is at none. A long value is read by each call.
@@ -158,13 +185,13 @@ impl Cursor {
     /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a long value cannot be read. The
     /// cursor stays where it is.
     pub fn value(&self) -> Result<Option<Value>> {
-        self.cursor.entry().map(|(_, value)| Value::read(value.clone())).transpose()
+        self.place().map(|(_, value)| Value::read(value.clone())).transpose()
     }
 
     /// Length of the value in bytes; `None` if it is at no entry. Reads nothing.
     #[must_use]
     pub fn value_len(&self) -> Option<u64> {
-        self.cursor.entry().map(|(_, value)| value.len())
+        self.place().map(|(_, value)| value.len())
     }
 
     /// Key and value of the entry; `None` if it is at none.
@@ -174,12 +201,12 @@ impl Cursor {
     /// Those of [`Cursor::value`].
     #[doc(alias = "item")]
     pub fn entry(&self) -> Result<Option<(Value, Value)>> {
-        let Some((key, value)) = self.cursor.entry() else { return Ok(None) };
+        let Some((key, value)) = self.place() else { return Ok(None) };
         Ok(Some((Value::new(key.clone()), Value::read(value.clone())?)))
     }
 }
 
-impl fmt::Debug for Cursor {
+impl fmt::Debug for Cursor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = self.key().map(|key| key.escape_ascii().to_string());
         f.debug_struct("Cursor").field("keyspace", &self.tree.name).field("key", &key).finish()
@@ -194,7 +221,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::db::Db;
+    use crate::db::{Db, IndexedBatch};
     use crate::error::Error;
     use crate::fs::MemFs;
     use crate::merge::vec_iter::Random;
@@ -275,7 +302,11 @@ mod tests {
     }
 
     /// Moves both alike, and compares where they are.
-    fn move_at_random(cursor: &mut Cursor, expected: &mut Expected, random: &mut Random) -> (usize, usize) {
+    fn move_at_random(
+        cursor: &mut Cursor<'_>,
+        expected: &mut Expected,
+        random: &mut Random,
+    ) -> (usize, usize) {
         let (mut turns, mut arrivals) = (0, 0);
         let mut was_upward = true;
         for step in 0..60 {
@@ -352,6 +383,50 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_over_own_writes_is_where_one_over_a_sorted_map_with_them_is() {
+        let mut random = Random(8);
+        let (mut turns, mut arrivals) = (0, 0);
+        for round in 0..240 {
+            let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
+            let db = options.open("/db").unwrap();
+            let mut model = Model::new();
+            let writes = random.below(60);
+            change(&db, &mut model, &mut random, writes);
+            let (tx, mut batch) = (db.transaction(), IndexedBatch::new());
+            for n in 0..random.below(40) {
+                let (key, value) = (random.key(), [n as u8]);
+                if random.below(2) == 0 {
+                    tx.delete(&key);
+                    batch.delete(&key);
+                    model.remove(&key);
+                } else {
+                    tx.put(&key, value);
+                    batch.put(&key, value);
+                    model.insert(key, value.to_vec());
+                }
+            }
+            let (low, high) = (random.key(), random.key());
+            let bounds = (random_bound(&mut random, &low), random_bound(&mut random, &high));
+            let within = |key: &Vec<u8>| RangeBounds::<&[u8]>::contains(&bounds, &key.as_slice());
+            let entries = model.clone().into_iter().filter(|(key, _)| within(key)).collect();
+            let mut cursor = match round % 3 {
+                0 => tx.cursor(bounds),
+                1 => tx.keyspace(&db.default_keyspace()).cursor(bounds),
+                _ => batch.over(tx.snapshot()).cursor(bounds),
+            };
+            // What is written after it was made is not seen, whoever writes it.
+            tx.put(random.key(), "later");
+            batch.put(random.key(), "later");
+            change(&db, &mut model, &mut random, 20);
+            let mut expected = Expected { entries, place: Place::New };
+            let (more_turns, more_arrivals) = move_at_random(&mut cursor, &mut expected, &mut random);
+            turns += more_turns;
+            arrivals += more_arrivals;
+        }
+        assert!(turns > 1000 && arrivals > 5000, "{turns} turns, {arrivals} arrivals");
+    }
+
+    #[test]
     fn a_cursor_that_failed_repeats_its_error_and_is_nowhere() {
         let fs = MemFs::new();
         let plain = KeyspaceOptions::new().compression(Compression::None);
@@ -367,12 +442,16 @@ mod tests {
             }
         }
         let db = options().open("/db").unwrap();
-        let mut cursor = db.cursor(..);
-        assert!(cursor.seek_first().unwrap());
-        let failed = cursor.seek(300u32.to_be_bytes());
-        assert!(matches!(failed, Err(Error::Corruption { .. })), "{failed:?}");
-        assert!(!cursor.is_valid() && cursor.key().is_none() && cursor.entry().unwrap().is_none());
-        assert!(cursor.next().is_err() && cursor.prev().is_err() && cursor.seek_last().is_err());
+        let mut batch = IndexedBatch::new();
+        batch.put("own", "");
+        for mut cursor in [db.cursor(..), batch.over(&db).cursor(..)] {
+            assert!(cursor.seek_first().unwrap());
+            let failed = cursor.seek(300u32.to_be_bytes());
+            assert!(matches!(failed, Err(Error::Corruption { .. })), "{failed:?}");
+            assert!(!cursor.is_valid() && cursor.key().is_none() && cursor.entry().unwrap().is_none());
+            assert!(cursor.next().is_err() && cursor.prev().is_err() && cursor.seek_last().is_err());
+            assert!(cursor.seek("own").is_err());
+        }
     }
 
     #[test]
@@ -393,6 +472,6 @@ mod tests {
     #[test]
     fn cursors_go_between_threads() {
         fn shared<T: Send + Sync + 'static>() {}
-        shared::<Cursor>();
+        shared::<Cursor<'static>>();
     }
 }

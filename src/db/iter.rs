@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::iter::FusedIterator;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use super::engine::Owner;
 use super::reads::Reads;
 use super::sources::sources;
-use super::transaction::Merged;
+use super::transaction::{Direction, Merged};
 use super::tree::{Tree, View};
 use super::value::Value;
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ use crate::iter::EntryValue;
 use crate::snapshot_read::{KeyRange, Range};
 
 /// The visible entries of a range, from both ends; long values are not read.
-pub(super) struct Scan {
+pub(super) struct Scan<'t> {
     range: Range,
     /// Writes laid over the entries of the store.
     own: Option<Box<Merged>>,
@@ -28,6 +29,8 @@ pub(super) struct Scan {
     of: Option<Scanned>,
     /// Keeps the store open.
     owner: Arc<Owner>,
+    /// The transaction that notes what is read.
+    transaction: PhantomData<&'t ()>,
 }
 
 struct Scanned {
@@ -35,7 +38,7 @@ struct Scanned {
     view: Arc<View>,
 }
 
-impl Scan {
+impl Scan<'_> {
     pub(super) fn new(reads: &Reads<'_>, range: KeyRange) -> Self {
         Self::begin(reads, range).unwrap_or_else(|error| Self::failed(reads.owner, error))
     }
@@ -47,13 +50,17 @@ impl Scan {
         let tree = Arc::clone(reads.tree);
         let own = reads.own.as_deref().map(|own| Box::new(Merged::new(own.clone(), &range)));
         let range = Range::new(source, seqno, range);
-        Ok(Self { range, own, of: Some(Scanned { tree, view }), owner: Arc::clone(reads.owner) })
+        Ok(Self { own, of: Some(Scanned { tree, view }), ..Self::over(range, reads.owner) })
     }
 
     /// A scan that yields one error.
     fn failed(owner: &Arc<Owner>, error: Error) -> Self {
         let source = Box::new(move || Err(error.clone()));
-        Self { range: Range::new(source, 0, KeyRange::all()), own: None, of: None, owner: Arc::clone(owner) }
+        Self::over(Range::new(source, 0, KeyRange::all()), owner)
+    }
+
+    fn over(range: Range, owner: &Arc<Owner>) -> Self {
+        Self { range, own: None, of: None, owner: Arc::clone(owner), transaction: PhantomData }
     }
 
     /// Ends the scan: it yields nothing more and pins nothing.
@@ -78,7 +85,7 @@ impl Scan {
     fn next<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
         let item = match &mut self.own {
             None => self.range.next(),
-            Some(own) => own.next(&mut self.range),
+            Some(own) => own.step(&mut self.range, Direction::Up),
         };
         self.after(item.map(|item| item.and_then(read)))
     }
@@ -87,7 +94,7 @@ impl Scan {
     fn next_back<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
         let item = match &mut self.own {
             None => self.range.next_back(),
-            Some(own) => own.next_back(&mut self.range),
+            Some(own) => own.step(&mut self.range, Direction::Down),
         };
         self.after(item.map(|item| item.and_then(read)))
     }
@@ -107,7 +114,7 @@ impl Scan {
     }
 }
 
-impl fmt::Debug for Scan {
+impl fmt::Debug for Scan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan").field("of", &self.of.as_ref().map(|of| &of.tree)).finish_non_exhaustive()
     }
@@ -127,8 +134,10 @@ fn value((_, value): (Bytes, EntryValue)) -> Result<Value> {
 
 /// An iterator over the entries of a range in the order of their keys, usable from both ends.
 ///
-/// It sees the store as of the call that made it, and owns what it reads from. Each item is a `Result`. After
-/// an error the iterator returns `None`, though the range may have further entries.
+/// It sees the store as of the call that made it, and owns what it reads from: it is an `Iter<'static>`. That of a
+/// [`Transaction`](crate::Transaction) lives no longer than the transaction, because what it has passed is checked
+/// when that is committed. Each item is a `Result`. After an error the iterator returns `None`, though the range
+/// may have further entries.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -143,10 +152,10 @@ fn value((_, value): (Bytes, EntryValue)) -> Result<Value> {
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Iter(Scan);
+pub struct Iter<'t>(Scan<'t>);
 
-impl Iter {
-    pub(super) fn new(scan: Scan) -> Self {
+impl<'t> Iter<'t> {
+    pub(super) fn new(scan: Scan<'t>) -> Self {
         Self(scan)
     }
 
@@ -160,7 +169,7 @@ impl Iter {
     /// assert_eq!(keys, ["user:1"]);
     /// # Ok::<(), sievedb::Error>(())
     /// ```
-    pub fn keys(self) -> Keys {
+    pub fn keys(self) -> Keys<'t> {
         Keys(self.0)
     }
 
@@ -174,7 +183,7 @@ impl Iter {
     /// assert_eq!(names, ["Ada"]);
     /// # Ok::<(), sievedb::Error>(())
     /// ```
-    pub fn values(self) -> Values {
+    pub fn values(self) -> Values<'t> {
         Values(self.0)
     }
 
@@ -191,14 +200,14 @@ impl Iter {
     /// }
     /// # Ok::<(), sievedb::Error>(())
     /// ```
-    pub fn lazy(self) -> LazyIter {
+    pub fn lazy(self) -> LazyIter<'t> {
         LazyIter(self.0)
     }
 }
 
 macro_rules! iterate {
     ($iterator:ident, $item:ty, $read:expr) => {
-        impl Iterator for $iterator {
+        impl Iterator for $iterator<'_> {
             type Item = Result<$item>;
 
             fn next(&mut self) -> Option<Self::Item> {
@@ -206,13 +215,13 @@ macro_rules! iterate {
             }
         }
 
-        impl DoubleEndedIterator for $iterator {
+        impl DoubleEndedIterator for $iterator<'_> {
             fn next_back(&mut self) -> Option<Self::Item> {
                 self.0.next_back($read)
             }
         }
 
-        impl FusedIterator for $iterator {}
+        impl FusedIterator for $iterator<'_> {}
     };
 }
 
@@ -220,21 +229,21 @@ iterate!(Iter, (Value, Value), entry);
 
 /// An iterator over the keys of a range, like [`Iter`]; made by [`Iter::keys`]. Long values are not read.
 #[derive(Debug)]
-pub struct Keys(Scan);
+pub struct Keys<'t>(Scan<'t>);
 
 iterate!(Keys, Value, key);
 
 /// An iterator over the values of a range in the order of their keys, like [`Iter`]; made by [`Iter::values`].
 #[derive(Debug)]
-pub struct Values(Scan);
+pub struct Values<'t>(Scan<'t>);
 
 iterate!(Values, Value, value);
 
 /// An iterator over the entries of a range, like [`Iter`], that reads no long value; made by [`Iter::lazy`].
 #[derive(Debug)]
-pub struct LazyIter(Scan);
+pub struct LazyIter<'t>(Scan<'t>);
 
-impl LazyIter {
+impl LazyIter<'_> {
     /// What keeps the files of a long value.
     fn pins(&self) -> Option<(Arc<View>, Arc<Owner>)> {
         self.0.of.as_ref().map(|of| (Arc::clone(&of.view), Arc::clone(&self.0.owner)))
@@ -245,7 +254,7 @@ fn lazy((key, value): (Bytes, EntryValue)) -> Result<(Value, EntryValue)> {
     Ok((Value::new(key), value))
 }
 
-impl Iterator for LazyIter {
+impl Iterator for LazyIter<'_> {
     type Item = Result<(Value, LazyValue)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -254,14 +263,14 @@ impl Iterator for LazyIter {
     }
 }
 
-impl DoubleEndedIterator for LazyIter {
+impl DoubleEndedIterator for LazyIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let item = self.0.next_back(lazy)?;
         Some(item.map(|(key, value)| (key, LazyValue::new(value, || self.pins()))))
     }
 }
 
-impl FusedIterator for LazyIter {}
+impl FusedIterator for LazyIter<'_> {}
 
 /// A value that is read when it is asked for; made by [`LazyIter`]. A long one keeps the store open, and its
 /// memtables and tables as the iterator saw them.

@@ -12,8 +12,8 @@ type Entry = (Value, Value);
 /// Removes the first of these keys that is still there. If others have removed them all meanwhile, begins again;
 /// `None` if there were none.
 fn pop(
-    keys: impl Fn() -> Keys,
-    next: fn(&mut Keys) -> Option<Result<Value>>,
+    keys: impl Fn() -> Keys<'static>,
+    next: fn(&mut Keys<'static>) -> Option<Result<Value>>,
     remove: impl Fn(&Value) -> Result<Option<Value>>,
 ) -> Result<Option<Entry>> {
     loop {

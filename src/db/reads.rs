@@ -97,15 +97,17 @@ impl Reads<'_> {
         own.into_iter().map(value).collect()
     }
 
-    fn scan(&self, range: KeyRange) -> Scan {
+    /// `'t`: how long it may be used, which is as long as the transaction if there is one.
+    fn scan<'t>(&self, range: KeyRange) -> Scan<'t> {
         Scan::new(self, range)
     }
 }
 
+// `$of` is how long iterators may be used.
 macro_rules! read_calls {
-    ($($handle:ty),*) => {$(
+    ($([$($t:lifetime)?] $handle:ty => $of:lifetime;)*) => {$(
         /// Calls that read. The examples are those of a store; every handle has the same calls.
-        impl $handle {
+        impl$(<$t>)? $handle {
             /// Returns the value of `key`, or `None` if the key is absent. For an absent key, filters in memory
             /// avoid most reads; a false positive costs a block read.
             ///
@@ -206,7 +208,7 @@ macro_rules! read_calls {
             /// # Ok::<(), sievedb::Error>(())
             /// ```
             #[doc(alias = "scan")]
-            pub fn range(&self, range: impl KeyBounds) -> Iter {
+            pub fn range(&self, range: impl KeyBounds) -> Iter<$of> {
                 Iter::new(self.reads().scan(KeyRange::new(&range)))
             }
 
@@ -222,7 +224,7 @@ macro_rules! read_calls {
             /// ```
             #[doc(alias = "scan_prefix")]
             #[doc(alias = "prefix_iterator")]
-            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter<$of> {
                 Iter::new(self.reads().scan(KeyRange::prefix(prefix.as_ref())))
             }
 
@@ -240,7 +242,7 @@ macro_rules! read_calls {
             #[doc(alias = "iterator")]
             #[doc(alias = "full_iterator")]
             #[must_use]
-            pub fn iter(&self) -> Iter {
+            pub fn iter(&self) -> Iter<$of> {
                 Iter::new(self.reads().scan(KeyRange::all()))
             }
 
@@ -254,7 +256,7 @@ macro_rules! read_calls {
             /// # Ok::<(), sievedb::Error>(())
             /// ```
             #[must_use]
-            pub fn keys(&self) -> Keys {
+            pub fn keys(&self) -> Keys<$of> {
                 self.iter().keys()
             }
 
@@ -269,8 +271,27 @@ macro_rules! read_calls {
             /// # Ok::<(), sievedb::Error>(())
             /// ```
             #[must_use]
-            pub fn values(&self) -> Values {
+            pub fn values(&self) -> Values<$of> {
                 self.iter().values()
+            }
+
+            /// A cursor over the entries whose keys are in `range`: it jumps to any key, and moves to either
+            /// side. It sees the entries as of this call. Errors are those of its movements.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put("a", "1")?;
+            /// db.put("c", "3")?;
+            /// let mut cursor = db.cursor(..);
+            /// assert!(cursor.seek("b")?);
+            /// assert_eq!(cursor.key(), Some(&b"c"[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            #[doc(alias = "raw_iterator")]
+            #[doc(alias = "seek")]
+            pub fn cursor(&self, range: impl KeyBounds) -> Cursor<$of> {
+                Cursor::new(&self.reads(), KeyRange::new(&range))
             }
 
             /// The entry with the smallest key; `None` if there is none. Costs as much as the first step of an
@@ -354,43 +375,38 @@ macro_rules! read_calls {
                 self.reads().scan(KeyRange::all()).count()
             }
         }
+    )*};
+}
 
-        impl IntoIterator for &$handle {
+read_calls! {
+    [] Db => 'static;
+    [] Keyspace => 'static;
+    [] Snapshot => 'static;
+    [] KeyspaceSnapshot => 'static;
+    [] BatchView => 'static;
+    [] Transaction => '_;
+    ['t] KeyspaceTransaction<'t> => 't;
+}
+
+macro_rules! into_iterators {
+    ($([$($r:lifetime),*] $handle:ty => $of:lifetime;)*) => {$(
+        impl<$($r),*> IntoIterator for $handle {
             type Item = Result<(Value, Value)>;
-            type IntoIter = Iter;
+            type IntoIter = Iter<$of>;
 
-            fn into_iter(self) -> Iter {
+            fn into_iter(self) -> Iter<$of> {
                 self.iter()
             }
         }
     )*};
 }
 
-macro_rules! cursor_calls {
-    ($($handle:ty),*) => {$(
-        impl $handle {
-            /// A cursor over the entries whose keys are in `range`: it jumps to any key, and moves to either
-            /// side. It sees the entries as of this call. Errors are those of its movements.
-            ///
-            /// ```
-            /// # let dir = tempfile::tempdir().unwrap();
-            /// # let db = sievedb::Db::open(dir.path())?;
-            /// db.put("a", "1")?;
-            /// db.put("c", "3")?;
-            /// let mut cursor = db.cursor(..);
-            /// assert!(cursor.seek("b")?);
-            /// assert_eq!(cursor.key(), Some(&b"c"[..]));
-            /// # Ok::<(), sievedb::Error>(())
-            /// ```
-            #[doc(alias = "raw_iterator")]
-            #[doc(alias = "seek")]
-            pub fn cursor(&self, range: impl KeyBounds) -> Cursor {
-                Cursor::new(&self.reads(), KeyRange::new(&range))
-            }
-        }
-    )*};
+into_iterators! {
+    [] &Db => 'static;
+    [] &Keyspace => 'static;
+    [] &Snapshot => 'static;
+    [] &KeyspaceSnapshot => 'static;
+    [] &BatchView => 'static;
+    ['t] &'t Transaction => 't;
+    ['t] &KeyspaceTransaction<'t> => 't;
 }
-
-read_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot, BatchView, Transaction, KeyspaceTransaction<'_>);
-// A cursor goes through the store alone.
-cursor_calls!(Db, Keyspace, Snapshot, KeyspaceSnapshot);

@@ -20,9 +20,10 @@ use crate::key::SeqNo;
 use crate::sync::get_mut;
 
 /// An entry that can be seen.
-type Entry = (Bytes, EntryValue);
+pub(crate) type Entry = (Bytes, EntryValue);
 
-enum Place {
+/// Where a cursor is.
+pub(crate) enum Place {
     /// Not moved yet: the first step goes to an end.
     New,
     /// Before the first entry of the range.
@@ -31,6 +32,46 @@ enum Place {
     /// After the last entry of the range.
     After,
     Failed(Error),
+}
+
+impl Place {
+    pub(crate) fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::At(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Goes to what a movement has found: an entry, or none in its direction. Whether it is at an entry.
+    pub(crate) fn arrive(&mut self, found: Result<Option<Entry>>, upward: bool) -> Result<bool> {
+        *self = match found {
+            Ok(Some(entry)) => Self::At(entry),
+            Ok(None) if upward => Self::After,
+            Ok(None) => Self::Before,
+            Err(error) => Self::Failed(error),
+        };
+        match self {
+            Self::Failed(error) => Err(error.clone()),
+            place => Ok(matches!(place, Self::At(_))),
+        }
+    }
+}
+
+/// Where a cursor is to go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Movement<'k> {
+    /// To the first entry.
+    First,
+    /// To the last entry.
+    Last,
+    /// To the first entry at or after this key.
+    Seek(&'k [u8]),
+    /// To the last entry at or before this key.
+    SeekForPrev(&'k [u8]),
+    /// One entry up.
+    Next,
+    /// One entry down.
+    Prev,
 }
 
 /// A movable position in a range.
@@ -60,24 +101,30 @@ impl Cursor {
 
     /// The entry at which it is.
     pub(crate) fn entry(&self) -> Option<&Entry> {
-        match &self.place {
-            Place::At(entry) => Some(entry),
-            _ => None,
+        self.place.entry()
+    }
+
+    /// Moves. Whether it has arrived at an entry.
+    pub(crate) fn go(&mut self, movement: Movement<'_>) -> Result<bool> {
+        match movement {
+            Movement::First => self.seek_first(),
+            Movement::Last => self.seek_last(),
+            Movement::Seek(key) => self.seek(key),
+            Movement::SeekForPrev(key) => self.seek_for_prev(key),
+            Movement::Next => self.next(),
+            Movement::Prev => self.prev(),
         }
     }
 
-    /// Moves to the first entry.
-    pub(crate) fn seek_first(&mut self) -> Result<bool> {
+    fn seek_first(&mut self) -> Result<bool> {
         self.rise(Some(self.range.start.clone()))
     }
 
-    /// Moves to the last entry.
-    pub(crate) fn seek_last(&mut self) -> Result<bool> {
+    fn seek_last(&mut self) -> Result<bool> {
         self.sink(Some(self.range.end.clone()))
     }
 
-    /// Moves to the first entry at or after `key`.
-    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
         let start = match self.range.starts_after(key) {
             true => self.range.start.clone(),
             false => Bound::Included(Bytes::copy_from_slice(key)),
@@ -85,8 +132,7 @@ impl Cursor {
         self.rise(Some(start))
     }
 
-    /// Moves to the last entry at or before `key`.
-    pub(crate) fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+    fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
         let end = match self.range.ends_before(key) {
             true => self.range.end.clone(),
             false => Bound::Included(Bytes::copy_from_slice(key)),
@@ -94,8 +140,7 @@ impl Cursor {
         self.sink(Some(end))
     }
 
-    /// Moves one entry up.
-    pub(crate) fn next(&mut self) -> Result<bool> {
+    fn next(&mut self) -> Result<bool> {
         match &self.place {
             Place::New | Place::Before => self.seek_first(),
             Place::At(_) if self.upward => self.rise(None),
@@ -105,8 +150,7 @@ impl Cursor {
         }
     }
 
-    /// Moves one entry down.
-    pub(crate) fn prev(&mut self) -> Result<bool> {
+    fn prev(&mut self) -> Result<bool> {
         match &self.place {
             Place::New | Place::After => self.seek_last(),
             Place::At(_) if !self.upward => self.sink(None),
@@ -176,15 +220,6 @@ impl Cursor {
 
     fn arrive(&mut self, found: Result<Option<Entry>>, upward: bool) -> Result<bool> {
         self.upward = upward;
-        self.place = match found {
-            Ok(Some(entry)) => Place::At(entry),
-            Ok(None) if upward => Place::After,
-            Ok(None) => Place::Before,
-            Err(error) => Place::Failed(error),
-        };
-        match &self.place {
-            Place::Failed(error) => Err(error.clone()),
-            place => Ok(matches!(place, Place::At(_))),
-        }
+        self.place.arrive(found, upward)
     }
 }

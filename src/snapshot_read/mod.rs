@@ -20,7 +20,7 @@ mod tests;
 
 pub(crate) use backward::Backward;
 pub use bounds::KeyBounds;
-pub(crate) use cursor::Cursor;
+pub(crate) use cursor::{Cursor, Entry, Movement, Place};
 pub(crate) use forward::Forward;
 pub(crate) use key_range::{KeyRange, successor};
 pub(crate) use range::Range;

@@ -68,7 +68,7 @@ impl Reached {
 
 /// An iterator that is kept, and what it has yet to yield.
 struct Held {
-    iter: Iter,
+    iter: Iter<'static>,
     left: VecDeque<Entry>,
 }
 
@@ -757,6 +757,6 @@ impl World {
     }
 }
 
-fn range(keyspace: &Keyspace, bounds: &ByteBounds) -> Iter {
+fn range(keyspace: &Keyspace, bounds: &ByteBounds) -> Iter<'static> {
     keyspace.range(bounds.clone())
 }

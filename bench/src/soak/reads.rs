@@ -14,7 +14,7 @@ pub(super) type Expected = BTreeMap<Key, Vec<State>>;
 
 /// An iterator over all keys of a keyspace that has not ended.
 pub(super) struct Walk {
-    pub(super) iter: Iter,
+    pub(super) iter: Iter<'static>,
     pub(super) expected: Expected,
 }
 

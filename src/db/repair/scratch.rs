@@ -101,7 +101,7 @@ impl<'a> Scratch<'a> {
 
 /// The writes to a keyspace in the order of its keys.
 pub(super) struct LoggedWrites {
-    writes: Iter,
+    writes: Iter<'static>,
     values: Keyspace,
     head: Option<Head>,
 }

@@ -29,7 +29,20 @@ use crate::sync::lock;
 /// which neighbouring reads are noted as one range with all that is between them.
 ///
 /// Of a range what was iterated over counts as read, absent keys included. What several threads read and write
-/// through one transaction belongs to that transaction.
+/// through one transaction belongs to that transaction. Its iterators and cursors live no longer than it does, so
+/// that nothing is read through it after the commit:
+///
+/// ```compile_fail,E0505
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// let tx = db.transaction();
+/// let mut left = tx.iter();
+/// tx.commit()?; // does not compile: `left` is used below
+/// assert!(left.next().is_none());
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+///
+/// For example:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 //! was read has changed.
 //!
 //! - `own_writes`: the writes, sorted, by keyspace;
-//! - `merged`: an iterator over them and the entries of the store;
+//! - `laid_over`, `merged`, `merged_cursor`: an iterator and a cursor over them and the entries of the store;
 //! - `indexed_batch`: a batch of such writes, as a public type;
 //! - `read_set`: what a transaction has read, as intervals of keys;
 //! - `changes`: whether that has changed;
@@ -14,7 +14,9 @@ mod changes;
 mod commit;
 mod handle;
 mod indexed_batch;
+mod laid_over;
 mod merged;
+mod merged_cursor;
 mod own_writes;
 mod read_set;
 #[cfg(test)]
@@ -24,5 +26,7 @@ mod transact;
 pub(super) use changes::ReadCondition;
 pub use handle::{KeyspaceTransaction, Transaction};
 pub use indexed_batch::{BatchView, IndexedBatch, ReadHandle};
+pub(super) use laid_over::Direction;
 pub(super) use merged::Merged;
+pub(super) use merged_cursor::MergedCursor;
 pub(super) use own_writes::Own;

@@ -1,5 +1,6 @@
 //! Transactions: what counts as read, what conflicts, and what the leader decides.
 
+mod cursors;
 mod reads_tell;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,7 +43,7 @@ fn assert_conflict(result: Result<()>, keyspace: &str, key: &str) {
 type Read = fn(&KeyspaceTransaction<'_>);
 
 /// Ways to read the key "k".
-const READS: [(&str, Read); 12] = [
+const READS: [(&str, Read); 17] = [
     ("get", |tx| drop(tx.get("k").unwrap())),
     ("contains", |tx| assert!(tx.contains("k").is_ok())),
     ("multi_get", |tx| drop(tx.multi_get(&["a", "k", "z"]).unwrap())),
@@ -58,6 +59,21 @@ const READS: [(&str, Read); 12] = [
     ("values", |tx| assert!(tx.values().all(|value| value.is_ok()))),
     ("len", |tx| assert!(tx.len().is_ok())),
     ("first", |tx| drop((tx.first().unwrap(), tx.last().unwrap()))),
+    ("cursor up", |tx| {
+        let mut cursor = tx.cursor("c"..);
+        while cursor.next().unwrap() {}
+    }),
+    ("cursor down", |tx| {
+        let mut cursor = tx.cursor("c"..="x");
+        while cursor.prev().unwrap() {}
+    }),
+    ("seek", |tx| assert!(tx.cursor(..).seek("k").is_ok())),
+    ("seek_for_prev", |tx| assert!(tx.cursor(..).seek_for_prev("k").is_ok())),
+    ("a cursor that turns", |tx| {
+        let mut cursor = tx.cursor(..);
+        assert!(!cursor.seek("z").unwrap());
+        let _ = cursor.prev().unwrap();
+    }),
 ];
 
 type Change = fn(&Keyspace);

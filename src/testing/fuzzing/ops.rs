@@ -403,7 +403,7 @@ fn within((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>), key: &Vec<u8>) -> bool 
 
 /// Walks from both ends, as the input says, to the middle.
 fn walk<'a>(
-    mut iter: Iter,
+    mut iter: Iter<'_>,
     mut expected: impl DoubleEndedIterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>,
     input: &mut Input<'_>,
 ) {
@@ -424,12 +424,12 @@ fn walk<'a>(
     }
 }
 
-fn all(iter: Iter) -> Map {
+fn all(iter: Iter<'_>) -> Map {
     iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).expect("a walk succeeds"))
         .collect()
 }
 
-fn assert_same(iter: Iter, map: &Map, what: &str) {
+fn assert_same(iter: Iter<'_>, map: &Map, what: &str) {
     let found = all(iter);
     let differs = map.keys().chain(found.keys()).find(|key| found.get(*key) != map.get(*key));
     assert!(differs.is_none(), "{what} and the map differ in {differs:?}");

@@ -245,7 +245,7 @@ fn read_otherwise(db: &Db, contents: &Contents, sound: bool) {
     }
 }
 
-fn collected(item: <Iter as Iterator>::Item) -> Result<(Vec<u8>, Vec<u8>)> {
+fn collected(item: <Iter<'_> as Iterator>::Item) -> Result<(Vec<u8>, Vec<u8>)> {
     item.map(|(key, value)| (key.to_vec(), value.to_vec()))
 }
 

@@ -111,7 +111,7 @@ impl World {
     /// Goes some steps into a range from both ends. Returns the last keys of each end; `None` after the last.
     fn walk_in(
         &mut self,
-        mut iter: Iter,
+        mut iter: Iter<'_>,
         mut left: VecDeque<Entry>,
         ends: &Ends,
         most: usize,
