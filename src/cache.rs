@@ -209,6 +209,8 @@ impl FileCache {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use crate::error::Error;
 
@@ -225,6 +227,34 @@ mod tests {
         assert_eq!(cache.get_or_read(1, 64, || -> Result<Bytes> { panic!("is cached") }).unwrap().len(), 10);
         assert!(cache.get(1, 65).is_none() && cache.get(2, 64).is_none());
         assert_eq!(cache.bytes(), 10 + BLOCK_OVERHEAD_BYTES);
+    }
+
+    #[test]
+    fn a_thread_that_needs_a_block_which_another_is_reading_waits_for_it() {
+        let cache = BlockCache::new(1 << 20);
+        let (reads, is_asking) = (AtomicU64::new(0), AtomicBool::new(false));
+        let read = &|| {
+            reads.fetch_add(1, Ordering::Relaxed);
+            block(10)
+        };
+        std::thread::scope(|scope| {
+            let (cache, is_asking) = (&cache, &is_asking);
+            cache
+                .get_or_read(1, 64, || {
+                    scope.spawn(move || {
+                        is_asking.store(true, Ordering::Release);
+                        cache.get_or_read(1, 64, read).unwrap();
+                    });
+                    while !is_asking.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    // However late the other thread comes, it finds the block.
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    read()
+                })
+                .unwrap();
+        });
+        assert_eq!(reads.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -417,6 +417,20 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
+    fn what_only_saves_time_leaves_half_of_the_room_to_filters() {
+        let memory = Memory::new(8 << 20);
+        let half = memory.room() / 2;
+        let first = memory.try_lease_if_plenty(LeaseKind::Tables, half).unwrap();
+        assert!(memory.try_lease_if_plenty(LeaseKind::Tables, 1).is_none());
+        assert!(memory.try_lease(LeaseKind::Filters, half - 1).is_some());
+        drop(first);
+        let filters = memory.try_lease(LeaseKind::Filters, half + 1).unwrap();
+        assert!(memory.try_lease_if_plenty(LeaseKind::Tables, 1).is_none());
+        drop(filters);
+        assert!(memory.try_lease_if_plenty(LeaseKind::Tables, 1).is_some());
+    }
+
+    #[test]
     fn cached_blocks_shrink_for_tables_and_filters_and_grow_again() {
         let memory = Memory::new(8 << 20);
         let fill = |table| {

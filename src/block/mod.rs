@@ -31,7 +31,7 @@ mod iter;
 mod separator;
 mod walk;
 
-pub(crate) use builder::{BlockBuilder, DATA_RESTART_INTERVAL, INDEX_RESTART_INTERVAL};
+pub(crate) use builder::BlockBuilder;
 pub(crate) use chunk_ref::ChunkRef;
 pub use envelope::Compression;
 pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Payload, Sealer, open, unseal};

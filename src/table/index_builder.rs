@@ -9,7 +9,7 @@
 //! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, however long the separators, so that each
 //! level is at least that many times smaller than the one below.
 
-use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues, INDEX_RESTART_INTERVAL};
+use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues};
 use crate::error::{Error, Result};
 use crate::key::{InternalKey, Tag};
 use crate::limits::BLOCK_BYTES_MAX;
@@ -53,7 +53,7 @@ struct Partition {
 impl IndexBuilder {
     pub(super) fn new() -> Self {
         Self {
-            current: BlockBuilder::new(INDEX_RESTART_INTERVAL),
+            current: BlockBuilder::for_index(),
             current_entries: 0,
             last: (Vec::new(), Tag::newest_at(0)),
             partitions: Vec::new(),
@@ -119,7 +119,7 @@ impl IndexBuilder {
         if let [only] = &mut self.partitions[..] {
             return Ok(std::mem::take(&mut only.payload));
         }
-        let mut root = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+        let mut root = BlockBuilder::for_index();
         let own = |_| Error::invalid("the index that was just built cannot be read");
         for partition in self.partitions.drain(..) {
             let mut entries = BlockIter::new(partition.payload.into(), BlockValues::Index).map_err(own)?;

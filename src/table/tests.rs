@@ -685,7 +685,7 @@ fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
 
 #[test]
 fn an_index_whose_blocks_do_not_stand_in_order_is_corrupt_in_both_directions() {
-    use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues, INDEX_RESTART_INTERVAL};
+    use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues};
     let mut model = Model::new();
     for i in 0..400 {
         insert(&mut model, format!("{i:05}"), 300, Some(vec![b'v'; 21]));
@@ -697,7 +697,7 @@ fn an_index_whose_blocks_do_not_stand_in_order_is_corrupt_in_both_directions() {
     let mut bad = fixture.bytes();
     let payload = Bytes::copy_from_slice(&bad[at + 20..at + root.len as usize]);
     let mut entries = BlockIter::new(payload, BlockValues::Index).unwrap();
-    let mut forged = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+    let mut forged = BlockBuilder::for_index();
     let mut handles = Vec::new();
     entries.seek_first().unwrap();
     while let Some(key) = entries.key() {

@@ -42,7 +42,7 @@ fn entry_facts(payload: &[u8]) -> Vec<(&'static str, String)> {
 
 /// A block of entries.
 pub(crate) fn data_block(document: &Vector) {
-    let mut builder = crate::block::BlockBuilder::new(crate::block::DATA_RESTART_INTERVAL);
+    let mut builder = crate::block::BlockBuilder::for_data();
     for (user, tag, value) in entries() {
         builder.add(InternalKey::new(user, tag), value, false);
     }

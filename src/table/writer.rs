@@ -20,8 +20,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::block::{
-    BlockBuilder, BlockHandle, BlockKind, ChunkRef, Compression, DATA_RESTART_INTERVAL, ENVELOPE_BYTES,
-    Sealer, separator, separator_of_last,
+    BlockBuilder, BlockHandle, BlockKind, ChunkRef, Compression, ENVELOPE_BYTES, Sealer, separator,
+    separator_of_last,
 };
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
@@ -100,7 +100,7 @@ impl TableWriter {
         Ok(Self {
             config,
             out,
-            data: BlockBuilder::new(DATA_RESTART_INTERVAL),
+            data: BlockBuilder::for_data(),
             index: IndexBuilder::new(),
             last: None,
             filter,

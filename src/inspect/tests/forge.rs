@@ -1,9 +1,6 @@
 //! Tables made block by block, so that each part of them can be wrong under right checksums.
 
-use crate::block::{
-    BlockBuilder, BlockHandle, BlockKind, ChunkRef, Compression, DATA_RESTART_INTERVAL,
-    INDEX_RESTART_INTERVAL, Sealer,
-};
+use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, Compression, Sealer};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filter::{FilterBuilder, Kind};
 use crate::key::{EntryKind, InternalKey, Tag};
@@ -60,7 +57,7 @@ impl Forge {
 
     /// A data block of keys with sequence number 7.
     pub(super) fn data(&mut self, entries: &[(&str, Put<'_>)]) -> BlockHandle {
-        let mut block = BlockBuilder::new(DATA_RESTART_INTERVAL);
+        let mut block = BlockBuilder::for_data();
         for (key, value) in entries {
             let mut stored = Vec::new();
             let (len, chunked) = match value {
@@ -101,7 +98,7 @@ impl Forge {
 
     /// An index block of separators that stand behind all entries of their user key.
     pub(super) fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
-        let mut block = BlockBuilder::new(INDEX_RESTART_INTERVAL);
+        let mut block = BlockBuilder::for_index();
         for (separator, handle) in entries {
             let mut value = Vec::new();
             handle.encode(&mut value);

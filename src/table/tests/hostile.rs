@@ -5,9 +5,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::block::{
-    BlockBuilder, BlockHandle, BlockKind, ChunkRef, DATA_RESTART_INTERVAL, ENVELOPE_BYTES, Sealer,
-};
+use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Sealer};
 use crate::filter::{FilterBuilder, Header};
 use crate::fs::ReadFile;
 use crate::table::footer::Footer;
@@ -63,7 +61,7 @@ impl Forge {
     }
 
     fn data_of(&mut self, entries: &[(&str, Vec<u8>, u64, bool)]) -> BlockHandle {
-        let mut builder = BlockBuilder::new(DATA_RESTART_INTERVAL);
+        let mut builder = BlockBuilder::for_data();
         let own = &mut self.properties;
         for (key, value, len, chunked) in entries {
             let user = Bytes::copy_from_slice(key.as_bytes());
@@ -83,7 +81,7 @@ impl Forge {
 
     /// An index block; the first one says that no data follows.
     fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
-        let mut builder = BlockBuilder::new(DATA_RESTART_INTERVAL);
+        let mut builder = BlockBuilder::for_data();
         for (separator, handle) in entries {
             let mut value = Vec::new();
             handle.encode(&mut value);
