@@ -68,7 +68,16 @@ impl Reads<'_> {
         Ok((view, seqno))
     }
 
+    #[inline]
     pub(super) fn get<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
+        if self.own.is_none() && !self.is_foreign {
+            return self.owner.engine().get(self.tree, key, self.seqno, read);
+        }
+        self.get_over_own(key, read)
+    }
+
+    #[inline(never)]
+    fn get_over_own<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
         self.check()?;
         match self.own(key)? {
             None => self.owner.engine().get(self.tree, key, self.seqno, read),

@@ -358,10 +358,11 @@ impl Tree {
     /// Whether the active memtable is to be flushed: it is large, or scans have skipped so many hidden entries
     /// since the last seal that a flush, which drops most of them, costs less.
     pub(crate) fn is_full(&self) -> bool {
+        let view = self.view_ref();
+        let Some(active) = &view.active else { return false };
         let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
-        let entries = || self.view_ref().active.as_ref().map_or(0, |active| active.memtable.len());
-        self.active_bytes() >= self.memtable_bytes()
-            || skipped >= SKIPPED_MAX && entries() >= SLOW_ENTRIES_MIN
+        active.memtable.size_bytes() >= self.memtable_bytes()
+            || skipped >= SKIPPED_MAX && active.memtable.len() >= SLOW_ENTRIES_MIN
     }
 
     /// Counts lookups that no memtable answered.

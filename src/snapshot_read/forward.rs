@@ -72,31 +72,56 @@ impl Forward {
     }
 
     fn advance(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
-        match &self.state {
-            State::New => self.seek_start()?,
-            State::Seen => self.skip_key()?,
+        // The steps since the first entry of `user`, if that is finished.
+        let mut steps = match &self.state {
+            State::New => {
+                self.seek_start()?;
+                None
+            }
+            State::Seen => {
+                self.source.next()?;
+                Some(1)
+            }
             State::Ended => return Ok(None),
             State::Failed(error) => return Err(error.clone()),
-        }
+        };
         loop {
             let Some(key) = self.source.key() else { return Ok(None) };
+            if let Some(taken) = steps
+                && key.user == self.user
+            {
+                self.skipped += 1;
+                steps = if taken < STEPS_MAX {
+                    self.source.next()?;
+                    Some(taken + 1)
+                } else {
+                    self.seek_past_user()?;
+                    None
+                };
+                continue;
+            }
             if self.range.ends_before(key.user) {
                 return Ok(None);
             }
             self.user.clear();
             self.user.extend_from_slice(key.user);
-            if key.tag.seqno() > self.seqno && !self.skip_newer()? {
-                continue;
+            steps = None;
+            let mut tag = key.tag;
+            if tag.seqno() > self.seqno {
+                match self.skip_newer()? {
+                    Some(visible) => tag = visible,
+                    None => continue,
+                }
             }
-            match self.source.key().map(|key| key.tag.kind()) {
-                Some(EntryKind::Put) => {
+            match tag.kind() {
+                EntryKind::Put => {
                     return Ok(Some((Bytes::copy_from_slice(&self.user), self.source.value())));
                 }
-                Some(EntryKind::Delete) => {
+                EntryKind::Delete => {
                     self.skipped += 1;
-                    self.skip_key()?;
+                    self.source.next()?;
+                    steps = Some(1);
                 }
-                None => return Ok(None),
             }
         }
     }
@@ -108,35 +133,27 @@ impl Forward {
         }
     }
 
-    fn is_of_user(&self) -> bool {
-        self.source.key().is_some_and(|key| key.user == self.user)
+    /// The tag of the current entry, if it is of `user`.
+    fn tag_of_user(&self) -> Option<Tag> {
+        self.source.key().filter(|key| key.user == self.user).map(|key| key.tag)
     }
 
-    /// Skips the entries of `user` that are newer than the snapshot, from the current one on. Returns whether
-    /// an older one follows.
-    fn skip_newer(&mut self) -> Result<bool> {
+    /// Skips the entries of `user` that are newer than the snapshot, from the current one on. Returns the tag of
+    /// the first older one.
+    fn skip_newer(&mut self) -> Result<Option<Tag>> {
         for _ in 0..STEPS_MAX {
             self.source.next()?;
-            if !self.is_of_user() {
-                return Ok(false);
-            }
-            if self.source.key().is_some_and(|key| key.tag.seqno() <= self.seqno) {
-                return Ok(true);
+            match self.tag_of_user() {
+                Some(tag) if tag.seqno() > self.seqno => {}
+                found => return Ok(found),
             }
         }
         self.source.seek(InternalKey::new(&self.user, Tag::newest_at(self.seqno)))?;
-        Ok(self.is_of_user())
+        Ok(self.tag_of_user())
     }
 
-    /// Skips the rest of the entries of `user`, from the current one on.
-    fn skip_key(&mut self) -> Result<()> {
-        for _ in 0..STEPS_MAX {
-            self.source.next()?;
-            if !self.is_of_user() {
-                return Ok(());
-            }
-            self.skipped += 1;
-        }
+    /// Moves behind all entries of `user`.
+    fn seek_past_user(&mut self) -> Result<()> {
         // The smallest key after `user` is `user` with a zero appended.
         self.user.push(0);
         self.source.seek(InternalKey::new(&self.user, Tag::newest_at(self.seqno)))
