@@ -25,7 +25,7 @@ fn is_again(n: u32) -> bool {
 /// Full tables without filters, whose lengths are those of their entries.
 fn plain() -> KeyspaceOptions {
     let filter = FilterPolicy::new(FilterKind::None);
-    store::small().memtable_bytes(16 << 10).filter(filter).compression(Compression::None)
+    store::small().memtable_bytes(10 << 10).filter(filter).compression(Compression::None)
 }
 
 /// A store of several levels, of which some keys were written again and flushed.

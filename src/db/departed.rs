@@ -108,7 +108,7 @@ mod tests {
 
     fn memtable(seqno: SeqNo) -> Arc<Memtable> {
         let memtable = Arc::new(Memtable::new(1 << 10, 0));
-        memtable.insert("k".into(), Tag::new(seqno, EntryKind::Put), "v".into());
+        memtable.insert(b"k", Tag::new(seqno, EntryKind::Put), b"v");
         memtable
     }
 

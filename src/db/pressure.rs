@@ -22,7 +22,7 @@ use crate::batch::BatchReader;
 use crate::compaction::pick;
 use crate::compaction::pressure::{of_debt, of_runs};
 use crate::error::{Error, Result};
-use crate::memtable::{BATCH_FRAMING_BYTES, ENTRY_BYTES_MAX};
+use crate::memtable::Memtable;
 use crate::options::IMMUTABLES_MAX;
 use crate::sync::lock;
 
@@ -198,17 +198,18 @@ pub(super) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
 
 /// The most that the memtables can grow by when a group is applied.
 fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
-    let batches = group.clone().map(|(bytes, trees)| {
-        let entries = BatchReader::open(bytes).map_or(0, |batch| batch.count as usize);
-        bytes.len() + entries * ENTRY_BYTES_MAX + trees.len() * BATCH_FRAMING_BYTES
-    });
+    let (mut entries, mut len) = (0, 0);
+    for (bytes, _) in group.clone() {
+        entries += BatchReader::open(bytes).map_or(0, |batch| batch.count as usize);
+        len += bytes.len();
+    }
     let mut trees = group.flat_map(|(_, trees)| trees);
     let Some(first) = trees.next() else { return 0 };
     let mut others: Vec<&Arc<Tree>> = trees.filter(|tree| tree.id != first.id).collect();
     others.sort_by_key(|tree| tree.id);
     others.dedup_by_key(|tree| tree.id);
     let jumps = others.iter().map(|tree| tree.growth_max());
-    batches.sum::<usize>() + first.growth_max() + jumps.sum::<usize>()
+    Memtable::bytes_max(entries, len, 1 + others.len()) + first.growth_max() + jumps.sum::<usize>()
 }
 
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {

@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::apply::{apply_parts, own_batch};
+use super::apply::{apply, own_batch};
 use super::engine::Engine;
 use super::recover::{Logged, Recovered, replay};
 use super::tree::Tree;
@@ -156,7 +156,7 @@ impl Engine {
         trees: Vec<Arc<Tree>>,
         log: u64,
     ) -> Result<Vec<Arc<Tree>>> {
-        apply_parts(bytes, &trees, log, |entry| known.lacks(entry.keyspace, entry.seqno))?;
+        apply(bytes, &trees, log, |entry| known.lacks(entry.keyspace, entry.seqno))?;
         Ok(self.keyspaces.full_among(trees))
     }
 

@@ -10,8 +10,7 @@
 //!    to be written: wait until all memtables together have room in the budget.
 //! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
 //!    write.
-//! 4. *apply*: insert the entries into the memtables (`apply`), as slices of the batch. Of a batch for
-//!    several keyspaces, each memtable gets a copy of its part.
+//! 4. *apply*: insert copies of the entries into the memtables (`apply`).
 //! 5. *publish*: make the last sequence number visible, for all keyspaces at once.
 //! 6. *seal*: make full memtables immutable, and begin a new log.
 //!
@@ -278,7 +277,7 @@ impl Engine {
         let mut touched: Vec<Arc<Tree>> = Vec::new();
         for admitted in group.iter_mut().filter(|admitted| admitted.is_written()) {
             let bytes = std::mem::take(&mut admitted.bytes);
-            apply(bytes, &admitted.trees, position.number).map_err(|error| self.fail(error))?;
+            apply(&bytes, &admitted.trees, position.number, |_| true).map_err(|error| self.fail(error))?;
             if touched.is_empty() {
                 touched = std::mem::take(&mut admitted.trees);
             } else {

@@ -64,6 +64,6 @@ impl InternalIterator for MemtableIter {
     }
 
     fn value(&self) -> EntryValue {
-        EntryValue::Inline(self.memtable.list.entry(self.at).value.clone())
+        EntryValue::Inline(self.memtable.list.entry(self.at).value())
     }
 }

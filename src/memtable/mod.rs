@@ -1,11 +1,12 @@
 //! The memtable: the newest entries of a keyspace, in memory, in the order of internal keys.
 //!
 //! The commit leader inserts the entries of a batch after it was appended to the log and before their
-//! sequence numbers are published. Keys and values are slices of the batch. Meanwhile any number of readers
-//! look up keys and scan, without locks. An entry is never changed or removed: a new value of a key is
-//! another entry, and a full memtable is flushed and dropped as a whole.
+//! sequence numbers are published. Keys and values are copied. Meanwhile any number of readers look up keys and
+//! scan, without locks. An entry is never changed or removed: a new value of a key is another entry, and a full
+//! memtable is flushed and dropped as a whole.
 //!
 //! - `arena`: nodes in slots that never move;
+//! - `data`: the bytes of keys and values, in chunks;
 //! - `skiplist`: the nodes linked in the order of their keys, and why readers need no lock;
 //! - `iter`: the cursor that flush and scans use;
 //! - `filter`: a small Bloom filter, which saves most searches for absent keys.
@@ -14,11 +15,14 @@
 //!
 //! # Memory
 //!
-//! [`Memtable::size_bytes`] is what the memory budget counts: allocated slots, links, the bytes of keys and
-//! values, and [`ENTRY_FRAMING_BYTES`] per entry for the overhead of its batch or of the allocator. Each
-//! batch takes [`BATCH_FRAMING_BYTES`] more, which `db/apply` charges.
+//! [`Memtable::size_bytes`] is what the memory budget counts: all that is allocated for slots, for the filter and
+//! for the bytes of keys and values. An entry takes about 86 bytes beside its key and value: a slot of 80, the
+//! length of its key, two bytes of filter. (A slice for each entry, which a value that is read shares, is most of
+//! it. Without one a value would be copied whenever it is read; and what a reader may look at while the rest of
+//! its chunk is written has to have an owner of its own, if no code is unsafe.)
 
 mod arena;
+mod data;
 mod filter;
 mod iter;
 mod skiplist;
@@ -36,18 +40,6 @@ use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 use arena::HEAD;
 use filter::{KEYS_MIN, MemtableFilter};
 use skiplist::SkipList;
-
-/// Overhead per entry beside the bytes of its key and value: kind and lengths in the batch, or what the
-/// allocator rounds up.
-const ENTRY_FRAMING_BYTES: usize = 12;
-
-/// Overhead of a batch that a memtable keeps alive, beside its entries: its header, its reference count, and
-/// what the allocator adds to both. For [`Memtable::charge`].
-pub(crate) const BATCH_FRAMING_BYTES: usize = 64;
-
-/// The most that an entry takes beside its key and value, unless slots for many entries are allocated at once
-/// ([`Memtable::growth_max`]).
-pub(crate) const ENTRY_BYTES_MAX: usize = arena::SLOT_BYTES_MAX + ENTRY_FRAMING_BYTES;
 
 /// An ordered map from internal keys to values, to which entries are only added.
 pub(crate) struct Memtable {
@@ -87,13 +79,14 @@ impl Memtable {
 
     /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.
     /// No two entries have the same key and sequence number.
-    pub(crate) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) {
-        let data = key.len() + value.len();
+    pub(crate) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) {
         if self.filter.is_made() {
-            self.filter.insert(key_hash(self.hash_seed, &key));
+            self.filter.insert(key_hash(self.hash_seed, key));
         }
         let allocated = self.list.insert(key, tag, value);
-        self.charge(allocated + data + ENTRY_FRAMING_BYTES);
+        if allocated > 0 {
+            self.charge(allocated);
+        }
         self.seqno_max.fetch_max(tag.seqno(), Ordering::Relaxed);
         if tag.kind() == EntryKind::Delete {
             self.tombstones.fetch_add(1, Ordering::Relaxed);
@@ -104,8 +97,7 @@ impl Memtable {
         }
     }
 
-    /// Counts memory that entries keep alive beside their own bytes.
-    pub(crate) fn charge(&self, bytes: usize) {
+    fn charge(&self, bytes: usize) {
         self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -128,7 +120,7 @@ impl Memtable {
             return None;
         }
         let entry = self.list.entry(found);
-        (entry.key == user_key).then(|| (entry.tag, entry.value.clone()))
+        (entry.key() == user_key).then(|| (entry.tag, entry.value()))
     }
 
     /// A cursor that is not positioned yet.
@@ -136,10 +128,10 @@ impl Memtable {
         MemtableIter::new(Arc::clone(self))
     }
 
-    /// The keys and tags of all entries, those first that were inserted last: of what the commit leader has
-    /// inserted, the largest sequence numbers first. Waits while an entry is inserted.
-    pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&Bytes, Tag)> {
-        self.list.newest_first().map(|entry| (&entry.key, entry.tag))
+    /// The keys and tags of all entries: of what the commit leader has inserted, the largest sequence numbers
+    /// first. Waits while an entry is inserted.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&[u8], Tag)> {
+        self.list.newest_first().map(|entry| (entry.key(), entry.tag))
     }
 
     /// Number of entries, tombstones and old versions included.
@@ -161,16 +153,33 @@ impl Memtable {
         self.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that one insertion adds beside the entry itself: a chunk of slots, which is at most as
-    /// large as everything before it, and the filter.
-    pub(crate) fn growth_max(&self) -> usize {
-        self.size_bytes().min(arena::CHUNK_BYTES_MAX) + self.filter.bytes()
+    /// The most that inserting entries into so many memtables adds to all of them, beside what each has to grow by
+    /// ([`Memtable::growth_max`]), if the keys and values have so many bytes together.
+    ///
+    /// A chunk of slots or of data is at most as large as everything before it. So what is allocated ahead of the
+    /// entries it is for is bounded by what the memtable had and by what the entries take themselves.
+    pub(crate) fn bytes_max(entries: usize, bytes: usize, memtables: usize) -> usize {
+        let slots = entries * arena::SLOT_BYTES_MAX;
+        let data = data::bytes_max(entries, bytes);
+        let slots_ahead = slots.min(memtables * arena::CHUNK_BYTES_MAX);
+        let data_ahead = data.min(memtables * data::unused_max(usize::MAX));
+        slots + slots_ahead + data + data_ahead
     }
 
-    /// [`Memtable::growth_max`] of the first insertion, the empty memtable included.
+    /// The most that a memtable allocates ahead of entries, as far as what it has already bounds that; the filter.
+    pub(crate) fn growth_max(&self) -> usize {
+        Self::growth_of(self.size_bytes()) + self.filter.bytes()
+    }
+
+    /// [`Memtable::growth_max`] of a memtable that is not there yet, itself included.
     pub(crate) fn first_growth_max(flush_bytes: usize) -> usize {
         let empty = size_of::<Self>() + SkipList::EMPTY_BYTES;
-        2 * empty + MemtableFilter::new(flush_bytes).bytes()
+        empty + Self::growth_of(empty) + MemtableFilter::new(flush_bytes).bytes()
+    }
+
+    fn growth_of(size_bytes: usize) -> usize {
+        let chunks = size_bytes.min(arena::CHUNK_BYTES_MAX) + data::unused_max(size_bytes);
+        chunks + arena::sparse_bytes_max(size_bytes)
     }
 
     /// Largest sequence number, `None` if there are no entries.

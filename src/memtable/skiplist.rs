@@ -33,13 +33,13 @@
 //! backward but not forward: X was not complete then. Since step 3 is done in full before the next
 //! insertion starts, `M.prev` is exactly M's predecessor whenever a later insertion reads it.
 
-use std::cmp::Ordering;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering as Memory};
 
-use bytes::Bytes;
+use bytes::BytesMut;
 
-use super::arena::{self, Arena, Entry, HEAD, HEIGHT_MAX, Links, NodeId};
+use super::arena::{self, Arena, Entry, HEAD, HEIGHT_MAX, LOW_LEVELS, Links, NodeId, node_id, put_data};
+use super::data::Data;
 use crate::key::{InternalKey, Tag, key_prefix};
 use crate::sync::lock;
 
@@ -62,8 +62,10 @@ pub(super) struct SkipList {
 /// What only the writer needs.
 struct Writer {
     random: u64,
-    /// Number of the next node.
-    nodes: NodeId,
+    /// How many nodes are tall, the sentinel too, and how many are not.
+    tall: u32,
+    low: u32,
+    data: Data,
     /// The last node of each level: the path of an insertion at the end.
     tail: Path,
 }
@@ -89,27 +91,34 @@ impl SkipList {
         let list = Self {
             arena: Arena::new(),
             height: AtomicUsize::new(1),
-            writer: Mutex::new(Writer { random: HEIGHT_SEED, nodes: HEAD + 1, tail: [HEAD; HEIGHT_MAX] }),
+            writer: Mutex::new(Writer {
+                random: HEIGHT_SEED,
+                tall: 1,
+                low: 0,
+                data: Data::default(),
+                tail: [HEAD; HEIGHT_MAX],
+            }),
         };
-        let head = Entry::new(Bytes::new(), Tag::newest_at(0), Bytes::new(), HEIGHT_MAX);
-        let allocated = list.arena.fill(HEAD, head);
+        let mut nothing = BytesMut::new();
+        put_data(&mut nothing, &[], &[]);
+        let allocated = list.arena.fill(HEAD, Entry::new(nothing.freeze(), Tag::newest_at(0)));
         (list, allocated)
     }
 
-    /// Inserts an entry and says how many bytes were allocated for its node. An entry whose internal key is
-    /// there already comes before the old one.
+    /// Inserts a copy of an entry and says how many bytes were allocated. An entry whose internal key is there
+    /// already comes before the old one.
     ///
     /// # Panics
     ///
-    /// When there are 2^32 entries, which take half a terabyte without their keys.
-    pub(super) fn insert(&self, key: Bytes, tag: Tag, value: Bytes) -> usize {
+    /// When there are 2^31 entries, which take a sixth of a terabyte without their keys.
+    pub(super) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) -> usize {
         let mut writer = lock(&self.writer);
-        let path = self.path_to(&writer, &Target::new(InternalKey::new(&key, tag)));
+        let path = self.path_to(&writer, &Target::new(InternalKey::new(key, tag)));
         let height = writer.draw_height();
-        let id = writer.nodes;
-        writer.nodes = id.checked_add(1).expect("a memtable has fewer than 2^32 entries");
+        let id = writer.next_id(height);
+        let (data, allocated) = writer.data.add(key, value);
 
-        let allocated = self.arena.fill(id, Entry::new(key, tag, value, height));
+        let allocated = allocated + self.arena.fill(id, Entry::new(data, tag));
         let mut after = [HEAD; HEIGHT_MAX];
         for level in 0..height {
             after[level] = self.link(path[level], level).load(Memory::Relaxed);
@@ -143,10 +152,14 @@ impl SkipList {
     /// Whether a node, whose links these are, comes before the target.
     #[inline]
     fn is_before(&self, id: NodeId, links: &Links, target: &Target<'_>) -> bool {
-        match links.prefix().cmp(&target.prefix) {
-            Ordering::Equal => self.arena.entry(id).internal_key() < target.key,
-            order => order.is_lt(),
-        }
+        let prefix = links.prefix();
+        prefix < target.prefix || prefix == target.prefix && self.entry_is_before(id, target)
+    }
+
+    /// The same if the first bytes of their keys do not decide.
+    #[inline(never)]
+    fn entry_is_before(&self, id: NodeId, target: &Target<'_>) -> bool {
+        self.arena.entry(id).internal_key() < target.key
     }
 
     /// The neighbours of `target`: the last node before it and the first one not before it. `visit` is
@@ -180,16 +193,34 @@ impl SkipList {
     }
 
     /// The user keys of all entries, in order; one for each entry.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Bytes> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let first = self.next(HEAD);
         let ids = std::iter::successors(Some(first), |&id| Some(self.next(id)));
-        ids.take_while(|&id| id != HEAD).map(|id| &self.entry(id).key)
+        ids.take_while(|&id| id != HEAD).map(|id| self.entry(id).key())
     }
 
-    /// All entries, those first that were inserted last.
+    /// All entries, those with the largest sequence numbers first, if they were inserted in ascending order.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = &Entry> {
-        let end = lock(&self.writer).nodes;
-        (HEAD + 1..end).rev().map(|id| self.arena.entry(id))
+        let (mut tall, mut low) = {
+            let writer = lock(&self.writer);
+            ((1..writer.tall).rev().peekable(), (0..writer.low).rev().peekable())
+        };
+        let entry = |index: &u32, is_tall| node_id(*index, is_tall).map(|id| self.arena.entry(id));
+        std::iter::from_fn(move || {
+            let tallest = tall.peek().and_then(|index| entry(index, true));
+            let lowest = low.peek().and_then(|index| entry(index, false));
+            let is_tall = match (tallest, lowest) {
+                (Some(tall), Some(low)) => tall.tag.seqno() > low.tag.seqno(),
+                (tall, _) => tall.is_some(),
+            };
+            if is_tall {
+                tall.next();
+                tallest
+            } else {
+                low.next();
+                lowest
+            }
+        })
     }
 
     /// The entry of a node, not of [`HEAD`].
@@ -222,6 +253,14 @@ impl SkipList {
 }
 
 impl Writer {
+    fn next_id(&mut self, height: usize) -> NodeId {
+        let is_tall = height > LOW_LEVELS;
+        let nodes = if is_tall { &mut self.tall } else { &mut self.low };
+        let id = node_id(*nodes, is_tall).expect("a memtable has fewer than 2^31 entries");
+        *nodes += 1;
+        id
+    }
+
     fn draw_height(&mut self) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -248,8 +287,7 @@ mod tests {
     }
 
     fn insert(list: &SkipList, number: u32) {
-        let key = Bytes::copy_from_slice(&number.to_be_bytes());
-        list.insert(key, Tag::new(1, EntryKind::Put), Bytes::new());
+        list.insert(&number.to_be_bytes(), Tag::new(1, EntryKind::Put), &[]);
     }
 
     #[test]
@@ -294,7 +332,7 @@ mod tests {
         let writer = list.writer.lock().unwrap();
         for level in 0..HEIGHT_MAX {
             let nodes = numbers(&list, level);
-            assert!(nodes.is_sorted());
+            assert!(nodes.is_sorted_by_key(|&id| list.entry(id).key()));
             assert_eq!(writer.tail[level], nodes.last().copied().unwrap_or(HEAD), "level {level}");
         }
     }

@@ -42,7 +42,7 @@ fn filled(entries: u64, seed: u64) -> (Arc<Memtable>, Model) {
             _ => (EntryKind::Put, seqno.to_le_bytes().to_vec()),
         };
         let tag = Tag::new(seqno, kind);
-        memtable.insert(Bytes::from(key.clone()), tag, Bytes::from(value.clone()));
+        memtable.insert(&key, tag, &value);
         model.insert((key, Reverse(tag)), value);
     }
     (Arc::new(memtable), model)
@@ -131,8 +131,7 @@ fn ascending_and_descending_and_alternating_insertions_give_the_same_scan() {
     for order in orders {
         let memtable = Arc::new(Memtable::new(1 << 20, 3));
         for n in 0..ENTRIES {
-            let key = Bytes::copy_from_slice(&order(n).to_be_bytes());
-            memtable.insert(key, Tag::new(n + 1, EntryKind::Put), Bytes::new());
+            memtable.insert(&order(n).to_be_bytes(), Tag::new(n + 1, EntryKind::Put), &[]);
         }
         let mut iter = memtable.iter();
         iter.seek_first().unwrap();
@@ -192,8 +191,7 @@ fn readers_see_exactly_the_entries_complete_when_their_snapshot_was_published() 
             });
         }
         for seqno in 1..=ENTRIES {
-            let key = Bytes::copy_from_slice(&key_of(seqno));
-            memtable.insert(key, Tag::new(seqno, EntryKind::Put), Bytes::new());
+            memtable.insert(&key_of(seqno), Tag::new(seqno, EntryKind::Put), &[]);
             published.store(seqno, Ordering::Release);
         }
     });
@@ -208,14 +206,77 @@ fn writers_that_race_lose_no_entry() {
             scope.spawn(move || {
                 for n in 0..ENTRIES / 2 {
                     let seqno = 1 + 2 * n + writer;
-                    let key = Bytes::copy_from_slice(&(seqno.wrapping_mul(0x9e37_79b9) as u16).to_be_bytes());
-                    memtable.insert(key, Tag::new(seqno, EntryKind::Put), Bytes::new());
+                    let key = (seqno.wrapping_mul(0x9e37_79b9) as u16).to_be_bytes();
+                    memtable.insert(&key, Tag::new(seqno, EntryKind::Put), &[]);
                 }
             });
         }
     });
     assert_eq!(seqnos_of_scan(&memtable, ENTRIES, true), (1..=ENTRIES).collect::<Vec<_>>());
     assert_eq!(seqnos_of_scan(&memtable, ENTRIES, false), (1..=ENTRIES).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_memtable_is_mostly_keys_and_values_and_never_grows_by_more_than_it_said() {
+    for (value_len, most) in [(100, 1.9), (300, 1.4), (1000, 1.2), (4000, 1.1)] {
+        let memtable = Memtable::new(8 << 20, 3);
+        let (value, mut bytes) = (vec![7; value_len], 0);
+        for seqno in 1u64.. {
+            let (before, growth) = (memtable.size_bytes(), memtable.growth_max());
+            let key = [seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15), seqno].map(u64::to_be_bytes).concat();
+            memtable.insert(&key, Tag::new(seqno, EntryKind::Put), &value);
+            bytes += key.len() + value_len;
+            let predicted = Memtable::bytes_max(1, key.len() + value_len, 1) + growth;
+            assert!(memtable.size_bytes() - before <= predicted, "entry {seqno}");
+            if memtable.size_bytes() >= 8 << 20 {
+                break;
+            }
+        }
+        let ratio = memtable.size_bytes() as f64 / bytes as f64;
+        assert!(ratio < most, "{ratio} for values of {value_len}");
+    }
+}
+
+#[test]
+fn a_group_takes_no_more_of_any_memtables_than_was_foreseen() {
+    // Only the size of filters follows from it.
+    const FLUSH_BYTES: usize = 1 << 14;
+    for (memtables, filled, group, value_len) in [
+        (1, 0, 1, 0),
+        (1, 0, 1, 100_000),
+        (1, 0, 130, 0),
+        (1, 0, 4110, 0),
+        (1, 0, 70_000, 20),
+        (1, 3, 3000, 1000),
+        (1, 3, 300, 1040),
+        (1, 4100, 4100, 4),
+        (20, 0, 340, 1000),
+        (20, 0, 1000, 100),
+        (20, 1, 20, 1),
+        (20, 70, 30_000, 4),
+    ] {
+        let all: Vec<Memtable> = (0..memtables).map(|_| Memtable::new(FLUSH_BYTES, 3)).collect();
+        let (value, mut seqno) = (vec![7; value_len], 0u64);
+        let mut insert = |into: usize, entries: usize| {
+            for _ in 0..entries {
+                seqno += 1;
+                let key = seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+                all[into].insert(&key, Tag::new(seqno, EntryKind::Put), &value);
+            }
+        };
+        (0..memtables).for_each(|at| insert(at, filled));
+        let size = || all.iter().map(|memtable| memtable.size_bytes()).sum::<usize>();
+        let (before, growth): (usize, usize) = match filled {
+            0 => (0, memtables * Memtable::first_growth_max(FLUSH_BYTES)),
+            _ => (size(), all.iter().map(Memtable::growth_max).sum()),
+        };
+        (0..memtables).for_each(|at| insert(at, group / memtables));
+        let foreseen = growth + Memtable::bytes_max(group, group * (8 + value_len), memtables);
+        let taken = size() - before;
+        assert!(taken <= foreseen, "{taken}, not {foreseen}: {group} of {value_len} after {filled}");
+        let twice = 2 * growth + 3 * group * (arena::SLOT_BYTES_MAX + 12 + value_len);
+        assert!(foreseen <= twice, "{foreseen} for {taken}: {group} of {value_len} after {filled}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl History {
             entries.chunks((entries.len() / (vectors + 1)).max(1)).map(<[Entry]>::to_vec).rev().collect();
         let memtable = Memtable::new(1 << 20, 0);
         for (key, tag, value) in if parts.is_empty() { Vec::new() } else { parts.remove(0) } {
-            memtable.insert(Bytes::from(key), tag, Bytes::from(value));
+            memtable.insert(&key, tag, &value);
         }
         Self { entries, memtable: Arc::new(memtable), vectors: parts }
     }

@@ -108,7 +108,7 @@ fn apply(batch: &Bytes, entries: &[BatchEntry]) {
     for entry in entries {
         let (key, value) = (batch.slice(entry.key.clone()), batch.slice(entry.value.clone()));
         let tag = Tag::new(entry.seqno, entry.kind);
-        memtable.insert(key.clone(), tag, value.clone());
+        memtable.insert(&key, tag, &value);
         newest.insert(key, (tag, value));
     }
     for (key, found) in &newest {
