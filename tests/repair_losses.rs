@@ -1,12 +1,17 @@
 //! What a repair says and keeps after a certain loss, one store each.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use sievedb::filter::{FilterBuilder, Kind, header};
 use sievedb::fs::{CrashPolicy, Fs as _, MemFs};
-use sievedb::{Compression, Db, Error, KeyspaceOptions, ManifestCondition, Options, RepairReport};
+use sievedb::{
+    Compression, Db, Error, KeyspaceOptions, ManifestCondition, Options, RepairReport, WriteBatch,
+};
 
+use crate::support::faulty::{Call, Effect, FaultyFs};
 use crate::support::store::{self, Contents, DIR, contents};
 
 const NEW: &str = "/new";
@@ -141,6 +146,55 @@ fn behind_a_lost_edit_values_are_certain_as_of_the_flush_before() {
     assert_eq!(report.keyspaces[0].as_of, Some(10), "{report:#?}");
     let kept = |name: &str| found.get(name).map_or(0, |entries| entries.len());
     assert_eq!((kept("default"), kept("doubtful")), (20, 10), "{report:#?}");
+}
+
+/// A store whose log was cut on a full disk, before a write that failed and is in the log as a whole; the manifest
+/// that was in force before is back, and the one that says where the log was cut is gone. The number of the
+/// failed write was given to another one.
+fn with_a_log_that_was_cut(failed: &[&str], later: &[&str]) -> Files {
+    let mem = MemFs::new();
+    let fs = FaultyFs::new(&mem);
+    let keyspace = store::small().memtable_bytes(64 << 10);
+    let options = store::options(&mem).default_keyspace(keyspace).fs(Arc::new(fs.clone()));
+    let db = options.open(DIR).unwrap();
+    ["a", "b", "c"].iter().for_each(|key| db.put(key, "acknowledged").unwrap());
+    let before = copy(&mem);
+    fs.judge(|_, call| match call {
+        Call::Append(_) if call.kind() == "wal" => Some((Effect::All, io::ErrorKind::StorageFull.into())),
+        _ => None,
+    });
+    let mut batch = WriteBatch::new();
+    failed.iter().for_each(|key| _ = batch.put(key, "failed"));
+    db.write(batch).unwrap_err();
+    fs.recover();
+    later.iter().for_each(|key| db.put(key, "later").unwrap());
+    db.sync().unwrap();
+    let mut files = copy(&mem);
+    assert_eq!(names(&files, |name| name.ends_with(".wal")).count(), 2);
+    files.retain(|name, _| name != "CURRENT" && !name.starts_with("MANIFEST"));
+    files.extend(before.into_iter().filter(|(name, _)| name.starts_with("MANIFEST")));
+    files
+}
+
+#[test]
+fn a_write_that_failed_does_not_come_back_from_a_log_that_was_cut() {
+    for (failed, later) in [(&["a", "f"][..], &["b"][..]), (&["f"], &["b", "d"]), (&["d", "a"], &["d"])] {
+        let mut files = with_a_log_that_was_cut(failed, later);
+        for has_manifest in [true, false] {
+            files.retain(|name, _| has_manifest || !name.starts_with("MANIFEST"));
+            let (report, found) = repair(&files);
+            let mut expected: BTreeMap<&str, &str> =
+                ["a", "b", "c"].into_iter().map(|key| (key, "acknowledged")).collect();
+            expected.extend(later.iter().map(|key| (*key, "later")));
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            let name = if has_manifest { "default" } else { "doubtful:unknown" };
+            assert!(found.contains_key(name), "{report:#?}");
+            let kept: Vec<_> = found[name].iter().map(|(key, value)| (text(key), text(value))).collect();
+            let expected: Vec<_> =
+                expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            assert_eq!(kept, expected, "{failed:?} {later:?} {report:#?}");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,11 @@
 //! something between is gone. A loss does not concern a keyspace whose entries up to its end are in tables.
 //! Damage that took no write (a promise, a close record) is none: the sequence numbers of the batches around
 //! it follow each other.
+//!
+//! A whole manifest says where each log ends. Otherwise a newer log may show that a batch has failed, or may
+//! have ([`given_again`](super::given_again)): it does not count, or is doubtful.
 
+use super::given_again::{Beginning, NewerLogs, Standing};
 use super::plan::Certainty;
 use super::report::{LostWrites, ManifestCondition, RepairReport};
 use super::scratch::Scratch;
@@ -69,7 +73,10 @@ pub(super) fn read_logs(
     scratch: &mut Scratch<'_>,
     report: &mut RepairReport,
 ) -> Result<Losses> {
-    let mut reader = Reader { survey, scratch, report, losses: Losses::default(), suspect: None };
+    let is_whole = survey.manifest == ManifestCondition::Whole;
+    let beginnings = if is_whole { Vec::new() } else { Beginning::of_logs(survey) };
+    let losses = Losses::default();
+    let mut reader = Reader { survey, scratch, report, beginnings, losses, suspect: None };
     for (index, &(number, is_named)) in survey.logs.iter().enumerate() {
         reader.log(number, is_named, index + 1 == survey.logs.len())?;
     }
@@ -81,6 +88,7 @@ struct Reader<'a, 'b, 'c> {
     survey: &'a Survey,
     scratch: &'b mut Scratch<'c>,
     report: &'b mut RepairReport,
+    beginnings: Vec<Beginning>,
     losses: Losses,
     /// Where writes may be lost behind the last batch.
     suspect: Option<Suspect>,
@@ -111,9 +119,10 @@ impl Reader<'_, '_, '_> {
             }
         };
         let (mut end, mut torn) = (None, None);
+        let mut newer = NewerLogs::than(number, &self.beginnings);
         let read = read_log(&*file, &path, stated.map(|stated| stated.len), &mut |item| {
             match item {
-                LogItem::Batch(bytes) => self.batch(bytes, &name)?,
+                LogItem::Batch(bytes) => self.batch(bytes, &name, &mut newer)?,
                 LogItem::Promise(_) => {}
                 LogItem::Close(seqno, _) => end = Some(seqno),
                 LogItem::Lost(offset) => self.suspect(&name, offset),
@@ -149,12 +158,16 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Takes a batch.
-    fn batch(&mut self, bytes: &[u8], name: &str) -> Result<()> {
+    fn batch(&mut self, bytes: &[u8], name: &str, newer: &mut NewerLogs) -> Result<()> {
         let Ok(batch) = BatchReader::open(bytes) else {
             self.suspect(name, 0);
             return Ok(());
         };
         let (first, last) = (batch.first, batch.last_seqno());
+        let standing = newer.judge(first, bytes);
+        if standing == Standing::Failed {
+            return Ok(());
+        }
         if self.suspect.is_some() {
             match self.losses.last {
                 Some(known) if first <= known + 1 => self.suspect = None,
@@ -174,7 +187,8 @@ impl Reader<'_, '_, '_> {
                 continue;
             }
             let is_behind_loss = self.losses.ranges.iter().any(|loss| loss.concerns(flushed));
-            let certainty = if is_behind_loss { Certainty::Doubtful } else { Certainty::Certain };
+            let is_doubtful = is_behind_loss || standing == Standing::InDoubt;
+            let certainty = if is_doubtful { Certainty::Doubtful } else { Certainty::Certain };
             let value = (entry.kind == EntryKind::Put).then(|| &bytes[entry.value.clone()]);
             let key = &bytes[entry.key.clone()];
             self.scratch.add(entry.keyspace, (key, value), entry.seqno, certainty)?;

@@ -5,6 +5,7 @@
 //! | `survey` | what is there: manifest, tables, logs |
 //! | `plan` | which tables count, in which order, how certain that is |
 //! | `logs`, `scratch` | the writes of the logs, sorted by the new store |
+//! | `given_again` | which of them have failed, as newer logs show |
 //! | `sources`, `merge` | tables and writes merged, key by key, into the new store |
 //! | `run` | the whole of it |
 //! | `report` | what is gone, and what is doubtful |
@@ -17,6 +18,7 @@
 //!   be read goes to a keyspace `doubtful`.
 //! - What is lost is reported, as ranges of keys or as sequence numbers.
 
+mod given_again;
 mod logs;
 mod merge;
 mod plan;
