@@ -136,7 +136,9 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
     let (mut engine, replayed, manifest) = match write(Carry::Rewrite) {
         Err(error) if is_out_of_space(&error) => {
-            remove_reserve(&*fs, dir, recovered.store_id)?;
+            if let Err(error) = remove_reserve(&*fs, dir, recovered.store_id) {
+                tracing::warn!(dir = %dir.display(), %error, "the reserve could not be given up");
+            }
             let mut kept = write(Carry::Keep)?;
             kept.0.report.full_disk = Some(error.to_string());
             kept.0.await_reserve(&error);
@@ -205,7 +207,7 @@ fn build_engine(
         keyspace: DEFAULT_KEYSPACE,
     };
     let trees = build_trees(dir, state, &memtables, &shared)?;
-    let reserve = Reserve::open(&*files.fs, dir, store_id, state.table_bytes);
+    let reserve = Reserve::open(&*files.fs, dir, store_id, state.table_bytes, options.reserve_bytes);
     Ok(Engine::new(EngineParts {
         options,
         report: recovered.report.clone(),
