@@ -36,7 +36,8 @@ use crate::version::Version;
 /// Unsynced bytes of the log at which it is synced in the background.
 pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
-/// The most bytes of memtables that are flushed together.
+/// The most bytes of memtables that are flushed together, if they are not more than a quarter of the memory for
+/// memtables.
 const FLUSH_TOGETHER_BYTES: usize = 1 << 20;
 
 /// The most memtables that are flushed together.
@@ -222,8 +223,8 @@ impl Engine {
         };
         let work = Work::of(reservation.job());
         let result = self.carry_out_job(reservation.job());
-        if let Ok(_) | Err(JobError::Table(_)) = &result {
-            work.iter().for_each(|&work| self.retry.done(work));
+        if let (Some(work), Ok(_) | Err(JobError::Table(_))) = (work, &result) {
+            self.retry.done(work);
         }
         match result {
             // A failed attempt is put off, and other work is next.
@@ -243,8 +244,8 @@ impl Engine {
                 if matches!(reservation.job(), Job::Flush(_)) && is_out_of_space(&error) {
                     self.spend_reserve(&error);
                 }
-                if !self.health.has_failed() {
-                    work.iter().for_each(|&work| self.put_off(work, error.clone()));
+                if let Some(work) = work.filter(|_| !self.health.has_failed()) {
+                    self.put_off(work, error.clone());
                 }
                 Err(error)
             }
@@ -369,6 +370,7 @@ impl Engine {
     /// published by one edit. While flushes fail, each is done by itself, so that one holds up no other.
     fn next_flush(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         let is_failing = self.retry.is_failing(|work| matches!(work, Work::Flush(_)));
+        let bytes_max = FLUSH_TOGETHER_BYTES.min(self.context.memory.memtables_max() / 4);
         let (mut memtables, mut bytes) = (Vec::new(), 0);
         loop {
             let pending = reserved.pending();
@@ -376,14 +378,14 @@ impl Engine {
                 0 => pending.take_flush(),
                 FLUSHES_TOGETHER_MAX.. => None,
                 _ if is_failing => None,
-                _ => pending.take_small_flush(FLUSH_TOGETHER_BYTES.saturating_sub(bytes)),
+                _ => pending.take_small_flush(bytes_max.saturating_sub(bytes)),
             };
             let Some(keyspace) = next else { break };
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
             let view = tree.view();
             let Some(oldest) = view.immutables.last() else { continue };
             let is_urgent = view.immutables.len() > 1;
-            bytes += if is_urgent { FLUSH_TOGETHER_BYTES } else { oldest.memtable.size_bytes() };
+            bytes += if is_urgent { bytes_max } else { oldest.memtable.size_bytes() };
             memtables.push((tree, Arc::clone(oldest)));
         }
         (!memtables.is_empty()).then_some(Job::Flush(memtables))
@@ -586,31 +588,76 @@ mod tests {
         assert_eq!(waiting(), [0, 0, 0]);
     }
 
-    #[test]
-    fn of_memtables_that_are_flushed_together_all_are_published_or_none() {
-        let fs = MemFs::new();
-        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
-        let keyspaces = keyspaces(&db, 4);
-        keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+    /// Fails the creation of a file: the one after `before` others.
+    fn fail_to_create(fs: &MemFs, before: u64) {
         let created = AtomicU64::new(0);
         fs.observe(move |_, op| match op {
-            Op::Create(_) if created.fetch_add(1, Ordering::SeqCst) == 2 => {
+            Op::Create(_) if created.fetch_add(1, Ordering::SeqCst) == before => {
                 Err(std::io::ErrorKind::StorageFull.into())
             }
             _ => Ok(()),
         });
-        assert!(db.step().is_err());
-        assert_eq!(flushed(&db, &keyspaces).1, 0);
-        let counts = count_syncs(&fs);
-        db.flush().unwrap();
-        assert_eq!(flushed(&db, &keyspaces).1, 4);
-        // After a failure each is tried by itself.
-        assert_eq!(counts[0].load(Ordering::SeqCst), 4);
+    }
+
+    #[test]
+    fn a_memtable_that_cannot_be_written_holds_up_no_other_and_is_the_only_one_to_blame() {
+        for before in [0, 2] {
+            let fs = MemFs::new();
+            let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+            let keyspaces = keyspaces(&db, 4);
+            keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+            fail_to_create(&fs, before);
+            let done = db.step();
+            assert_eq!((done.is_ok(), flushed(&db, &keyspaces).1), (before > 0, before as usize));
+            assert_eq!(db.stats().background_failures, u64::from(before == 0));
+            let counts = count_syncs(&fs);
+            db.flush().unwrap();
+            assert_eq!(flushed(&db, &keyspaces).1, 4);
+            // What has failed is tried again by itself.
+            assert_eq!(counts[0].load(Ordering::SeqCst), if before == 0 { 2 } else { 1 });
+            assert!(db.background_error().is_none() && db.verify().unwrap().damage.is_empty());
+            while db.step().unwrap() {}
+            let is_table = |path: &Path| path.extension().is_some_and(|end| end == "sst");
+            let left = fs.files(Path::new("/db")).iter().filter(|(path, _)| is_table(path)).count();
+            assert_eq!(left, 4, "nothing is left of the attempt that failed");
+        }
+    }
+
+    /// Steps once over three keyspaces with a memtable each, and does this when the first table is created.
+    fn while_flushing(run: impl Fn(&Db, &[Keyspace]) + Send + Sync + 'static) -> (Db, Vec<Keyspace>) {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        let keyspaces = keyspaces(&db, 3);
+        keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+        let created = AtomicU64::new(0);
+        let inside = (db.clone(), keyspaces.clone());
+        fs.observe(move |_, op| {
+            if matches!(op, Op::Create(_)) && created.fetch_add(1, Ordering::SeqCst) == 0 {
+                run(&inside.0, &inside.1);
+            }
+            Ok(())
+        });
+        assert!(db.step().unwrap());
+        fs.observe(|_, _| Ok(()));
+        (db, keyspaces)
+    }
+
+    #[test]
+    fn flushes_that_somebody_waits_for_are_published_before_the_rest_is_written() {
+        let (db, keyspaces) = while_flushing(|db, keyspaces| {
+            keyspaces.iter().for_each(|keyspace| seal(db, keyspace, 1));
+        });
+        let mut waiting: Vec<_> = keyspaces.iter().map(waiting).collect();
+        waiting.sort_unstable();
+        assert_eq!((waiting, db.stats().flushes), (vec![1, 2, 2], 1));
+    }
+
+    #[test]
+    fn a_keyspace_that_is_dropped_while_it_is_flushed_holds_up_no_flush_of_others() {
+        let (db, keyspaces) =
+            while_flushing(|db, keyspaces| db.drop_keyspace(&keyspaces[1].tree.name).unwrap());
+        assert_eq!((waiting(&keyspaces[0]), waiting(&keyspaces[2])), (0, 0));
         assert!(db.background_error().is_none() && db.verify().unwrap().damage.is_empty());
-        while db.step().unwrap() {}
-        let is_table = |path: &Path| path.extension().is_some_and(|end| end == "sst");
-        let left = fs.files(Path::new("/db")).iter().filter(|(path, _)| is_table(path)).count();
-        assert_eq!(left, 4, "nothing is left of the attempt that failed");
     }
 
     #[test]
@@ -682,7 +729,7 @@ mod tests {
             engine.retry.put_off(work, Error::io("create", std::path::Path::new("/db"), cause));
             engine.retry.at_once();
             let running = begin();
-            assert_eq!(Work::of(running.job()), [work]);
+            assert_eq!(Work::of(running.job()), Some(work));
             // Another thread looks for work.
             assert!(!db.step().unwrap());
             assert!(db.background_error().is_some(), "{work:?} is forgotten");

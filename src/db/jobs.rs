@@ -66,17 +66,23 @@ impl From<Error> for JobError {
 }
 
 impl Engine {
-    /// Writes the oldest immutable memtables of these trees into new runs of level 0, and publishes all of
-    /// them with one edit. Those of dropped keyspaces are left out. If one cannot be written, none is published.
+    /// Writes the oldest immutable memtables of these trees into new runs of level 0, and publishes them with one
+    /// edit. Those of dropped keyspaces are left out. If a later one than the first cannot be written, or somebody
+    /// waits for one that is written, the job ends there, and the rest is left to other jobs.
     pub(crate) fn flush_memtables(&self, memtables: &[(Arc<Tree>, Arc<LoggedMemtable>)]) -> Result<()> {
         let mut changes = Vec::with_capacity(memtables.len());
         for (tree, memtable) in memtables.iter().filter(|(tree, _)| tree.is_alive()) {
             match self.write_memtable(tree, &tree.view().version, memtable) {
                 Ok(change) => changes.push(change),
+                Err(error) if changes.is_empty() => return Err(error),
                 Err(error) => {
-                    changes.iter().for_each(TreeChange::set_added_obsolete);
-                    return Err(error);
+                    let error = self.fail_if_final(error);
+                    tracing::warn!(keyspace = tree.name, %error, "a flush is tried again by itself");
+                    break;
                 }
+            }
+            if self.is_awaited(&changes) {
+                break;
             }
         }
         if changes.is_empty() {
@@ -85,6 +91,14 @@ impl Engine {
         let log_floor = self.publish_or_remove(changes)?;
         self.remove_old_logs(log_floor);
         Ok(())
+    }
+
+    /// Whether somebody waits for flushes to be published: writers that are slowed meanwhile, who closes the
+    /// store, who resumes writing.
+    fn is_awaited(&self, flushes: &[TreeChange]) -> bool {
+        self.background.is_stopping()
+            || self.suspension.is_suspended()
+            || flushes.iter().any(|flush| flush.tree.view_ref().immutables.len() > 1)
     }
 
     /// Writes the oldest immutable memtable of a tree into tables, and syncs them. The caller syncs the

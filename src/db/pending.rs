@@ -6,8 +6,8 @@
 //! takes O(log n) of n keyspaces with work, and those without cost nothing.
 //!
 //! *Flushes*: keyspaces whose writers are slowed, because more than one memtable waits, come first; then those
-//! with most bytes waiting. Every fourth flush is that of the keyspace that has waited longest, so that none
-//! waits for ever (an old memtable also keeps old logs). *Compactions*: by [`Urgency`].
+//! with most bytes waiting. Every fourth choice is the keyspace that has waited longest, so that none waits
+//! for ever (an old memtable also keeps old logs). *Compactions*: by [`Urgency`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;

@@ -105,6 +105,7 @@ impl Engine {
         self.health.check_not_failed()?;
         self.suspension.cause().map_or(Ok(()), Err)?;
         let manifest = guard.as_mut().ok_or(Error::Closed)?;
+        let change = change.of_living()?;
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
         all.extend(items);
@@ -129,7 +130,6 @@ impl Engine {
 
     /// What a change says in the manifest, if it can be made.
     fn items_of(&self, change: &Change) -> Result<Vec<EditItem>> {
-        change.trees().iter().try_for_each(|tree| tree.check_alive())?;
         Ok(match change {
             Change::None | Change::End | Change::Drop(_) => Vec::new(),
             Change::Options(tree, change) => {
@@ -187,14 +187,19 @@ impl Engine {
 }
 
 impl Change {
-    /// The keyspaces that change.
-    fn trees(&self) -> Vec<&Arc<Tree>> {
-        match self {
-            Self::None | Self::End => Vec::new(),
-            Self::Options(tree, _) | Self::Drop(tree) => vec![tree],
-            Self::Trees(changes) => changes.iter().map(|change| &change.tree).collect(),
-            Self::Filters(change) => vec![&change.tree],
+    /// The change without the keyspaces that were dropped before: an error if there is no other. The new tables
+    /// of those that are left out are obsolete.
+    fn of_living(self) -> Result<Self> {
+        match &self {
+            Self::None | Self::End | Self::Trees(_) => {}
+            Self::Options(tree, _) | Self::Drop(tree) => tree.check_alive()?,
+            Self::Filters(change) => change.tree.check_alive()?,
         }
+        let Self::Trees(changes) = self else { return Ok(self) };
+        let dropped = changes.iter().find_map(|change| change.tree.check_alive().err());
+        let (living, gone): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.tree.is_alive());
+        gone.iter().for_each(TreeChange::set_added_obsolete);
+        dropped.filter(|_| living.is_empty()).map_or(Ok(Self::Trees(living)), Err)
     }
 
     /// Makes it visible. Called under the lock of the manifest that has its edit.

@@ -47,13 +47,14 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// The work that a job does, as far as it is such that is tried again.
-    pub(crate) fn of(job: &Job) -> Vec<Self> {
+    /// The work that a job does, if it is one that is tried again. Of flushes that are done together it is the
+    /// first one, the only one whose error ends the job: none of the others was failing before.
+    pub(crate) fn of(job: &Job) -> Option<Self> {
         match job {
-            Job::Flush(memtables) => memtables.iter().map(|(tree, _)| Self::Flush(tree.id)).collect(),
-            Job::Compact(tree, _) => vec![Self::Compact(tree.id)],
-            Job::Refilter(tree, _) => vec![Self::Refilter(tree.id)],
-            Job::Upkeep(_) | Job::Residency(_) | Job::CompactRange(..) => Vec::new(),
+            Job::Flush(memtables) => memtables.first().map(|(tree, _)| Self::Flush(tree.id)),
+            Job::Compact(tree, _) => Some(Self::Compact(tree.id)),
+            Job::Refilter(tree, _) => Some(Self::Refilter(tree.id)),
+            Job::Upkeep(_) | Job::Residency(_) | Job::CompactRange(..) => None,
         }
     }
 
