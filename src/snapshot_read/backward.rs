@@ -37,13 +37,13 @@ pub(crate) struct Backward {
     state: State,
     /// The user key that was examined last.
     user: Vec<u8>,
-    /// Entries that were passed, the visible ones included.
-    pub(super) passed: u64,
+    /// Hidden entries that were skipped: tombstones, and what newer entries hide.
+    pub(super) skipped: u64,
 }
 
 impl Backward {
     pub(crate) fn new(source: Box<dyn InternalIterator>, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { source, seqno, range, state: State::New, user: Vec::new(), passed: 0 }
+        Self { source, seqno, range, state: State::New, user: Vec::new(), skipped: 0 }
     }
 
     /// The next visible key, going down, with its value, or `None` at the end. One that failed fails forever.
@@ -85,6 +85,8 @@ impl Backward {
             self.user.clear();
             self.user.extend_from_slice(key.user);
             if let Some(value) = self.take_key()? {
+                // The visible entry was passed too.
+                self.skipped = self.skipped.saturating_sub(1);
                 return Ok(Some((Bytes::copy_from_slice(&self.user), value)));
             }
         }
@@ -107,7 +109,7 @@ impl Backward {
                 Some(key) if key.tag.seqno() > self.seqno => {}
                 Some(key) => newest = (key.tag.kind() == EntryKind::Put).then(|| self.source.value()),
             }
-            self.passed += 1;
+            self.skipped += 1;
             self.source.prev()?;
         }
         match self.source.key().filter(|key| key.user == self.user) {

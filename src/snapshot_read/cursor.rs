@@ -160,14 +160,12 @@ impl Cursor {
         }
     }
 
-    /// How many hidden entries (tombstones, and what newer entries hide) were skipped since the last call,
-    /// about.
+    /// How many hidden entries (tombstones, and what newer entries hide) were skipped since the last call.
     pub(crate) fn take_skipped(&mut self) -> u64 {
         let Halves { forward, backward, .. } = get_mut(&mut self.halves);
         let up = forward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
-        // Going down, the visible entry is passed too.
-        let down = backward.as_mut().map_or(0, |half| std::mem::take(&mut half.passed));
-        up + down.saturating_sub(1)
+        let down = backward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
+        up + down
     }
 
     /// Goes up: to the first entry from `start` on, or to the next one.

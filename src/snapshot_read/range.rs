@@ -69,7 +69,7 @@ impl Range {
         let halves = get_mut(&mut self.halves);
         let present = halves.as_mut()?;
         let found = step(present).transpose();
-        self.skipped += present.take_skipped(matches!(found, Some(Ok(_))));
+        self.skipped += present.take_skipped();
         if !matches!(found, Some(Ok(_))) {
             *halves = None;
         }
@@ -78,11 +78,11 @@ impl Range {
 }
 
 impl Halves {
-    /// The hidden entries that the last step has skipped. `yields`: it has found a visible one.
-    fn take_skipped(&mut self, yields: bool) -> u64 {
+    /// The hidden entries that were skipped since the last call.
+    fn take_skipped(&mut self) -> u64 {
         let forward = self.forward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
-        let backward = self.backward.as_mut().map_or(0, |half| std::mem::take(&mut half.passed));
-        forward + backward.saturating_sub(u64::from(yields))
+        let backward = self.backward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
+        forward + backward
     }
 
     fn next(&mut self) -> Result<Option<(Bytes, EntryValue)>> {

@@ -42,6 +42,53 @@ use crate::sync::lock;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 ///
+/// Nor do a cursor or the loops over `&tx` and its keyspaces:
+///
+/// ```compile_fail,E0505
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+/// let tx = db.transaction();
+/// let mut left = tx.keyspace(&users).cursor(..);
+/// tx.commit()?;
+/// left.seek_first()?;
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+///
+/// ```compile_fail,E0505
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// let tx = db.transaction();
+/// let mut left = (&tx).into_iter();
+/// tx.commit()?;
+/// assert!(left.next().is_none());
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+///
+/// ```compile_fail,E0505
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+/// let tx = db.transaction();
+/// let mut left = (&tx.keyspace(&users)).into_iter();
+/// tx.commit()?;
+/// assert!(left.next().is_none());
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+///
+/// Before the commit they may be used, and dropped:
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+/// let tx = db.transaction();
+/// assert!(!tx.keyspace(&users).cursor(..).seek_first()?);
+/// assert_eq!((&tx).into_iter().count() + (&tx.keyspace(&users)).into_iter().count(), 0);
+/// tx.commit()?;
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+///
 /// For example:
 ///
 /// ```

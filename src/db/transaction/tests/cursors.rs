@@ -96,3 +96,25 @@ fn a_cursor_reads_the_keys_that_its_movements_pass_and_no_others() {
     }
     assert!((50..350).contains(&conflicts), "{conflicts}");
 }
+
+#[test]
+fn entries_that_own_deletes_hide_are_not_counted_as_skipped_in_the_store() {
+    let db = open();
+    (0..100).for_each(|n| db.put(format!("{n:02}"), "v").unwrap());
+    let tx = db.transaction();
+    for n in 1..100 {
+        tx.delete(format!("{n:02}"));
+    }
+    let skipped = || db.stats().keyspaces[0].skipped_entries;
+    let mut cursor = tx.cursor(..);
+    assert!(cursor.seek_last().unwrap() && cursor.key() == Some(b"00"));
+    assert!(!cursor.prev().unwrap() && cursor.seek_first().unwrap() && !cursor.next().unwrap());
+    assert_eq!((tx.iter().count(), tx.iter().rev().count(), skipped()), (1, 1, 0));
+    // Those of the store are: a tombstone and what it hides.
+    drop(cursor);
+    tx.commit().unwrap();
+    assert!(db.cursor(..).seek_last().unwrap());
+    assert_eq!(skipped(), 198);
+    assert!(db.cursor(.."00").seek_last().is_ok_and(|found| !found) && db.iter().rev().count() == 1);
+    assert_eq!(skipped(), 396);
+}
