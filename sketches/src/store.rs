@@ -30,17 +30,17 @@ use crate::sketch::Sketch;
 /// A source that can be scanned repeatedly, with the same entries every time.
 pub trait Entries {
     /// All entries in order.
-    fn entries(&self) -> Iter;
+    fn entries(&self) -> Iter<'static>;
 }
 
 impl Entries for Snapshot {
-    fn entries(&self) -> Iter {
+    fn entries(&self) -> Iter<'static> {
         self.iter()
     }
 }
 
 impl Entries for KeyspaceSnapshot {
-    fn entries(&self) -> Iter {
+    fn entries(&self) -> Iter<'static> {
         self.iter()
     }
 }
