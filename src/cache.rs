@@ -2,9 +2,9 @@
 //!
 //! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes.
 //! If several threads miss a block at once, one of them reads it and the others wait. (Not by the cache's own
-//! means, which allocate for each miss.) An evicted block stays
-//! in memory while a caller holds a slice of it; it then counts not against the cache but separately
-//! ([`BlockCache::held_bytes`]). Pages of paged filters are cached too, under separate keys
+//! means, which allocate for each miss.) They get the block from the one that has read it, also if the cache did
+//! not take it in. An evicted block stays in memory while a caller holds a slice of it; it then counts not against
+//! the cache but separately ([`BlockCache::held_bytes`]). Pages of paged filters are cached too, under separate keys
 //! ([`filter_page`]), so that no block can be mistaken for such a page, whatever a file states.
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is opened
@@ -14,7 +14,7 @@
 //! drops a removed file, so that its space on disk is freed; its blocks age out.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -55,7 +55,16 @@ pub(crate) struct BlockCache {
     /// Total length of the payloads read through the cache that are still alive.
     alive: Arc<AtomicU64>,
     /// A thread that reads a block holds one of these.
-    reading: Box<[Mutex<()>; 1024]>,
+    reading: Box<[Reading; 1024]>,
+}
+
+/// Where a thread reads a block, and others wait for it.
+#[derive(Default)]
+struct Reading {
+    /// How many wait for the lock.
+    waiting: AtomicUsize,
+    /// The block that was read last, as long as threads wait.
+    last: Mutex<Option<(BlockKey, Bytes)>>,
 }
 
 /// A payload that is counted while a slice of it is held. It has the reference count of all slices.
@@ -96,7 +105,7 @@ impl BlockCache {
         Self {
             blocks: Cache::with_weighter(items, capacity, BlockWeighter),
             alive: Arc::default(),
-            reading: Box::new([const { Mutex::new(()) }; 1024]),
+            reading: Box::new(std::array::from_fn(|_| Reading::default())),
         }
     }
 
@@ -104,8 +113,8 @@ impl BlockCache {
         self.blocks.get(&(file, offset))
     }
 
-    /// Returns the block from the cache, or else from `read`, and then caches it. Threads that need the same
-    /// block at the same time call `read` one after another, and only as long as it is not in the cache.
+    /// Returns the block from the cache, or else from `read`, and then caches it. Of threads that need the same
+    /// block at the same time one calls `read`; if that fails, the next.
     pub(crate) fn get_or_read<P: AsRef<[u8]> + Send + 'static>(
         &self,
         file: u64,
@@ -116,17 +125,28 @@ impl BlockCache {
         if let Some(payload) = self.blocks.get(&key) {
             return Ok(payload);
         }
-        let _one_reads = lock(self.reading(key));
-        if let Some(payload) = self.blocks.peek(&key) {
-            return Ok(payload);
-        }
-        let payload = Bytes::from_owner(Counted::new(read()?, &self.alive));
+        let Reading { waiting, last } = self.reading(key);
+        waiting.fetch_add(1, Ordering::Relaxed);
+        let mut last = lock(last);
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        let found = match &*last {
+            Some((of, payload)) if *of == key => Some(payload.clone()),
+            _ => self.blocks.peek(&key),
+        };
+        let payload = found.map_or_else(|| read().map(|payload| self.insert(key, payload)), Ok);
+        let others = waiting.load(Ordering::Relaxed) > 0;
+        *last = payload.as_ref().ok().filter(|_| others).map(|payload| (key, payload.clone()));
+        payload
+    }
+
+    fn insert<P: AsRef<[u8]> + Send + 'static>(&self, key: BlockKey, payload: P) -> Bytes {
+        let payload = Bytes::from_owner(Counted::new(payload, &self.alive));
         self.blocks.insert(key, payload.clone());
-        Ok(payload)
+        payload
     }
 
     /// What threads that read this block wait for. Others may have the same.
-    fn reading(&self, (file, offset): BlockKey) -> &Mutex<()> {
+    fn reading(&self, (file, offset): BlockKey) -> &Reading {
         let mixed = (file << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.reading[(mixed >> 54) as usize]
     }
@@ -209,8 +229,6 @@ impl FileCache {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
     use crate::error::Error;
 
@@ -230,31 +248,47 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_needs_a_block_which_another_is_reading_waits_for_it() {
-        let cache = BlockCache::new(1 << 20);
-        let (reads, is_asking) = (AtomicU64::new(0), AtomicBool::new(false));
-        let read = &|| {
-            reads.fetch_add(1, Ordering::Relaxed);
-            block(10)
-        };
-        std::thread::scope(|scope| {
-            let (cache, is_asking) = (&cache, &is_asking);
-            cache
-                .get_or_read(1, 64, || {
-                    scope.spawn(move || {
-                        is_asking.store(true, Ordering::Release);
-                        cache.get_or_read(1, 64, read).unwrap();
-                    });
-                    while !is_asking.load(Ordering::Acquire) {
+    fn threads_that_need_a_block_get_it_from_the_one_that_reads_it_also_if_it_is_not_cached() {
+        for (capacity, is_cached) in [(1 << 20, true), (1, false)] {
+            let cache = BlockCache::new(capacity);
+            let Reading { waiting, last } = cache.reading((1, 64));
+            let reads = AtomicU64::new(0);
+            let read = &|| {
+                reads.fetch_add(1, Ordering::Relaxed);
+                block(10)
+            };
+            std::thread::scope(|scope| {
+                let cache = &cache;
+                let others = || {
+                    for _ in 0..2 {
+                        scope.spawn(|| assert_eq!(cache.get_or_read(1, 64, read).unwrap().len(), 10));
+                    }
+                    while waiting.load(Ordering::Relaxed) < 2 {
                         std::thread::yield_now();
                     }
-                    // However late the other thread comes, it finds the block.
-                    std::thread::sleep(std::time::Duration::from_millis(20));
                     read()
-                })
-                .unwrap();
+                };
+                cache.get_or_read(1, 64, others).unwrap();
+            });
+            assert_eq!((reads.load(Ordering::Relaxed), cache.get(1, 64).is_some()), (1, is_cached));
+            assert!(lock(last).is_none(), "nobody waits any more");
+        }
+    }
+
+    #[test]
+    fn after_a_read_that_failed_the_next_thread_that_waits_reads() {
+        let cache = BlockCache::new(1 << 20);
+        let waiting = &cache.reading((1, 64)).waiting;
+        std::thread::scope(|scope| {
+            let failed = cache.get_or_read(1, 64, || {
+                scope.spawn(|| assert_eq!(cache.get_or_read(1, 64, || block(10)).unwrap().len(), 10));
+                while waiting.load(Ordering::Relaxed) < 1 {
+                    std::thread::yield_now();
+                }
+                Err::<Bytes, _>(Error::Closed)
+            });
+            assert!(failed.is_err());
         });
-        assert_eq!(reads.load(Ordering::Relaxed), 1);
     }
 
     #[test]

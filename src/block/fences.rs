@@ -4,11 +4,14 @@
 //! common   the first bytes of all separators
 //! parts    of each separator the next eight bytes, as a number
 //! starts   of each block that is referred to where it starts, and where the last one ends
+//! ends     of each block where it ends, if one does not end where the next one starts
 //! ```
 //!
-//! Twelve bytes for each block. If the parts do not decide, because a separator and the sought key are equal
-//! in them, the index block has to be searched. Blocks that do not lie one behind the other (in front of a data
-//! block may be chunks of long values), or that together have 4 GiB, have no fences.
+//! Twelve bytes for each block; sixteen if chunks of long values lie between the data blocks. If the parts do not
+//! decide, because a separator and the sought key are equal in them, the index block has to be searched. Blocks
+//! that do not lie in the order of their keys, or that reach over 4 GiB, have no fences.
+//!
+//! [`Sketch::of`] looks at an index block and says what its fences take; [`Sketch::fences`] makes them.
 
 use super::entry::common_prefix;
 use super::handle::BlockHandle;
@@ -26,6 +29,8 @@ pub(crate) struct Fences {
     first: u64,
     /// One more than there are parts, counted from `first`.
     starts: Box<[u32]>,
+    /// Counted from `first`; none if each block ends where the next one starts.
+    ends: Box<[u32]>,
 }
 
 /// What fences say of a key.
@@ -39,36 +44,86 @@ pub(crate) enum Sought {
     Unknown,
 }
 
-impl Fences {
-    /// The fences of an index block; `None` if it can have none, or is damaged: its searches tell how.
-    pub(crate) fn of(payload: &[u8]) -> Option<Self> {
-        let (mut keys, mut ends, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+/// What is to be known of an index block before its fences are made.
+#[derive(Debug)]
+pub(crate) struct Sketch<'a> {
+    payload: &'a [u8],
+    common: Vec<u8>,
+    entries: usize,
+    first: u64,
+    has_gaps: bool,
+}
+
+impl<'a> Sketch<'a> {
+    /// Looks at an index block; `None` if it can have no fences, or is damaged: its searches tell how.
+    pub(crate) fn of(payload: &'a [u8]) -> Option<Self> {
+        // Keys ascend, so what the first and the last share, all do. Only these two are kept.
+        let (mut common, mut last) = (Vec::new(), Vec::new());
+        let (mut entries, mut has_gaps, mut is_in_order) = (0, false, true);
+        let (mut first, mut end) = (0, 0);
         let walked = walk_entries::<DecodeError>(BlockValues::Index, payload, &mut |entry| {
-            keys.extend_from_slice(entry.key.user);
-            ends.push(keys.len());
-            handles.push(BlockHandle::decode(entry.value)?);
+            let BlockHandle { offset, len } = BlockHandle::decode(entry.value)?;
+            if entries == 0 {
+                common.extend_from_slice(entry.key.user);
+                (first, end) = (offset, offset);
+            }
+            last.clear();
+            last.extend_from_slice(entry.key.user);
+            // Two that start at one place could not be told from each other.
+            is_in_order &= offset >= end && len > 0;
+            has_gaps |= offset != end;
+            end = offset.saturating_add(len);
+            entries += 1;
             Ok(())
         });
         walked.ok()?;
-        let (first, last) = (handles.first()?, handles.last()?);
-        let key = |index: usize| &keys[index.checked_sub(1).map_or(0, |before| ends[before])..ends[index]];
-        // Keys ascend, so what the first and the last share, all do.
-        let common = &key(0)[..common_prefix(key(0), key(ends.len() - 1))];
-        let parts = (0..ends.len()).map(|index| key_prefix(&key(index)[common.len()..])).collect();
-        let mut starts = Vec::with_capacity(handles.len() + 1);
-        let mut expected = first.offset;
-        for handle in &handles {
-            // Two that start at one place could not be told from each other.
-            if handle.offset != expected || handle.len == 0 {
-                return None;
-            }
-            starts.push(u32::try_from(handle.offset - first.offset).ok()?);
-            expected = handle.offset.checked_add(handle.len)?;
-        }
-        starts.push(u32::try_from(last.offset.checked_add(last.len)? - first.offset).ok()?);
-        Some(Self { common: common.into(), parts, first: first.offset, starts: starts.into() })
+        u32::try_from(end.checked_sub(first)?).ok()?;
+        common.truncate(common_prefix(&common, &last));
+        (entries > 0 && is_in_order).then_some(Self { payload, common, entries, first, has_gaps })
     }
 
+    /// How many blocks the index block refers to.
+    pub(crate) fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// What the fences will take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let ends = if self.has_gaps { self.entries } else { 0 };
+        let numbers = self.entries * size_of::<u64>() + (self.entries + 1 + ends) * size_of::<u32>();
+        size_of::<Fences>() + self.common.len() + numbers
+    }
+
+    /// Makes the fences.
+    pub(crate) fn fences(self) -> Option<Fences> {
+        let Self { payload, common, entries, first, has_gaps } = self;
+        let (mut parts, mut starts) = (Vec::with_capacity(entries), Vec::with_capacity(entries + 1));
+        let mut ends = Vec::with_capacity(if has_gaps { entries } else { 0 });
+        let mut end = 0;
+        let walked = walk_entries::<DecodeError>(BlockValues::Index, payload, &mut |entry| {
+            let BlockHandle { offset, len } = BlockHandle::decode(entry.value)?;
+            parts.push(key_prefix(&entry.key.user[common.len()..]));
+            // Both fit: the last one does.
+            starts.push((offset - first) as u32);
+            end = (offset + len - first) as u32;
+            if has_gaps {
+                ends.push(end);
+            }
+            Ok(())
+        });
+        walked.ok()?;
+        starts.push(end);
+        Some(Fences {
+            common: common.into(),
+            parts: parts.into(),
+            first,
+            starts: starts.into(),
+            ends: ends.into(),
+        })
+    }
+}
+
+impl Fences {
     /// Where a user key belongs, with any sequence number.
     #[inline]
     pub(crate) fn find(&self, user_key: &[u8]) -> Sought {
@@ -87,24 +142,15 @@ impl Fences {
 
     /// The block with this number.
     pub(crate) fn handle(&self, index: usize) -> BlockHandle {
-        let (start, end) = (self.starts[index], self.starts[index + 1]);
+        let start = self.starts[index];
+        let end = self.ends.get(index).copied().unwrap_or(self.starts[index + 1]);
         BlockHandle { offset: self.first + u64::from(start), len: u64::from(end - start) }
     }
 
     /// The number of a block.
     pub(crate) fn number_of(&self, block: BlockHandle) -> Option<usize> {
         let start = u32::try_from(block.offset.checked_sub(self.first)?).ok()?;
-        self.starts.binary_search(&start).ok()
-    }
-
-    /// How many blocks there are.
-    pub(crate) fn len(&self) -> usize {
-        self.parts.len()
-    }
-
-    /// What they take in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.common.len() + size_of_val(&*self.parts) + size_of_val(&*self.starts)
+        self.starts[..self.parts.len()].binary_search(&start).ok()
     }
 }
 
@@ -118,6 +164,16 @@ mod tests {
 
     fn index(separators: &[&[u8]], gap: u64) -> Bytes {
         index_of(separators, gap, |_| 4000)
+    }
+
+    fn fences(payload: &[u8]) -> Option<Fences> {
+        let sketch = Sketch::of(payload)?;
+        let (len, bytes) = (sketch.len(), sketch.bytes());
+        let fences = sketch.fences()?;
+        let boxes = [size_of_val(&*fences.parts), size_of_val(&*fences.starts), size_of_val(&*fences.ends)];
+        let taken = size_of::<Fences>() + fences.common.len() + boxes.iter().sum::<usize>();
+        assert_eq!((len, bytes), (fences.parts.len(), taken));
+        Some(fences)
     }
 
     fn index_of(separators: &[&[u8]], gap: u64, len: impl Fn(usize) -> u64) -> Bytes {
@@ -146,11 +202,13 @@ mod tests {
             ],
         ];
         let (mut known, mut unknown) = (0, 0);
-        for separators in pools {
-            let payload = index(separators, 0);
-            let fences = Fences::of(&payload).unwrap();
-            assert_eq!(fences.len(), separators.len());
-            assert!((0..fences.len()).all(|index| fences.number_of(fences.handle(index)) == Some(index)));
+        for (separators, gap) in pools.iter().flat_map(|pool| [(pool, 0), (pool, 7)]) {
+            let payload = index(separators, gap);
+            let fences = fences(&payload).unwrap();
+            assert_eq!(fences.parts.len(), separators.len());
+            assert_eq!(fences.ends.is_empty(), gap == 0 || separators.len() == 1);
+            let is_right = |index| fences.number_of(fences.handle(index)) == Some(index);
+            assert!((0..separators.len()).all(is_right));
             for key in pools.iter().flat_map(|pool| pool.iter()) {
                 for key in [key.to_vec(), [key, &b"\0"[..]].concat(), [key, &b"zz"[..]].concat()] {
                     for seqno in [0, 9] {
@@ -175,13 +233,23 @@ mod tests {
     }
 
     #[test]
-    fn blocks_with_gaps_and_damaged_index_blocks_have_no_fences() {
-        assert_eq!(Fences::of(&index(&[b"a", b"b"], 1)), None);
-        assert_eq!(Fences::of(&index(&[b"b", b"a"], 0)), None);
-        assert_eq!(Fences::of(&index_of(&[b"a", b"b"], 0, |number| number as u64 * 4000)), None);
+    fn blocks_out_of_order_or_far_apart_and_damaged_index_blocks_have_no_fences() {
+        assert_eq!(fences(&index(&[b"b", b"a"], 0)), None);
+        assert_eq!(fences(&index_of(&[b"a", b"b"], 0, |number| number as u64 * 4000)), None);
+        assert_eq!(fences(&index_of(&[b"a", b"b"], 1, |_| 0)), None);
         let one = index(&[b"a"], 0);
-        assert_eq!(Fences::of(&one[..one.len() - 1]), None);
-        let far = index(&[b"a", b"b"], 1 << 33);
-        assert_eq!(Fences::of(&far), None);
+        assert_eq!(fences(&one[..one.len() - 1]), None);
+        assert_eq!(fences(&index(&[b"a", b"b"], 1 << 33)), None);
+        assert_eq!(fences(BlockBuilder::new(4).finish()), None);
+        // The second starts before the first ends.
+        let mut builder = BlockBuilder::new(4);
+        for (user, handle) in
+            [("a", BlockHandle { offset: 64, len: 100 }), ("b", BlockHandle { offset: 163, len: 9 })]
+        {
+            let mut value = Vec::new();
+            handle.encode(&mut value);
+            builder.add(InternalKey::new(user.as_bytes(), Tag::newest_at(0)), &value, false);
+        }
+        assert_eq!(fences(builder.finish()), None);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::block::{BlockHandle, BlockKind, BlockValues, Fences, Sought, find};
+use crate::block::{BlockHandle, BlockKind, BlockValues, Fences, Sketch, Sought, find};
 use crate::error::{Error, Result};
 use crate::key::InternalKey;
 use crate::memory::{Lease, LeaseKind};
@@ -101,12 +101,12 @@ impl Table {
         if !self.has_room() {
             return None;
         }
-        let fences = Fences::of(payload)?;
-        let below = if level < self.footer.index_depth { fences.len() } else { 0 };
-        let bytes = size_of::<Loaded>() + fences.bytes() + below * size_of::<IndexNode>();
+        let sketch = Sketch::of(payload)?;
+        let below = if level < self.footer.index_depth { sketch.len() } else { 0 };
+        let bytes = size_of::<Loaded>() + sketch.bytes() + below * size_of::<IndexNode>();
         let lease = self.file.ctx.memory.try_lease_if_plenty(LeaseKind::Tables, bytes as u64)?;
         let below = (0..below).map(|_| IndexNode::default()).collect();
-        Some(Box::new(Loaded { fences, below, _lease: lease }))
+        Some(Box::new(Loaded { fences: sketch.fences()?, below, _lease: lease }))
     }
 
     pub(super) fn past_separator(&self, index_block: u64) -> Error {
