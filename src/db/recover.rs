@@ -4,11 +4,12 @@
 //! 1. List the directory. Files with names that the store does not use are reported and left alone.
 //! 2. Read `CURRENT`, and apply all edits of the manifest that it names. Without a `CURRENT` there is no
 //!    store, unless there are tables, filters, or logs with records: then `CURRENT` was lost.
-//! 3. Every table and log that the manifest names must exist. Every log but the last must be intact and end
-//!    with a close record, and so must the last if the manifest says that it was closed. A log that the manifest
-//!    says was cut must be intact up to there, and the bytes behind do not count. Otherwise the last
-//!    log may have a torn tail after everything that was promised: the records before it are recovered, and
-//!    the tail is reported.
+//! 3. Every table and log that the manifest names must exist. The newest logs may be unused: created, and
+//!    nothing but a header. Every log before the last that was used must be intact and end with a close record,
+//!    and so must that one if the manifest says that it was closed. A log that the manifest says was cut must be
+//!    intact up to there, and the bytes behind do not count. Otherwise the last log that was used may have a
+//!    torn tail after everything that was promised: the records before it are recovered, and the tail is
+//!    reported.
 //! 4. The promises in the logs (also in logs that the manifest does not name) must not name an edit that the
 //!    manifest lacks. If one does, the manifest has lost its tail.
 //! 5. Every batch of the logs is decoded. Entries that were flushed already, and entries of dropped
@@ -18,7 +19,7 @@
 //! [`replay_to_memtables`](super::replay_to_memtables). So the whole store is checked before anything is
 //! written or removed, and only one batch at a time is in memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -360,6 +361,21 @@ pub(super) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFile>> {
     })
 }
 
+/// The number of the last of these logs that was used; of the first if none was. A log is named before it is
+/// needed, and before anything is appended to it the one before is durable to its end. So a log that has only
+/// its header says nothing about the one before. `len` is called with the index and number of a log.
+pub(super) fn last_used(
+    logs: &BTreeMap<u64, LogState>,
+    mut len: impl FnMut(usize, u64) -> Result<u64>,
+) -> Result<u64> {
+    for (index, (&number, log)) in logs.iter().enumerate().rev() {
+        if log.end.is_some() || len(index, number)? > HEADER_BYTES as u64 {
+            return Ok(number);
+        }
+    }
+    Ok(logs.keys().next().copied().unwrap_or(0))
+}
+
 /// How a log ended when it was read.
 struct ReadEnd {
     ending: Ending,
@@ -403,37 +419,40 @@ impl<'a> Replay<'a> {
     fn logs(&mut self) -> Result<()> {
         let manifest = self.manifest;
         let logs = &manifest.state.logs;
+        let last_used = last_used(logs, |_, number| {
+            let path = FileName::Log(number).path(self.dir);
+            open_log(self.fs, &path)?.len().map_err(|error| Error::io("read", &path, error))
+        })?;
         for (&number, log) in logs {
             let path = FileName::Log(number).path(self.dir);
-            let is_last = logs.keys().next_back() == Some(&number);
             let file = open_log(self.fs, &path)?;
+            let before = (self.last_log, self.durable);
             self.last_log = number;
-            self.log(&*file, &path, log, is_last)?;
+            self.log(&*file, &path, log, number >= last_used)?;
             if log.end.is_some() {
                 self.durable = u64::MAX;
+            }
+            if number > last_used {
+                (self.last_log, self.durable) = before;
             }
         }
         Ok(())
     }
 
-    /// Reads one log that the manifest names.
+    /// Reads one log that the manifest names. `may_be_open`: none after it was used.
     pub(super) fn log(
         &mut self,
         file: &dyn ReadFile,
         path: &Path,
         log: &LogState,
-        is_last: bool,
+        may_be_open: bool,
     ) -> Result<()> {
         let end = self.read(file, path, Some(log))?;
         self.report.logs += 1;
         let Some(stated) = log.end else {
-            if !is_last && end.closed.is_none() {
-                return Err(Error::corruption(
-                    path,
-                    end.position,
-                    "log",
-                    "it has a successor but no close record",
-                ));
+            if !may_be_open && end.closed.is_none() {
+                let detail = "a later log was used, but this one has no close record";
+                return Err(Error::corruption(path, end.position, "log", detail));
             }
             self.torn(path, end.ending);
             return Ok(());

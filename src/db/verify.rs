@@ -21,8 +21,8 @@ use std::sync::Arc;
 use super::engine::Engine;
 use super::open::{lock_for_reading, shared};
 use super::recover::{
-    DroppedTail, IgnoredFile, Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, list,
-    open_log,
+    DroppedTail, IgnoredFile, Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, last_used,
+    list, open_log,
 };
 use super::store::Db;
 use crate::checksum::FileId;
@@ -447,12 +447,16 @@ impl<'a> Verifier<'a> {
         let mut replay = Replay::new(purpose, fs, dir, store_id, manifest);
         replay.torn(&manifest.path, manifest.ending);
         let logs = &manifest.state.logs;
+        // A log that cannot be read is listed below.
+        let last_used = last_used(logs, |index, number| {
+            Ok(open(index, &FileName::Log(number).path(dir)).map_or(0, |file| file.len().unwrap_or(0)))
+        });
+        let last_used = last_used.unwrap_or_default();
         for (index, (&number, log)) in logs.iter().enumerate() {
             let path = FileName::Log(number).path(dir);
-            let is_last = index + 1 == logs.len();
             let file = open(index, &path);
             let len = file.as_ref().map_or(0, |file| file.len().unwrap_or(0));
-            if let Err(error) = file.and_then(|file| replay.log(&*file, &path, log, is_last)) {
+            if let Err(error) = file.and_then(|file| replay.log(&*file, &path, log, number >= last_used)) {
                 self.framed_damage(&path, log.end.map(|end| end.len), error);
             }
             self.done(len);

@@ -27,6 +27,8 @@ use crate::manifest::state::{ManifestState, TablePlace};
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
 
+const HEADER_LEN: u64 = HEADER_BYTES as u64;
+
 /// What is left of a store.
 pub(super) struct Survey {
     fs: Arc<dyn Fs>,
@@ -218,9 +220,10 @@ impl Survey {
     fn find_logs(&mut self, unnamed: &[FileName]) {
         self.logs = self.state.logs.keys().map(|&number| (number, true)).collect();
         let floor = self.state.log_floor;
+        let is_whole = self.manifest == ManifestCondition::Whole;
         for name in unnamed {
             match name {
-                FileName::Log(number) if self.manifest != ManifestCondition::Whole && *number >= floor => {
+                FileName::Log(number) if !is_whole && *number >= floor && !self.is_empty_log(*number) => {
                     self.logs.push((*number, false));
                 }
                 FileName::Log(_) | FileName::Manifest(_) | FileName::Filter(_) => {
@@ -231,6 +234,20 @@ impl Survey {
             }
         }
         self.logs.sort_unstable();
+        // They were created for later, and say nothing about the one before.
+        while let Some(&(number, _)) = self.logs.last()
+            && self.state.logs.get(&number).is_some_and(|log| log.end.is_none())
+            && self.is_empty_log(number)
+            && self.header(FileName::Log(number)).is_some()
+        {
+            self.logs.pop();
+        }
+    }
+
+    /// Whether a log has no byte behind its header.
+    fn is_empty_log(&self, number: u64) -> bool {
+        let len = self.open_log(number).map(|(file, _)| file.len());
+        matches!(len, Ok(Ok(0..=HEADER_LEN)))
     }
 
     /// Whether the manifest has every edit that a log knew to be durable.
