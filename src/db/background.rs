@@ -1,10 +1,10 @@
 //! Background work: which job is next, and its execution as one `step()`.
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
-//! sync at its end is short); close tables if there was no room for another one; flush the oldest immutable
-//! memtable of a keyspace, or of several if they are small; make the reserve; compact; rebuild an unusable
-//! filter; load or drop column groups of filters. Which keyspace is next, `pending` says. A job is chosen and
-//! reserved under one lock, carried out without the lock, and then released.
+//! sync at its end is short); prepare the next log; close tables if there was no room for another one; flush the
+//! oldest immutable memtable of a keyspace, or of several if they are small; make the reserve; compact; rebuild
+//! an unusable filter; load or drop column groups of filters. Which keyspace is next, `pending` says. A job is
+//! chosen and reserved under one lock, carried out without the lock, and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
@@ -228,7 +228,7 @@ impl Engine {
         }
         match result {
             // A failed attempt is put off, and other work is next.
-            Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::Reserve)) => {
+            Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::NextLog | Upkeep::Reserve)) => {
                 drop(reservation);
                 self.health.check_not_failed()?;
                 Ok(self.find_and_do(jobs)? || obsolete)
@@ -266,6 +266,7 @@ impl Engine {
     fn carry_out_job(&self, job: &Job) -> Result<bool, JobError> {
         match job {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
+            Job::Upkeep(Upkeep::NextLog) => return Ok(self.prepare_log()),
             Job::Upkeep(Upkeep::Reserve) => return Ok(self.make_reserve()),
             Job::Flush(memtables) => self.flush_memtables(memtables)?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
@@ -284,6 +285,9 @@ impl Engine {
         }
         if log_is_long && !reserved.is_upkeep(Upkeep::SyncLog) {
             return Some(Job::Upkeep(Upkeep::SyncLog));
+        }
+        if self.has_log_work() && !reserved.is_upkeep(Upkeep::NextLog) {
+            return Some(Job::Upkeep(Upkeep::NextLog));
         }
         if let Some(closing) = self.closing_job(reserved) {
             return Some(closing);

@@ -9,6 +9,7 @@ use super::files::StoreFiles;
 use super::health::{Health, ends_writing};
 use super::keyspaces::Keyspaces;
 use super::log::Log;
+use super::next_log::NextLog;
 use super::open::OpenReport;
 use super::queue::CommitQueue;
 use super::reserve::Reserve;
@@ -37,6 +38,7 @@ pub(crate) struct Engine {
     pub(crate) commit: CommitQueue,
     /// `None` if read-only.
     pub(crate) log: Option<Log>,
+    pub(crate) next_log: NextLog,
     pub(crate) manifest: Manifest,
     pub(crate) background: Background,
     pub(crate) retry: Retry,
@@ -147,6 +149,7 @@ impl Engine {
             sequence: Sequence::new(parts.visible),
             commit: CommitQueue::default(),
             log: None,
+            next_log: NextLog::default(),
             manifest: Manifest::new(None),
             retry: Retry::default(),
             suspension: Suspension::default(),

@@ -71,7 +71,9 @@ impl Engine {
     /// Waits until there is nothing left to flush, to compact or to rebuild.
     pub(crate) fn settle(&self) -> Result<()> {
         self.check_writable()?;
-        let is_concerned = |work: Work| work.is_background() && !matches!(work, Work::Remove | Work::Reserve);
+        let is_concerned = |work: Work| {
+            work.is_background() && !matches!(work, Work::Remove | Work::Reserve | Work::PrepareLog)
+        };
         self.wait_until(is_concerned, || {
             !self.background.reservations.is_working()
                 && !self.has_work()

@@ -46,6 +46,7 @@ mod keyspaces;
 pub(crate) mod log;
 mod maintain;
 mod memtables;
+mod next_log;
 mod open;
 mod parallel;
 mod pending;

@@ -108,6 +108,8 @@ impl Engine {
         let change = change.of_living()?;
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
+        let ended = self.next_log.ended();
+        all.extend(ended.clone());
         all.extend(items);
         all.extend(self.items_of(&change)?);
         let mark = manifest.append(all).map_err(|error| {
@@ -115,6 +117,7 @@ impl Engine {
             self.suspend(error)
         })?;
         self.manifest.set_mark(mark);
+        ended.iter().for_each(|ended| self.next_log.note_stated(ended));
         self.reserve.set_table_bytes(manifest.state().table_bytes);
         if matches!(change, Change::End) {
             *guard = None;

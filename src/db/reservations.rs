@@ -37,6 +37,8 @@ pub(crate) enum Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Upkeep {
     SyncLog,
+    /// Preparing the next log.
+    NextLog,
     Reserve,
 }
 

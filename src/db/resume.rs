@@ -262,6 +262,8 @@ impl Engine {
             }
             reservations.wait_past(epoch, Some(LOOK_INTERVAL));
         }
+        // What the manifest names may be prepared until here, and is given up below.
+        let next_log = self.next_log.pause();
         // No edit is published after this: that is checked under the same lock.
         let (state, old_manifest) = {
             let guard = self.manifest.lock();
@@ -288,6 +290,8 @@ impl Engine {
             new.changes.into_iter().for_each(TreeChange::install);
         }
         let activated = self.log().activate(log_number, log, mark);
+        next_log.forget();
+        self.retry.done(Work::PrepareLog);
         // Nothing is in doubt any more.
         let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);
         self.log().forget(&old_logs);
@@ -318,7 +322,10 @@ impl Engine {
         let newest = known.last().copied().unwrap_or(0);
         match memory {
             Memory::Flushed => self.flush_memory(&mut state, new)?,
-            Memory::Kept => self.cut_log(&mut state)?,
+            Memory::Kept => {
+                apply(&mut state, self.next_log.ended().into_iter().collect())?;
+                self.cut_log(&mut state)?;
+            }
         }
         let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
         let log_number = self.files.new_number();

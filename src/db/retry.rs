@@ -38,6 +38,8 @@ pub(crate) enum Work {
     Resume,
     /// Beginning the next log, so that memtables can be sealed.
     BeginLog,
+    /// Preparing the next log. The leader can do without it.
+    PrepareLog,
     /// Replacing a manifest that has become long.
     ReplaceManifest,
     /// Making the reserve.
@@ -67,7 +69,12 @@ impl Work {
     fn keyspace(self) -> Option<KeyspaceId> {
         match self {
             Self::Flush(id) | Self::Compact(id) | Self::Refilter(id) => Some(id),
-            Self::Resume | Self::BeginLog | Self::ReplaceManifest | Self::Reserve | Self::Remove => None,
+            Self::Resume
+            | Self::BeginLog
+            | Self::PrepareLog
+            | Self::ReplaceManifest
+            | Self::Reserve
+            | Self::Remove => None,
         }
     }
 }
@@ -158,8 +165,8 @@ impl Retry {
         let now = self.now();
         self.change(|failed| {
             for (work, failed) in failed.iter_mut().filter(|(_, failed)| failed.due <= now) {
-                // Who searches sees that the reserve is due, and may have to do other work first.
-                if work.keyspace().is_some() || *work == Work::Reserve {
+                // Who searches sees that such work for the store is due, and may have to do other work first.
+                if work.keyspace().is_some() || matches!(work, Work::Reserve | Work::PrepareLog) {
                     let was_taken = std::mem::replace(&mut failed.is_taken, true);
                     due.extend(work.keyspace().filter(|_| !was_taken));
                 }

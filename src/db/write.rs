@@ -12,7 +12,7 @@
 //!    write.
 //! 4. *apply*: insert copies of the entries into the memtables (`apply`).
 //! 5. *publish*: make the last sequence number visible, for all keyspaces at once.
-//! 6. *seal*: make full memtables immutable, and begin a new log.
+//! 6. *seal*: make full memtables immutable, and begin a new log (`next_log`).
 //!
 //! A writer that asked for durability then waits for a sync on its own, so that the next group can start at
 //! once. After a failure in step 1 or 2 nothing was written. After one in step 3 it is unknown what the log
@@ -28,14 +28,13 @@ use super::decide::decide;
 use super::engine::Engine;
 use super::health::catch;
 use super::log::{LogPosition, Synced};
-use super::publish::{Change, log_closed, log_created};
+use super::publish::{Change, log_closed};
 use super::queue::{Admitted, Outcome, Turn, Wanted};
 use super::retry::Work;
 use super::schedule::point;
 use super::tree::Tree;
 use crate::batch::{self, BatchReader, WriteBatch};
 use crate::error::{Error, Result};
-use crate::filename::FileName;
 use crate::limits::SEQNO_MAX;
 
 /// What a write has to survive when its call returns; see [`Db::write_with`](crate::Db::write_with).
@@ -288,14 +287,18 @@ impl Engine {
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
         self.counters.batches.fetch_add(written, Ordering::Relaxed);
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
+        self.want_log_for(&touched, position.offset, logged);
         let full = self.keyspaces.full_among(touched);
         Ok(Written { position, full })
     }
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
     pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        match self.rotate_log() {
-            Ok(()) => self.retry.done(Work::BeginLog),
+        match self.begin_log() {
+            Ok(()) => {
+                self.retry.done(Work::BeginLog);
+                self.retry.done(Work::PrepareLog);
+            }
             Err(error) => {
                 if !self.health.has_failed() && !self.suspension.is_suspended() {
                     self.put_off(Work::BeginLog, error.clone());
@@ -332,26 +335,7 @@ impl Engine {
         self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)
     }
 
-    /// Ends the active log and begins the next. The whole old log is durable before the new one is used.
-    fn rotate_log(&self) -> Result<()> {
-        let last_seqno = self.sequence.visible();
-        let number = self.files.new_number();
-        let (writer, file_id) = self.files.create_log(number).map_err(|error| self.fail_if_final(error))?;
-        let closed = self.close_active().inspect_err(|_| self.files.obsolete.add(FileName::Log(number)));
-        let (old, len) = closed?;
-        let items = vec![log_closed(old, len, last_seqno), log_created(number, file_id, old)];
-        self.publish(items, Change::None).map_err(|error| {
-            // The manifest may name the new log, and nothing can be appended to the old one.
-            self.suspension.keep_file(FileName::Log(number));
-            self.suspend(error)
-        })?;
-        let activated = self.log().activate(number, writer, self.manifest.mark());
-        activated.map_err(|error| self.suspend(error))?;
-        tracing::debug!(log = %FileName::Log(number), "began a log");
-        Ok(())
-    }
-
-    fn close_active(&self) -> Result<(u64, u64)> {
+    pub(super) fn close_active(&self) -> Result<(u64, u64)> {
         let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
         let (number, len) = closed.map_err(|error| self.suspend(error))?;
         self.completions.complete(LogPosition { number, offset: len }, &Ok(()));
