@@ -3,8 +3,10 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
+
 use crate::Result;
-use crate::engine::{Batch, Engine};
+use crate::engine::{Adding, Batch, Engine};
 use crate::keys::{KeySet, fill_value, value_word};
 use crate::plan::{Kind, Step};
 
@@ -19,6 +21,7 @@ pub(crate) struct Client {
     /// Keys of a call.
     pub(crate) batch: usize,
     pub(crate) synced: bool,
+    pub(crate) adding: Adding,
     /// It stops after this time, or when its steps are done.
     pub(crate) time_max: Duration,
     /// All clients begin together.
@@ -26,37 +29,79 @@ pub(crate) struct Client {
 }
 
 /// What a client has done.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Done {
-    pub(crate) keys: u64,
+    /// Keys, or transactions.
+    pub(crate) operations: u64,
+    /// Transactions that conflicted and were begun again.
+    pub(crate) conflicts: u64,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
     /// The longest time that [`STEPS_A_LOOK`] steps, or one batch, took.
     pub(crate) longest: Duration,
+    /// Nanoseconds of one step of every [`STEPS_A_LOOK`], or of every batch or transaction.
+    pub(crate) latencies: Histogram<u64>,
+}
+
+/// Three digits of each latency are kept.
+const DIGITS: u8 = 3;
+
+impl Done {
+    fn new() -> Result<Self> {
+        let now = Instant::now();
+        Ok(Self {
+            operations: 0,
+            conflicts: 0,
+            began: now,
+            ended: now,
+            longest: Duration::ZERO,
+            latencies: Histogram::new(DIGITS)?,
+        })
+    }
+
+    /// Notes that some steps have ended, and when the first one had, if they were not one call.
+    fn note(&mut self, operations: usize, first: Option<Instant>) -> Result<()> {
+        let now = Instant::now();
+        let latency = first.unwrap_or(now) - self.ended;
+        self.latencies.record(latency.as_nanos() as u64)?;
+        self.operations += operations as u64;
+        self.longest = self.longest.max(now - self.ended);
+        self.ended = now;
+        Ok(())
+    }
 }
 
 impl Client {
     /// Does the steps.
     pub(crate) async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Done> {
         self.start.wait();
-        let began = Instant::now();
-        let mut done = Done { keys: 0, began, ended: began, longest: Duration::ZERO };
         let mut buffers = Buffers::new(self.value_bytes);
+        let mut done = Done::new()?;
         for steps in self.steps.chunks(if self.batch > 1 { self.batch } else { STEPS_A_LOOK }) {
             match (self.batch > 1, steps[0].kind) {
-                (true, Kind::Put) => self.write(&*engine, steps, &mut buffers).await?,
-                (true, _) => self.count(&*engine, steps, &mut buffers)?,
+                (_, Kind::Add) => {
+                    buffers.write_keys(self.keys, steps);
+                    done.conflicts += engine.add(&buffers.keys, self.adding).await?;
+                    done.note(1, None)?;
+                }
+                (true, Kind::Put) => {
+                    self.write(&*engine, steps, &mut buffers).await?;
+                    done.note(steps.len(), None)?;
+                }
+                (true, _) => {
+                    Self::count(&*engine, self.keys, steps, &mut buffers)?;
+                    done.note(steps.len(), None)?;
+                }
                 (false, _) => {
-                    for step in steps {
+                    self.take(&*engine, steps[0], &mut buffers).await?;
+                    let first = Instant::now();
+                    for step in &steps[1..] {
                         self.take(&*engine, *step, &mut buffers).await?;
                     }
+                    done.note(steps.len(), Some(first))?;
                 }
             }
-            done.keys += steps.len() as u64;
-            let now = Instant::now();
-            done.longest = done.longest.max(now - done.ended);
-            done.ended = now;
-            if now - began > self.time_max {
+            if done.ended - done.began > self.time_max {
                 break;
             }
         }
@@ -83,6 +128,7 @@ impl Client {
                 engine.put(key, value, self.synced).await
             }
             Kind::Delete => engine.delete(key).await,
+            Kind::Add => Err("counters are added to by transactions only".into()),
             Kind::Scan => {
                 let seen = engine.scan(key, step.entries.into())?;
                 check::<E>((1..=u64::from(step.entries)).contains(&seen.entries), step)
@@ -101,14 +147,10 @@ impl Client {
         engine.write(batch).await
     }
 
-    fn count<E: Engine>(&self, engine: &E, steps: &[Step], buffers: &mut Buffers) -> Result<()> {
-        let keys = &mut buffers.keys;
-        keys.resize_with(steps.len(), Vec::new);
-        for (step, key) in steps.iter().zip(&mut *keys) {
-            step.write_key(self.keys, key);
-        }
+    fn count<E: Engine>(engine: &E, keys: KeySet, steps: &[Step], buffers: &mut Buffers) -> Result<()> {
+        buffers.write_keys(keys, steps);
         let present = steps.iter().filter(|step| step.kind == Kind::Present).count();
-        check::<E>(engine.count_present(keys)? == present, steps[0])
+        check::<E>(engine.count_present(&buffers.keys)? == present, steps[0])
     }
 }
 
@@ -127,6 +169,14 @@ impl Buffers {
             value: vec![0; value_bytes],
             keys: Vec::new(),
             batch: Batch::default(),
+        }
+    }
+
+    /// The keys of these steps.
+    fn write_keys(&mut self, keys: KeySet, steps: &[Step]) {
+        self.keys.resize_with(steps.len(), Vec::new);
+        for (step, key) in steps.iter().zip(&mut self.keys) {
+            step.write_key(keys, key);
         }
     }
 }

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::counts::{self, Counts};
+use crate::engine::Adding;
 use crate::keys::KeySet;
 use crate::machine;
 use crate::names::EngineName;
 use crate::order::{Amount, Order, Outcome, Sizes, Task};
+use crate::pages::Page;
 use crate::records::{OTHERS_MAX, Record, Start};
 use crate::workload::{Counted, Shape, Work, Workload};
 
@@ -20,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Workloads, engines, and where stores and results are kept.
 pub(crate) struct Suite {
+    pub(crate) page: Page,
     pub(crate) sizes: Sizes,
     pub(crate) rows: Vec<Workload>,
     pub(crate) engines: Vec<EngineName>,
@@ -49,7 +52,7 @@ impl Suite {
                 return Err(format!("{} has results of other sizes", self.results().display()).into());
             }
         }
-        self.note(&mut records, Record::Start(Start::now(&self.sizes, self.rounds)))?;
+        self.note(&mut records, Record::Start(Start::now(self.page, &self.sizes, self.rounds)))?;
         let programs = ["valgrind", "strace"].map(|program| self.counts && counts::is_installed(program));
         for row in &self.rows {
             let engines: Vec<_> = row.engines.iter().filter(|engine| self.engines.contains(engine)).collect();
@@ -125,11 +128,12 @@ impl Suite {
     fn command(&self, row: &Workload, engine: EngineName, amount: Amount) -> Result<Command> {
         let dir = self.place(row, engine)?;
         rustix::fs::sync();
-        self.order(Task::Run { engine, workload: Box::new(row.clone()), amount }, &dir)
+        self.order(Task::Run { engine, workload: Box::new(row.clone()), amount }, row.times, &dir)
     }
 
-    fn order(&self, task: Task, dir: &Path) -> Result<Command> {
-        let order = Order { task, sizes: self.sizes.clone(), dir: dir.into() };
+    /// The command of a task on a store with so many times the usual number of keys.
+    fn order(&self, task: Task, times: u32, dir: &Path) -> Result<Command> {
+        let order = Order { task, sizes: self.sizes.times(times), dir: dir.into() };
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("child").arg(serde_json::to_string(&order)?);
         Ok(command)
@@ -140,7 +144,7 @@ impl Suite {
         let stored = match row.shape {
             _ if engine == EngineName::Nothing => self.work.join("nothing"),
             Shape::Empty => self.work.join("run"),
-            shape => self.store(engine.maker(), row.keys, shape)?,
+            shape => self.store(engine.maker(), row.keys, shape, row.times)?,
         };
         if engine == EngineName::Nothing {
             fs::create_dir_all(&stored)?;
@@ -160,12 +164,9 @@ impl Suite {
     }
 
     /// A store of this shape, made if there is none.
-    fn store(&self, engine: EngineName, keys: KeySet, shape: Shape) -> Result<PathBuf> {
-        let place = |shape: Shape| {
-            let name = format!("{keys:?}-{shape:?}").to_lowercase();
-            self.work.join("stores").join(engine.argument()).join(name)
-        };
-        let dir = place(shape);
+    fn store(&self, engine: EngineName, keys: KeySet, shape: Shape, times: u32) -> Result<PathBuf> {
+        let name = format!("{keys:?}-{shape:?}-{times}").to_lowercase();
+        let dir = self.work.join("stores").join(engine.argument()).join(name);
         if dir.exists() {
             return Ok(dir);
         }
@@ -176,9 +177,9 @@ impl Suite {
         }
         fs::create_dir_all(making.parent().ok_or("a store has no parent directory")?)?;
         if matches!(shape, Shape::Settled | Shape::Deleted) {
-            machine::copy_dir(&self.store(engine, keys, Shape::Left)?, &making)?;
+            machine::copy_dir(&self.store(engine, keys, Shape::Left, times)?, &making)?;
         }
-        let status = self.order(Task::Prepare { engine, keys, shape }, &making)?.status()?;
+        let status = self.order(Task::Prepare { engine, keys, shape }, times, &making)?.status()?;
         if !status.success() {
             return Err(format!("{} could not be made", dir.display()).into());
         }
@@ -216,6 +217,9 @@ fn counted_steps(work: Work) -> usize {
         Work::Fill { .. } => 50_000,
         Work::FullScan { .. } => 100_000,
         Work::Scan { .. } | Work::Ycsb('e') => 1_000,
+        // Whole transactions for up to four clients.
+        Work::Add { counters, how: Adding { synced: true, .. }, .. } => 400 * counters,
+        Work::Add { counters, .. } => 4_000 * counters,
         _ => 20_000,
     }
 }

@@ -72,7 +72,7 @@ impl Batch {
     }
 }
 
-/// What a scan has seen: every key and value was looked at.
+/// What a scan has seen: every key was looked at, and the [`word`] of every value.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) entries: u64,
@@ -83,7 +83,8 @@ impl Seen {
     #[inline]
     pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) {
         self.entries += 1;
-        self.sum += key.len() as u64 + u64::from(key[key.len() - 1]) + u64::from(value[0]);
+        let key = key.len() as u64 + u64::from(key[key.len() - 1]);
+        self.sum = self.sum.wrapping_add(key).wrapping_add(word(value));
     }
 }
 
@@ -91,6 +92,32 @@ impl Seen {
 #[inline]
 pub(crate) fn word(value: &[u8]) -> u64 {
     value.get(..8).map_or(0, LittleEndian::read_u64)
+}
+
+/// How counters are added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Adding {
+    /// Whether the thread gives way to others between reading and writing.
+    pub(crate) yields: bool,
+    pub(crate) synced: bool,
+}
+
+impl Adding {
+    /// What is done between reading and writing.
+    pub(crate) fn between(self) {
+        if self.yields {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A value with one added to its [`word`].
+#[inline]
+pub(crate) fn one_more(value: &[u8]) -> Vec<u8> {
+    let mut next = value.to_vec();
+    next.resize(value.len().max(8), 0);
+    LittleEndian::write_u64(&mut next[..8], word(value).wrapping_add(1));
+    next
 }
 
 /// An engine.
@@ -120,6 +147,13 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
     fn write(&self, batch: &Batch) -> impl Future<Output = Result<()>> + Send;
 
     fn delete(&self, key: &[u8]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Reads the values of these keys, then writes them with one added to the [`word`] of each, in one
+    /// transaction. After a conflict that is done again. Returns the number of conflicts.
+    fn add(&self, keys: &[Vec<u8>], how: Adding) -> impl Future<Output = Result<u64>> + Send {
+        _ = (keys, how);
+        async { Err("the suite has no transactions of this engine".into()) }
+    }
 
     /// Writes the memtable to a table, if the engine has a call for it; if not, closing does so.
     fn flush(&self) -> Result<()> {

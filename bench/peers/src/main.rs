@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use crate::driver::Suite;
 use crate::names::EngineName;
 use crate::order::Sizes;
+use crate::pages::Page;
 use crate::records::Record;
 use crate::report::{CHARTS, Rendered};
 
@@ -24,6 +25,7 @@ mod keys;
 mod machine;
 mod names;
 mod order;
+mod pages;
 mod plan;
 mod prepare;
 mod random;
@@ -33,6 +35,7 @@ mod results;
 mod rows;
 mod run;
 mod statistics;
+mod tables;
 mod workload;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -59,8 +62,11 @@ enum Command {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Lists the workloads.
-    Rows,
+    /// Lists the workloads of a page.
+    Rows {
+        #[arg(default_value = "peers")]
+        page: Page,
+    },
     /// One run; `measure` starts these.
     #[command(hide = true)]
     Child { order: String },
@@ -68,6 +74,9 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Measure {
+    /// What is measured.
+    #[arg(long, default_value = "peers")]
+    page: Page,
     /// Only workloads whose name contains one of these.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
@@ -90,9 +99,9 @@ struct Measure {
     /// Where the report goes.
     #[arg(long, value_name = "DIRECTORY", default_value = REPORTS)]
     out: PathBuf,
-    /// Keys in a store.
-    #[arg(long, default_value_t = 2_000_000)]
-    keys: u32,
+    /// Keys in a store. [default: 2,000,000; of the pages short and transactions half of that]
+    #[arg(long)]
+    keys: Option<u32>,
     /// Length of a value in bytes.
     #[arg(long, default_value_t = 100)]
     value: usize,
@@ -108,25 +117,31 @@ struct Measure {
     /// A memtable, in KiB; also a table.
     #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
     memtable: u64,
-    /// Longest time of a run that reads or syncs, in seconds.
-    #[arg(long, default_value_t = 8)]
-    seconds: u64,
-    /// Longest time of a fill, in seconds.
-    #[arg(long, default_value_t = 120)]
-    fill_seconds: u64,
+    /// Longest time of a run that reads or syncs, in seconds. [default: 8; of the other pages 2]
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Longest time of a fill, in seconds. [default: 120; of the other pages 8]
+    #[arg(long)]
+    fill_seconds: Option<u64>,
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Measure(measure) => measure.run(),
         Command::Report { results, out } => {
-            let rendered = report::render(&Record::read(&results)?, &rows::all());
-            write(&rendered, &out)?;
+            let records = Record::read(&results)?;
+            let page = records.iter().find_map(|record| match record {
+                Record::Start(start) => Some(start.page),
+                _ => None,
+            });
+            let page = page.ok_or("the file has no results")?;
+            let rendered = report::render(&records, page);
+            write(page, &rendered, &out)?;
             eprintln!("{}", rendered.faults.join("\n"));
             Ok(())
         }
-        Command::Rows => {
-            for row in rows::all() {
+        Command::Rows { page } => {
+            for row in page.rows() {
                 println!("{}", row.name);
             }
             Ok(())
@@ -139,7 +154,7 @@ impl Measure {
     fn run(&self) -> Result<()> {
         let temporary = tempfile::tempdir()?;
         let work = self.work.clone().unwrap_or_else(|| temporary.path().into());
-        let mut rows = rows::all();
+        let mut rows = self.page.rows();
         rows.retain(|row| {
             self.only.is_empty() || self.only.iter().any(|text| row.name.contains(text.as_str()))
         });
@@ -149,28 +164,29 @@ impl Measure {
         let is_asked_for = |engine: &EngineName| self.engines.is_empty() || self.engines.contains(engine);
         let mut engines: Vec<_> = rows.iter().flat_map(|row| row.engines.clone()).collect();
         engines.retain(|engine| engine.is_built() && is_asked_for(engine));
+        let is_full = self.page == Page::Peers;
         let sizes = Sizes {
-            keys: self.keys,
+            keys: self.keys.unwrap_or(if is_full { 2_000_000 } else { 1_000_000 }),
             value_bytes: self.value,
             cache_bytes: self.cache << 10,
             small_cache_bytes: self.small_cache << 10,
             whole_cache_bytes: self.whole_cache << 10,
             memtable_bytes: self.memtable << 10,
-            seconds_max: self.seconds,
-            fill_seconds_max: self.fill_seconds,
+            seconds_max: self.seconds.unwrap_or(if is_full { 8 } else { 2 }),
+            fill_seconds_max: self.fill_seconds.unwrap_or(if is_full { 120 } else { 8 }),
         };
         if !self.no_wait {
             driver::wait_for_quiet();
         }
         let attempts = if self.no_wait { 1 } else { 3 };
-        let suite =
-            Suite { sizes, rows, engines, rounds: self.rounds, counts: !self.no_counts, attempts, work };
-        let rendered = report::render(&suite.run()?, &rows::all());
+        let Self { page, rounds, .. } = *self;
+        let suite = Suite { page, sizes, rows, engines, rounds, counts: !self.no_counts, attempts, work };
+        let rendered = report::render(&suite.run()?, page);
         if rendered.faults.is_empty() {
-            return write(&rendered, &self.out);
+            return write(page, &rendered, &self.out);
         }
         let aside = suite.work.join("report");
-        write(&rendered, &aside)?;
+        write(page, &rendered, &aside)?;
         if self.work.is_none() {
             println!("{}", rendered.markdown);
         }
@@ -179,9 +195,9 @@ impl Measure {
 }
 
 /// Writes a report and its charts.
-fn write(rendered: &Rendered, out: &Path) -> Result<()> {
+fn write(page: Page, rendered: &Rendered, out: &Path) -> Result<()> {
     fs::create_dir_all(out.join(CHARTS))?;
-    fs::write(out.join("peers.md"), &rendered.markdown)?;
+    fs::write(out.join(page.file()), &rendered.markdown)?;
     for (name, svg) in &rendered.charts {
         fs::write(out.join(CHARTS).join(name), svg)?;
     }

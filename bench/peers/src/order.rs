@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Settings, Writes};
+use crate::engine::{Adding, Settings, Writes};
 use crate::keys::KeySet;
 use crate::machine::Io;
 use crate::names::EngineName;
@@ -59,7 +59,7 @@ pub(crate) struct Order {
 /// What a child saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// Keys looked up or written, entries scanned, scans, or stores opened.
+    /// Keys looked up or written, entries scanned, scans, transactions committed, or stores opened.
     pub(crate) operations: u64,
     pub(crate) seconds: f64,
     /// Processor time of all threads meanwhile.
@@ -68,7 +68,11 @@ pub(crate) struct Outcome {
     /// Of the workload, in memory or on disk.
     pub(crate) blocks: Option<u64>,
     pub(crate) allocations: Option<u64>,
+    /// Transactions that conflicted and were begun again.
+    pub(crate) conflicts: u64,
     pub(crate) longest_ms: f64,
+    /// Of one call; `None` where the whole run is one.
+    pub(crate) latency: Option<Latency>,
     pub(crate) peak_bytes: u64,
     pub(crate) shape: Option<String>,
     /// Of a fill, once background work was over.
@@ -77,6 +81,14 @@ pub(crate) struct Outcome {
     pub(crate) load_after: f64,
     /// The share of the machine that others took during the measured part.
     pub(crate) others: f64,
+}
+
+/// How long a call took, in microseconds: so many per cent took no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p99_9: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -90,6 +102,11 @@ pub(crate) struct Filled {
 }
 
 impl Sizes {
+    /// Those of a store with so many times the keys.
+    pub(crate) fn times(&self, times: u32) -> Self {
+        Self { keys: self.keys * times, ..self.clone() }
+    }
+
     fn user_bytes(&self) -> u64 {
         u64::from(self.keys) * (16 + self.value_bytes as u64)
     }
@@ -139,6 +156,8 @@ impl Sizes {
             Work::Get { .. } | Work::Delete | Work::DeleteMixed => keys / 2,
             Work::Scan { .. } | Work::Ycsb('e') => keys / 20,
             Work::Ycsb(_) => keys / 4,
+            Work::Add { counters, how: Adding { synced: true, .. }, .. } => keys / 100 * counters,
+            Work::Add { counters, .. } => keys / 4 * counters,
             Work::FullScan { .. } | Work::Open => 1,
         }
     }

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     /// Looks up a present key and writes it again.
     Change,
     Delete,
+    /// Adds one to the first eight bytes of a present key's value, together with others.
+    Add,
     /// Scans from a present key on.
     Scan,
 }
@@ -119,7 +121,27 @@ impl Plan {
             })
             .take(count)
             .collect(),
-            Work::Delete | Work::DeleteMixed => {
+            Work::Add { counters, among, .. } if !warm_up => {
+                let mut steps: Vec<Step> = Vec::with_capacity(count);
+                while steps.len() + counters <= count {
+                    let begun = steps.len();
+                    while steps.len() < begun + counters {
+                        let number = match among {
+                            Some(among) => random.below(u64::from(among).min(keys)),
+                            None => {
+                                let clients = self.clients as u64;
+                                random.below(keys / clients) * clients + client as u64
+                            }
+                        };
+                        let step = Step::new(Kind::Add, number);
+                        if !steps[begun..].contains(&step) {
+                            steps.push(step);
+                        }
+                    }
+                }
+                steps
+            }
+            Work::Delete | Work::DeleteMixed | Work::Add { .. } => {
                 std::iter::repeat_with(|| Step::new(Kind::Present, random.below(keys))).take(count).collect()
             }
             Work::FullScan { .. } | Work::Open => Vec::new(),
@@ -156,6 +178,9 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Adding;
+
+    const HOW: Adding = Adding { yields: false, synced: false };
 
     fn steps(work: Work, clients: usize, client: usize) -> Vec<Step> {
         Plan { work, keys: 10_000, clients, steps: 40_000 }.of_client(client, false)
@@ -233,11 +258,33 @@ mod tests {
 
     #[test]
     fn a_warm_up_changes_nothing_and_has_other_keys() {
-        for work in [Work::Delete, Work::DeleteMixed, Work::Ycsb('a'), Work::Ycsb('d'), Work::Ycsb('f')] {
+        let add = Work::Add { counters: 3, among: None, how: HOW };
+        for work in [Work::Delete, Work::DeleteMixed, add, Work::Ycsb('a'), Work::Ycsb('d'), Work::Ycsb('f')]
+        {
             let plan = Plan { work, keys: 10_000, clients: 1, steps: 1000 };
             let warm = plan.of_client(0, true);
             assert!(warm.iter().all(|step| matches!(step.kind, Kind::Present | Kind::Scan)), "{work:?}");
             assert_ne!(warm, plan.of_client(0, false));
+        }
+    }
+
+    #[test]
+    fn a_transaction_has_different_counters_and_clients_have_their_own() {
+        let add = |among| Work::Add { counters: 3, among, how: HOW };
+        for client in 0..4 {
+            for among in [None, Some(4), Some(1000)] {
+                let steps = steps(add(among), 4, client);
+                assert_eq!(steps.len(), 9999, "whole transactions of 10,000 steps");
+                for together in steps.chunks(3) {
+                    let [one, two, three] = [0, 1, 2].map(|place| together[place].number);
+                    assert!(one != two && two != three && one != three, "{together:?}");
+                    let fits = |number: u32| match among {
+                        Some(among) => number < among,
+                        None => number < 10_000 && number as usize % 4 == client,
+                    };
+                    assert!([one, two, three].into_iter().all(fits), "{together:?}");
+                }
+            }
         }
     }
 

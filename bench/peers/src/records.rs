@@ -9,6 +9,7 @@ use crate::counts::Counts;
 use crate::machine;
 use crate::names::EngineName;
 use crate::order::{Outcome, Sizes};
+use crate::pages::Page;
 
 /// A run is under load if others take more than this share of the machine. Writing back what a fill has
 /// written takes some of it.
@@ -25,6 +26,7 @@ pub(crate) enum Record {
 /// What is the same for all runs of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Start {
+    pub(crate) page: Page,
     pub(crate) machine: String,
     pub(crate) load: f64,
     pub(crate) versions: String,
@@ -35,8 +37,9 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    pub(crate) fn now(sizes: &Sizes, rounds: usize) -> Self {
+    pub(crate) fn now(page: Page, sizes: &Sizes, rounds: usize) -> Self {
         Self {
+            page,
             machine: machine::describe(),
             load: machine::load(),
             versions: versions(),

@@ -7,6 +7,7 @@ use crate::names::EngineName;
 use crate::order::Outcome;
 use crate::records::OTHERS_MAX;
 use crate::statistics::{Spread, net, ratios};
+use crate::workload::Part;
 
 /// What was measured for one row.
 #[derive(Debug, Default)]
@@ -31,12 +32,12 @@ impl Row<'_> {
         Some(Spread::of(figures?)?.median)
     }
 
-    /// The fastest of the peers that are of the store's kind.
-    pub(crate) fn best_peer(&self) -> Option<EngineName> {
+    /// The fastest of the peers. redb, which is of another kind, counts where transactions are compared.
+    pub(crate) fn best_peer(&self, part: Part) -> Option<EngineName> {
         let rated = self
             .runs
             .keys()
-            .filter(|engine| engine.is_peer())
+            .filter(|&&engine| engine.is_peer() || part == Part::Transactions && engine == EngineName::Redb)
             .filter_map(|&engine| self.rate(engine).map(|rate| (engine, rate.median)));
         rated.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(engine, _)| engine)
     }
@@ -52,8 +53,8 @@ impl Row<'_> {
 
     /// The ratio to the best peer, round by round, and that of the medians with the loop's own cost taken
     /// off.
-    pub(crate) fn lead(&self) -> (Option<Spread>, Option<f64>) {
-        let Some(peer) = self.best_peer() else { return (None, None) };
+    pub(crate) fn lead(&self, part: Part) -> (Option<Spread>, Option<f64>) {
+        let Some(peer) = self.best_peer(part) else { return (None, None) };
         let pair = self.rates(EngineName::Sievedb).zip(self.rates(peer));
         let seconds = |engine| self.rate(engine).map(|rate| 1.0 / rate.median);
         let of_loop = seconds(EngineName::Nothing).unwrap_or(0.0);

@@ -1,5 +1,6 @@
 //! The workloads, in the order of the report.
 
+use crate::engine::Adding;
 use crate::keys::KeySet;
 use crate::names::EngineName;
 use crate::workload::{Absent, Cache, Choice, Counted, Part, Shape, Work, Workload};
@@ -14,10 +15,47 @@ fn present(choice: Choice) -> Work {
 
 const BOTH: [(Shape, &str); 2] = [(Shape::Settled, "one run"), (Shape::Left, "as left")];
 
-/// All rows, in the order of the report.
+/// All rows beside other stores, in the order of the report.
 pub(crate) fn all() -> Vec<Workload> {
-    [absent(), absent_memory(), present_keys(), scans(), fills(), mixed(), opening()].concat()
+    [absent(), absent_memory(), present_keys(), scans(), fills(), mixed(), opening(), growth()].concat()
 }
+
+/// Rows of transactions.
+pub(crate) fn transactions() -> Vec<Workload> {
+    use EngineName::{Fjall, Nothing, Redb, Sievedb, Surrealkv};
+    let row = |clients: usize, among: Option<u32>, how: Adding| {
+        let threads = if clients == 1 { "1 thread".into() } else { format!("{clients} threads") };
+        let keys = among.map_or("keys of its own".into(), |among| format!("any of {among} keys"));
+        let pause = if how.yields { ", giving way" } else { "" };
+        let name = format!("{threads}, {keys}{pause}{}", if how.synced { ", synced" } else { "" });
+        Workload::new(Part::Transactions, name, Work::Add { counters: COUNTERS, among, how }, Shape::Left)
+            .cache(Cache::Whole)
+            .clients(clients)
+            .only(&[Sievedb, Fjall, Surrealkv, Redb, Nothing])
+            .counted(if clients == 1 && !how.synced { Counted::CallsAndInstructions } else { Counted::Calls })
+    };
+    let straight = Adding { yields: false, synced: false };
+    let yielding = Adding { yields: true, ..straight };
+    let synced = Adding { synced: true, ..straight };
+    vec![
+        row(1, None, straight),
+        row(1, Some(FEW), straight),
+        row(4, None, straight),
+        row(4, Some(FEW), straight),
+        row(4, None, yielding),
+        row(4, Some(MANY), yielding),
+        row(4, Some(FEW), yielding),
+        row(1, None, synced),
+        row(4, None, synced),
+        row(4, Some(FEW), synced),
+    ]
+}
+
+/// Counters of a transaction.
+const COUNTERS: usize = 3;
+/// Keys from which four threads that give way draw the same in about 1, and about 50, of 100 transactions.
+const MANY: u32 = 2700;
+const FEW: u32 = 40;
 
 fn absent() -> Vec<Workload> {
     use Counted::CallsAndInstructions as Full;
@@ -206,6 +244,21 @@ fn opening() -> Vec<Workload> {
     ]
 }
 
+fn growth() -> Vec<Workload> {
+    const TIMES: u32 = 10;
+    let row = |name: &str, work, shape| {
+        Workload::new(Part::Growth, format!("{name}, {TIMES} times the keys"), work, shape)
+            .times(TIMES)
+            .counted(Counted::CallsAndInstructions)
+    };
+    vec![
+        row("absent, uniform, one run", get(0, Absent::Uniform, 1), Shape::Settled),
+        row("absent, uniform, as left", get(0, Absent::Uniform, 1), Shape::Left),
+        row("present, uniform, one run", present(Choice::Uniform), Shape::Settled),
+        row("present, uniform, as left", present(Choice::Uniform), Shape::Left),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -214,7 +267,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_of_its_own_and_the_loop_beside_it() {
-        let rows = all();
+        let rows = [all(), transactions()].concat();
         let names: BTreeSet<_> = rows.iter().map(|row| &row.name).collect();
         assert_eq!(names.len(), rows.len());
         for row in &rows {

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use byteorder::{BigEndian, ByteOrder};
 
 use crate::client::{Client, Done};
-use crate::engine::{Engine, Settings};
+use crate::engine::{Adding, Engine, Seen, Settings};
+use crate::keys::fill_value;
 use crate::machine::{self, Io, QUIET, Ticks};
 use crate::names::EngineName;
-use crate::order::{Amount, Filled, Order, Outcome, Sizes};
+use crate::order::{Amount, Filled, Latency, Order, Outcome, Sizes};
 use crate::plan::Plan;
 use crate::workload::{Cache, Shape, Work, Workload};
 use crate::{Result, allocations};
@@ -82,7 +83,9 @@ impl Counters {
             io: Io::now().since(self.io),
             blocks: difference(blocks, self.blocks),
             allocations: difference(allocations::count(), self.allocations),
+            conflicts: 0,
             longest_ms: 0.0,
+            latency: None,
             peak_bytes: machine::peak_bytes(),
             shape: None,
             filled: None,
@@ -129,14 +132,16 @@ impl Run<'_> {
         let shape = engine.shape();
         machine::forget_peak();
         let before = Counters::now(engine.blocks());
-        let (operations, seconds, longest) = match self.workload.work {
+        let done = match self.workload.work {
             Work::FullScan { back } => self.full_scan(&*engine, back)?,
             _ => self.steps(&engine, clients)?,
         };
         let began = before.began;
-        let mut outcome = before.outcome(operations, engine.blocks());
-        outcome.seconds = seconds.as_secs_f64();
-        outcome.longest_ms = longest.as_secs_f64() * 1e3;
+        let mut outcome = before.outcome(done.operations, engine.blocks());
+        outcome.seconds = done.elapsed.as_secs_f64();
+        outcome.conflicts = done.conflicts;
+        outcome.longest_ms = done.longest.as_secs_f64() * 1e3;
+        outcome.latency = done.latency;
         outcome.shape = shape;
         if self.is_counted() {
             println!("{}", serde_json::to_string(&outcome)?);
@@ -150,10 +155,13 @@ impl Run<'_> {
             outcome.peak_bytes = machine::peak_bytes();
         }
         let seconds = began.elapsed().saturating_sub(QUIET).as_secs_f64();
+        if let Work::Add { counters, .. } = self.workload.work {
+            self.check_counters(&*engine, done.operations * counters as u64)?;
+        }
         Arc::into_inner(engine).ok_or("a client still holds the engine")?.close()?;
         if is_fill {
             outcome.filled = Some(Filled {
-                user_bytes: operations * (16 + self.sizes.value_bytes as u64),
+                user_bytes: done.operations * (16 + self.sizes.value_bytes as u64),
                 written_bytes: Io::now().written_bytes,
                 seconds,
                 disk_bytes: machine::disk_bytes(dir)?,
@@ -164,13 +172,17 @@ impl Run<'_> {
 
     /// The clients with their steps.
     fn clients(&self, warm_up: bool) -> Vec<Client> {
-        let Workload { work, keys, clients, .. } = *self.workload;
+        let Workload { work, keys, clients, times, .. } = *self.workload;
         let (planned, taken) = match self.amount {
             _ if warm_up => (WARM_STEPS, WARM_STEPS),
-            Amount::Timed => (self.sizes.steps(work), usize::MAX),
+            Amount::Timed => (self.sizes.steps(work) / times as usize, usize::MAX),
             Amount::Counted { steps, planned } => (planned, steps),
         };
         let plan = Plan { work, keys: self.sizes.keys, clients, steps: planned };
+        let adding = match work {
+            Work::Add { how, .. } => how,
+            _ => Adding { yields: false, synced: false },
+        };
         let seconds = match work {
             _ if self.is_counted() => u64::MAX >> 32,
             Work::Fill { synced: false, .. } => self.sizes.fill_seconds_max,
@@ -187,6 +199,7 @@ impl Run<'_> {
                     steps,
                     batch: self.workload.batch(),
                     synced: matches!(work, Work::Fill { synced: true, .. }),
+                    adding,
                     time_max: Duration::from_secs(seconds),
                     start: start.clone(),
                 }
@@ -222,16 +235,30 @@ impl Run<'_> {
         })
     }
 
-    fn steps<E: Engine>(&self, engine: &Arc<E>, clients: Vec<Client>) -> Result<(u64, Duration, Duration)> {
-        let done =
+    fn steps<E: Engine>(&self, engine: &Arc<E>, clients: Vec<Client>) -> Result<Total> {
+        let all =
             engine.run_clients(clients.into_iter().map(|client| client.run(engine.clone())).collect())?;
-        let first = done.iter().map(|done| done.began).min().ok_or("there are no clients")?;
-        let last = done.iter().map(|done| done.ended).max().ok_or("there are no clients")?;
-        let longest = done.iter().map(|done| done.longest).max().unwrap_or_default();
-        Ok((done.iter().map(|Done { keys, .. }| keys).sum(), last - first, longest))
+        Total::of(all)
     }
 
-    fn full_scan<E: Engine>(&self, engine: &E, back: bool) -> Result<(u64, Duration, Duration)> {
+    /// Compares all keys, and the sum of all counters, with what must be there after so many were added to.
+    fn check_counters<E: Engine>(&self, engine: &E, added: u64) -> Result<()> {
+        let (mut key, mut value) = (Vec::new(), vec![0; self.sizes.value_bytes]);
+        let mut expected = Seen::default();
+        for number in 0..self.sizes.keys {
+            self.workload.keys.write(number, &mut key);
+            fill_value(number, &mut value);
+            expected.entry(&key, &value);
+        }
+        expected.sum = expected.sum.wrapping_add(added);
+        let seen = engine.scan(&[], usize::MAX)?;
+        if E::ANSWERS && seen != expected {
+            return Err(format!("after {added} additions there is {seen:?}, and not {expected:?}").into());
+        }
+        Ok(())
+    }
+
+    fn full_scan<E: Engine>(&self, engine: &E, back: bool) -> Result<Total> {
         let entries = match self.amount {
             Amount::Timed => self.sizes.keys as usize,
             Amount::Counted { steps, .. } => steps,
@@ -244,6 +271,39 @@ impl Run<'_> {
             return Err(format!("the scan gave {} entries of {expected}", seen.entries).into());
         }
         std::hint::black_box(seen.sum);
-        Ok((seen.entries, elapsed, elapsed))
+        Ok(Total { operations: seen.entries, conflicts: 0, elapsed, longest: elapsed, latency: None })
+    }
+}
+
+/// What all clients together have done.
+struct Total {
+    operations: u64,
+    conflicts: u64,
+    elapsed: Duration,
+    longest: Duration,
+    latency: Option<Latency>,
+}
+
+impl Total {
+    fn of(all: Vec<Done>) -> Result<Self> {
+        let mut all = all.into_iter();
+        let mut sum = all.next().ok_or("there are no clients")?;
+        for done in all {
+            sum.operations += done.operations;
+            sum.conflicts += done.conflicts;
+            sum.began = sum.began.min(done.began);
+            sum.ended = sum.ended.max(done.ended);
+            sum.longest = sum.longest.max(done.longest);
+            sum.latencies.add(done.latencies)?;
+        }
+        let [p50, p99, p99_9] =
+            [50.0, 99.0, 99.9].map(|percent| sum.latencies.value_at_percentile(percent) as f64 / 1e3);
+        Ok(Self {
+            operations: sum.operations,
+            conflicts: sum.conflicts,
+            elapsed: sum.ended - sum.began,
+            longest: sum.longest,
+            latency: Some(Latency { p50, p99, p99_9 }),
+        })
     }
 }

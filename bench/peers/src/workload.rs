@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Adding;
 use crate::keys::KeySet;
 use crate::names::EngineName;
 
@@ -88,6 +89,13 @@ pub(crate) enum Work {
     Delete,
     /// Half lookups, a quarter puts and a quarter deletions, of the same keys.
     DeleteMixed,
+    /// Transactions that add one to so many counters, and the keys they draw these from: the first `among`, or
+    /// keys of each client's own.
+    Add {
+        counters: usize,
+        among: Option<u32>,
+        how: Adding,
+    },
     /// Opening the store and one lookup.
     Open,
 }
@@ -101,6 +109,8 @@ pub(crate) struct Workload {
     pub(crate) work: Work,
     pub(crate) keys: KeySet,
     pub(crate) shape: Shape,
+    /// The store has so many times the usual number of keys.
+    pub(crate) times: u32,
     pub(crate) cache: Cache,
     /// Whether the page cache is emptied first.
     pub(crate) cold: bool,
@@ -129,10 +139,12 @@ pub(crate) enum Part {
     Ycsb,
     Delete,
     Open,
+    Growth,
+    Transactions,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Absent,
         Self::AbsentMemory,
         Self::Present,
@@ -141,6 +153,8 @@ impl Part {
         Self::Ycsb,
         Self::Delete,
         Self::Open,
+        Self::Growth,
+        Self::Transactions,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -153,6 +167,8 @@ impl Part {
             Self::Ycsb => "YCSB",
             Self::Delete => "Deletions",
             Self::Open => "Opening",
+            Self::Growth => "Ten times the keys",
+            Self::Transactions => "Transactions",
         }
     }
 
@@ -167,6 +183,8 @@ impl Part {
             Self::Ycsb => "ycsb.svg",
             Self::Delete => "delete.svg",
             Self::Open => "open.svg",
+            Self::Growth => "growth.svg",
+            Self::Transactions => "transactions.svg",
         }
     }
 }
@@ -175,7 +193,7 @@ impl Workload {
     /// Whether the store is changed, so that each run needs a copy of its own.
     pub(crate) fn writes(&self) -> bool {
         match self.work {
-            Work::Fill { .. } | Work::Delete | Work::DeleteMixed => true,
+            Work::Fill { .. } | Work::Delete | Work::DeleteMixed | Work::Add { .. } => true,
             Work::Ycsb(letter) => letter != 'c',
             Work::Open => self.shape == Shape::Log,
             Work::Get { .. } | Work::Scan { .. } | Work::FullScan { .. } => false,
@@ -185,7 +203,7 @@ impl Workload {
     /// Keys for a call.
     pub(crate) fn batch(&self) -> usize {
         match self.work {
-            Work::Fill { batch, .. } | Work::Get { batch, .. } => batch,
+            Work::Fill { batch, .. } | Work::Get { batch, .. } | Work::Add { counters: batch, .. } => batch,
             _ => 1,
         }
     }
@@ -198,6 +216,7 @@ impl Workload {
             work,
             keys: KeySet::Hashed,
             shape,
+            times: 1,
             cache: Cache::Usual,
             cold: false,
             clients: 1,
@@ -208,6 +227,11 @@ impl Workload {
 
     pub(crate) fn cache(mut self, cache: Cache) -> Self {
         self.cache = cache;
+        self
+    }
+
+    pub(crate) fn times(mut self, times: u32) -> Self {
+        self.times = times;
         self
     }
 

@@ -1,4 +1,6 @@
 //! fjall. Its metadata blocks are partitioned from level 3 on by default, or everywhere on request.
+//!
+//! It is opened with optimistic transactions; everything else goes to the plain database inside.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,10 +8,10 @@ use std::time::Duration;
 
 use fjall::compaction::Leveled;
 use fjall::config::{HashRatioPolicy, PartitioningPolicy};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, PersistMode, Readable};
 
 use crate::Result;
-use crate::engine::{Batch, Engine, Seen, Settings, word};
+use crate::engine::{Adding, Batch, Engine, Seen, Settings, one_more, word};
 
 const PLAIN: u8 = 0;
 const HASHED: u8 = 1;
@@ -23,13 +25,14 @@ pub(crate) type FjallPartitioned = Variant<PARTITIONED>;
 
 pub(crate) struct Variant<const KIND: u8> {
     keyspace: Keyspace,
-    db: Database,
+    db: OptimisticTxDatabase,
 }
 
 impl<const KIND: u8> Engine for Variant<KIND> {
     fn open(dir: &Path, settings: &Settings) -> Result<Self> {
-        let db = Database::builder(dir).cache_size(settings.cache_bytes).worker_threads(2).open()?;
-        let keyspace = db.keyspace("default", || {
+        let db =
+            OptimisticTxDatabase::builder(dir).cache_size(settings.cache_bytes).worker_threads(2).open()?;
+        let keyspace = db.inner().keyspace("default", || {
             let tree = Leveled::default().with_table_target_size(settings.table_bytes);
             let options = KeyspaceCreateOptions::default()
                 .max_memtable_size(settings.memtable_bytes)
@@ -75,13 +78,13 @@ impl<const KIND: u8> Engine for Variant<KIND> {
         if !synced {
             return Ok(self.keyspace.insert(key, value)?);
         }
-        let mut batch = self.db.batch().durability(Some(PersistMode::SyncData));
+        let mut batch = self.db.inner().batch().durability(Some(PersistMode::SyncData));
         batch.insert(&self.keyspace, key, value);
         Ok(batch.commit()?)
     }
 
     async fn write(&self, entries: &Batch) -> Result<()> {
-        let mut batch = self.db.batch();
+        let mut batch = self.db.inner().batch();
         for (key, value) in entries.iter() {
             batch.insert(&self.keyspace, key, value);
         }
@@ -92,12 +95,34 @@ impl<const KIND: u8> Engine for Variant<KIND> {
         Ok(self.keyspace.remove(key)?)
     }
 
+    async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
+        let mut values = Vec::with_capacity(keys.len());
+        for conflicts in 0.. {
+            let mut transaction = self.db.write_tx()?;
+            if how.synced {
+                transaction = transaction.durability(Some(PersistMode::SyncData));
+            }
+            for key in keys {
+                values.extend(transaction.get(&self.keyspace, key)?.map(|value| one_more(&value)));
+            }
+            how.between();
+            for (key, value) in keys.iter().zip(values.drain(..)) {
+                transaction.insert(&self.keyspace, key.as_slice(), value);
+            }
+            if transaction.commit()?.is_ok() {
+                return Ok(conflicts);
+            }
+        }
+        unreachable!("a transaction is committed before so many conflicts")
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(self.keyspace.rotate_memtable_and_wait()?)
     }
 
     fn settle(&self) -> Result<()> {
-        while self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0 {
+        let db = self.db.inner();
+        while db.outstanding_flushes() > 0 || db.active_compactions() > 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use crate::Result;
-use crate::engine::{Batch, Engine, Seen, Settings, word};
+use crate::engine::{Adding, Batch, Engine, Seen, Settings, word};
 
 #[derive(Debug)]
 pub(crate) struct Nothing;
@@ -46,6 +46,12 @@ impl Engine for Nothing {
     async fn delete(&self, key: &[u8]) -> Result<()> {
         black_box(key);
         Ok(())
+    }
+
+    async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
+        how.between();
+        black_box(keys);
+        Ok(0)
     }
 
     fn settle(&self) -> Result<()> {

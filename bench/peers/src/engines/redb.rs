@@ -5,7 +5,7 @@ use std::path::Path;
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::Result;
-use crate::engine::{Batch, Engine, Seen, Settings, Writes, word};
+use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, word};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("default");
 
@@ -104,6 +104,22 @@ impl Engine for Redb {
             table.remove(key)?;
             Ok(())
         })
+    }
+
+    /// One writes at a time, so there are no conflicts.
+    async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
+        self.commit(how.synced, |table| {
+            let mut values = Vec::with_capacity(keys.len());
+            for key in keys {
+                values.extend(table.get(key.as_slice())?.map(|value| one_more(value.value())));
+            }
+            how.between();
+            for (key, value) in keys.iter().zip(&values) {
+                table.insert(key.as_slice(), value.as_slice())?;
+            }
+            Ok(())
+        })?;
+        Ok(0)
     }
 
     fn settle(&self) -> Result<()> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use sievedb::{Db, Durability, KeyspaceOptions, Options, WriteBatch};
 
 use crate::Result;
-use crate::engine::{Batch, Engine, Seen, Settings, Writes, word};
+use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, word};
 
 #[derive(Debug)]
 pub(crate) struct SieveDb(Db);
@@ -77,6 +77,25 @@ impl Engine for SieveDb {
 
     async fn delete(&self, key: &[u8]) -> Result<()> {
         Ok(self.0.delete(key)?)
+    }
+
+    async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
+        let mut runs = 0;
+        let mut values = Vec::with_capacity(keys.len());
+        let durability = if how.synced { Durability::Synced } else { Durability::Buffered };
+        self.0.transact_with(durability, |transaction| {
+            runs += 1;
+            values.clear();
+            for key in keys {
+                values.extend(transaction.get(key)?.map(|value| one_more(&value)));
+            }
+            how.between();
+            for (key, value) in keys.iter().zip(&values) {
+                transaction.put(key, value);
+            }
+            Ok(())
+        })?;
+        Ok(runs - 1)
     }
 
     fn flush(&self) -> Result<()> {

@@ -5,11 +5,11 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use surrealkv::{Durability, LSMIterator, Mode, Options, Transaction, Tree, TreeBuilder};
+use surrealkv::{Durability, Error, LSMIterator, Mode, Options, Transaction, Tree, TreeBuilder};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Result;
-use crate::engine::{Batch, Engine, Seen, Settings, Writes, word};
+use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, word};
 use crate::machine;
 
 /// For up to eight clients, commits, flushes and compactions.
@@ -109,6 +109,31 @@ impl Engine for SurrealKv {
         let mut writer = self.writer()?;
         writer.delete(key)?;
         Ok(writer.commit().await?)
+    }
+
+    /// It compares what was written only, which is enough if everything that was read is written. A commit
+    /// conflicts before others can see it, so another task has a turn before the transaction is begun again.
+    async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
+        let mut values = Vec::with_capacity(keys.len());
+        for conflicts in 0.. {
+            let mut transaction = self.tree.begin_with_mode(Mode::ReadWrite)?;
+            if how.synced {
+                transaction.set_durability(Durability::Immediate);
+            }
+            for key in keys {
+                values.extend(transaction.get(key)?.map(|value| one_more(&value)));
+            }
+            how.between();
+            for (key, value) in keys.iter().zip(values.drain(..)) {
+                transaction.set(key, value)?;
+            }
+            match transaction.commit().await {
+                Ok(_) => return Ok(conflicts),
+                Err(Error::TransactionWriteConflict) => tokio::task::yield_now().await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        unreachable!("a transaction is committed before so many conflicts")
     }
 
     /// It has no call for this.

@@ -1,0 +1,132 @@
+//! The pages that a run writes: which rows each has, and what it says of itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rows;
+use crate::workload::Workload;
+
+/// A page of the benchmarks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Page {
+    /// All rows beside other stores.
+    Peers,
+    /// Few of them, for the same page.
+    Short,
+    Transactions,
+}
+
+/// The rows of a short run: of each question the one that tells most.
+const SHORT: [&str; 22] = [
+    "absent, uniform, one run",
+    "absent, uniform, as left",
+    "absent, near misses, as left",
+    "absent, skewed repeats, as left",
+    "absent, batches of 32, one run",
+    "absent, batches of 1,000, as left",
+    "50 % present, as left",
+    "absent URLs, uniform, as left",
+    "filters larger than memory, page cache cold, as left",
+    "filters in memory, page cache cold, as left",
+    "present, uniform, one run",
+    "present, uniform, all cached",
+    "present, zipf, all cached",
+    "scan of 100, as left",
+    "full scan, one run",
+    "fill, random, batches of 100",
+    "fill, synced, 1 writer",
+    "fill, synced, 8 writers",
+    "YCSB A: half updates",
+    "open, closed cleanly",
+    "absent, uniform, as left, 10 times the keys",
+    "present, uniform, as left, 10 times the keys",
+];
+
+impl Page {
+    /// What is to be measured, in the order of the page.
+    pub(crate) fn rows(self) -> Vec<Workload> {
+        match self {
+            Self::Peers => rows::all(),
+            Self::Short => {
+                let mut rows = rows::all();
+                rows.retain(|row| SHORT.contains(&row.name.as_str()));
+                rows
+            }
+            Self::Transactions => rows::transactions(),
+        }
+    }
+
+    pub(crate) fn argument(self) -> &'static str {
+        match self {
+            Self::Peers => "peers",
+            Self::Short => "short",
+            Self::Transactions => "transactions",
+        }
+    }
+
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Peers | Self::Short => "peers.md",
+            Self::Transactions => "transactions.md",
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Peers => "Beside other stores: measured",
+            Self::Short => "Beside other stores: a short run",
+            Self::Transactions => "Transactions beside other stores: measured",
+        }
+    }
+
+    /// What sievedb is held against.
+    pub(crate) fn peer(self) -> &'static str {
+        match self {
+            Self::Peers | Self::Short => "the best of the other LSM stores, at its best setting",
+            Self::Transactions => "the best of the others",
+        }
+    }
+
+    /// Paragraphs for the head of the page.
+    pub(crate) fn note(self) -> String {
+        match self {
+            Self::Peers => String::new(),
+            Self::Short => format!(
+                "This is a short run: {} of {} workloads, chosen before they were measured, on smaller stores and for \
+                 a shorter time than in a full one. A store this small has few levels. What is not here was not \
+                 measured.\n\n",
+                self.rows().len(),
+                rows::all().len(),
+            ),
+            Self::Transactions => TRANSACTIONS.into(),
+        }
+    }
+}
+
+const TRANSACTIONS: &str = "\
+A transaction reads three counters, adds one to each and writes them. A counter is the first eight bytes of a value; the \
+whole value is written. Threads draw their counters from keys of their own, which never conflict, or all of them from the \
+same few; one alone never conflicts. *Giving way*: between reading and writing the thread yields its processor, as if it \
+had to wait for something; otherwise transactions are too short to meet on few processors. After every run all entries are read: their keys must be those from before, and the sum of all counters must \
+have grown by three for each committed transaction. A lost update ends the suite.
+
+sievedb: `transact`, which begins a transaction again after a random pause. fjall: `OptimisticTxDatabase`, begun again at \
+once, as its own `update_fetch` does. surrealkv: its transactions, begun again after other tasks had a turn; they compare \
+what was written, not what was read, which is enough for counters. redb: write transactions, of which one runs at a time and the others wait, so none conflicts. RocksDB's \
+optimistic transactions are not in the suite. Conflicts are counted, not planned: how many there are depends on how long \
+a transaction takes and on how many processors run them.
+
+All blocks are in the caches. Buffered, what sievedb, fjall and surrealkv have committed survives the process; what redb \
+has (`Durability::None`) is in its memory until a later synced commit. Synced, every commit waits for the disk.
+
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_rows_of_a_short_run_are_there() {
+        assert_eq!(Page::Short.rows().len(), SHORT.len());
+    }
+}
