@@ -119,6 +119,11 @@ a transaction takes and on how many processors run them.
 All blocks are in the caches. Buffered, what sievedb, fjall and surrealkv have committed survives the process; what redb \
 has (`Durability::None`) is in its memory until a later synced commit. Synced, every commit waits for the disk.
 
+Where a row is lost: surrealkv keeps no account of reads, and carries commits out without a check of what was read. Of \
+sievedb's instructions for a transaction, with few keys, a profile by callgrind had 48 % in the commit (26 % in the \
+memtable), 21 % in the three lookups and 24 % in the two maps of what was read and what was written. After a conflict \
+sievedb sleeps, and the others do not.
+
 ";
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(crate) fn transactions() -> Vec<Workload> {
 const COUNTERS: usize = 3;
 /// Keys from which four threads that give way draw the same in about 1, and about 50, of 100 transactions.
 const MANY: u32 = 2700;
-const FEW: u32 = 40;
+const FEW: u32 = 16;
 
 fn absent() -> Vec<Workload> {
     use Counted::CallsAndInstructions as Full;

@@ -307,3 +307,53 @@ impl Total {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::done;
+    use crate::engines::sievedb::SieveDb;
+    use crate::keys::KeySet;
+    use crate::rows;
+
+    #[test]
+    fn a_lost_an_invented_and_a_misplaced_addition_are_noticed() {
+        let sizes = Sizes {
+            keys: 100,
+            value_bytes: 100,
+            cache_bytes: 8 << 20,
+            small_cache_bytes: 8 << 20,
+            whole_cache_bytes: 8 << 20,
+            memtable_bytes: 8 << 20,
+            seconds_max: 1,
+            fill_seconds_max: 1,
+        };
+        let workload = rows::transactions().remove(0);
+        let settings = sizes.for_workload(&workload, EngineName::Sievedb);
+        let dir = tempfile::tempdir().unwrap();
+        let engine = SieveDb::open(dir.path(), &settings).unwrap();
+        let key = |number| {
+            let mut key = Vec::new();
+            KeySet::Hashed.write(number, &mut key);
+            key
+        };
+        let mut value = [0; 100];
+        for number in 0..sizes.keys {
+            fill_value(number, &mut value);
+            done(engine.put(&key(number), &value, false)).unwrap();
+        }
+        let run = Run { sizes: &sizes, workload: &workload, amount: Amount::Timed, settings };
+        let add = |numbers: [u32; 3]| {
+            done(engine.add(&numbers.map(key), Adding { yields: false, synced: false })).unwrap();
+        };
+        run.check_counters(&engine, 0).unwrap();
+        add([1, 2, 3]);
+        add([2, 3, 4]);
+        run.check_counters(&engine, 6).unwrap();
+        for wrong in [5, 7] {
+            assert!(run.check_counters(&engine, wrong).is_err());
+        }
+        done(engine.put(b"another key", &[0; 100], false)).unwrap();
+        assert!(run.check_counters(&engine, 6).is_err());
+    }
+}

@@ -14,7 +14,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::Result;
-    use crate::engine::{Batch, Engine, Seen, Settings, Writes};
+    use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes};
     use crate::keys::{ABSENT, KeySet, fill_value, value_word};
     use crate::names::{EngineName, with_engine};
 
@@ -43,15 +43,21 @@ mod tests {
         Ok(())
     }
 
-    /// What is seen of a store that was written, closed and opened again, before and after it was compacted.
-    fn use_it<E: Engine>(dir: &Path) -> Result<[Seen; 3]> {
-        let settings = |writes| Settings {
+    const CLIENTS: usize = 4;
+    const ADDITIONS: usize = 50;
+
+    fn settings(writes: Writes) -> Settings {
+        Settings {
             cache_bytes: 8 << 20,
             memtable_bytes: 8 << 20,
             table_bytes: 8 << 20,
             level_base_bytes: 32 << 20,
             writes,
-        };
+        }
+    }
+
+    /// What is seen of a store that was written, closed and opened again, before and after it was compacted.
+    fn use_it<E: Engine>(dir: &Path) -> Result<[Seen; 3]> {
         let mut engine = E::open(dir, &settings(Writes::Only))?;
         let shared = Arc::new(engine);
         shared.run_clients(vec![change(shared.clone())])?;
@@ -73,6 +79,44 @@ mod tests {
         let seen = [before, engine.scan(&key(50), 40)?, engine.scan_back(usize::MAX)?];
         engine.close()?;
         Ok(seen)
+    }
+
+    async fn add<E: Engine>(engine: Arc<E>) -> Result<()> {
+        let keys = [0, 1, 2].map(key);
+        for _ in 0..ADDITIONS {
+            engine.add(&keys, Adding { yields: true, synced: false }).await?;
+        }
+        Ok(())
+    }
+
+    /// By how much the sum of three counters grows that some clients add to.
+    fn add_together<E: Engine>(dir: &Path) -> Result<u64> {
+        let engine = Arc::new(E::open(dir, &settings(Writes::Some))?);
+        engine.run_clients(vec![change(engine.clone())])?;
+        let mut value = [0; 100];
+        fill_value(0, &mut value);
+        // It was deleted.
+        engine.run_clients(vec![put(engine.clone(), key(0), value)])?;
+        let before = engine.scan(&[], usize::MAX)?;
+        engine.run_clients((0..CLIENTS).map(|_| add(engine.clone())).collect())?;
+        let after = engine.scan(&[], usize::MAX)?;
+        assert_eq!(before.entries, after.entries);
+        Arc::into_inner(engine).ok_or("a client still holds the engine")?.close()?;
+        Ok(after.sum.wrapping_sub(before.sum))
+    }
+
+    async fn put<E: Engine>(engine: Arc<E>, key: Vec<u8>, value: [u8; 100]) -> Result<()> {
+        engine.put(&key, &value, false).await
+    }
+
+    #[test]
+    fn no_engine_loses_an_addition_among_threads() {
+        for name in [EngineName::Sievedb, EngineName::Fjall, EngineName::Surrealkv, EngineName::Redb] {
+            let dir = tempfile::tempdir().unwrap();
+            let grown: Result<u64> = with_engine!(name, add_together(dir.path()));
+            let expected = (CLIENTS * ADDITIONS * 3) as u64;
+            assert_eq!(grown.unwrap_or_else(|error| panic!("{name:?}: {error}")), expected, "{name:?}");
+        }
     }
 
     #[test]
