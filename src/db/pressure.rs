@@ -3,9 +3,11 @@
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
 //! be flushed, with the runs of level 0, and with the bytes that compactions owe
 //! ([`pressure`](crate::compaction::pressure)). Below 1 the writers of a keyspace are slowed to a rate that
-//! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Each waits before it
-//! enters the commit queue, so that a keyspace under pressure slows only its own writers. While flushes or
-//! compactions fail, the pressure is at least one half. A writer gets an error if the wait might never end:
+//! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Writers also wait until all
+//! memtables together have room for their batch; a keyspace with memtables that wait to be flushed leaves the
+//! others a part of that room. Each waits before it enters the commit queue, so that a keyspace whose flushes or
+//! compactions are behind slows only its own writers. The leader waits only for those who found room at the same
+//! time. While flushes or compactions fail, the pressure is at least one half. A writer gets an error if the wait might never end:
 //! because this work has been failing for long, or because level 0 is full and cannot be compacted without a
 //! damaged table.
 
@@ -38,6 +40,9 @@ const DELAY_MAX: Duration = Duration::from_millis(100);
 /// Shorter delays are skipped, because timers are less precise than that.
 const DELAY_MIN: Duration = Duration::from_micros(20);
 
+/// The part of the memory for memtables that a keyspace leaves to others while it waits for its flushes.
+const PART_FOR_OTHERS: usize = 8;
+
 /// The pressure while work that lowers it fails.
 const FAILING: f64 = 0.5;
 
@@ -68,22 +73,25 @@ impl Pace {
 }
 
 impl Engine {
-    /// Delays a writer according to the pressure of its keyspaces. Called before its batch is queued.
+    /// Delays a writer according to the pressure of its keyspaces, and until there is room for its batch. Called
+    /// before the batch is queued.
     ///
     /// # Errors
     ///
-    /// The error of what keeps the pressure from falling. Nothing was written.
+    /// The error of what keeps the pressure from falling, or the memtables from being flushed. Nothing was
+    /// written.
     pub(crate) fn throttle(&self, admitted: &Admitted) -> Result<()> {
         if self.takes_only_deletes(admitted)? {
             return Ok(());
         }
         let is_failing = self.retry.is_failing(|work| is_for(admitted, work));
         let now = pressure_of(admitted).max(if is_failing { FAILING } else { 0.0 });
-        if now <= 0.0 {
+        let lacks_room = self.lacks_room(admitted);
+        if now <= 0.0 && !lacks_room {
             return Ok(());
         }
         let start = Instant::now();
-        if now < 1.0 && self.background.threads > 0 {
+        if now < 1.0 && !lacks_room && self.background.threads > 0 {
             let time = time_of(admitted.bytes.len(), now);
             let delays = admitted.trees.iter().map(|tree| tree.pace.delay(start, time));
             let delay = delays.max().unwrap_or_default();
@@ -101,9 +109,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the memtables have room for what is to be written of a group; seals the largest ones to make
-    /// room. A group that is too large even for empty memtables is written once they are empty. Only the commit
-    /// leader calls this.
+    /// Waits until the memtables have room for what is to be written of a group, of which each batch has found
+    /// room before; seals the largest ones to make room. A group that is too large even for empty memtables is
+    /// written once they are empty. Only the commit leader calls this.
     pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
         let written = group.iter().filter(|admitted| admitted.is_written());
         let batches = written.map(|admitted| (&admitted.bytes[..], &admitted.trees[..]));
@@ -147,25 +155,53 @@ impl Engine {
         memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max()
     }
 
-    /// Waits until the pressure is below 1, doing the work itself if there are no threads.
+    /// Whether a writer has to wait for memory: the memtables have no room for its batch beside what is left to
+    /// other keyspaces.
+    fn lacks_room(&self, admitted: &Admitted) -> bool {
+        let memory = &self.context.memory;
+        let (used, most) = (memory.memtables(), memory.memtables_max());
+        if used <= most / 2 && admitted.bytes.len() <= most / 16 {
+            return false;
+        }
+        let is_behind = |tree: &Arc<Tree>| tree.is_alive() && !tree.view_ref().immutables.is_empty();
+        let leaves_some = self.keyspaces.len() > 1 && admitted.trees.iter().any(is_behind);
+        let most = if leaves_some { most - most / PART_FOR_OTHERS } else { most };
+        used.saturating_add(memory_of(std::iter::once((&admitted.bytes[..], &admitted.trees[..])))) > most
+    }
+
+    /// Waits until the pressure is below 1 and the memtables have room for a batch, doing the work itself if
+    /// there are no threads. A batch that is too large even for empty memtables waits until they are empty.
     fn wait_for_relief(&self, admitted: &Admitted) -> Result<()> {
         let reservations = &self.background.reservations;
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = reservations.epoch();
             self.resume_first()?;
-            if pressure_of(admitted) < 1.0 || self.health.has_failed() || self.background.is_stopping() {
+            let (is_pressed, lacks_room) = (pressure_of(admitted) >= 1.0, self.lacks_room(admitted));
+            let is_relieved = !is_pressed && !lacks_room;
+            if is_relieved || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
             if let Some(error) = admitted.trees.iter().find_map(blocked_for) {
                 return Err((*error).clone());
             }
-            if let Some(error) = self.retry.out_of_patience(|work| is_for(admitted, work)) {
+            let is_awaited = |work| {
+                is_for(admitted, work) || lacks_room && matches!(work, Work::Flush(_) | Work::BeginLog)
+            };
+            if let Some(error) = self.retry.out_of_patience(is_awaited) {
                 return Err(error);
+            }
+            if lacks_room && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
+                match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
+                    Some(Ok(())) => continue,
+                    Some(Err(error)) if self.background.threads == 0 => return Err(error),
+                    None if !is_pressed => return Ok(()),
+                    Some(Err(_)) | None => {}
+                }
             }
             if self.background.threads == 0 {
                 self.retry.at_once();
-                if self.step(Jobs::All)? {
+                if self.step(if is_pressed { Jobs::All } else { Jobs::Urgent })? {
                     continue;
                 }
                 if !reservations.is_working() {
@@ -295,6 +331,48 @@ mod tests {
             assert!(matches!(written, Ok(Ok(()))), "another keyspace was held up: {written:?}");
             assert!(is_waiting, "its own writer was not held up");
             waits.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_keyspace_that_waits_for_memory_holds_up_its_own_writers_only() {
+        let fs = MemFs::new();
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1).memory_budget(8 << 20);
+        let db = options.open("/db").unwrap();
+        let keyspace = || KeyspaceOptions::new().memtable_bytes(1 << 20);
+        let [stalled, other] = ["stalled", "other"].map(|name| db.keyspace(name, keyspace()).unwrap());
+        let (opens, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        fs.observe(move |_, op| {
+            if matches!(op, Op::Create(path) if path.extension().is_some_and(|end| end == "sst")) {
+                let _ = lock(&gate).recv();
+            }
+            Ok(())
+        });
+        // Two memtables: one waits to be flushed, and there is room for much, but not for what comes.
+        stalled.put("k", vec![1; 700 << 10]).unwrap();
+        db.engine().seal(vec![Arc::clone(&stalled.tree)]).unwrap();
+        stalled.put("l", vec![1; 700 << 10]).unwrap();
+        assert_eq!(stalled.tree.view().immutables.len(), 1);
+        std::thread::scope(|scope| {
+            let large = |n: u8| stalled.put([n], vec![1; 500 << 10]);
+            let waits: Vec<_> = (0..3).map(|n| scope.spawn(move || large(n))).collect();
+            // Long enough to enter the queue, if they did.
+            std::thread::sleep(Duration::from_millis(50));
+            let (tells, told) = mpsc::channel();
+            scope.spawn(move || {
+                for n in 0..100u8 {
+                    let _ = tells.send(other.put([n], "v"));
+                }
+            });
+            let written: Vec<_> =
+                (0..100).map_while(|_| told.recv_timeout(Duration::from_secs(20)).ok()).collect();
+            let are_waiting = waits.iter().all(|writer| !writer.is_finished());
+            drop(opens);
+            let count = written.iter().filter(|written| written.is_ok()).count();
+            assert_eq!(count, 100, "another keyspace was held up");
+            assert!(are_waiting, "its own writers were not held up");
+            waits.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
         });
     }
 

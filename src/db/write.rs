@@ -4,10 +4,11 @@
 //! waiting requests and its own as one group and carries them out in the other steps. Then the writer of the
 //! first request that arrived meanwhile becomes the leader.
 //!
-//! 1. *throttle*: wait if flushes or compactions of the batch's keyspaces are behind.
+//! 1. *throttle*: wait if flushes or compactions of the batch's keyspaces are behind, and until all memtables
+//!    together have room in the budget.
 //! 2. *admit*: check that the keyspaces of each batch still exist. A request that fails this check fails alone.
 //!    *Decide* the conditional writes (`decide`): the leader knows every earlier write. *Make room* for what is
-//!    to be written: wait until all memtables together have room in the budget.
+//!    to be written: wait if batches that found room at the same time have none together.
 //! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
 //!    write.
 //! 4. *apply*: insert copies of the entries into the memtables (`apply`).
