@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sievedb::filter::{FilterBuilder, Kind, header};
-use sievedb::fs::{CrashPolicy, Fs as _, MemFs};
+use sievedb::fs::{CrashPolicy, Fs as _, MemFs, Op};
 use sievedb::{
     Compression, Db, Error, KeyspaceOptions, ManifestCondition, Options, RepairReport, WriteBatch,
 };
@@ -195,6 +195,37 @@ fn a_write_that_failed_does_not_come_back_from_a_log_that_was_cut() {
             assert_eq!(kept, expected, "{failed:?} {later:?} {report:#?}");
         }
     }
+}
+
+#[test]
+fn an_opening_that_was_interrupted_puts_no_write_of_the_old_log_in_doubt() {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    let earlier = copy(&fs);
+    db.keyspace("other", KeyspaceOptions::new()).unwrap();
+    fill(&db, 0..20);
+    db.sync().unwrap();
+    let (image, before) = (fs.crash(CrashPolicy::KeepAll), copy(&fs));
+    // Power is lost when the batches were copied, before there is a manifest that names the copy.
+    let left = Arc::new(Mutex::new(Files::new()));
+    let kept = Arc::clone(&left);
+    image.observe(move |fs, op| {
+        if matches!(op, Op::Create(path) if path.to_string_lossy().contains("MANIFEST")) {
+            *kept.lock().unwrap() = copy(fs);
+        }
+        Ok(())
+    });
+    drop(open(&image));
+    let mut files = std::mem::take(&mut *left.lock().unwrap());
+    let new =
+        files.keys().find(|name| name.ends_with(".wal") && !before.contains_key(*name)).unwrap().clone();
+    let log = files.get_mut(&new).unwrap();
+    log.truncate(log.len() / 2);
+    // The edit of the keyspace is lost, so the manifest does not tell which logs count.
+    files.extend(earlier.into_iter().filter(|(name, _)| name.starts_with("MANIFEST")));
+    let (report, found) = repair(&files);
+    assert_eq!((report.manifest, report.logs), (ManifestCondition::Cut, 2), "{report:#?}");
+    assert_eq!((found["default"].len(), report.doubtful_keys()), (20, 0), "{report:#?}");
 }
 
 #[test]

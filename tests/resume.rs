@@ -284,7 +284,10 @@ fn resume_together(victim: Victim, cause: Cause) -> u64 {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while write_both(&db, &users, "after", Durability::Synced).is_err() {}
+                while let Err(error) = write_both(&db, &users, "after", Durability::Synced) {
+                    // What a check finds ends writing.
+                    assert!(matches!(error, Error::Io { .. }), "{error}");
+                }
                 *progress.lock().unwrap() = Progress::Acknowledged;
                 assert!((0..3).any(|_| db.flush().is_ok()));
             });

@@ -337,9 +337,9 @@ mod tests {
     #[test]
     fn a_keyspace_that_waits_for_memory_holds_up_its_own_writers_only() {
         let fs = MemFs::new();
-        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1).memory_budget(8 << 20);
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1).memory_budget(32 << 20);
         let db = options.open("/db").unwrap();
-        let keyspace = || KeyspaceOptions::new().memtable_bytes(1 << 20);
+        let keyspace = || KeyspaceOptions::new().memtable_bytes(4 << 20);
         let [stalled, other] = ["stalled", "other"].map(|name| db.keyspace(name, keyspace()).unwrap());
         let (opens, gate) = mpsc::channel::<()>();
         let gate = Mutex::new(gate);
@@ -350,19 +350,25 @@ mod tests {
             Ok(())
         });
         // Two memtables: one waits to be flushed, and there is room for much, but not for what comes.
-        stalled.put("k", vec![1; 700 << 10]).unwrap();
+        stalled.put("k", vec![1; 3 << 20]).unwrap();
         db.engine().seal(vec![Arc::clone(&stalled.tree)]).unwrap();
-        stalled.put("l", vec![1; 700 << 10]).unwrap();
+        stalled.put("l", vec![1; 5 << 19]).unwrap();
         assert_eq!(stalled.tree.view().immutables.len(), 1);
         std::thread::scope(|scope| {
-            let large = |n: u8| stalled.put([n], vec![1; 500 << 10]);
-            let waits: Vec<_> = (0..3).map(|n| scope.spawn(move || large(n))).collect();
-            // Long enough to enter the queue, if they did.
-            std::thread::sleep(Duration::from_millis(50));
+            let large = |n: u32| stalled.put(n.to_be_bytes(), vec![1; 2 << 20]);
+            let small = || (4..3000u32).try_for_each(|n| stalled.put(n.to_be_bytes(), [1; 1000]));
+            let mut waits: Vec<_> = (0..3).map(|n| scope.spawn(move || large(n))).collect();
+            waits.push(scope.spawn(small));
+            // Until nothing more is written, and long enough to enter the queue, if they did.
+            let mut seqno = 0;
+            while seqno != db.engine().sequence.visible() {
+                seqno = db.engine().sequence.visible();
+                std::thread::sleep(Duration::from_millis(100));
+            }
             let (tells, told) = mpsc::channel();
             scope.spawn(move || {
                 for n in 0..100u8 {
-                    let _ = tells.send(other.put([n], "v"));
+                    let _ = tells.send(other.put([n], vec![1; 5 << 10]));
                 }
             });
             let written: Vec<_> =

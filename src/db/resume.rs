@@ -14,7 +14,8 @@
 //! 5. install the tables; append the first promise to the new log; writing goes on;
 //! 6. remove old logs, the old manifest, and files that nothing names.
 //!
-//! The commit leader does all this, so that nothing is written meanwhile. A failure before step 4 removes
+//! The commit leader does all this, so that nothing is written meanwhile, and so that one thread does: whoever finds
+//! that it is due enters the commit queue, and finds it done when its turn comes. A failure before step 4 removes
 //! what was written, and the work is tried again like other work (`retry`).
 //!
 //! # On a full disk

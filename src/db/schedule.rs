@@ -16,7 +16,9 @@ pub(super) use tests::point;
 mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::io::ErrorKind;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{Arc, Condvar, Mutex};
     use std::time::{Duration, Instant};
 
@@ -24,7 +26,7 @@ mod tests {
     use crate::db::{Db, Durability};
     use crate::error::{Error, Result};
     use crate::filter::{FilterKind, FilterPolicy};
-    use crate::fs::MemFs;
+    use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
 
     /// After so long a thread that was let go is taken to wait for another one.
@@ -281,6 +283,34 @@ mod tests {
             assert_eq!(new.iter().sum::<usize>(), 1, "order {seed}: {new:?}");
             let winner = if new[0] == 1 { "many" } else { "single" };
             assert_eq!(db.get("k").unwrap().as_deref(), Some(winner.as_bytes()), "order {seed}");
+        }
+    }
+
+    #[test]
+    fn of_threads_that_resume_writing_at_once_one_does_in_every_order() {
+        for seed in 0..120 {
+            let fs = MemFs::new();
+            let db = options(&fs).open(DIR).unwrap();
+            db.put("before", "v").unwrap();
+            let cause = if seed % 4 < 2 { ErrorKind::StorageFull } else { ErrorKind::Other };
+            db.engine().suspend(Error::io("append to", Path::new(DIR), cause.into()));
+            let installed = Arc::new(AtomicU64::new(0));
+            let counted = Arc::clone(&installed);
+            fs.observe(move |_, op| {
+                counted.fetch_add(u64::from(matches!(op, Op::Rename(..))), Ordering::SeqCst);
+                point();
+                Ok(())
+            });
+            let put = || db.put("put", "v");
+            let step = || db.step().map(drop);
+            let results = in_order(seed, [&put, &step, &step, &|| db.flush()]);
+            fs.stop_observing();
+            assert!(results.iter().all(Result::is_ok), "order {seed}: {results:?}");
+            assert_eq!(installed.load(Ordering::SeqCst), 1, "order {seed}");
+            assert!(db.background_error().is_none());
+            let image = fs.crash(CrashPolicy::KeepAll);
+            let db = options(&image).open(DIR).unwrap();
+            assert!(db.contains("before").unwrap() && db.contains("put").unwrap(), "order {seed}");
         }
     }
 }
