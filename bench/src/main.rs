@@ -4,6 +4,7 @@
 //! cargo run --release -p sievedb-bench -- filters            # beside other crates' filters; --full for all sizes
 //! cargo run --release -p sievedb-bench -- wasted             # wasted block reads, by default and by policy
 //! cargo run --release -p sievedb-bench -- costs              # what filters and wasted reads cost
+//! cargo run --release -p sievedb-bench -- deletions          # what deleted keys leave behind, and scans pass
 //! cargo run --release -p sievedb-bench -- conditional        # what conditional writes cost beside plain calls
 //! cargo run --release -p sievedb-bench -- uniq --paths FILE  # `sievedb uniq` beside `sort -u` and `awk`
 //! cargo run --release -p sievedb-bench -- engine             # lookups per second
@@ -25,6 +26,7 @@
 mod clock;
 mod conditional;
 mod costs;
+mod deletions;
 mod engine;
 mod filters;
 mod machine;
@@ -55,6 +57,7 @@ enum Command {
     Filters(filters::Args),
     Wasted(wasted::Args),
     Costs(costs::Args),
+    Deletions(deletions::Args),
     Conditional(conditional::Args),
     Uniq(uniq::Args),
     Engine(engine::Args),
@@ -71,6 +74,7 @@ fn main() -> Result<()> {
         Command::Filters(args) => filters::run(&args),
         Command::Wasted(args) => wasted::run(&args),
         Command::Costs(args) => costs::run(&args),
+        Command::Deletions(args) => deletions::run(&args),
         Command::Conditional(args) => conditional::run(&args),
         Command::Uniq(args) => uniq::run(&args),
         Command::Engine(args) => engine::run(&args),

@@ -1,0 +1,200 @@
+//! What deleted keys leave behind: tombstones, and entries that a scan passes before it finds a key.
+//!
+//! 1. A million keys with default options, deleted in the order of the keys: all of them, and those before
+//!    another million that stay. The first entry is looked for in each state.
+//! 2. A queue: take the first entry, delete it, write one at the end.
+//!
+//! The counts are the same in each run, because background work is done by steps between the batches. The
+//! times are elapsed times of one thread.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use sievedb::{Db, Snapshot, WriteBatch};
+
+use crate::report::{Report, Table, count};
+use crate::{Result, machine, store};
+
+const BATCH_ENTRIES: u64 = 1000;
+const VALUE: [u8; 100] = [7; 100];
+
+/// Counts what deleted keys leave behind, and what scans pass because of them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Keys that are deleted.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Entries in the queue.
+    #[arg(long, default_value_t = 10_000)]
+    queue: u64,
+    /// Entries taken from the queue.
+    #[arg(long, default_value_t = 200_000)]
+    pops: u64,
+    /// Writes the tables to this file as well.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut report = Report::new(
+        "Deletions: measured",
+        "cargo run --release -p sievedb-bench -- deletions --write docs/benchmarks/deletions.md",
+    );
+    report.text(&machine::describe());
+    describe_deleted(args.keys, &mut report)?;
+    describe_queue(args, &mut report)?;
+    report.write(args.write.as_deref())
+}
+
+fn describe_deleted(keys: u64, report: &mut Report) -> Result<()> {
+    report.heading("Deleted keys");
+    report.text(&format!(
+        "{} keys in order, with values of {} bytes and default options, settled and then deleted in order by \
+         batches of {}, with the background work that is due in between. `iter().next()` looks for the first \
+         key that is left: hidden entries that it passes (tombstones and what they delete), and its time.",
+        count(keys),
+        VALUE.len(),
+        count(BATCH_ENTRIES)
+    ));
+    let head =
+        ["kept behind them", "state", "tables", "entries in tables", "tombstones", "entries passed", "ms"];
+    let mut table = Table::new(head);
+    for kept in [0, keys] {
+        for is_held in [false, true] {
+            let dir = tempfile::tempdir()?;
+            let mut deleted = Deleted::new(dir.path(), keys, kept, &mut table)?;
+            if is_held {
+                deleted.hold_and_delete()?;
+            } else {
+                deleted.delete_and_settle()?;
+            }
+        }
+    }
+    report.table(&table);
+    Ok(())
+}
+
+/// A store of which the first keys are deleted.
+struct Deleted<'t> {
+    db: Db,
+    keys: u64,
+    kept: u64,
+    table: &'t mut Table,
+}
+
+impl<'t> Deleted<'t> {
+    fn new(dir: &Path, keys: u64, kept: u64, table: &'t mut Table) -> Result<Self> {
+        let db = store::open_stepwise(dir)?;
+        in_batches(&db, 0..keys + kept, |batch, key| _ = batch.put(key, VALUE))?;
+        db.flush()?;
+        db.settle()?;
+        Ok(Self { db, keys, kept, table })
+    }
+
+    fn delete_and_settle(&mut self) -> Result<()> {
+        self.delete()?;
+        self.look("deleted, background work done as it came")?;
+        self.db.flush()?;
+        self.look("flushed")?;
+        self.db.settle()?;
+        self.look("settled")
+    }
+
+    fn hold_and_delete(&mut self) -> Result<()> {
+        let snapshot: Snapshot = self.db.snapshot();
+        self.delete()?;
+        self.db.flush()?;
+        self.db.settle()?;
+        self.look("flushed and settled, with a snapshot from before")?;
+        drop(snapshot);
+        self.db.settle()?;
+        self.look("settled again without the snapshot")
+    }
+
+    fn delete(&self) -> Result<()> {
+        in_batches(&self.db, 0..self.keys, |batch, key| _ = batch.delete(key))
+    }
+
+    fn look(&mut self, state: &str) -> Result<()> {
+        let levels = self.db.stats().keyspaces[0].total();
+        let before = passed(&self.db);
+        let start = Instant::now();
+        let first = self.db.iter().next().transpose()?;
+        let took = start.elapsed();
+        let expected = (self.kept > 0).then(|| self.keys.to_be_bytes().to_vec());
+        if first.map(|(key, _)| key.to_vec()) != expected {
+            return Err("the first key is another one".into());
+        }
+        self.table.row([
+            count(self.kept),
+            state.to_owned(),
+            count(levels.tables),
+            count(levels.entries),
+            count(levels.tombstones),
+            count(passed(&self.db) - before),
+            format!("{:.3}", took.as_secs_f64() * 1e3),
+        ]);
+        Ok(())
+    }
+}
+
+fn in_batches(db: &Db, keys: std::ops::Range<u64>, add: impl Fn(&mut WriteBatch, [u8; 8])) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    for key in keys.clone() {
+        add(&mut batch, key.to_be_bytes());
+        if (key + 1).is_multiple_of(BATCH_ENTRIES) || key + 1 == keys.end {
+            db.write(std::mem::take(&mut batch))?;
+            while db.step()? {}
+        }
+    }
+    Ok(())
+}
+
+/// Hidden entries that scans have passed so far.
+fn passed(db: &Db) -> u64 {
+    db.stats().keyspaces[0].skipped_entries
+}
+
+fn describe_queue(args: &Args, report: &mut Report) -> Result<()> {
+    report.heading("A queue");
+    report.text(&format!(
+        "{} entries, default options. {} times: take the first one by `iter().next()`, delete it, write one at \
+         the end; then the background work that is due. Passed: hidden entries, by a call.",
+        count(args.queue),
+        count(args.pops)
+    ));
+    let dir = tempfile::tempdir()?;
+    let db = store::open_stepwise(dir.path())?;
+    in_batches(&db, 0..args.queue, |batch, key| _ = batch.put(key, VALUE))?;
+    let mut table =
+        Table::new(["entries taken so far", "passed, mean", "passed, most", "µs to find the first, mean"]);
+    let parts = 10.min(args.pops);
+    for part in 0..parts {
+        let pops = args.pops * part / parts..args.pops * (part + 1) / parts;
+        let (count_of, end) = (pops.end - pops.start, pops.end);
+        let (mut sum, mut most, mut seconds) = (0, 0, 0.0);
+        for pop in pops {
+            let before = passed(&db);
+            let start = Instant::now();
+            let first = db.iter().next().transpose()?;
+            seconds += start.elapsed().as_secs_f64();
+            let passed = passed(&db) - before;
+            (sum, most) = (sum + passed, most.max(passed));
+            let (key, _) = first.ok_or("the queue is empty")?;
+            if key[..] != pop.to_be_bytes() {
+                return Err("the first entry is another one".into());
+            }
+            db.delete(key)?;
+            db.put((pop + args.queue).to_be_bytes(), VALUE)?;
+            while db.step()? {}
+        }
+        table.row([
+            count(end),
+            format!("{:.1}", sum as f64 / count_of as f64),
+            count(most),
+            format!("{:.1}", seconds * 1e6 / count_of as f64),
+        ]);
+    }
+    report.table(&table);
+    Ok(())
+}
