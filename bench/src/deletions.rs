@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use byteorder::{BigEndian, ByteOrder};
 use sievedb::{Db, Snapshot, WriteBatch};
 
 use crate::report::{Report, Table, count};
@@ -121,7 +122,7 @@ impl<'t> Deleted<'t> {
         let start = Instant::now();
         let first = self.db.iter().next().transpose()?;
         let took = start.elapsed();
-        let expected = (self.kept > 0).then(|| self.keys.to_be_bytes().to_vec());
+        let expected = (self.kept > 0).then(|| key_of(self.keys).to_vec());
         if first.map(|(key, _)| key.to_vec()) != expected {
             return Err("the first key is another one".into());
         }
@@ -141,13 +142,20 @@ impl<'t> Deleted<'t> {
 fn in_batches(db: &Db, keys: std::ops::Range<u64>, add: impl Fn(&mut WriteBatch, [u8; 8])) -> Result<()> {
     let mut batch = WriteBatch::new();
     for key in keys.clone() {
-        add(&mut batch, key.to_be_bytes());
+        add(&mut batch, key_of(key));
         if (key + 1).is_multiple_of(BATCH_ENTRIES) || key + 1 == keys.end {
             db.write(std::mem::take(&mut batch))?;
             while db.step()? {}
         }
     }
     Ok(())
+}
+
+/// Keys in the order of their numbers.
+fn key_of(number: u64) -> [u8; 8] {
+    let mut key = [0; 8];
+    BigEndian::write_u64(&mut key, number);
+    key
 }
 
 /// Hidden entries that scans have passed so far.
@@ -181,11 +189,11 @@ fn describe_queue(args: &Args, report: &mut Report) -> Result<()> {
             let passed = passed(&db) - before;
             (sum, most) = (sum + passed, most.max(passed));
             let (key, _) = first.ok_or("the queue is empty")?;
-            if key[..] != pop.to_be_bytes() {
+            if key[..] != key_of(pop) {
                 return Err("the first entry is another one".into());
             }
             db.delete(key)?;
-            db.put((pop + args.queue).to_be_bytes(), VALUE)?;
+            db.put(key_of(pop + args.queue), VALUE)?;
             while db.step()? {}
         }
         table.row([
