@@ -148,7 +148,8 @@ fn compacting_goes_on_beside_writers_and_background_work() {
     });
     db.compact().unwrap();
     let stats = db.stats();
-    assert_eq!(stats.keyspaces[0].total().runs, 1);
+    let (keyspace, total) = (&stats.keyspaces[0], stats.keyspaces[0].total());
+    assert_eq!((keyspace.memtable_entries, total.runs, total.entries), (0, 1, u64::from(KEYS)));
     let expected: std::collections::BTreeSet<_> = (0..KEYS).map(|n| key(n.reverse_bits() >> 16)).collect();
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
 }
