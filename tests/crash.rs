@@ -45,8 +45,6 @@ struct Counts {
     /// Those of recoveries in which memtables were flushed.
     flushing: AtomicU64,
     shorter: AtomicU64,
-    /// Those with a log that was created and not used yet.
-    unused_log: AtomicU64,
 }
 
 #[test]
@@ -54,11 +52,11 @@ fn after_a_power_loss_at_any_operation_the_store_holds_every_durable_write() {
     let counts = Counts::default();
     let seeds = if thorough() { 4 } else { 1 };
     cases(&(1..=seeds).collect::<Vec<u64>>(), |&seed| power_loss_everywhere(seed, 200, &counts));
-    let Counts { operations, images, nested, flushing, shorter, unused_log } = counts;
-    let [operations, images, nested, flushing, shorter, unused_log] =
-        [operations, images, nested, flushing, shorter, unused_log].map(AtomicU64::into_inner);
+    let Counts { operations, images, nested, flushing, shorter } = counts;
+    let [operations, images, nested, flushing, shorter] =
+        [operations, images, nested, flushing, shorter].map(AtomicU64::into_inner);
     println!(
-        "{operations} operations, {images} images, {nested} of recoveries, {flushing} of such as flush, {shorter} without the newest batch, {unused_log} with an unused log"
+        "{operations} operations, {images} images, {nested} of recoveries, {flushing} of such as flush, {shorter} without the newest batch"
     );
     assert!(
         images > 1250 * seeds && nested > 250 * seeds && flushing > 250 * seeds && shorter > 125 * seeds,
@@ -100,7 +98,6 @@ fn power_loss_everywhere(seed: u64, operations: u64, counts: &Counts) -> Result<
             (&counts.nested, &seen.nested),
             (&counts.flushing, &seen.flushing),
             (&counts.shorter, &seen.shorter),
-            (&counts.unused_log, &seen.unused_log),
         ] {
             sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -125,20 +122,12 @@ fn check(
     counts: &Counts,
 ) -> Result<(), String> {
     counts.images.fetch_add(1, Ordering::Relaxed);
-    counts.unused_log.fetch_add(u64::from(has_unused_log(image)), Ordering::Relaxed);
     if number.is_multiple_of(NESTED_ONE_IN) {
         interrupt_recovery(&image.crash(CrashPolicy::KeepAll), history, number, counts)?;
     }
     let batches = recovers(image, history, policy == CrashPolicy::DropUnsynced, number.is_multiple_of(7))?;
     counts.shorter.fetch_add(u64::from(batches < history.written()), Ordering::Relaxed);
     Ok(())
-}
-
-/// Whether the newest of several logs has only its header.
-fn has_unused_log(image: &MemFs) -> bool {
-    let logs = store::files(image).into_iter().filter(|(name, _)| name.ends_with(".wal"));
-    let lengths: Vec<usize> = logs.map(|(_, bytes)| bytes.len()).collect();
-    lengths.len() > 1 && lengths.last() == Some(&64)
 }
 
 /// Opens an image and holds it against the history. Gives the number of batches that survived.

@@ -27,6 +27,7 @@ mod interleavings;
 mod kill;
 mod limits;
 mod model;
+mod next_log;
 #[cfg(unix)]
 mod once;
 mod order;

@@ -33,7 +33,7 @@ use crate::batch::BatchReader;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, VersionEdit};
-use crate::manifest::state::ManifestState;
+use crate::manifest::state::{LogState, ManifestState};
 use crate::memory::LeaseKind;
 use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 
@@ -123,7 +123,9 @@ impl Engine {
             Carry::Rewrite => state.logs.clear(),
             Carry::Keep => keep_logs(state, recovered.last_log, cut)?,
         }
-        let older = state.logs.iter().filter_map(|(&number, log)| Some((number, log.end?.len))).collect();
+        // A power loss may have come before the edit that says where one ended.
+        let len = |log: &LogState| log.end.map_or(0, |end| end.len);
+        let older = state.logs.iter().map(|(&number, log)| (number, len(log))).collect();
         let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
         let floor = state.logs.keys().next().copied().unwrap_or(log_number);
         let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
