@@ -13,6 +13,7 @@ use super::engine::Engine;
 use super::parallel::in_parallel;
 use super::progress::Progress;
 use super::publish::{Change, TreeChange};
+use super::retry::Work;
 use super::sources::Tables;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
@@ -77,7 +78,9 @@ impl Engine {
                 Err(error) if changes.is_empty() => return Err(error),
                 Err(error) => {
                     let error = self.fail_if_final(error);
-                    tracing::warn!(keyspace = tree.name, %error, "a flush is tried again by itself");
+                    if !self.health.has_failed() {
+                        self.put_off(Work::Flush(tree.id), error);
+                    }
                     break;
                 }
             }
