@@ -117,10 +117,10 @@ struct Measure {
     /// A memtable, in KiB; also a table.
     #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
     memtable: u64,
-    /// Longest time of a run that reads or syncs, in seconds. [default: 8; of the other pages 2]
+    /// Longest time of a run that reads or syncs, in seconds. [default: 8; of the other pages 1]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Longest time of a fill, in seconds. [default: 120; of the other pages 8]
+    /// Longest time of a fill, in seconds. [default: 120; of the other pages 5]
     #[arg(long)]
     fill_seconds: Option<u64>,
 }
@@ -172,8 +172,8 @@ impl Measure {
             small_cache_bytes: self.small_cache << 10,
             whole_cache_bytes: self.whole_cache << 10,
             memtable_bytes: self.memtable << 10,
-            seconds_max: self.seconds.unwrap_or(if is_full { 8 } else { 2 }),
-            fill_seconds_max: self.fill_seconds.unwrap_or(if is_full { 120 } else { 8 }),
+            seconds_max: self.seconds.unwrap_or(if is_full { 8 } else { 1 }),
+            fill_seconds_max: self.fill_seconds.unwrap_or(if is_full { 120 } else { 5 }),
         };
         if !self.no_wait {
             driver::wait_for_quiet();

@@ -65,13 +65,14 @@ impl EngineName {
         if self == Self::RocksdbCached { Self::Rocksdb } else { self }
     }
 
+    /// Whether it is RocksDB, which this program may have been built without.
+    pub(crate) fn is_rocksdb(self) -> bool {
+        matches!(self, Self::Rocksdb | Self::RocksdbHashed | Self::RocksdbCached | Self::RocksdbPartitioned)
+    }
+
     /// Whether this program was built with it.
     pub(crate) fn is_built(self) -> bool {
-        cfg!(feature = "rocksdb")
-            || !matches!(
-                self,
-                Self::Rocksdb | Self::RocksdbHashed | Self::RocksdbCached | Self::RocksdbPartitioned
-            )
+        cfg!(feature = "rocksdb") || !self.is_rocksdb()
     }
 }
 

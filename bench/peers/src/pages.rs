@@ -17,11 +17,10 @@ pub(crate) enum Page {
 }
 
 /// The rows of a short run: of each question the one that tells most.
-const SHORT: [&str; 22] = [
+const SHORT: [&str; 19] = [
     "absent, uniform, one run",
     "absent, uniform, as left",
     "absent, near misses, as left",
-    "absent, skewed repeats, as left",
     "absent, batches of 32, one run",
     "absent, batches of 1,000, as left",
     "50 % present, as left",
@@ -30,11 +29,9 @@ const SHORT: [&str; 22] = [
     "filters in memory, page cache cold, as left",
     "present, uniform, one run",
     "present, uniform, all cached",
-    "present, zipf, all cached",
     "scan of 100, as left",
     "full scan, one run",
     "fill, random, batches of 100",
-    "fill, synced, 1 writer",
     "fill, synced, 8 writers",
     "YCSB A: half updates",
     "open, closed cleanly",
@@ -88,15 +85,16 @@ impl Page {
     }
 
     /// Paragraphs for the head of the page.
-    pub(crate) fn note(self) -> String {
+    pub(crate) fn note(self, has_rocksdb: bool) -> String {
         match self {
             Self::Peers => String::new(),
             Self::Short => format!(
                 "This is a short run: {} of {} workloads, chosen before they were measured, on smaller stores and for \
                  a shorter time than in a full one. A store this small has few levels. What is not here was not \
-                 measured.\n\n",
+                 measured.{}\n\n",
                 self.rows().len(),
                 rows::all().len(),
+                if has_rocksdb { "" } else { " RocksDB was not built for this run." },
             ),
             Self::Transactions => TRANSACTIONS.into(),
         }

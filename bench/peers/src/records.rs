@@ -30,6 +30,8 @@ pub(crate) struct Start {
     pub(crate) machine: String,
     pub(crate) load: f64,
     pub(crate) versions: String,
+    /// Whether the program was built with RocksDB.
+    pub(crate) has_rocksdb: bool,
     /// The processor the program was compiled for.
     pub(crate) target: String,
     pub(crate) sizes: Sizes,
@@ -43,10 +45,16 @@ impl Start {
             machine: machine::describe(),
             load: machine::load(),
             versions: versions(),
+            has_rocksdb: cfg!(feature = "rocksdb"),
             target: if cfg!(target_feature = "avx2") { "Haswell (AVX2)" } else { "the oldest x86-64" }.into(),
             sizes: sizes.clone(),
             rounds,
         }
+    }
+
+    /// Whether a page is incomplete without this engine.
+    pub(crate) fn needs(&self, engine: EngineName) -> bool {
+        self.page != Page::Short || self.has_rocksdb || !engine.is_rocksdb()
     }
 }
 

@@ -102,7 +102,9 @@ fn faults(start: Option<&Start>, rows: &BTreeMap<&str, Row<'_>>, workloads: &[Wo
     };
     let is_complete = |workload: &&Workload| {
         rows.get(workload.name.as_str()).is_some_and(|row| {
-            workload.engines.iter().all(|engine| row.runs.get(engine).map_or(0, Vec::len) >= start.rounds)
+            let mut engines = workload.engines.clone();
+            engines.retain(|engine| start.needs(*engine));
+            engines.iter().all(|engine| row.runs.get(engine).map_or(0, Vec::len) >= start.rounds)
         })
     };
     let missing = workloads.iter().filter(|workload| !is_complete(workload)).count();
@@ -130,15 +132,16 @@ fn head(page: Page, start: Option<&Start>, end: Option<f64>, faults: &[String]) 
     let mib = |bytes: u64| digits(bytes as f64 / f64::from(1 << 20));
     _ = write!(
         out,
-        "\nMade, whole, by `cargo run --release --features rocksdb -- measure --page {}` in \
+        "\nMade, whole, by `cargo run --release{} -- measure --page {}` in \
          [bench/peers](../../bench/peers/README.md), which also has the settings; nothing here is written by hand.\n\n{}\
          {}. {}, compiled for {}. Load {} before the first run, {} after the last.\n\n{} keys with values of {value_bytes} bytes that cannot be compressed; a cache of {} MiB unless a \
          row says otherwise ({} MiB where filters do not fit), memtables of {} MiB. Medians of {} rounds (least to \
          greatest), engines in turns, each run a process of its own, of at most {} seconds ({} for a fill). The fastest \
          engine is bold. The ratio is that of sievedb to {}: median within rounds (least to greatest), then with the \
          loop's own time taken off both.\n",
+        if start.has_rocksdb { " --features rocksdb" } else { "" },
         page.argument(),
-        page.note(),
+        page.note(start.has_rocksdb),
         start.machine,
         start.versions,
         start.target,
@@ -215,6 +218,7 @@ mod tests {
             machine: "a machine".into(),
             load: 0.1,
             versions: "sievedb 1".into(),
+            has_rocksdb: true,
             target: "Haswell (AVX2)".into(),
             sizes,
             rounds: 3,
@@ -282,6 +286,24 @@ mod tests {
         few.pop();
         assert_eq!(render(&few, Page::Peers).faults.len(), 1);
         assert!(!render(&[], Page::Peers).faults.is_empty());
+    }
+
+    #[test]
+    fn a_short_run_may_do_without_rocksdb_and_says_so() {
+        let mut without = records(rate, 0.0);
+        without.retain(|record| !matches!(record, Record::Run { engine, .. } if engine.is_rocksdb()));
+        let mut with_page = |page| {
+            for record in &mut without {
+                if let Record::Start(start) = record {
+                    (start.page, start.has_rocksdb) = (page, false);
+                }
+            }
+            render(&without, page)
+        };
+        let short = with_page(Page::Short);
+        assert_eq!(short.faults, Vec::<String>::new());
+        assert!(short.markdown.contains("RocksDB was not built"));
+        assert_eq!(with_page(Page::Peers).faults.len(), 1);
     }
 
     #[test]

@@ -214,6 +214,10 @@ impl Run<'_> {
         };
         if self.workload.cache == Cache::Whole {
             self.fetch_all(engine)?;
+            if self.is_counted() {
+                // The rest is for the processor's caches.
+                return Ok(());
+            }
         }
         self.steps(engine, looked_up)?;
         Ok(())
