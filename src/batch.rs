@@ -60,8 +60,9 @@ const SPARE_BYTES_MAX: usize = 64;
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: u32,
-    /// The keyspaces of the entries, each once.
-    keyspaces: Vec<KeyspaceId>,
+    /// The keyspace of the first entry, and those of the others, each once.
+    keyspace: Option<KeyspaceId>,
+    others: Vec<KeyspaceId>,
     /// The first entry that was rejected; reported when the batch is written.
     refused: Option<Error>,
     /// The store whose keyspace handles were used, if any were.
@@ -133,7 +134,7 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut buffer = Vec::with_capacity(HEADER_BYTES + bytes);
         buffer.resize(HEADER_BYTES, 0);
-        Self { bytes: buffer, count: 0, keyspaces: Vec::new(), refused: None, store: None }
+        Self { bytes: buffer, count: 0, keyspace: None, others: Vec::new(), refused: None, store: None }
     }
 
     /// Sets `key` to `value` in the default keyspace.
@@ -212,7 +213,8 @@ impl WriteBatch {
         self.bytes.truncate(HEADER_BYTES);
         self.bytes.fill(0);
         self.count = 0;
-        self.keyspaces.clear();
+        self.keyspace = None;
+        self.others.clear();
         self.refused = None;
         self.store = None;
     }
@@ -265,8 +267,8 @@ impl WriteBatch {
             self.refuse(Error::limit("batch size", BATCH_BYTES_MAX as u64, size as u64));
             return None;
         }
-        if !self.keyspaces.contains(&keyspace) {
-            self.keyspaces.push(keyspace);
+        if *self.keyspace.get_or_insert(keyspace) != keyspace && !self.others.contains(&keyspace) {
+            self.others.push(keyspace);
         }
         self.bytes.push(kind as u8);
         put_varint(&mut self.bytes, u64::from(keyspace));
@@ -282,13 +284,20 @@ impl WriteBatch {
 
     /// Returns the encoded batch, with no sequence number set yet, its keyspaces and the number of its
     /// entries; or the first error of this batch's methods.
-    pub(crate) fn into_parts(self) -> Result<(Vec<u8>, Vec<KeyspaceId>, u32)> {
+    pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<KeyspaceId>, u32)> {
+        let (count, others) = (self.count, std::mem::take(&mut self.others));
+        let keyspaces = self.keyspace.into_iter().chain(others).collect();
+        Ok((self.into_bytes()?, keyspaces, count))
+    }
+
+    /// Returns only the encoded batch, like [`WriteBatch::into_parts`].
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>> {
         match self.refused {
             Some(error) => Err(error),
             None => {
                 let mut bytes = self.bytes;
                 finish(&mut bytes, self.count);
-                Ok((bytes, self.keyspaces, self.count))
+                Ok(bytes)
             }
         }
     }

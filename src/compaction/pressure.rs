@@ -16,6 +16,9 @@ const DEBT_SLOW: u64 = 256;
 /// Bytes of debt that are paid in seconds slow nobody down.
 const DEBT_SLOW_MIN: u64 = 1 << 30;
 
+/// The fewest runs that can make level 0 worth compacting.
+const L0_RUNS_MIN: usize = 1;
+
 /// The pressure of so many runs in level 0. They begin to count at three times the number that makes the level
 /// worth compacting, and are too many at nine times.
 pub(crate) fn of_runs(runs: usize, shape: &Shape) -> f64 {
@@ -27,6 +30,11 @@ pub(crate) fn of_runs(runs: usize, shape: &Shape) -> f64 {
 pub(crate) fn of_debt(debt: u64, shape: &Shape) -> f64 {
     let slow = shape.level_base_bytes.saturating_mul(DEBT_SLOW).max(DEBT_SLOW_MIN) as f64;
     ((debt as f64 - slow) / (3.0 * slow)).max(0.0)
+}
+
+/// Whether neither so many runs nor so many bytes of debt are any pressure, whatever the shape of the tree.
+pub(crate) fn is_none(runs: usize, debt: u64) -> bool {
+    runs <= 3 * L0_RUNS_MIN && debt <= DEBT_SLOW_MIN
 }
 
 /// The bytes that compactions have to write until every level is within its target; O(t) for t tables.
@@ -70,6 +78,16 @@ mod tests {
         for (shape, gib) in [(SHAPE, 1), (large, 64)] {
             let of_gib = |part: u64| of_debt((part * gib) << 29, &shape);
             assert_eq!([0, 2, 5, 8].map(of_gib), [0.0, 0.0, 0.5, 1.0]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_pressure_for_any_shape_is_none_for_the_smallest() {
+        let smallest = Shape { l0_runs: L0_RUNS_MIN, level_base_bytes: 0, ..SHAPE };
+        for (runs, debt) in [(0, 0), (3, 0), (3, DEBT_SLOW_MIN), (4, 0), (0, DEBT_SLOW_MIN + 1), (9, 1 << 40)]
+        {
+            let pressure = of_runs(runs, &smallest).max(of_debt(debt, &smallest));
+            assert_eq!(is_none(runs, debt), pressure == 0.0, "{runs} {debt}");
         }
     }
 

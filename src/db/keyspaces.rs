@@ -147,12 +147,7 @@ impl Keyspaces {
     /// Those of these trees whose memtable is full. If none is, and all memtables together take too much
     /// memory, the tree with the largest memtable.
     pub(crate) fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
-        touched.retain(|tree| {
-            tree.is_alive() && {
-                tree.count_active_bytes();
-                tree.is_full()
-            }
-        });
+        touched.retain(|tree| tree.is_alive() && tree.has_grown_full());
         touched.sort_by_key(|tree| tree.id);
         touched.dedup_by_key(|tree| tree.id);
         let memory = &self.memtables.memory;

@@ -22,7 +22,7 @@ use super::retry::Work;
 use super::tree::{Tree, View};
 use crate::batch::BatchReader;
 use crate::compaction::pick;
-use crate::compaction::pressure::{of_debt, of_runs};
+use crate::compaction::pressure::{is_none, of_debt, of_runs};
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
 use crate::options::IMMUTABLES_MAX;
@@ -249,8 +249,12 @@ fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
 }
 
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
+    let (runs, debt) = (view.version.runs(0).len(), tree.debt());
+    if is_none(runs, debt) {
+        return 0.0;
+    }
     let shape = tree.shape();
-    of_runs(view.version.runs(0).len(), &shape).max(of_debt(tree.debt(), &shape))
+    of_runs(runs, &shape).max(of_debt(debt, &shape))
 }
 
 /// The highest pressure among the keyspaces of a batch. A dropped keyspace is not flushed any more and does

@@ -197,7 +197,7 @@ impl Tree {
             *logs = needed;
         }
         drop(logs);
-        self.count_active_bytes();
+        drop(self.count_active_bytes());
         self.mark();
     }
 
@@ -304,16 +304,18 @@ impl Tree {
     /// Updates the sum and the order of all active memtables by the growth of this tree's. A dropped tree
     /// counts as 0. The commit leader calls this, and whoever replaces the view. The counted size, the sum and
     /// the order change together, so the order of the calls does not matter.
-    pub(crate) fn count_active_bytes(&self) {
+    /// Returns the view that was counted.
+    pub(crate) fn count_active_bytes(&self) -> arc_swap::Guard<Arc<View>> {
         let mut counted = lock(&self.counted_bytes);
-        let now = if self.is_alive() { self.active_bytes() } else { 0 };
-        if now == *counted {
-            return;
+        let view = self.view_ref();
+        let now = if self.is_alive() { view.active_bytes() } else { 0 };
+        if now != *counted {
+            // May wrap; the sum of all counted sizes is right.
+            self.memtables.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
+            self.memtables.resize(self.id, *counted, now);
+            *counted = now;
         }
-        // May wrap; the sum of all counted sizes is right.
-        self.memtables.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
-        self.memtables.resize(self.id, *counted, now);
-        *counted = now;
+        view
     }
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never decrease.
@@ -355,10 +357,10 @@ impl Tree {
         self.skipped_before_compaction.store(self.skipped(), Ordering::Relaxed);
     }
 
-    /// Whether the active memtable is to be flushed: it is large, or scans have skipped so many hidden entries
-    /// since the last seal that a flush, which drops most of them, costs less.
-    pub(crate) fn is_full(&self) -> bool {
-        let view = self.view_ref();
+    /// Counts what the active memtable has grown. Returns whether it is to be flushed: it is large, or scans have
+    /// skipped so many hidden entries since the last seal that a flush, which drops most of them, costs less.
+    pub(crate) fn has_grown_full(&self) -> bool {
+        let view = self.count_active_bytes();
         let Some(active) = &view.active else { return false };
         let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
         active.memtable.size_bytes() >= self.memtable_bytes()

@@ -72,6 +72,21 @@ impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         let position = self.write_visible(batch)?;
+        self.wait_for(position, durability)
+    }
+
+    /// Writes a batch that has entries, all for this tree.
+    pub(super) fn write_in(&self, tree: &Arc<Tree>, batch: WriteBatch, durability: Durability) -> Result<()> {
+        self.check_writable()?;
+        let bytes = batch.into_bytes()?;
+        self.await_resume()?;
+        let admitted = Admitted { bytes, trees: vec![Arc::clone(tree)], condition: None };
+        let position = self.submit_batch(admitted)?.position;
+        self.wait_for(position, durability)
+    }
+
+    /// Waits until a write that ends here is as durable as it is to be.
+    fn wait_for(&self, position: LogPosition, durability: Durability) -> Result<()> {
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Synced => self.wait_durable(position),

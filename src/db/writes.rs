@@ -45,7 +45,7 @@ impl Writes<'_> {
     fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         let engine = self.owner.engine();
         engine.check_readable(self.tree)?;
-        engine.write(batch, durability)
+        engine.write_in(self.tree, batch, durability)
     }
 
     pub(super) fn write_if(

@@ -49,8 +49,11 @@ const BRANCHING: u32 = 4;
 /// State of the generator that draws heights. Fixed, so that the same insertions make the same list.
 const HEIGHT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// A node and its links.
+type Node<'a> = (NodeId, &'a Links);
+
 /// Per level, a node.
-type Path = [NodeId; HEIGHT_MAX];
+type Path<'a> = [Node<'a>; HEIGHT_MAX];
 
 pub(super) struct SkipList {
     arena: Arena,
@@ -67,7 +70,7 @@ struct Writer {
     low: u32,
     data: Data,
     /// The last node of each level: the path of an insertion at the end.
-    tail: Path,
+    tail: [NodeId; HEIGHT_MAX],
 }
 
 /// An internal key that is searched for.
@@ -113,23 +116,24 @@ impl SkipList {
     /// When there are 2^31 entries, which take a sixth of a terabyte without their keys.
     pub(super) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) -> usize {
         let mut writer = lock(&self.writer);
-        let path = self.path_to(&writer, &Target::new(InternalKey::new(key, tag)));
         let height = writer.draw_height();
+        let path = self.path_to(&writer, &Target::new(InternalKey::new(key, tag)), height);
         let id = writer.next_id(height);
         let (data, allocated) = writer.data.add(key, value);
 
         let allocated = allocated + self.arena.fill(id, Entry::new(data, tag));
+        let links = self.arena.links(id);
         let mut after = [HEAD; HEIGHT_MAX];
-        for level in 0..height {
-            after[level] = self.link(path[level], level).load(Memory::Relaxed);
-            self.link(id, level).store(after[level], Memory::Relaxed);
+        for (level, &before) in path[..height].iter().enumerate() {
+            after[level] = self.next_on(before, level).load(Memory::Relaxed);
+            self.next_on((id, links), level).store(after[level], Memory::Relaxed);
         }
-        self.arena.links(id).prev.store(path[0], Memory::Relaxed);
+        links.prev.store(path[0].0, Memory::Relaxed);
 
-        self.link(path[0], 0).store(id, Memory::Release);
+        self.next_on(path[0], 0).store(id, Memory::Release);
         self.arena.links(after[0]).prev.store(id, Memory::Release);
         for (level, &before) in path[..height].iter().enumerate().skip(1) {
-            self.link(before, level).store(id, Memory::Release);
+            self.next_on(before, level).store(id, Memory::Release);
         }
         self.height.fetch_max(height, Memory::Relaxed);
         for level in (0..height).filter(|&level| after[level] == HEAD) {
@@ -138,15 +142,25 @@ impl SkipList {
         allocated
     }
 
-    /// The last node before `target` on each level.
-    fn path_to(&self, writer: &Writer, target: &Target<'_>) -> Path {
+    /// The last node before `target` on each level below `height`.
+    fn path_to(&self, writer: &Writer, target: &Target<'_>, height: usize) -> Path<'_> {
+        let head = (HEAD, self.arena.links(HEAD));
+        let mut path = [head; HEIGHT_MAX];
         let last = writer.tail[0];
         if last == HEAD || self.is_before(last, self.arena.links(last), target) {
-            return writer.tail;
+            for (node, &id) in path[..height].iter_mut().zip(&writer.tail) {
+                *node = (id, self.arena.links(id));
+            }
+        } else {
+            self.search(target, |level, node| path[level] = node);
         }
-        let mut path = [HEAD; HEIGHT_MAX];
-        self.search(target, |level, node| path[level] = node);
         path
+    }
+
+    /// The link of a node to the next on a level.
+    #[inline]
+    fn next_on<'a>(&'a self, (id, links): Node<'a>, level: usize) -> &'a AtomicU32 {
+        self.arena.next(id, links, level)
     }
 
     /// Whether a node, whose links these are, comes before the target.
@@ -165,7 +179,7 @@ impl SkipList {
     /// The neighbours of `target`: the last node before it and the first one not before it. `visit` is
     /// given the last node before it on each level.
     #[inline]
-    fn search(&self, target: &Target<'_>, mut visit: impl FnMut(usize, NodeId)) -> (NodeId, NodeId) {
+    fn search<'a>(&'a self, target: &Target<'_>, mut visit: impl FnMut(usize, Node<'a>)) -> (NodeId, NodeId) {
         let (mut before, mut after) = (HEAD, HEAD);
         let mut links = self.arena.links(HEAD);
         for level in (0..self.height.load(Memory::Relaxed)).rev() {
@@ -183,7 +197,7 @@ impl SkipList {
                 }
                 (before, links) = (next, next_links);
             }
-            visit(level, before);
+            visit(level, (before, links));
         }
         (before, after)
     }
