@@ -103,10 +103,10 @@ impl FilterCounters {
         self.0.add(0, 1)
     }
 
-    /// Counts an "absent", the most frequent answer, as [`Striped::add_about`] does.
+    /// Counts so many "absent", the most frequent answer, as [`Striped::add_about`] does.
     #[inline]
-    pub(crate) fn negative_about(&self, stripe: Stripe) {
-        self.0.add_about(stripe, 0, 1);
+    pub(crate) fn negatives_about(&self, stripe: Stripe, answers: u64) {
+        self.0.add_about(stripe, 0, answers);
     }
 
     #[inline]

@@ -125,7 +125,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use crate::counters::Stripe;
+    use crate::counters::{FilterCounts, Stripe};
     use crate::db::Db;
     use crate::filename::FileName;
     use crate::filter::{FilterKind, FilterPolicy, PagedFilter};
@@ -247,6 +247,43 @@ mod tests {
             while db.step().unwrap() {}
             assert_eq!(db.stats().keyspaces[0].total().unloaded_filters, 0);
             assert_eq!(ask(30_000), (0, 0));
+        }
+    }
+
+    #[test]
+    fn many_keys_are_answered_and_counted_like_each_alone_in_few_tables_and_in_many() {
+        for (table_bytes, tables, audit) in
+            [(128 << 10, 2..=8, 0), (128 << 10, 2..=8, 3), (16 << 10, 9..=100, 0), (16 << 10, 9..=100, 3)]
+        {
+            let fs = MemFs::new();
+            let filter = FilterPolicy::new(FilterKind::Ribbon);
+            let keyspace = KeyspaceOptions::new().filter(filter).table_bytes(table_bytes);
+            let options = options(&fs, FilterKind::Ribbon).memory_budget(64 << 20).audit_absent(audit);
+            let db = options.default_keyspace(keyspace).open(DIR).unwrap();
+            (0..KEYS).for_each(|key| db.put(key.to_be_bytes(), [1]).unwrap());
+            db.compact().unwrap();
+            db.open_tables().unwrap();
+            let found = db.stats().keyspaces[0].total().tables;
+            assert!(tables.contains(&found), "{found} tables");
+            let key = |number: u32| match number * 7919 % KEYS {
+                key if number.is_multiple_of(3) => key.to_be_bytes().to_vec(),
+                key => absent(key),
+            };
+            let keys: Vec<_> = (0..3000).map(key).collect();
+            let counts = || db.stats().keyspaces[0].total().filter;
+            let before = counts();
+            let alone: Vec<bool> = keys.iter().map(|key| db.contains(key).unwrap()).collect();
+            let between = counts();
+            assert_eq!(db.multi_contains(&keys).unwrap(), alone);
+            let after = counts();
+            let of = |from: &FilterCounts, to: &FilterCounts| {
+                let positives = [from, to].map(|counts| (counts.false_positives, counts.true_positives));
+                let [before, after] = positives;
+                (to.negatives - from.negatives, after.0 - before.0, after.1 - before.1)
+            };
+            let (negatives, _, true_positives) = of(&before, &between);
+            assert!(negatives > 1900 && true_positives == 1000, "{negatives} {true_positives}");
+            assert_eq!(of(&between, &after), of(&before, &between), "{table_bytes} {audit}");
         }
     }
 

@@ -291,13 +291,13 @@ impl TableHandle {
         filters.try_for_each(|filter| table.filter_source(&self.meta, filter)?.read().map(drop))
     }
 
-    /// Counts an "absent" of the filter, unless it is not to be believed or may have to be audited: then
+    /// Counts so many "absent" of the filter, unless they are not to be believed or may have to be audited: then
     /// nothing is counted, and the answer is `false`. The state of the filter is read after it was probed.
     #[inline]
-    pub(super) fn counts_as_absent(&self, stripe: Stripe) -> bool {
+    pub(super) fn counts_as_absent(&self, stripe: Stripe, answers: u64) -> bool {
         let counts = !self.filter.is_defective() && self.shared.context.trust.audit_one_in == 0;
         if counts {
-            self.counters.negative_about(stripe);
+            self.counters.negatives_about(stripe, answers);
         }
         counts
     }
@@ -305,7 +305,7 @@ impl TableHandle {
     /// Counts an "absent" of the filter and returns whether it is right. One in
     /// [`audit_one_in`](crate::table::FilterTrust) is compared with the table's data, which may take a read.
     pub(super) fn audit_absent(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        if self.counts_as_absent(lookup.stripe) {
+        if self.counts_as_absent(lookup.stripe, 1) {
             return Ok(true);
         }
         if self.filter.is_defective() {

@@ -134,7 +134,11 @@ impl TableHandle {
         let Some(filter) = self.filter.state() else { return Some(Verdict::Unknown) };
         self.note_use();
         let verdict = filter.probe(lookup.hash);
-        if verdict == Verdict::Absent && self.counts_as_absent(lookup.stripe) { None } else { Some(verdict) }
+        if verdict == Verdict::Absent && self.counts_as_absent(lookup.stripe, 1) {
+            None
+        } else {
+            Some(verdict)
+        }
     }
 
     /// The newest entry of the key in this table that the lookup can see. The verdict is that of

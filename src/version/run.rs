@@ -50,32 +50,38 @@ impl Run {
         Self { id, prefix: prefix.into(), fences: tables.iter().map(fence).collect(), tables: tables.into() }
     }
 
-    /// The one table that can hold `user_key`, found by binary search over the fences. Compares bounds in full
-    /// only where eight bytes do not decide.
+    /// The one table that can hold `user_key`.
     #[inline]
     pub(crate) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
+        self.tables.get(self.place_of(user_key)?)
+    }
+
+    /// The place of [`Run::table_for`] among the tables, found by binary search over the fences. Compares bounds
+    /// in full only where eight bytes do not decide.
+    #[inline]
+    pub(super) fn place_of(&self, user_key: &[u8]) -> Option<usize> {
         // Most runs share no prefix; then nothing is to be called.
         let rest = if self.prefix.is_empty() { user_key } else { user_key.strip_prefix(&*self.prefix)? };
         let part = key_prefix(rest);
         let index = self.fences.partition_point(|fence| fence.largest < part);
         let fence = self.fences.get(index)?;
         if fence.smallest < part && part < fence.largest {
-            self.tables.get(index)
+            Some(index)
         } else if part < fence.smallest {
             None
         } else {
-            self.table_at(index, part, user_key)
+            self.place_at(index, part, user_key)
         }
     }
 
-    /// [`Run::table_for`] if the eight bytes are those of a bound: `index` is the first table whose largest
+    /// [`Run::place_of`] if the eight bytes are those of a bound: `index` is the first table whose largest
     /// key does not have smaller ones.
     #[inline(never)]
-    fn table_at(&self, index: usize, part: u64, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
+    fn place_at(&self, index: usize, part: u64, user_key: &[u8]) -> Option<usize> {
         let alike = self.fences[index..].partition_point(|fence| fence.largest == part);
         let tables = &self.tables[index..index + alike];
         let index = index + tables.partition_point(|table| &table.meta.largest[..] < user_key);
-        self.tables.get(index).filter(|table| &table.meta.smallest[..] <= user_key)
+        self.tables.get(index).filter(|table| &table.meta.smallest[..] <= user_key).map(|_| index)
     }
 
     /// The tables whose key range meets `smallest..=largest`.
