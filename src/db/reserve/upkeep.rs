@@ -97,11 +97,8 @@ impl Engine {
         }
     }
 
-    /// How much is free, if the file system says so and was right so far.
-    fn known_free_bytes(&self) -> Result<Option<u64>> {
-        if self.reserve.was_surprised() {
-            return Ok(None);
-        }
+    /// How much is free, if the file system says so. It may be too much: a quota is lower.
+    fn free_bytes(&self) -> Result<Option<u64>> {
         let dir = &self.files.dir;
         self.files.fs.free_bytes(dir).map_err(|error| Error::io("find the free space of", dir, error))
     }
@@ -115,13 +112,14 @@ impl Engine {
         if self.reserve.fits() {
             return Ok(true);
         }
-        let (before, free) = (self.reserve.bytes(), self.known_free_bytes()?);
+        let (before, free) = (self.reserve.bytes(), self.free_bytes()?);
+        let is_known = free.is_some() && !self.reserve.was_surprised();
         let is_enough = |free: u64| free.saturating_add(before) / FREE_MIN >= wanted;
         if before < wanted && !free.is_none_or(is_enough) {
             return Ok(false);
         }
         // What this may take up for a moment is what deletes need.
-        let _quiet = (is_spent && free.is_none()).then(|| (self.manifest.lock(), self.log().pause()));
+        let _quiet = (is_spent && !is_known).then(|| (self.manifest.lock(), self.log().pause()));
         self.remove_reserve()?;
         let written = self.write_reserve(wanted);
         if written.is_err() {
@@ -165,7 +163,8 @@ impl Engine {
             self.retry.at_once();
             while self.reserve.cause().is_some() && self.step(Jobs::Urgent)? {}
             // To ask how much is free costs little. To find out by writing does, and waits until it is due.
-            let costs_little = || self.known_free_bytes().is_ok_and(|free| free.is_some());
+            let costs_little =
+                || !self.reserve.was_surprised() && self.free_bytes().is_ok_and(|free| free.is_some());
             if self.reserve.cause().is_some() && (self.retry.is_due(Work::Reserve) || costs_little()) {
                 self.make_reserve();
             }
@@ -315,6 +314,26 @@ mod tests {
         db.put("k", "v").unwrap();
         assert_eq!((len(&fs), written.load(Ordering::Relaxed)), (100_000, 100_000));
         assert!(db.background_error().is_none());
+    }
+
+    #[test]
+    fn too_little_that_is_free_refuses_the_reserve_also_after_there_was_no_room_for_it() {
+        let fs = MemFs::new();
+        let db = open(&fs, 100_000);
+        work(&db);
+        db.engine().spend_reserve(&full());
+        let _written = limit(&fs, 0);
+        assert!(db.put("k", "v").is_err());
+        assert!(db.engine().reserve.was_surprised());
+        let written = limit(&fs, usize::MAX);
+        for (free, expected) in [(200_000, 0), (400_000, 100_000)] {
+            fs.set_room(Some(used(&fs) + free));
+            std::thread::sleep(Duration::from_millis(60));
+            db.engine().retry.note_room();
+            work(&db);
+            assert_eq!(written.load(Ordering::Relaxed), expected);
+        }
+        db.put("k", "v").unwrap();
     }
 
     #[test]
