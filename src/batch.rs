@@ -13,10 +13,10 @@
 //! and [`Db::write`](crate::Db::write) then rejects the whole batch.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::checksum::FileId;
 use crate::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use crate::error::{Error, Result};
 use crate::key::{ENTRY_KIND_MAX, EntryKind, SeqNo};
@@ -27,6 +27,18 @@ pub(crate) type KeyspaceId = u32;
 
 /// The keyspace that `Db`'s own calls work on.
 pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
+
+/// Tells the stores apart that are open in a process, or were. A copy of a store has all other ids of the original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenId(u64);
+
+impl OpenId {
+    /// One that no store has.
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// Length of the header before the first entry.
 pub(crate) const HEADER_BYTES: usize = 12;
@@ -65,8 +77,8 @@ pub struct WriteBatch {
     others: Vec<KeyspaceId>,
     /// The first entry that was rejected; reported when the batch is written.
     refused: Option<Error>,
-    /// The store whose keyspace handles were used, if any were.
-    store: Option<FileId>,
+    /// The open store whose keyspace handles were used, if any were.
+    store: Option<OpenId>,
 }
 
 impl Default for WriteBatch {
@@ -220,13 +232,13 @@ impl WriteBatch {
     }
 
     /// Records that a keyspace handle of `store` was used; handles of two stores cannot be mixed.
-    pub(crate) fn bind(&mut self, store: FileId) {
+    pub(crate) fn bind(&mut self, store: OpenId) {
         if *self.store.get_or_insert(store) != store {
             self.refuse(Error::invalid("a batch holds keyspaces of two different stores"));
         }
     }
 
-    pub(crate) fn store(&self) -> Option<FileId> {
+    pub(crate) fn store(&self) -> Option<OpenId> {
         self.store
     }
 

@@ -172,11 +172,15 @@ pub enum Error {
     Cancelled,
     /// A key that a transaction has read, or one in a range that it has read, was changed by another writer
     /// before the transaction was committed. Nothing of it was written; it may be run again.
+    ///
+    /// It names one key: of the changes that the commit has found, the first in the order of keyspaces, as they were
+    /// created, and of keys. It has found all changes that were visible when it began; if there were none, it looks
+    /// for later ones.
     #[non_exhaustive]
     Conflict {
         /// The name of the keyspace.
         keyspace: String,
-        /// The first changed key that was found.
+        /// The first key that has changed.
         key: Box<[u8]>,
     },
     /// The handle belongs to a keyspace that has been dropped.

@@ -115,7 +115,7 @@ pub struct MemoryStats {
     pub blocks: u64,
     /// Outside the budget, what values, iterators and lookups that are under way keep alive and nothing else
     /// needs: blocks that have left the cache, memtables that were flushed or dropped, tables that were opened
-    /// without room for them. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
+    /// without room for them. Also [`Commit`](crate::Commit)s that are not complete, with their callbacks. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
     pub held: u64,
 }
 

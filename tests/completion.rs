@@ -72,6 +72,32 @@ fn a_pending_write_is_visible_at_once_and_durable_when_its_commit_says_so() {
 }
 
 #[test]
+fn commits_and_callbacks_that_wait_are_counted_as_memory_that_is_held() {
+    let db = without_threads(&MemFs::new());
+    let held = || db.stats().memory.held;
+    // So few that no log ends.
+    let (before, each) = (held(), 10);
+    let commits: Vec<_> = (0..each).map(|n| pend(&db, &format!("{n}"), Durability::Buffered)).collect();
+    let waiting = held() - before;
+    assert!(((50 * each)..(400 * each)).contains(&waiting), "{waiting} bytes");
+    for commit in &commits {
+        let owned = [7_u8; 1000];
+        commit.on_durable(move |_| assert_eq!(owned, [7; 1000]));
+    }
+    let callbacks = held() - before - waiting;
+    assert!(((1000 * each)..(1200 * each)).contains(&callbacks), "{callbacks} bytes");
+    let mut last = pin!(pend(&db, "last", Durability::Buffered));
+    assert!(last.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    commits[0].wait().unwrap();
+    assert!(held() - before > callbacks, "they have not run yet");
+    db.sync().unwrap();
+    assert_eq!(held(), before);
+    commits[0].on_durable(|_| ());
+    db.sync().unwrap();
+    assert_eq!(held(), before);
+}
+
+#[test]
 fn a_buffered_commit_begins_no_sync_and_is_complete_with_that_of_others() {
     let fs = MemFs::new();
     let db = without_threads(&fs);
@@ -262,6 +288,22 @@ fn closing_completes_all_commits_and_waits_for_their_callbacks() {
         matches!(told.try_recv(), Ok((0, Err(Error::ReadOnly)))),
         "there is no thread for this one either"
     );
+}
+
+#[test]
+fn callbacks_that_closing_runs_find_a_store_that_can_be_opened_again() {
+    for threads in [0, 2] {
+        let fs = MemFs::new();
+        let db = store::options(&fs).background_threads(threads).open(DIR).unwrap();
+        let (sender, told) = channel();
+        let image = fs.clone();
+        pend(&db, "k", Durability::Buffered).on_durable(move |result| {
+            let opened = without_threads(&image);
+            sender.send(result.is_ok() && opened.contains("k").unwrap()).unwrap();
+        });
+        db.close().unwrap();
+        assert_eq!(told.try_recv(), Ok(true));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The test starts its own binary again as a child. Eight threads of it insert random keys with
 //! `insert_if_absent` into a store on the real file system, and append each key that was new to a file of their
 //! own as soon as they are told. The memory is so small that memtables are flushed, tables compacted, and
-//! filters taken in and out all the time. The parent kills the child with SIGKILL at random moments, and starts
+//! filters taken in and out all the time; that is counted. The parent kills the child with SIGKILL at random moments, and starts
 //! the next one on the same store. In the end every key is in the store, none was new twice, and at most one key
 //! for each thread and kill was new to nobody: its answer was killed on its way to the file.
 //!
@@ -19,14 +19,17 @@ use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
 
 use crate::support::rng::Rng;
 
-/// Set for the child: the directory of the store, the number of keys, the calls of each thread, a seed, and the
-/// memory budget.
+/// Set for the child: the directory of the store, the number of keys, the calls of each thread, a seed, the memory
+/// budget, and the size of tables.
 const CHILD: &str = "SIEVEDB_ONCE_TEST_CHILD";
 
 const THREADS: u64 = 8;
 
 /// A record that is no key: how many calls a thread has made so far.
 const CALLS: u64 = 1 << 63;
+
+/// A record that is no key: how often it has changed so far which filters are in memory.
+const CHANGES: u64 = 1 << 62;
 
 /// How often a thread notes its calls.
 const NOTE_EVERY: u64 = 512;
@@ -39,12 +42,13 @@ struct Run<'a> {
     /// How long the children live that are killed.
     life: Duration,
     memory_budget: usize,
+    table_bytes: u64,
 }
 
-fn open(dir: &Path, memory_budget: usize) -> Db {
+fn open(dir: &Path, memory_budget: usize, table_bytes: u64) -> Db {
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(memory_budget / 16)
-        .table_bytes(memory_budget as u64 / 8)
+        .table_bytes(table_bytes)
         .level_base_bytes(memory_budget as u64)
         .filter(FilterPolicy::new(FilterKind::Ribbon).bits_per_key(12.0));
     Options::new().memory_budget(memory_budget).default_keyspace(keyspace).open(dir.join("store")).unwrap()
@@ -65,7 +69,7 @@ fn child() {
     let dir = Path::new(words.next().unwrap());
     let mut number = || words.next().unwrap().parse::<u64>().unwrap();
     let (keys, calls, seed, memory_budget) = (number(), number(), number(), number() as usize);
-    let db = open(dir, memory_budget);
+    let db = open(dir, memory_budget, number());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let db = &db;
@@ -82,6 +86,9 @@ fn child() {
                     }
                     if made % NOTE_EVERY == 0 || made == calls {
                         note(CALLS | made);
+                        if thread == 0 {
+                            note(CHANGES | db.stats().residency_changes);
+                        }
                     }
                 }
             });
@@ -94,7 +101,8 @@ fn child() {
 
 fn spawn(run: &Run<'_>, calls: u64, seed: u64) -> Child {
     let dir = run.dir.to_str().unwrap();
-    let words = format!("{dir} {} {} {seed} {}", run.keys, calls.div_ceil(THREADS), run.memory_budget);
+    let Run { keys, memory_budget, table_bytes, .. } = run;
+    let words = format!("{dir} {keys} {} {seed} {memory_budget} {table_bytes}", calls.div_ceil(THREADS));
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "once::child", "--nocapture", "--test-threads=1"])
         .env(CHILD, words)
@@ -103,9 +111,9 @@ fn spawn(run: &Run<'_>, calls: u64, seed: u64) -> Child {
         .unwrap()
 }
 
-/// The keys that were new to a child, and how many calls it has made at least.
-fn read_notes(dir: &Path, seed: u64) -> (Vec<u64>, u64) {
-    let (mut new, mut calls) = (Vec::new(), 0);
+/// The keys that were new to a child, and how many calls and changes of residency it has made at least.
+fn read_notes(dir: &Path, seed: u64) -> (Vec<u64>, u64, u64) {
+    let (mut new, mut calls, mut changes) = (Vec::new(), 0, 0);
     for thread in 0..THREADS {
         let Ok(mut file) = File::open(dir.join(format!("{seed}-{thread}"))) else { continue };
         let mut bytes = Vec::new();
@@ -113,18 +121,23 @@ fn read_notes(dir: &Path, seed: u64) -> (Vec<u64>, u64) {
         let mut made = 0;
         for record in bytes.chunks_exact(8) {
             let record = u64::from_le_bytes(record.try_into().unwrap());
-            if record & CALLS == 0 { new.push(record) } else { made = record & !CALLS }
+            match record {
+                ..CHANGES => new.push(record),
+                CHANGES..CALLS => changes = record - CHANGES,
+                CALLS.. => made = record - CALLS,
+            }
         }
         calls += made;
     }
-    (new, calls)
+    (new, calls, changes)
 }
 
 fn each_key_is_new_once(run: &Run<'_>) {
     let started = Instant::now();
     let mut rng = Rng::new(7);
     let mut times_new = vec![0_u8; run.keys as usize];
-    let (mut made, mut kills) = (0, 0);
+    let (mut made, mut changed, mut kills) = (0, 0, 0);
+    let open = || open(run.dir, run.memory_budget, run.table_bytes);
     for seed in 0.. {
         let is_killed = kills < run.kills;
         let mut child = spawn(run, if is_killed { 1 << 40 } else { run.calls.saturating_sub(made) }, seed);
@@ -135,20 +148,21 @@ fn each_key_is_new_once(run: &Run<'_>) {
         let status = child.wait().unwrap();
         assert_eq!(status.success(), !is_killed, "{status}");
         kills += u64::from(is_killed);
-        let (new, calls) = read_notes(run.dir, seed);
+        let (new, calls, changes) = read_notes(run.dir, seed);
         new.iter().for_each(|&n| times_new[n as usize] += 1);
         made += calls;
+        changed += changes;
         if !is_killed {
             break;
         }
         if kills % 4 == 0 {
-            let db = open(run.dir, run.memory_budget);
+            let db = open();
             assert!(new.iter().all(|&n| db.contains(key(n)).unwrap()), "a key that was new is gone");
         }
     }
     let twice = times_new.iter().filter(|&&times| times > 1).count();
     assert_eq!(twice, 0, "keys were new more than once");
-    let db = open(run.dir, run.memory_budget);
+    let db = open();
     let (mut present, mut unanswered) = (0, 0);
     for n in 0..run.keys {
         let value = db.get(key(n)).unwrap();
@@ -162,10 +176,11 @@ fn each_key_is_new_once(run: &Run<'_>) {
     assert!(present > run.keys * 9 / 10, "only {present} keys");
     assert!(unanswered <= kills * THREADS, "{unanswered} keys were new to nobody, after {kills} kills");
     assert!(db.verify().unwrap().damage.is_empty());
-    let seconds = started.elapsed().as_secs();
+    assert!(changed > 0, "which filters are in memory has never changed");
+    let (seconds, keys) = (started.elapsed().as_secs(), run.keys);
     println!(
-        "{made} calls, {kills} kills: {present} of {} keys are there, each new once; {unanswered} answers were killed; {seconds} s",
-        run.keys
+        "{made} calls, {kills} kills, {changed} changes of what is in memory of filters: {present} of {keys} keys are \
+         there, each new once; {unanswered} answers were killed; {seconds} s"
     );
 }
 
@@ -174,11 +189,12 @@ fn each_key_is_new_once_through_kills_flushes_and_compactions() {
     let dir = tempfile::tempdir().unwrap();
     each_key_is_new_once(&Run {
         dir: dir.path(),
-        keys: 4000,
-        calls: 40_000,
+        keys: 20_000,
+        calls: 60_000,
         kills: 8,
         life: Duration::from_millis(60),
         memory_budget: 1 << 20,
+        table_bytes: 1 << 10,
     });
 }
 
@@ -192,7 +208,8 @@ fn each_of_a_million_keys_is_new_once_in_ten_million_calls() {
         calls: 10_000_000,
         kills: 12,
         life: Duration::from_secs(4),
-        memory_budget: 6 << 20,
+        memory_budget: 2 << 20,
+        table_bytes: 256 << 10,
     });
     fs::remove_dir_all(dir.path()).unwrap();
 }

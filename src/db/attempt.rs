@@ -18,12 +18,14 @@ use bytes::Bytes;
 
 use super::apply::own_batch;
 use super::bits::Bits;
-use super::decide::{AskedKey, Condition, Decision, Rule};
+use super::decide::{AskedKey, Condition, Decision, KeyCondition, Rule};
 use super::departed::Keeper;
 use super::engine::Engine;
+use super::log::LogPosition;
 use super::queue::Admitted;
 use super::schedule::point;
 use super::tree::Tree;
+use super::tries::Tries;
 use super::value::Value;
 use super::write::Durability;
 use crate::batch::{BatchReader, WriteBatch};
@@ -49,9 +51,20 @@ struct Attempts<'t> {
 
 /// What the leader has done, or that the caller is to look again.
 enum Asked {
-    Decided(Condition),
+    /// A sync up to here makes durable what was decided.
+    Decided(KeyCondition, LogPosition),
     /// With the batch of all entries and their keys.
     LookAgain(Vec<u8>, Vec<AskedKey>),
+}
+
+/// A write of one key that depends on what the key holds.
+pub(super) struct KeyWrite<'k> {
+    pub(super) key: &'k [u8],
+    /// `None`: the key is deleted.
+    pub(super) value: Option<&'k [u8]>,
+    pub(super) rule: Rule,
+    /// Whether the caller wants to know the value before, not only whether there was one.
+    pub(super) is_read: bool,
 }
 
 /// What became of a write of one key.
@@ -101,31 +114,31 @@ impl Engine {
             let wanted: Vec<&[u8]> = keys.iter().map(|key| &all[key.place.clone()]).collect();
             let found = self.multi_get(tree, &wanted, None, |_| Ok(()))?;
             if found.iter().all(Option::is_some) {
-                self.settle_answer(durability)?;
+                self.make_durable(None, durability)?;
                 return Ok(Bits::none(keys.len()));
             }
             set_hashes(&mut keys, &all, self.keyspaces.hash_seed);
             let writes = found.iter().zip(&keys).map(|(found, key)| found.is_none() && key.hash.is_some());
             let writes = writes.collect();
             let asks = Admitted::conditional(tree, all, read_at, Rule::Absent, keys, writes)?;
-            match self.ask(asks, durability)? {
-                Asked::Decided(condition) => return Ok(condition.into_writes()),
+            match self.ask(asks)? {
+                Asked::Decided(condition, position) => {
+                    self.make_durable(Some(position), durability)?;
+                    return Ok(condition.into_writes());
+                }
                 Asked::LookAgain(batch, same) => (all, keys) = (batch, same),
             }
         }
     }
 
-    /// Sets a key to a value, or deletes it, if its rule allows that. `is_read`: whether the caller wants to
-    /// know the value before, not only whether there was one.
+    /// Sets a key to a value, or deletes it, if the rule allows that.
     pub(super) fn write_if(
         &self,
         tree: &Arc<Tree>,
-        key: &[u8],
-        value: Option<&[u8]>,
-        rule: Rule,
-        is_read: bool,
+        write: KeyWrite<'_>,
         durability: Durability,
     ) -> Result<Single> {
+        let KeyWrite { key, value, rule, is_read } = write;
         let mut attempts = Attempts::new(tree);
         let mut all = single(tree, key, value)?;
         let hash = key_hash(self.keyspaces.hash_seed, key);
@@ -136,11 +149,12 @@ impl Engine {
             })?;
             let is_allowed = rule.allows(found.as_deref());
             if !is_allowed || value.is_none() && found.is_none() {
-                self.settle_answer(durability)?;
+                self.make_durable(None, durability)?;
                 return Ok(Single { is_allowed, before: found });
             }
-            match self.ask(one(tree, all, read_at, rule.clone(), hash)?, durability)? {
-                Asked::Decided(condition) => {
+            match self.ask(one(tree, all, read_at, rule.clone(), hash)?)? {
+                Asked::Decided(condition, position) => {
+                    self.make_durable(Some(position), durability)?;
                     let is_allowed = condition.decision() == Decision::Write;
                     return Ok(Single { is_allowed, before: condition.changed_to().unwrap_or(found) });
                 }
@@ -160,6 +174,7 @@ impl Engine {
         let mut attempts = Attempts::new(tree);
         let hash = key_hash(self.keyspaces.hash_seed, key);
         let (mut runs, mut last) = (0, None);
+        let (mut tries, mut way) = (Tries::default(), None);
         loop {
             let read_at = attempts.next(self)?;
             let before = self.get(tree, key, None, Value::read)?;
@@ -175,41 +190,41 @@ impl Engine {
             };
             let batch = single(tree, key, after.as_deref())?;
             if before.is_none() && after.is_none() {
-                self.settle_answer(durability)?;
+                drop(way);
+                self.make_durable(None, durability)?;
                 return Ok(None);
             }
             let rule = before.clone().map_or(Rule::Absent, Rule::Equals);
-            match self.ask(one(tree, batch, read_at, rule, hash)?, durability)? {
-                Asked::Decided(condition) if condition.decision() == Decision::Write => {
+            match self.ask(one(tree, batch, read_at, rule, hash)?)? {
+                Asked::Decided(condition, position) if condition.decision() == Decision::Write => {
+                    // Others need not wait for the disk.
+                    drop(way);
+                    self.make_durable(Some(position), durability)?;
                     return Ok(after.map(|value| Value::new(value.into())));
                 }
-                Asked::Decided(_) | Asked::LookAgain(..) => last = Some((before, after)),
+                Asked::Decided(..) => {
+                    drop(way.take());
+                    way = tries.lost(self)?;
+                }
+                Asked::LookAgain(..) => {}
             }
+            last = Some((before, after));
         }
     }
 
     /// Has the leader decide a batch.
-    fn ask(&self, asks: Admitted, durability: Durability) -> Result<Asked> {
+    fn ask(&self, asks: Admitted) -> Result<Asked> {
         self.await_resume()?;
         let outcome = self.submit_batch(asks)?;
-        let decided = outcome.decided.and_then(|decided| Some((decided.bytes, *decided.condition?)));
-        let (bytes, condition) = decided.expect("the leader returns the condition");
+        let decided = outcome.decided.expect("the leader returns a conditional batch");
+        let Some(Condition::Keys(condition)) = decided.condition.map(|condition| *condition) else {
+            unreachable!("it has its condition")
+        };
         if condition.decision() == Decision::LookAgain {
-            let (all, keys) = condition.into_all(bytes);
+            let (all, keys) = condition.into_all(decided.bytes);
             return Ok(Asked::LookAgain(all, keys));
         }
-        if durability == Durability::Synced {
-            self.wait_durable(outcome.position)?;
-        }
-        Ok(Asked::Decided(condition))
-    }
-
-    /// Makes what an answer rests on as durable as the caller wants.
-    fn settle_answer(&self, durability: Durability) -> Result<()> {
-        match durability {
-            Durability::Buffered => Ok(()),
-            Durability::Synced => self.wait_durable(self.log().end()),
-        }
+        Ok(Asked::Decided(condition, outcome.position))
     }
 }
 
@@ -256,11 +271,12 @@ fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: SeqNo, rule: Rule, hash: u64) 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Mutex, mpsc};
 
     use super::*;
     use crate::db::queue::Turn;
+    use crate::db::tries::FIRST_TRY_ALONE;
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::Options;
     use crate::sync::lock;
@@ -447,6 +463,36 @@ mod tests {
         });
         assert!(matches!(added, Err(Error::LimitExceeded { limit: UPDATE_RUNS_MAX, .. })), "{added:?}");
         assert_eq!(db.get("k").unwrap().unwrap(), UPDATE_RUNS_MAX.to_le_bytes()[..], "nothing was written");
+    }
+
+    #[test]
+    fn an_update_that_others_make_fail_ten_times_has_the_right_of_way_from_then_on() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let (is_over, mut runs, mut held) = (AtomicBool::new(false), 0, Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0_u64.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    db.put("k", n.to_le_bytes()).unwrap();
+                }
+            });
+            let updated = db.update("k", |before| {
+                runs += 1;
+                held.push(db.engine().commit.has_right_of_way());
+                while runs < FIRST_TRY_ALONE && db.get("k").unwrap().as_deref() == before {
+                    std::thread::yield_now();
+                }
+                Some(b"ours".to_vec())
+            });
+            is_over.store(true, Ordering::Relaxed);
+            updated.unwrap();
+        });
+        // Others wait for a second at most, which is little on a busy machine.
+        let alone = FIRST_TRY_ALONE as usize - 1;
+        assert!(held.len() > alone && held.iter().enumerate().all(|(run, held)| *held == (run >= alone)));
+        assert!(!db.engine().commit.has_right_of_way());
     }
 
     #[test]

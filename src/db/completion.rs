@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, JoinHandle, ThreadId};
@@ -71,6 +71,15 @@ struct Entry {
 /// The order of commits: by the ends of their groups in the log, and then by their calls.
 type Place = (LogPosition, u64);
 
+/// What a commit takes that is not complete, about.
+const COMMIT_BYTES: u64 =
+    (size_of::<(Place, Waiting)>() + 2 * size_of::<usize>() + size_of::<Entry>()) as u64;
+
+/// What a callback takes with all that it owns directly, about.
+fn bytes_of(callback: &Callback) -> u64 {
+    (size_of::<(Callback, Result<()>)>() + size_of_val(&**callback)) as u64
+}
+
 /// A position behind every log.
 const END: LogPosition = LogPosition { number: u64::MAX, offset: u64::MAX };
 
@@ -81,6 +90,8 @@ pub(crate) struct Completions {
     changed: Condvar,
     /// How many commits are not complete.
     waiting: AtomicUsize,
+    /// Memory of the callbacks that have not run.
+    callback_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -91,6 +102,8 @@ struct State {
     /// The last position for which a commit wants a sync.
     wanted: Option<LogPosition>,
     ready: BTreeMap<Place, VecDeque<(Callback, Result<()>)>>,
+    /// Memory of the callbacks that have not run.
+    callback_bytes: u64,
     /// The thread that runs callbacks now.
     deliverer: Option<ThreadId>,
     /// Something runs callbacks: the completion thread, or the calls of a store without threads.
@@ -264,6 +277,7 @@ impl State {
         let Waiting { entry, callbacks, waker } = waiting;
         let _ = entry.result.set(result.clone());
         let wakes = waker.map(|waker| Box::new(move |_| waker.wake()) as Callback);
+        self.callback_bytes += wakes.as_ref().map_or(0, bytes_of);
         let all = wakes.into_iter().chain(callbacks).map(|callback| (callback, result.clone()));
         let mut all = all.peekable();
         if all.peek().is_some() {
@@ -278,6 +292,7 @@ impl State {
         if first.get().is_empty() {
             first.remove();
         }
+        self.callback_bytes -= callback.as_ref().map_or(0, |(callback, _)| bytes_of(callback));
         callback
     }
 }
@@ -285,6 +300,18 @@ impl State {
 impl Completions {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// Memory of the commits that are not complete, and of the callbacks that have not run, about.
+    pub(super) fn bytes(&self) -> u64 {
+        let waiting = self.waiting.load(Ordering::Relaxed) as u64;
+        waiting * COMMIT_BYTES + self.callback_bytes.load(Ordering::Relaxed)
+    }
+
+    /// To be called after a change: for those who take no lock.
+    fn count(&self, state: &State) {
+        self.waiting.store(state.waiting.len(), Ordering::Release);
+        self.callback_bytes.store(state.callback_bytes, Ordering::Relaxed);
     }
 
     /// Adds the commit of a batch that ends at this position.
@@ -299,7 +326,7 @@ impl Completions {
         }
         let waiting = Waiting { entry: Arc::clone(&entry), callbacks: Vec::new(), waker: None };
         state.waiting.insert(place, waiting);
-        self.waiting.store(state.waiting.len(), Ordering::Release);
+        self.count(&state);
         if durability == Durability::Synced {
             state.wanted = state.wanted.max(Some(position));
             self.changed.notify_all();
@@ -310,8 +337,11 @@ impl Completions {
     /// Has a callback run when the commit is complete. Returns it if nobody will run it any more.
     fn call(&self, entry: &Entry, callback: Callback) -> Option<Callback> {
         let mut state = self.lock();
+        let bytes = bytes_of(&callback);
         if let Some(waiting) = state.waiting.get_mut(&entry.place) {
             waiting.callbacks.push(callback);
+            state.callback_bytes += bytes;
+            self.count(&state);
             return None;
         }
         // While the store is closed, the callbacks that are ready are run to the last.
@@ -319,6 +349,8 @@ impl Completions {
         match entry.result.get() {
             Some(result) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
                 state.ready.entry(entry.place).or_default().push_back((callback, result.clone()));
+                state.callback_bytes += bytes;
+                self.count(&state);
                 self.changed.notify_all();
                 None
             }
@@ -333,7 +365,7 @@ impl Completions {
         }
         let mut state = self.lock();
         state.complete(up_to, result);
-        self.waiting.store(state.waiting.len(), Ordering::Release);
+        self.count(&state);
         self.changed.notify_all();
     }
 
@@ -351,6 +383,7 @@ impl Completions {
         }
         state.deliverer = Some(thread::current().id());
         while let Some((callback, result)) = state.take_ready() {
+            self.count(&state);
             drop(state);
             run(callback, result);
             any = true;
@@ -379,6 +412,7 @@ impl Completions {
     pub(super) fn end(&self, result: &Result<()>) {
         let mut state = self.lock();
         state.complete(END, result);
+        self.count(&state);
         state.ended = Some(result.clone());
         let thread = state.thread.take();
         self.changed.notify_all();

@@ -4,6 +4,7 @@
 //! [The guide](crate::guide::conditional) says what they cost and what their answers are worth.
 
 use super::answers::{Mismatch, NewKeys};
+use super::attempt::KeyWrite;
 use super::decide::Rule;
 use super::keyspace::Keyspace;
 use super::store::Db;
@@ -62,7 +63,8 @@ macro_rules! conditional_calls {
                 durability: Durability,
             ) -> Result<bool> {
                 let (key, value) = (key.as_ref(), Some(value.as_ref()));
-                Ok(self.writes().write_if(key, value, Rule::Absent, false, durability)?.is_allowed)
+                let write = KeyWrite { key, value, rule: Rule::Absent, is_read: false };
+                Ok(self.writes().write_if(write, durability)?.is_allowed)
             }
 
             /// Writes those entries whose keys are absent, and returns which these were; buffered. Of several
@@ -275,7 +277,8 @@ macro_rules! conditional_calls {
                 durability: Durability,
             ) -> Result<Option<Value>> {
                 let (key, value) = (key.as_ref(), Some(value.as_ref()));
-                Ok(self.writes().write_if(key, value, Rule::Always, true, durability)?.before)
+                let write = KeyWrite { key, value, rule: Rule::Always, is_read: true };
+                Ok(self.writes().write_if(write, durability)?.before)
             }
 
             /// Deletes `key`, and returns what it held; buffered. If the key is absent, nothing is written.
@@ -317,7 +320,8 @@ macro_rules! conditional_calls {
             ///
             /// Those of [`remove`](Self::remove), and of the sync.
             pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<Option<Value>> {
-                Ok(self.writes().write_if(key.as_ref(), None, Rule::Present, true, durability)?.before)
+                let write = KeyWrite { key: key.as_ref(), value: None, rule: Rule::Present, is_read: true };
+                Ok(self.writes().write_if(write, durability)?.before)
             }
         }
     )*};

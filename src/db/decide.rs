@@ -66,7 +66,10 @@ pub(super) enum Decision {
     /// The entries that are marked are written.
     Write,
     /// No entry is written.
-    Nothing,
+    Nothing {
+        /// Whether a batch of the same group was needed to decide that.
+        rests_on_group: bool,
+    },
 }
 
 /// The key of an entry.
@@ -77,8 +80,16 @@ pub(super) struct AskedKey {
     pub(super) hash: Option<u64>,
 }
 
-/// What the leader decides before it writes a batch. All entries are for the one tree of the batch.
-pub(super) struct Condition {
+/// What the leader decides before it writes a batch.
+pub(super) enum Condition {
+    /// Which entries are written, by what their keys hold.
+    Keys(KeyCondition),
+    /// Whether a transaction is committed, by what it has read.
+    Reads(ReadCondition),
+}
+
+/// Which entries of a batch are written. All are for the one tree of the batch.
+pub(super) struct KeyCondition {
     /// The newest write that was visible before the caller looked.
     read_at: SeqNo,
     rule: Rule,
@@ -89,12 +100,8 @@ pub(super) struct Condition {
     /// The batch with all entries, if not all are to be written.
     all: Option<Vec<u8>>,
     decision: Decision,
-    /// Whether a batch of the same group was needed for the decision.
-    rests_on_group: bool,
     /// What the last key held when that was decided, if it has changed since the caller looked.
     changed_to: Option<Option<Value>>,
-    /// What else must not have changed: the reads of a transaction. Then there are no keys.
-    reads: Option<Box<ReadCondition>>,
 }
 
 impl Admitted {
@@ -108,64 +115,49 @@ impl Admitted {
         writes: Bits,
     ) -> Result<Self> {
         let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
-        let condition = Condition {
-            read_at,
-            rule,
-            keys,
-            writes,
-            all,
-            decision: Decision::Open,
-            rests_on_group: false,
-            changed_to: None,
-            reads: None,
-        };
-        Ok(Self { bytes, trees: vec![Arc::clone(tree)], condition: Some(Box::new(condition)) })
+        let decision = Decision::Open;
+        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, changed_to: None };
+        Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
     }
 
-    /// The batch of a transaction, to be written if nothing that it has read was changed. The caller has found
-    /// that nothing was, up to `read_at`.
-    pub(super) fn if_unchanged(
-        bytes: Vec<u8>,
-        trees: Vec<Arc<Tree>>,
-        read_at: SeqNo,
-        reads: ReadCondition,
-    ) -> Self {
-        let condition = Condition {
-            read_at,
-            rule: Rule::Always,
-            keys: Vec::new(),
-            writes: Bits::none(0),
-            all: None,
-            decision: Decision::Open,
-            rests_on_group: false,
-            changed_to: None,
-            reads: Some(Box::new(reads)),
-        };
+    /// A batch that is written as its condition says.
+    pub(super) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
         Self { bytes, trees, condition: Some(Box::new(condition)) }
+    }
+
+    fn decision(&self) -> Option<Decision> {
+        self.condition.as_ref().map(|condition| condition.decision())
     }
 
     /// Whether the batch is to be written.
     pub(super) fn is_written(&self) -> bool {
-        self.condition.as_ref().is_none_or(|condition| condition.decision == Decision::Write)
+        self.decision().is_none_or(|decision| decision == Decision::Write)
     }
 
     /// The most bytes that may be written of it.
     pub(super) fn bytes_max(&self) -> usize {
-        let all = self.condition.as_ref().and_then(|condition| condition.all.as_ref());
-        all.unwrap_or(&self.bytes).len()
+        match self.condition.as_deref() {
+            Some(Condition::Keys(KeyCondition { all: Some(all), .. })) => all.len(),
+            _ => self.bytes.len(),
+        }
     }
 
     /// Whether the decision stands even if the group cannot be written.
     pub(super) fn stands_alone(&self) -> bool {
-        self.condition.as_ref().is_some_and(|condition| match condition.decision {
-            Decision::Open | Decision::Write => false,
-            Decision::LookAgain => true,
-            Decision::Nothing => !condition.rests_on_group,
-        })
+        matches!(self.decision(), Some(Decision::LookAgain | Decision::Nothing { rests_on_group: false }))
     }
 }
 
 impl Condition {
+    pub(super) fn decision(&self) -> Decision {
+        match self {
+            Self::Keys(condition) => condition.decision,
+            Self::Reads(condition) => condition.decision(),
+        }
+    }
+}
+
+impl KeyCondition {
     pub(super) fn decision(&self) -> Decision {
         self.decision
     }
@@ -180,11 +172,6 @@ impl Condition {
         self.changed_to
     }
 
-    /// What a transaction has read.
-    pub(super) fn into_reads(self) -> Option<ReadCondition> {
-        self.reads.map(|reads| *reads)
-    }
-
     /// The batch with all entries, and their keys; `bytes` is the one to be written.
     pub(super) fn into_all(self, bytes: Vec<u8>) -> (Vec<u8>, Vec<AskedKey>) {
         (self.all.unwrap_or(bytes), self.keys)
@@ -193,22 +180,18 @@ impl Condition {
     fn decide(
         &mut self,
         bytes: &mut Vec<u8>,
-        trees: &[Arc<Tree>],
+        tree: &Tree,
         visible: SeqNo,
         earlier: &[Admitted],
         overlay: &Overlay,
     ) -> Result<()> {
-        if let Some(reads) = &mut self.reads {
-            (self.decision, self.rests_on_group) = reads.decide(self.read_at, visible, earlier, overlay);
-            return Ok(());
-        }
-        let tree = &trees[0];
         let memtables =
             if visible == self.read_at { Some(Vec::new()) } else { tree.memtables_since(self.read_at) };
         let Some(memtables) = memtables else {
             self.decision = Decision::LookAgain;
             return Ok(());
         };
+        let mut rests_on_group = false;
         if !memtables.is_empty() || !overlay.is_empty() {
             let since = Since { read_at: self.read_at, tree: tree.id, memtables, earlier, overlay };
             let all = self.all.as_deref().unwrap_or(bytes);
@@ -216,7 +199,7 @@ impl Condition {
             for (at, AskedKey { place, hash }) in self.keys.iter().enumerate() {
                 let Some(hash) = *hash else { continue };
                 let Some((latest, is_in_group)) = since.latest(hash, &all[place.clone()]) else { continue };
-                self.rests_on_group |= is_in_group;
+                rests_on_group |= is_in_group;
                 let writes = self.rule.allows(latest.value());
                 is_other |= self.writes.get(at) != writes;
                 self.writes.set(at, writes);
@@ -230,7 +213,8 @@ impl Condition {
                 self.all.get_or_insert(before);
             }
         }
-        self.decision = if self.writes.any() { Decision::Write } else { Decision::Nothing };
+        self.decision =
+            if self.writes.any() { Decision::Write } else { Decision::Nothing { rests_on_group } };
         Ok(())
     }
 }
@@ -242,7 +226,10 @@ pub(super) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u64) -> 
         let (earlier, rest) = group.split_at_mut(at);
         let Admitted { bytes, trees, condition: Some(condition) } = &mut rest[0] else { continue };
         overlay.cover(earlier)?;
-        condition.decide(bytes, trees, visible, earlier, &overlay)?;
+        match &mut **condition {
+            Condition::Keys(keys) => keys.decide(bytes, &trees[0], visible, earlier, &overlay)?,
+            Condition::Reads(reads) => reads.decide(visible, earlier, &overlay),
+        }
     }
     Ok(())
 }
@@ -431,8 +418,15 @@ mod tests {
     }
 
     fn decision(admitted: &Admitted) -> Decision {
-        admitted.condition.as_ref().unwrap().decision
+        admitted.decision().unwrap()
     }
+
+    fn of_keys(admitted: Admitted) -> KeyCondition {
+        let Condition::Keys(condition) = *admitted.condition.unwrap() else { panic!("it is one of keys") };
+        condition
+    }
+
+    const ALONE: Decision = Decision::Nothing { rests_on_group: false };
 
     fn open() -> (Db, Arc<Tree>) {
         let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
@@ -458,14 +452,15 @@ mod tests {
             asks(&db, &tree, &[("c", None)], Rule::Present, &[true]),
         ];
         run(&db, &mut group);
-        use Decision::{Nothing, Write};
-        let wanted = [Write, Nothing, Write, Write, Nothing, Nothing, Write, Nothing];
-        let asked: Vec<&Admitted> = group.iter().filter(|one| one.condition.is_some()).collect();
-        assert_eq!(asked.iter().map(|one| decision(one)).collect::<Vec<_>>(), wanted);
+        use Decision::Write;
         // These "no" are worth what the batches of the group are.
-        assert!(!asked.iter().any(|one| one.stands_alone()));
-        let condition = asked[5].condition.as_ref().unwrap();
-        assert_eq!(condition.changed_to.as_ref().unwrap().as_deref(), Some(&b"2"[..]));
+        let no = Decision::Nothing { rests_on_group: true };
+        let wanted = [Write, no, Write, Write, no, no, Write, no];
+        let mut asked: Vec<Admitted> = group.into_iter().filter(|one| one.condition.is_some()).collect();
+        assert_eq!(asked.iter().map(decision).collect::<Vec<_>>(), wanted);
+        assert!(!asked.iter().any(Admitted::stands_alone));
+        let changed_to = of_keys(asked.remove(5)).changed_to();
+        assert_eq!(changed_to.unwrap().as_deref(), Some(&b"2"[..]));
     }
 
     #[test]
@@ -482,8 +477,8 @@ mod tests {
         run(&db, &mut group);
         let [_, batch] = group;
         assert_eq!(batch.bytes, encoded(&tree, &[writes[0], writes[2]]));
-        let condition = *batch.condition.unwrap();
-        assert_eq!((condition.decision, condition.rests_on_group), (Decision::Write, true));
+        let condition = of_keys(batch);
+        assert_eq!(condition.decision, Decision::Write);
         assert_eq!(condition.writes, Bits::from_iter([true, false, true, false, false]));
         assert_eq!(condition.into_all(Vec::new()).0, encoded(&tree, &writes));
     }
@@ -498,14 +493,14 @@ mod tests {
         db.put("immutable", "1").unwrap();
         db.engine().seal(vec![Arc::clone(&tree)]).unwrap();
         db.put("active", "1").unwrap();
-        use Decision::{LookAgain, Nothing, Write};
+        use Decision::{LookAgain, Write};
         run(&db, &mut first);
-        assert_eq!(first.each_ref().map(decision), [Nothing, Nothing, Write]);
+        assert_eq!(first.each_ref().map(decision), [ALONE, ALONE, Write]);
         assert!(first[0].stands_alone(), "what it rests on is visible");
         let keeper = tree.keep_memtables(0);
         db.flush().unwrap();
         run(&db, &mut kept);
-        assert_eq!(kept.each_ref().map(decision), [Nothing, Nothing, Write], "they were kept");
+        assert_eq!(kept.each_ref().map(decision), [ALONE, ALONE, Write], "they were kept");
         drop(keeper);
         run(&db, &mut second);
         assert_eq!(second.each_ref().map(decision), [LookAgain; 3]);

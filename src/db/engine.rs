@@ -18,6 +18,7 @@ use super::retry::{Retry, Work};
 use super::schedule::point;
 use super::snapshot::SnapshotList;
 use super::tree::Tree;
+use crate::batch::OpenId;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::manifest::log::ManifestLog;
@@ -28,6 +29,7 @@ use crate::wal::EditMark;
 
 /// An open store: its state in groups. What touches one group is a function of that group.
 pub(crate) struct Engine {
+    pub(crate) id: OpenId,
     pub(crate) options: Options,
     pub(crate) report: OpenReport,
     pub(crate) files: StoreFiles,
@@ -120,6 +122,9 @@ pub(crate) struct Counters {
     pub(crate) rebuilt_filter_bytes: AtomicU64,
     pub(crate) failed_rebuilds: AtomicU64,
     pub(crate) logged_bytes: AtomicU64,
+    pub(crate) transactions: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+    pub(crate) residency_changes: AtomicU64,
     pub(crate) delays: AtomicU64,
     pub(crate) delay_nanos: AtomicU64,
     pub(crate) longest_delay_nanos: AtomicU64,
@@ -140,6 +145,7 @@ impl Engine {
     /// A store without log and manifest: one that is read-only, or that is still being opened.
     pub(crate) fn new(parts: EngineParts) -> Self {
         Self {
+            id: OpenId::new(),
             background: Background::new(parts.options.background_threads, &parts.keyspaces.memtables.marks),
             options: parts.options,
             report: parts.report,

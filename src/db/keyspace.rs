@@ -303,7 +303,7 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
-        self.bind(keyspace.engine().files.store_id);
+        self.bind(keyspace.engine().id);
         self.push_put(keyspace.tree.id, key.as_ref(), value.as_ref())
     }
 
@@ -319,7 +319,7 @@ impl WriteBatch {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> &mut Self {
-        self.bind(keyspace.engine().files.store_id);
+        self.bind(keyspace.engine().id);
         self.push_delete(keyspace.tree.id, key.as_ref())
     }
 }

@@ -75,6 +75,7 @@ mod stats_text;
 mod store;
 mod transaction;
 mod tree;
+mod tries;
 mod value;
 mod verify;
 mod write;

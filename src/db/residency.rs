@@ -27,6 +27,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::engine::Engine;
 use super::reservations::{Job, Reservation, Reserved, Residency, ResidencyChange};
@@ -363,7 +364,9 @@ impl Engine {
             Residency::ColumnGroups(groups) => self.change_column_groups(&change.tree, change.number, groups),
             Residency::Closed => false,
         });
-        changed.count() + closed > 0
+        let made = changed.count() + closed;
+        self.counters.residency_changes.fetch_add(made as u64, Ordering::Relaxed);
+        made > 0
     }
 
     /// Gives those tables that are to be closed handles that are not open. Returns their number.

@@ -178,6 +178,10 @@ pub struct Stats {
     pub failed_rebuilds: u64,
     /// Bytes appended to logs.
     pub logged_bytes: u64,
+    /// Transactions committed that have written something.
+    pub transactions: u64,
+    /// Commits refused with [`Error::Conflict`], each one of [`Db::transact`] included.
+    pub conflicts: u64,
     /// Writers that were slowed down because flushes or compactions were behind.
     pub write_delays: u64,
     /// Total time for which they waited.
@@ -211,6 +215,9 @@ pub struct Stats {
     pub block_cache_bytes: u64,
     /// Size of the filters in memory, in bytes.
     pub filter_memory_bytes: u64,
+    /// Tables of which more or less of the filter was taken into memory, or which were closed, because of the
+    /// memory budget. A table may count several times.
+    pub residency_changes: u64,
     /// Open table files.
     pub open_files: u64,
     /// Times that background work failed and was put off, to be tried again.
@@ -283,7 +290,7 @@ impl Engine {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (counters, io) = (&self.counters, &self.context.io);
         let (held_files, held_file_bytes) = self.files.obsolete.held();
-        let snapshots = self.sequence.snapshots.numbers();
+        let (snapshots, memory) = (self.sequence.snapshots.numbers(), self.context.memory.stats());
         let keyspaces: Vec<_> = self.keyspaces.all().iter().map(keyspace_stats).collect();
         Stats {
             filter_memory_bytes: keyspaces.iter().map(|keyspace| keyspace.total().filter_memory_bytes).sum(),
@@ -302,6 +309,8 @@ impl Engine {
             rebuilt_filter_bytes: get(&counters.rebuilt_filter_bytes),
             failed_rebuilds: get(&counters.failed_rebuilds),
             logged_bytes: get(&counters.logged_bytes),
+            transactions: get(&counters.transactions),
+            conflicts: get(&counters.conflicts),
             write_delays: get(&counters.delays),
             write_delay: Duration::from_nanos(get(&counters.delay_nanos)),
             longest_write_delay: Duration::from_nanos(get(&counters.longest_delay_nanos)),
@@ -316,7 +325,8 @@ impl Engine {
             audited: get(&io.audited),
             audit_failures: get(&io.audit_failures),
             block_cache_bytes: self.context.memory.blocks().bytes(),
-            memory: self.context.memory.stats(),
+            memory: MemoryStats { held: memory.held + self.completions.bytes(), ..memory },
+            residency_changes: get(&counters.residency_changes),
             open_files: self.context.files.len() as u64,
             background_failures: self.retry.failures(),
             background_error: self.retry.error().map(|error| error.to_string()),

@@ -64,6 +64,9 @@ impl Display for Stats {
             self.filter_page_reads
         )?;
         writeln!(f, "memory: {}", self.memory)?;
+        if self.transactions > 0 || self.conflicts > 0 {
+            writeln!(f, "transactions: committed {}, conflicts {}", self.transactions, self.conflicts)?;
+        }
         if self.write_delays > 0 {
             let longest = self.longest_write_delay;
             writeln!(f, "delayed writers: {}, the longest for {longest:.1?}", self.write_delays)?;
@@ -166,6 +169,7 @@ mod tests {
         has(
             "keyspace \"users\": entries in memtables 0 (0 B), memtables to be flushed 0, owed by compactions 0 B",
         );
+        assert!(!text.contains("transactions"), "there were none");
         assert!(!text.contains("failing") && !text.contains("disabled") && !text.contains("unusable"));
         let rows: Vec<_> = text.lines().filter(|line| line.starts_with("  ")).collect();
         assert_eq!(rows.len(), 4, "a head, level 0, the level below it, and their sum\n{text}");
@@ -173,6 +177,8 @@ mod tests {
         let fields: Vec<_> = rows[3].split_whitespace().collect();
         assert_eq!((fields[0], fields[1], fields[2], fields[5], fields[6]), ("all", "2", "2", "1001", "0"));
         let mut stats = db.stats();
+        (stats.transactions, stats.conflicts) = (3, 1);
+        assert!(stats.to_string().contains("transactions: committed 3, conflicts 1\n"));
         stats.background_error = Some("no space".into());
         stats.disabled = Some("the disk is gone".into());
         let text = stats.to_string();

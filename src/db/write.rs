@@ -72,7 +72,7 @@ impl Engine {
     /// Writes a batch.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         let position = self.write_visible(batch)?;
-        self.wait_for(position, durability)
+        self.make_durable(Some(position), durability)
     }
 
     /// Writes a batch that has entries, all for this tree.
@@ -82,21 +82,24 @@ impl Engine {
         self.await_resume()?;
         let admitted = Admitted { bytes, trees: vec![Arc::clone(tree)], condition: None };
         let position = self.submit_batch(admitted)?.position;
-        self.wait_for(position, durability)
+        self.make_durable(Some(position), durability)
     }
 
-    /// Waits until a write that ends here is as durable as it is to be.
-    fn wait_for(&self, position: LogPosition, durability: Durability) -> Result<()> {
-        match durability {
-            Durability::Buffered => Ok(()),
-            Durability::Synced => self.wait_durable(position),
+    /// Makes what was written, or read, as durable as a caller wants: the log up to this position, or everything
+    /// that is visible. A store that is open for reading syncs nothing.
+    pub(super) fn make_durable(&self, up_to: Option<LogPosition>, durability: Durability) -> Result<()> {
+        match (durability, up_to) {
+            (Durability::Buffered, _) => Ok(()),
+            (Durability::Synced, Some(position)) => self.wait_durable(position),
+            (Durability::Synced, None) if self.log.is_none() => Ok(()),
+            (Durability::Synced, None) => self.sync(),
         }
     }
 
     /// Writes a batch. Returns when it is visible, and where a sync makes it durable.
     pub(super) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
         self.check_writable()?;
-        if batch.store().is_some_and(|store| store != self.files.store_id) {
+        if batch.store().is_some_and(|store| store != self.id) {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
         }
         let (bytes, keyspaces, count) = batch.into_parts()?;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::answers::Mismatch;
-use super::attempt::Single;
+use super::attempt::{KeyWrite, Single};
 use super::bits::Bits;
 use super::decide::Rule;
 use super::engine::Owner;
@@ -48,15 +48,8 @@ impl Writes<'_> {
         engine.write_in(self.tree, batch, durability)
     }
 
-    pub(super) fn write_if(
-        &self,
-        key: &[u8],
-        value: Option<&[u8]>,
-        rule: Rule,
-        is_read: bool,
-        durability: Durability,
-    ) -> Result<Single> {
-        self.owner.engine().write_if(self.tree, key, value, rule, is_read, durability)
+    pub(super) fn write_if(&self, write: KeyWrite<'_>, durability: Durability) -> Result<Single> {
+        self.owner.engine().write_if(self.tree, write, durability)
     }
 
     pub(super) fn compare_and_set(
@@ -67,7 +60,8 @@ impl Writes<'_> {
         durability: Durability,
     ) -> Result<Result<(), Mismatch>> {
         let rule = expected.map_or(Rule::Absent, |expected| Rule::Equals(expected.into()));
-        let Single { is_allowed, before } = self.write_if(key, new, rule, true, durability)?;
+        let write = KeyWrite { key, value: new, rule, is_read: true };
+        let Single { is_allowed, before } = self.write_if(write, durability)?;
         Ok(if is_allowed { Ok(()) } else { Err(Mismatch { found: before }) })
     }
 

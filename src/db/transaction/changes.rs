@@ -9,8 +9,6 @@
 //! - by the commit leader, for what came after that: for each entry that was written since, whether it was read
 //!   ([`ReadCondition::decide`]). The leader reads no table and no older entry of a memtable.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use super::read_set::{Interval, ReadSet, only_key};
@@ -25,7 +23,6 @@ use crate::hash::key_hash;
 use crate::iter::InternalIterator;
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
-use crate::memtable::Memtable;
 use crate::version::Lookup;
 
 /// The error of a transaction that has read a key which was changed.
@@ -34,8 +31,8 @@ pub(super) fn conflict(tree: &Tree, key: &[u8]) -> Error {
 }
 
 impl Engine {
-    /// The conflict with the first change above this number that a transaction should have seen. Every change that
-    /// was visible before the call is found.
+    /// The conflict with a change above this number that a transaction should have seen: that with the first key in
+    /// the first keyspace. Every change that was visible before the call is found.
     pub(super) fn changed_since(&self, reads: &ReadSet, seqno: SeqNo) -> Result<Option<Error>> {
         for part in reads.parts() {
             let view = part.tree.view();
@@ -100,73 +97,79 @@ fn first_newer(
 
 /// What a transaction has read, for the leader to decide whether its batch is written.
 pub(in crate::db) struct ReadCondition {
-    reads: ReadSet,
-    /// Why it is not written.
-    refused: Option<Error>,
+    pub(super) reads: ReadSet,
+    /// The caller has found no change up to this number.
+    read_at: SeqNo,
+    pub(super) check: Check,
 }
 
-/// Why a batch is not written.
-enum Refusal {
+/// What the leader has found.
+#[derive(Debug)]
+pub(super) enum Check {
+    Open,
     /// A memtable with newer entries is gone.
-    Unknown,
-    /// This error, which may rest on a batch of the same group.
-    Known(Error, bool),
+    LookAgain,
+    Unchanged,
+    /// What was read has changed, or is gone.
+    Refused {
+        why: Error,
+        /// Whether that was a batch of the same group.
+        rests_on_group: bool,
+    },
 }
 
 impl ReadCondition {
-    pub(super) fn new(reads: ReadSet) -> Self {
-        Self { reads, refused: None }
+    pub(super) fn new(reads: ReadSet, read_at: SeqNo) -> Self {
+        Self { reads, read_at, check: Check::Open }
     }
 
-    pub(super) fn into_parts(self) -> (ReadSet, Option<Error>) {
-        (self.reads, self.refused)
-    }
-
-    /// Decides whether the batch may be written. The caller has found no change up to `read_at`; `visible` is the
-    /// newest write, and `earlier` are the batches before it in the group. Also returns whether the decision rests
-    /// on one of these. O(log n) for each entry written since, where n is the number of intervals.
-    pub(in crate::db) fn decide(
-        &mut self,
-        read_at: SeqNo,
-        visible: SeqNo,
-        earlier: &[Admitted],
-        overlay: &Overlay,
-    ) -> (Decision, bool) {
-        match self.check(read_at, visible, earlier, overlay) {
-            Ok(()) => (Decision::Write, false),
-            Err(Refusal::Unknown) => (Decision::LookAgain, false),
-            Err(Refusal::Known(error, rests_on_group)) => {
-                self.refused = Some(error);
-                (Decision::Nothing, rests_on_group)
-            }
+    pub(in crate::db) fn decision(&self) -> Decision {
+        match self.check {
+            Check::Open => Decision::Open,
+            Check::LookAgain => Decision::LookAgain,
+            Check::Unchanged => Decision::Write,
+            Check::Refused { rests_on_group, .. } => Decision::Nothing { rests_on_group },
         }
     }
 
-    fn check(
-        &self,
-        read_at: SeqNo,
-        visible: SeqNo,
-        earlier: &[Admitted],
-        overlay: &Overlay,
-    ) -> Result<(), Refusal> {
+    /// Decides whether the batch may be written. `visible` is the newest write, and `earlier` are the batches before
+    /// it in the group. O(log n) for each entry written since, where n is the number of intervals.
+    pub(in crate::db) fn decide(&mut self, visible: SeqNo, earlier: &[Admitted], overlay: &Overlay) {
+        self.check = self
+            .in_memtables(visible)
+            .or_else(|| self.in_group(earlier, overlay))
+            .unwrap_or(Check::Unchanged);
+    }
+
+    /// The first key in the first keyspace that was read there and is written in a memtable since.
+    fn in_memtables(&self, visible: SeqNo) -> Option<Check> {
         for part in self.reads.parts() {
-            part.tree.check_alive().map_err(|error| Refusal::Known(error, false))?;
-            if visible > read_at {
-                let memtables = part.tree.memtables_since(read_at).ok_or(Refusal::Unknown)?;
-                let newer = |memtable: &'_ Arc<Memtable>| {
-                    let mut newer = memtable.newest_first().take_while(|(_, tag)| tag.seqno() > read_at);
-                    newer.find(|(key, _)| part.contains(key)).map(|(key, _)| conflict(&part.tree, key))
-                };
-                if let Some(error) = memtables.iter().find_map(newer) {
-                    return Err(Refusal::Known(error, false));
-                }
+            if let Err(why) = part.tree.check_alive() {
+                return Some(Check::Refused { why, rests_on_group: false });
+            }
+            if visible == self.read_at {
+                continue;
+            }
+            let Some(memtables) = part.tree.memtables_since(self.read_at) else {
+                return Some(Check::LookAgain);
+            };
+            let newer = memtables.iter().flat_map(|memtable| {
+                let newer = memtable.newest_first().take_while(|(_, tag)| tag.seqno() > self.read_at);
+                newer.map(|(key, _)| key).filter(|key| part.contains(key))
+            });
+            if let Some(key) = newer.min() {
+                return Some(Check::Refused { why: conflict(&part.tree, key), rests_on_group: false });
             }
         }
-        for (keyspace, key) in overlay.keys(earlier) {
-            if let Some(part) = self.reads.part(keyspace).filter(|part| part.contains(key)) {
-                return Err(Refusal::Known(conflict(&part.tree, key), true));
-            }
-        }
-        Ok(())
+        None
+    }
+
+    /// The same for the batches before it in its group.
+    fn in_group(&self, earlier: &[Admitted], overlay: &Overlay) -> Option<Check> {
+        let read =
+            |&(keyspace, key): &(_, &[u8])| self.reads.part(keyspace).is_some_and(|part| part.contains(key));
+        let (keyspace, key) = overlay.keys(earlier).filter(read).min()?;
+        let why = conflict(&self.reads.part(keyspace)?.tree, key);
+        Some(Check::Refused { why, rests_on_group: true })
     }
 }

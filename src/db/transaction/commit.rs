@@ -10,15 +10,14 @@
 //!
 //! The snapshot stays registered until the leader has decided, so that compactions keep what 2 looks for.
 
-use super::changes::{ReadCondition, conflict};
+use super::changes::{Check, ReadCondition};
 use super::read_set::ReadSet;
 use crate::batch::WriteBatch;
-use crate::db::decide::Decision;
+use crate::db::decide::Condition;
 use crate::db::engine::Engine;
 use crate::db::log::LogPosition;
 use crate::db::queue::{Admitted, Wanted};
 use crate::db::schedule::point;
-use crate::db::write::Durability;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 
@@ -27,18 +26,10 @@ use crate::key::SeqNo;
 const FREE_ATTEMPTS: usize = 2;
 const ATTEMPTS_MAX: usize = 8;
 
-impl Engine {
-    /// Makes a transaction that was committed as durable as its caller wants: up to where its writes end, or, of
-    /// one that has only read, all that is visible.
-    pub(super) fn make_commit_durable(&self, end: Option<LogPosition>, durability: Durability) -> Result<()> {
-        match (durability, end) {
-            (Durability::Buffered, _) => Ok(()),
-            (Durability::Synced, Some(end)) => self.wait_durable(end),
-            (Durability::Synced, None) if self.log.is_none() => Ok(()),
-            (Durability::Synced, None) => self.sync(),
-        }
-    }
+/// What exceeds the limit if they were not enough.
+const CHECKS: &str = "checks of what a transaction has read";
 
+impl Engine {
     /// Writes a batch if nothing has changed of what was read since the snapshot `read_at`, which is registered.
     /// Returns where a sync makes it durable.
     pub(super) fn commit_if_unchanged(
@@ -71,28 +62,26 @@ impl Engine {
             read_at = visible;
             point();
             self.await_resume()?;
-            let asked = Admitted::if_unchanged(bytes, trees, read_at, ReadCondition::new(reads));
-            let outcome = self.submit(Wanted::Batch(asked))?;
+            let condition = Condition::Reads(ReadCondition::new(reads, read_at));
+            let outcome = self.submit(Wanted::Batch(Admitted::asking(bytes, trees, condition)))?;
             let decided = outcome.decided.expect("the leader returns a conditional batch");
-            let condition = decided.condition.expect("it has its condition");
-            let decision = condition.decision();
-            let (same, refused) = condition.into_reads().expect("it has its reads").into_parts();
-            match decision {
-                Decision::LookAgain => (bytes, trees, reads) = (decided.bytes, decided.trees, same),
-                Decision::Write => return Ok(outcome.position),
-                Decision::Open | Decision::Nothing => {
-                    return Err(refused.expect("the leader says why"));
+            let Some(Condition::Reads(condition)) = decided.condition.map(|condition| *condition) else {
+                unreachable!("it has its condition")
+            };
+            match condition.check {
+                Check::Unchanged => return Ok(outcome.position),
+                Check::Refused { why, .. } => return Err(why),
+                Check::Open | Check::LookAgain => {
+                    (bytes, trees, reads) = (decided.bytes, decided.trees, condition.reads);
                 }
             }
         }
         // Memtables are flushed faster than the reads are checked: nothing is known to have changed, nor not to.
-        let part = reads.parts().next().expect("something was read");
-        let (start, _) = part.intervals().next().expect("a keyspace that was read has an interval");
-        Err(conflict(&part.tree, start))
+        Err(Error::limit(CHECKS, ATTEMPTS_MAX as u64, ATTEMPTS_MAX as u64 + 1))
     }
 }
 
-/// Whether a transaction with the same reads may succeed if it is run again.
-pub(super) fn is_conflict(error: &Error) -> bool {
-    matches!(error, Error::Conflict { .. })
+/// Whether a transaction that was not committed because of this may be if it is run again.
+pub(super) fn may_succeed_again(error: &Error) -> bool {
+    matches!(error, Error::Conflict { .. } | Error::LimitExceeded { what: CHECKS, .. })
 }

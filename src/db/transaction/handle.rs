@@ -1,6 +1,7 @@
 //! The public handle of a transaction, and of one keyspace in it.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::own_writes::OwnWrites;
@@ -14,7 +15,7 @@ use crate::db::store::Db;
 use crate::db::tree::Tree;
 use crate::db::value::Value;
 use crate::db::write::Durability;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::lock;
 
 /// Reads and writes over all keyspaces that take place as if at one moment; made by [`Db::transaction`].
@@ -126,7 +127,7 @@ impl fmt::Debug for Transaction {
 impl Transaction {
     pub(in crate::db) fn new(owner: &Arc<Owner>) -> Self {
         let mut writes = OwnWrites::default();
-        writes.bind(owner.engine().files.store_id);
+        writes.bind(owner.engine().id);
         Self {
             snapshot: Snapshot::new(owner),
             owner: Arc::clone(owner),
@@ -274,7 +275,7 @@ impl Transaction {
     pub fn rollback(&self) {
         let mut writes = lock(&self.writes);
         writes.clear();
-        writes.bind(self.engine().files.store_id);
+        writes.bind(self.engine().id);
     }
 
     /// Writes everything, buffered, if nothing that the transaction has read was written by others since it was
@@ -304,9 +305,10 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::Error::Conflict) names a key that was read and has changed, or that lies in a range
-    /// that was read: nothing was written. Then the whole transaction is to be run again, as [`Db::transact`]
-    /// does. [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed to check that
+    /// [`Conflict`](crate::Error::Conflict) names the first key that was read, or lies in a range that was read, and
+    /// has changed: nothing was written. Then the whole transaction is to be run again, as [`Db::transact`] does.
+    /// [`LimitExceeded`](crate::Error::LimitExceeded) if it could not be checked what was read, because memtables were
+    /// flushed faster, eight times in a row: nothing was written, and the same is to be done. [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed to check that
     /// cannot be read: nothing was written. Those of [`Db::write`].
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Buffered)
@@ -330,7 +332,7 @@ impl Transaction {
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         let owner = Arc::clone(&self.owner);
         let end = self.commit_visible()?;
-        owner.engine().make_commit_durable(end, durability)
+        owner.engine().make_durable(end, durability)
     }
 
     /// Commits it, and releases its snapshot. Returns where a sync makes it durable, if it has written anything.
@@ -349,6 +351,14 @@ impl Transaction {
         } else {
             engine.commit_if_unchanged(batch, reads, self.snapshot.seqno())
         };
+        let counter = match &written {
+            Ok(_) => Some(&engine.counters.transactions),
+            Err(Error::Conflict { .. }) => Some(&engine.counters.conflicts),
+            Err(_) => None,
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
         written.map(Some)
     }
 }
@@ -435,7 +445,7 @@ impl KeyspaceTransaction<'_> {
     }
 
     fn set(&self, key: &[u8], value: Option<&[u8]>) -> &Self {
-        let store = self.keyspace.owner.engine().files.store_id;
+        let store = self.keyspace.owner.engine().id;
         if lock(&self.tx.writes).bind(store) {
             self.tx.set(&self.keyspace.tree, key, value);
         }

@@ -115,7 +115,7 @@ impl IndexedBatch {
     }
 
     fn set_in(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> &mut Self {
-        if self.writes.bind(keyspace.owner.engine().files.store_id) {
+        if self.writes.bind(keyspace.owner.engine().id) {
             self.writes.set(keyspace.tree.id, key, value);
         }
         self
@@ -172,7 +172,7 @@ impl IndexedBatch {
     #[must_use]
     pub fn over(&self, handle: &impl ReadHandle) -> BatchView {
         let base = handle.base();
-        let own = self.writes.own_in(base.owner.engine().files.store_id, base.tree.id);
+        let own = self.writes.own_in(base.owner.engine().id, base.tree.id);
         BatchView { base, own }
     }
 }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::read_set::Tracker;
-use crate::batch::{KeyspaceId, WriteBatch};
-use crate::checksum::FileId;
+use crate::batch::{KeyspaceId, OpenId, WriteBatch};
 use crate::error::{Error, Result};
 use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -29,8 +28,8 @@ pub(in crate::db) struct OwnWrites {
     bytes: usize,
     /// The first write that was rejected.
     refused: Option<Error>,
-    /// The store whose keyspace handles were used, if any were.
-    store: Option<FileId>,
+    /// The open store whose keyspace handles were used, if any were.
+    store: Option<OpenId>,
 }
 
 /// What a reader of one keyspace sees beside the store.
@@ -44,7 +43,7 @@ pub(in crate::db) struct Own {
 
 impl OwnWrites {
     /// Records that a keyspace handle of `store` was used. Returns whether no other store's was.
-    pub(super) fn bind(&mut self, store: FileId) -> bool {
+    pub(super) fn bind(&mut self, store: OpenId) -> bool {
         let is_same = *self.store.get_or_insert(store) == store;
         if !is_same {
             self.refuse(Error::invalid("a batch holds keyspaces of two different stores"));
@@ -99,7 +98,7 @@ impl OwnWrites {
     }
 
     /// The same, if the keyspace is one of this store.
-    pub(super) fn own_in(&self, store: FileId, keyspace: KeyspaceId) -> Own {
+    pub(super) fn own_in(&self, store: OpenId, keyspace: KeyspaceId) -> Own {
         let mut own = self.own(keyspace);
         if self.store.is_some_and(|bound| bound != store) {
             own.refused.get_or_insert_with(|| Error::invalid("the batch holds keyspaces of another store"));

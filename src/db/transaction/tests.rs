@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use super::changes::Check;
 use super::*;
 use crate::batch::WriteBatch;
-use crate::db::decide::{Decision, decide};
+use crate::db::decide::{Condition, Decision, decide};
 use crate::db::queue::{Admitted, Turn, Wanted};
 use crate::db::{Db, Durability, Keyspace};
 use crate::error::{Error, Result};
@@ -189,6 +190,79 @@ fn a_conflict_names_the_first_key_of_a_range_that_changed() {
 }
 
 #[test]
+fn a_conflict_that_the_leader_finds_names_the_first_changed_key_of_the_first_keyspace() {
+    let db = open();
+    let users = db.open_keyspace("users").unwrap();
+    let name = |refused: Admitted| match refused.condition.map(|condition| *condition) {
+        Some(Condition::Reads(ReadCondition { check: Check::Refused { why, .. }, .. })) => why.to_string(),
+        _ => panic!("it is refused"),
+    };
+    let only = |[only]: [Admitted; 1]| only;
+    let reads = ["b", "d", "f", "h"];
+    let mut in_memtables = [asks(&db, &reads)];
+    let ask_both = || {
+        let tx = db.transaction();
+        assert!(tx.keyspace(&users).contains("a").is_ok() && tx.contains("z").is_ok());
+        admit(&db, &tx)
+    };
+    let mut of_two = [ask_both()];
+    users.put("a", "").unwrap();
+    ["z", "f", "e", "d", "h"].iter().for_each(|key| db.put(key, "").unwrap());
+    db.engine().seal(vec![db.engine().keyspaces.default_tree()]).unwrap();
+    ["h", "g"].iter().for_each(|key| db.put(key, "").unwrap());
+    run(&db, &mut in_memtables);
+    run(&db, &mut of_two);
+    assert!(name(only(in_memtables)).contains("\"d\" of keyspace \"default\""));
+    assert!(name(only(of_two)).contains("\"z\" of keyspace \"default\""));
+
+    let mut batch = WriteBatch::new();
+    batch.put_in(&users, "a", "").put("h", "").put("f", "").put("c", "").put("z", "");
+    let (bytes, ids, _) = batch.into_parts().unwrap();
+    let plain = || Admitted {
+        bytes: bytes.clone(),
+        trees: db.engine().keyspaces.admit(&ids).unwrap(),
+        condition: None,
+    };
+    let (mut in_group, mut of_two) = ([plain(), asks(&db, &reads)], [plain(), ask_both()]);
+    run(&db, &mut in_group);
+    run(&db, &mut of_two);
+    let last = |[_, last]: [Admitted; 2]| last;
+    assert!(name(last(in_group)).contains("\"f\" of keyspace \"default\""));
+    assert!(name(last(of_two)).contains("\"z\" of keyspace \"default\""));
+}
+
+#[test]
+fn commits_and_conflicts_are_counted() {
+    let db = open();
+    let counts = || (db.stats().transactions, db.stats().conflicts);
+    let tx = db.transaction();
+    assert!(!tx.contains("k").unwrap());
+    tx.commit().unwrap();
+    assert_eq!(counts(), (0, 0), "it has written nothing");
+    db.transact(|tx| tx.put("k", "").contains("l")).unwrap();
+    let tx = db.transaction();
+    tx.put("blind", "");
+    tx.commit().unwrap();
+    assert_eq!(counts(), (2, 0));
+    let mut runs = 0;
+    db.transact(|tx| {
+        runs += 1;
+        if !tx.contains("m")? && runs < 4 {
+            db.put("m", "")?;
+            db.delete("m")?;
+        }
+        tx.put("k", "");
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((runs, counts()), (4, (3, 3)));
+    let tx = db.transaction();
+    tx.put(vec![0; KEY_BYTES_MAX + 1], "");
+    assert!(tx.commit().is_err());
+    assert_eq!(counts(), (3, 3));
+}
+
+#[test]
 fn write_skew_and_phantoms_cannot_happen() {
     let db = open();
     let count_and_add = |name: &str| {
@@ -242,12 +316,17 @@ fn what_a_synced_commit_has_read_is_on_disk_even_if_it_wrote_nothing() {
 fn asks(db: &Db, keys: &[&str]) -> Admitted {
     let tx = db.transaction();
     keys.iter().for_each(|key| drop(tx.get(key).unwrap()));
+    admit(db, &tx)
+}
+
+fn admit(db: &Db, tx: &Transaction) -> Admitted {
     let reads = std::mem::replace(&mut *lock(tx.read_set()), read_set::ReadSet::new(0));
     let mut batch = WriteBatch::new();
     batch.put("written", "");
     let (bytes, ids, _) = batch.into_parts().unwrap();
     let trees = db.engine().keyspaces.admit(&ids).unwrap();
-    Admitted::if_unchanged(bytes, trees, db.engine().sequence.visible(), ReadCondition::new(reads))
+    let condition = ReadCondition::new(reads, db.engine().sequence.visible());
+    Admitted::asking(bytes, trees, Condition::Reads(condition))
 }
 
 fn run(db: &Db, group: &mut [Admitted]) -> Vec<(Decision, bool)> {
@@ -258,7 +337,8 @@ fn run(db: &Db, group: &mut [Admitted]) -> Vec<(Decision, bool)> {
 
 #[test]
 fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
-    use Decision::{LookAgain, Nothing, Write};
+    use Decision::{LookAgain, Write};
+    let [alone, in_group] = [false, true].map(|rests_on_group| Decision::Nothing { rests_on_group });
     let db = open();
     db.put("old", "").unwrap();
     let cases = || {
@@ -279,7 +359,7 @@ fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
         std::iter::once(plain()).chain(cases).collect::<Vec<_>>()
     };
     // Of those before them in the group only the third was written; it has not read what they read.
-    let wanted = [(Nothing, true), (Nothing, true), (Write, false), (Nothing, false), (Nothing, false)];
+    let wanted = [(alone, true), (alone, true), (Write, false), (in_group, false), (in_group, false)];
     assert_eq!(run(&db, &mut with_plain(&mut first)), wanted);
     let tree = db.engine().keyspaces.default_tree();
     let keeper = tree.keep_memtables(0);
@@ -289,7 +369,7 @@ fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
     assert_eq!(run(&db, &mut with_plain(&mut late)), [(LookAgain, true); 5]);
     // What an earlier transaction of the group writes counts, what a refused one would have written does not.
     let mut group = [asks(&db, &["written"]), asks(&db, &["x", "written"]), asks(&db, &["y"])];
-    assert_eq!(run(&db, &mut group), [(Write, false), (Nothing, false), (Write, false)]);
+    assert_eq!(run(&db, &mut group), [(Write, false), (in_group, false), (Write, false)]);
 }
 
 /// While the leader is held up in the log, a thread waits with a put of "k", then one with a transaction that
@@ -531,6 +611,44 @@ fn limits_other_stores_dropped_keyspaces_and_closed_stores_are_typed_errors() {
 }
 
 #[test]
+fn handles_of_a_copy_of_a_store_and_of_an_earlier_opening_are_those_of_another_store() {
+    let fs = MemFs::new();
+    let db = options(&fs).open("/db").unwrap();
+    db.open_keyspace("users").unwrap().put("k", "v").unwrap();
+    db.sync().unwrap();
+    // With the same ids.
+    let copy = options(&fs.crash(CrashPolicy::KeepAll)).open("/db").unwrap();
+    assert_eq!(db.engine().files.store_id, copy.engine().files.store_id);
+    let is_invalid =
+        |result: Result<()>| assert!(matches!(result, Err(Error::InvalidArgument { .. })), "{result:?}");
+    let refuse = |db: &Db, theirs: &Keyspace| {
+        let mut batch = WriteBatch::new();
+        batch.put_in(theirs, "k", "w");
+        is_invalid(db.write(&batch));
+        is_invalid(db.write_pending(batch, Durability::Synced).wait());
+        let mut batch = WriteBatch::new();
+        batch.put_in(theirs, "k", "w").put_in(&db.open_keyspace("users").unwrap(), "k", "w");
+        is_invalid(db.write(batch));
+        let mut batch = IndexedBatch::new();
+        batch.delete_in(theirs, "k");
+        is_invalid(batch.over(db).contains("k").map(drop));
+        is_invalid(db.write(batch));
+        let [read, written] = [(); 2].map(|()| db.transaction());
+        is_invalid(read.keyspace(theirs).contains("k").map(drop));
+        written.keyspace(theirs).put("k", "w");
+        is_invalid(written.commit());
+        is_invalid(db.snapshot().keyspace(theirs).contains("k").map(drop));
+    };
+    let [ours, theirs] = [&db, &copy].map(|db| db.open_keyspace("users").unwrap());
+    refuse(&db, &theirs);
+    refuse(&copy, &ours);
+    db.close().unwrap();
+    let db = options(&fs).open("/db").unwrap();
+    refuse(&db, &ours);
+    assert_eq!(db.open_keyspace("users").unwrap().get("k").unwrap(), Some("v".into()));
+}
+
+#[test]
 fn a_transaction_over_a_read_only_store_reads_and_cannot_write() {
     let fs = MemFs::new();
     options(&fs).open("/db").unwrap().put("k", "v").unwrap();
@@ -577,6 +695,67 @@ fn a_check_that_cannot_be_made_is_an_error_and_writes_nothing() {
     }
     assert_eq!(db.stats().entries, entries);
     other.commit().unwrap();
+}
+
+#[test]
+fn the_snapshot_keeps_deletes_until_all_that_was_read_is_checked() {
+    let fs = reads_tell::ReadsTell::default();
+    let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(FilterKind::None));
+    let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).default_keyspace(keyspace);
+    let db = options.open("/db").unwrap();
+    let other = db.open_keyspace("other").unwrap();
+    other.put("k", "").unwrap();
+    db.compact().unwrap();
+    let tx = db.transaction();
+    assert!(!tx.contains("b").unwrap() && tx.keyspace(&other).contains("k").unwrap());
+    tx.put("own", "");
+    ["a", "c"].iter().for_each(|key| db.put(key, "").unwrap());
+    other.delete("k").unwrap();
+    db.flush().unwrap();
+    db.engine().context.memory.blocks().set_capacity(0);
+    // While the first keyspace is checked, the delete in the second one is compacted with what it deletes.
+    let (compacts, is_told) = (db.clone(), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&is_told);
+    fs.tell(move || {
+        compacts.compact().unwrap();
+        told.store(true, Ordering::Relaxed);
+    });
+    assert_conflict(tx.commit(), "other", "k");
+    assert!(is_told.load(Ordering::Relaxed), "the check reads the table");
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspace("other").unwrap().total().entries, 0, "nothing holds it back any more");
+}
+
+/// Lets memtables with other keys be flushed at the next read of a table, and then again at the one after.
+fn flush_when_told(fs: &reads_tell::ReadsTell, db: &Db) {
+    let (again, other) = (fs.clone(), db.clone());
+    fs.tell(move || {
+        for _ in 0..6 {
+            ["a", "c"].iter().for_each(|key| other.put(key, "").unwrap());
+            other.flush().unwrap();
+        }
+        other.compact().unwrap();
+        flush_when_told(&again, &other);
+    });
+}
+
+#[test]
+fn reads_that_cannot_be_checked_are_an_error_of_their_own_that_names_no_key() {
+    let fs = reads_tell::ReadsTell::default();
+    let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(FilterKind::None));
+    let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).default_keyspace(keyspace);
+    let db = options.open("/db").unwrap();
+    let tx = db.transaction();
+    tx.put("own", [u8::from(tx.contains("b").unwrap())]);
+    ["a", "c"].iter().for_each(|key| db.put(key, "").unwrap());
+    db.flush().unwrap();
+    db.engine().context.memory.blocks().set_capacity(0);
+    flush_when_told(&fs, &db);
+    let result = tx.commit();
+    fs.tell(|| ());
+    let is_limit = |error: &Error| matches!(error, Error::LimitExceeded { limit: 8, .. });
+    assert!(is_limit(result.as_ref().unwrap_err()), "{result:?}");
+    assert!(!db.contains("own").unwrap() && db.stats().conflicts == 0);
 }
 
 #[test]

@@ -1,21 +1,11 @@
 //! Transactions that are run again until they do not conflict.
 
-use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
-
-use super::commit::is_conflict;
+use super::commit::may_succeed_again;
 use super::handle::Transaction;
-use crate::db::engine::Engine;
-use crate::db::queue::RightOfWay;
 use crate::db::store::Db;
+use crate::db::tries::{FIRST_TRY_ALONE, Tries};
 use crate::db::write::Durability;
 use crate::error::Result;
-
-/// How often a transaction is run at most. The last time it has the right of way.
-const TRIES: u32 = 10;
-
-/// The longest pause after the first conflict; it doubles after each further one.
-const PAUSE: Duration = Duration::from_micros(50);
 
 impl Db {
     /// Runs `run` in a transaction and commits it, buffered. After a conflict it runs again in a new one, after a
@@ -48,7 +38,7 @@ impl Db {
     /// # Errors
     ///
     /// That of `run`. Those of [`Transaction::commit`]; [`Conflict`](crate::Error::Conflict) only if each try
-    /// conflicted. No other error is tried again.
+    /// conflicted. No other error of the commit is tried again but that it could not be checked what was read.
     #[doc(alias = "update")]
     #[doc(alias = "run_transaction")]
     pub fn transact<T>(&self, run: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
@@ -80,38 +70,22 @@ impl Db {
         durability: Durability,
         mut run: impl FnMut(&Transaction) -> Result<T>,
     ) -> Result<T> {
-        let mut tries = 1;
+        let (engine, mut tries, mut way) = (self.engine(), Tries::default(), None);
         loop {
-            let engine = self.engine();
-            let way = if tries == TRIES { engine.go_first()? } else { None };
             let tx = self.transaction();
             let value = run(&tx)?;
             match tx.commit_visible() {
                 Ok(end) => {
                     // Others need not wait for the disk.
                     drop(way);
-                    return engine.make_commit_durable(end, durability).map(|()| value);
+                    return engine.make_durable(end, durability).map(|()| value);
                 }
-                Err(error) if tries == TRIES || !is_conflict(&error) => return Err(error),
-                Err(_) => pause(tries),
+                // The last try has the right of way.
+                Err(error) if tries.current() == FIRST_TRY_ALONE || !may_succeed_again(&error) => {
+                    return Err(error);
+                }
+                Err(_) => way = tries.lost(engine)?,
             }
-            tries += 1;
         }
     }
-}
-
-impl Engine {
-    /// Takes the right of way, and waits until the writers are done that came before.
-    fn go_first(&self) -> Result<Option<RightOfWay<'_>>> {
-        let way = self.commit.take_right_of_way();
-        self.seal(Vec::new())?;
-        Ok(way)
-    }
-}
-
-/// Waits for a random time, so that two who conflict do not do so again.
-fn pause(tries: u32) {
-    let longest = PAUSE.saturating_mul(1 << (tries - 1).min(10));
-    let share = RandomState::new().hash_one(tries) % 1024;
-    std::thread::sleep(longest.mul_f64(share as f64 / 1024.0));
 }

@@ -1,0 +1,50 @@
+//! Calls that are run again because other writers came between: pauses, and at last the right of way.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use super::engine::Engine;
+use super::queue::RightOfWay;
+use crate::error::Result;
+
+/// From this try on, a call has the right of way.
+pub(super) const FIRST_TRY_ALONE: u32 = 10;
+
+/// The longest pause after the first try; it doubles after each further one.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The tries of a call.
+#[derive(Default)]
+pub(super) struct Tries {
+    lost: u32,
+}
+
+impl Tries {
+    /// The number of the try that is under way.
+    pub(super) fn current(&self) -> u32 {
+        self.lost + 1
+    }
+
+    /// To be called when a try was in vain. Returns when the next one may begin: after a pause, or with the right of
+    /// way, for as long as the call holds it. The caller no longer holds that of the last try.
+    pub(super) fn lost<'e>(&mut self, engine: &'e Engine) -> Result<Option<RightOfWay<'e>>> {
+        self.lost += 1;
+        if self.lost < FIRST_TRY_ALONE {
+            pause(self.lost);
+        }
+        if self.current() < FIRST_TRY_ALONE {
+            return Ok(None);
+        }
+        let way = engine.commit.take_right_of_way();
+        // Waits until the writers are done that came before.
+        engine.seal(Vec::new())?;
+        Ok(way)
+    }
+}
+
+/// Waits for a random time, so that two who come between each other do not do so again.
+fn pause(lost: u32) {
+    let longest = PAUSE.saturating_mul(1 << (lost - 1));
+    let share = RandomState::new().hash_one(lost) % 1024;
+    std::thread::sleep(longest.mul_f64(share as f64 / 1024.0));
+}
