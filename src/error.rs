@@ -79,7 +79,8 @@ pub enum Error {
         supported: u64,
     },
     /// A key, value, batch or name is larger than the format allows: the store is as it was. Or a new filter
-    /// takes more memory than the budget has: its table keeps the one it has.
+    /// takes more memory than the budget has: its table keeps the one it has. Or a call was made to begin again too
+    /// often by other writers (`update`) or by flushes (`commit` of a transaction): it may succeed later.
     #[non_exhaustive]
     LimitExceeded {
         /// Which limit.

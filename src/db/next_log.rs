@@ -155,19 +155,18 @@ impl Engine {
     /// leader calls this.
     pub(super) fn begin_log(&self) -> Result<()> {
         let mut prepared = lock(&self.next_log.prepared);
-        self.next_log.is_wanted.store(false, Ordering::Relaxed);
         let last_seqno = self.sequence.visible();
         let next = match prepared.take() {
             Some(next) => {
                 // If that fails, resuming removes the next log too.
-                let (old, len) = self.close_active()?;
+                let (old, len) = self.end_active()?;
                 *lock(&self.next_log.ended) = Some(log_closed(old, len, last_seqno));
                 next
             }
             None => {
                 let next = self.create_log().map_err(|error| self.fail_if_final(error))?;
                 let name = FileName::Log(next.number);
-                let closed = self.close_active().inspect_err(|_| self.files.obsolete.add(name));
+                let closed = self.end_active().inspect_err(|_| self.files.obsolete.add(name));
                 let (old, len) = closed?;
                 let created = log_created(next.number, next.file_id, old);
                 let items = vec![log_closed(old, len, last_seqno), created];
@@ -182,6 +181,7 @@ impl Engine {
         let NewLog { number, writer, .. } = next;
         let activated = self.log().activate(number, writer, self.manifest.mark());
         activated.map_err(|error| self.suspend(error))?;
+        self.next_log.is_wanted.store(false, Ordering::Relaxed);
         tracing::debug!(log = %FileName::Log(number), "began a log");
         Ok(())
     }

@@ -108,10 +108,13 @@ impl Engine {
         let change = change.of_living()?;
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
+        let changed = self.items_of(&change)?;
+        // Read after the floor: where that is above a log which has just ended, the edit says how that ended, and
+        // says so before.
         let ended = self.next_log.ended();
         all.extend(ended.clone());
         all.extend(items);
-        all.extend(self.items_of(&change)?);
+        all.extend(changed);
         let mark = manifest.append(all).map_err(|error| {
             self.suspension.keep_change(&change);
             self.suspend(error)

@@ -4,8 +4,8 @@
 //! writer puts a request into the queue and waits until a leader has carried it out, or until it leads itself.
 //! When a leader is done, the writer of the request that has waited longest becomes the leader.
 //!
-//! A thread can have the right of way: then the batches of other threads wait before they enter the queue, for a
-//! second at most. It helps a transaction that others have made fail again and again. Nothing relies on it, so
+//! A thread can have the right of way: then the batches of other threads wait before they enter the queue, each for
+//! a second at most, whoever has it meanwhile. It helps a transaction that others have made fail again and again. Nothing relies on it, so
 //! that a closure that waits for another writer is late and not stuck.
 
 use std::collections::VecDeque;
@@ -166,7 +166,7 @@ impl CommitQueue {
     pub(super) fn enter(&self, work: Wanted) -> Turn {
         let mut queue = lock(&self.queue);
         if queue.first.is_some() && matches!(work, Wanted::Batch(_)) {
-            queue = self.give_way(queue);
+            queue = self.give_way(queue, PATIENCE);
         }
         if !std::mem::replace(&mut queue.led, true) {
             return Turn::Leads(work);
@@ -177,14 +177,15 @@ impl CommitQueue {
         request.wait()
     }
 
-    /// Waits while another thread has the right of way.
-    fn give_way<'q>(&self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+    /// Waits while other threads have the right of way, one after the other, but not longer than `patience`.
+    fn give_way<'q>(&self, mut queue: MutexGuard<'q, Queue>, patience: Duration) -> MutexGuard<'q, Queue> {
         let own = std::thread::current().id();
+        let end = Instant::now() + patience;
         while let Some((_, until)) = queue.first.filter(|(first, _)| *first != own) {
-            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
-            else {
+            let left = until.min(end).saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 break;
-            };
+            }
             queue = wait_for(&self.way_is_free, queue, left);
         }
         queue
@@ -196,7 +197,7 @@ impl CommitQueue {
     }
 
     fn take_right_of_way_for(&self, patience: Duration) -> Option<RightOfWay<'_>> {
-        let mut queue = self.give_way(lock(&self.queue));
+        let mut queue = self.give_way(lock(&self.queue), PATIENCE);
         let own = std::thread::current().id();
         if queue.first.is_some_and(|(first, _)| first == own) {
             return None;
@@ -273,7 +274,7 @@ mod tests {
     fn others_wait_for_the_thread_with_the_right_of_way_and_it_waits_for_nobody() {
         const LONG: Duration = Duration::from_secs(600);
         let queue = CommitQueue::default();
-        let pass = || drop(queue.give_way(lock(&queue.queue)));
+        let pass = || drop(queue.give_way(lock(&queue.queue), LONG));
         pass();
         let way = queue.take_right_of_way_for(LONG).unwrap();
         pass();
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn a_thread_that_keeps_the_right_of_way_for_too_long_loses_it() {
         let queue = CommitQueue::default();
-        let pass = || drop(queue.give_way(lock(&queue.queue)));
+        let pass = || drop(queue.give_way(lock(&queue.queue), Duration::from_secs(60)));
         let slow = queue.take_right_of_way_for(Duration::from_millis(20)).unwrap();
         std::thread::scope(|scope| {
             // From now on nobody waits for it: each of these would wait for a minute with a limit of its own.
@@ -310,6 +311,26 @@ mod tests {
             others.join().unwrap();
         });
         assert!(!queue.has_right_of_way());
+    }
+
+    #[test]
+    fn a_batch_passes_threads_that_take_the_right_of_way_again_and_again() {
+        let queue = CommitQueue::default();
+        let has_passed = AtomicBool::new(false);
+        let (begun, mut way) = (Instant::now(), queue.take_right_of_way());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(queue.give_way(lock(&queue.queue), PATIENCE));
+                has_passed.store(true, Ordering::Relaxed);
+            });
+            while !has_passed.load(Ordering::Relaxed) && begun.elapsed() < 60 * PATIENCE {
+                drop(way.take());
+                way = queue.take_right_of_way();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(has_passed.load(Ordering::Relaxed), "it waits as long as anybody has it");
+            drop(way);
+        });
     }
 
     #[test]

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use super::engine::Engine;
 use super::queue::RightOfWay;
-use crate::error::Result;
 
-/// From this try on, a call has the right of way.
-pub(super) const FIRST_TRY_ALONE: u32 = 10;
+/// Each tenth try of a call has the right of way.
+pub(super) const ALONE_ONE_IN: u32 = 10;
 
-/// The longest pause after the first try; it doubles after each further one.
+/// The longest pause after the first try; it doubles after each further one of ten.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The tries of a call.
@@ -27,24 +26,22 @@ impl Tries {
 
     /// To be called when a try was in vain. Returns when the next one may begin: after a pause, or with the right of
     /// way, for as long as the call holds it. The caller no longer holds that of the last try.
-    pub(super) fn lost<'e>(&mut self, engine: &'e Engine) -> Result<Option<RightOfWay<'e>>> {
+    pub(super) fn lost<'e>(&mut self, engine: &'e Engine) -> Option<RightOfWay<'e>> {
         self.lost += 1;
-        if self.lost < FIRST_TRY_ALONE {
-            pause(self.lost);
+        let is_alone = self.current().is_multiple_of(ALONE_ONE_IN);
+        let way = if is_alone { engine.commit.take_right_of_way() } else { None };
+        match way {
+            None => pause(self.lost),
+            // Waits until the writers are done that came before. If they have failed, the next try finds out why.
+            Some(_) => drop(engine.seal(Vec::new())),
         }
-        if self.current() < FIRST_TRY_ALONE {
-            return Ok(None);
-        }
-        let way = engine.commit.take_right_of_way();
-        // Waits until the writers are done that came before.
-        engine.seal(Vec::new())?;
-        Ok(way)
+        way
     }
 }
 
 /// Waits for a random time, so that two who come between each other do not do so again.
 fn pause(lost: u32) {
-    let longest = PAUSE.saturating_mul(1 << (lost - 1));
+    let longest = PAUSE.saturating_mul(1 << (lost % ALONE_ONE_IN));
     let share = RandomState::new().hash_one(lost) % 1024;
     std::thread::sleep(longest.mul_f64(share as f64 / 1024.0));
 }

@@ -348,16 +348,22 @@ impl Engine {
         }
     }
 
+    /// Ends the last log. Its commits are complete when the directory is unlocked: callbacks may open the store.
     fn end_log(&self) -> Result<()> {
         let last_seqno = self.sequence.visible();
         let (number, len) = self.close_active()?;
         self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)
     }
 
-    pub(super) fn close_active(&self) -> Result<(u64, u64)> {
-        let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
-        let (number, len) = closed.map_err(|error| self.suspend(error))?;
+    /// Ends the active log, because another one follows.
+    pub(super) fn end_active(&self) -> Result<(u64, u64)> {
+        let (number, len) = self.close_active()?;
         self.completions.complete(LogPosition { number, offset: len }, &Ok(()));
         Ok((number, len))
+    }
+
+    fn close_active(&self) -> Result<(u64, u64)> {
+        let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
+        closed.map_err(|error| self.suspend(error))
     }
 }

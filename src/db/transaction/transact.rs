@@ -3,7 +3,7 @@
 use super::commit::may_succeed_again;
 use super::handle::Transaction;
 use crate::db::store::Db;
-use crate::db::tries::{FIRST_TRY_ALONE, Tries};
+use crate::db::tries::{ALONE_ONE_IN, Tries};
 use crate::db::write::Durability;
 use crate::error::Result;
 
@@ -81,10 +81,10 @@ impl Db {
                     return engine.make_durable(end, durability).map(|()| value);
                 }
                 // The last try has the right of way.
-                Err(error) if tries.current() == FIRST_TRY_ALONE || !may_succeed_again(&error) => {
+                Err(error) if tries.current() == ALONE_ONE_IN || !may_succeed_again(&error) => {
                     return Err(error);
                 }
-                Err(_) => way = tries.lost(engine)?,
+                Err(_) => way = tries.lost(engine),
             }
         }
     }
