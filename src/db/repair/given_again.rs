@@ -4,9 +4,12 @@
 //! says where the older one was cut (`resume`). If that edit is lost, the newer log itself tells. It counts if
 //! it was used: it holds a promise, or is closed. Of an older log, the batches from its first number on
 //!
-//! - are copied, if both logs have the same batch there (an opening does that): those that the newer log
+//! - are copied, as long as both logs have the same batches (an opening does that): those that the newer log
 //!   repeats are taken from it, and the others are doubtful;
-//! - have failed, if they have different ones.
+//! - have failed, from the first number on at which the logs have different ones. The batches before it may be
+//!   the same because a write that failed was tried again.
+//!
+//! A close record says how far the numbers of the store went: batches of older logs behind that have failed.
 
 use super::survey::Survey;
 use crate::batch::BatchReader;
@@ -14,42 +17,62 @@ use crate::hash::key_hash;
 use crate::inspect::{LogItem, read_log};
 use crate::key::SeqNo;
 
-/// The first batch of a log that was used.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Beginning {
-    log: u64,
-    first: SeqNo,
-    hash: u64,
+/// What a log that was used says of the batches of older ones.
+#[derive(Debug)]
+pub(super) struct UsedLog {
+    number: u64,
+    /// The first number and the hash of each batch, up to the last number of the older logs: no more than what
+    /// both have.
+    batches: Vec<(SeqNo, u64)>,
+    /// The last number that its close record states.
+    closed: Option<SeqNo>,
 }
 
-impl Beginning {
-    /// Those of all logs. Damage is told by whoever reads their writes.
-    pub(super) fn of_logs(survey: &Survey) -> Vec<Self> {
-        survey.logs.iter().filter_map(|&(number, _)| Self::of_log(survey, number)).collect()
+impl UsedLog {
+    /// All of them. Damage is told by whoever reads their writes.
+    pub(super) fn all(survey: &Survey) -> Vec<Self> {
+        let mut last = 0;
+        survey.logs.iter().filter_map(|&(number, _)| Self::read(survey, number, &mut last)).collect()
     }
 
-    fn of_log(survey: &Survey, log: u64) -> Option<Self> {
-        let (file, path) = survey.open_log(log).ok()?;
-        let (mut found, mut was_used) = (None, false);
+    /// Reads a log, if it was used. `last` is the last number of the logs so far.
+    fn read(survey: &Survey, number: u64, last: &mut SeqNo) -> Option<Self> {
+        let (file, path) = survey.open_log(number).ok()?;
+        let mut log = Self { number, batches: Vec::new(), closed: None };
+        let (mut was_used, last_of_older) = (false, *last);
         let _ = read_log(&*file, &path, None, &mut |item| {
             match item {
-                LogItem::Batch(bytes) if found.is_none() => found = Self::of_batch(log, bytes),
-                LogItem::Promise(_) | LogItem::Close(..) => was_used = true,
-                LogItem::Batch(_) | LogItem::Lost(_) | LogItem::Torn(_) => {}
+                LogItem::Batch(bytes) => {
+                    let Ok(batch) = BatchReader::open(bytes) else { return Ok(()) };
+                    if batch.first <= last_of_older {
+                        log.batches.push((batch.first, key_hash(0, bytes)));
+                    }
+                    *last = batch.last_seqno().max(*last);
+                }
+                LogItem::Promise(_) => was_used = true,
+                LogItem::Close(stated, _) => (was_used, log.closed) = (true, Some(stated)),
+                LogItem::Lost(_) | LogItem::Torn(_) => {}
             }
             Ok(())
         });
-        found.filter(|_| was_used)
+        was_used.then_some(log)
     }
 
-    fn of_batch(log: u64, bytes: &[u8]) -> Option<Self> {
-        let first = BatchReader::open(bytes).ok()?.first;
-        Some(Self { log, first, hash: key_hash(0, bytes) })
+    /// What it says of a batch of an older log, apart from those before.
+    fn judge(&self, first: SeqNo, bytes: &[u8]) -> Standing {
+        if self.closed.is_some_and(|last| first > last) {
+            return Standing::Failed;
+        }
+        match self.batches.binary_search_by_key(&first, |batch| batch.0) {
+            Ok(index) if self.batches[index].1 != key_hash(0, bytes) => Standing::Failed,
+            Err(0) => Standing::Holds,
+            Ok(_) | Err(_) => Standing::InDoubt,
+        }
     }
 }
 
-/// What the newer logs say of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the newer logs say of a batch. Of two logs, what one says further down counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// Nothing.
     Holds,
@@ -59,31 +82,45 @@ pub(super) enum Standing {
 }
 
 /// The newer logs, beside a log that is read batch by batch.
-pub(super) struct NewerLogs {
-    newer: Vec<Beginning>,
+pub(super) struct NewerLogs<'a> {
+    newer: Vec<&'a UsedLog>,
     has_failed: bool,
 }
 
-impl NewerLogs {
-    pub(super) fn than(log: u64, all: &[Beginning]) -> Self {
-        Self { newer: all.iter().filter(|newer| newer.log > log).copied().collect(), has_failed: false }
+impl<'a> NewerLogs<'a> {
+    pub(super) fn than(log: u64, all: &'a [UsedLog]) -> Self {
+        Self { newer: all.iter().filter(|newer| newer.number > log).collect(), has_failed: false }
     }
 
     /// What they say of the next batch of the log.
     pub(super) fn judge(&mut self, first: SeqNo, bytes: &[u8]) -> Standing {
-        let mut standing = Standing::Holds;
-        for newer in self.newer.iter().filter(|newer| newer.first <= first) {
-            standing = Standing::InDoubt;
-            self.has_failed |= newer.first == first && newer.hash != key_hash(0, bytes);
+        if self.has_failed {
+            return Standing::Failed;
         }
-        if self.has_failed { Standing::Failed } else { standing }
+        let standing = self.newer.iter().map(|newer| newer.judge(first, bytes)).max();
+        self.has_failed = standing == Some(Standing::Failed);
+        standing.unwrap_or(Standing::Holds)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::Standing::{Failed, Holds, InDoubt};
     use super::*;
     use crate::batch::{WriteBatch, stamp};
+    use crate::file_header::{FileHeader, FileKind};
+    use crate::filename::FileName;
+    use crate::fs::{Fs, MemFs};
+    use crate::wal::{EditMark, FramedWriter, RecordKind, encode_close, encode_promise};
+
+    const DIR: &str = "/db";
+    const MARK: EditMark = EditMark { count: 1, hash: 7 };
+
+    /// A log with its number and batches. It has a promise.
+    type Log<'a> = (u64, &'a [(SeqNo, &'a str)]);
 
     fn batch(first: SeqNo, key: &str) -> Vec<u8> {
         let mut batch = WriteBatch::new();
@@ -93,26 +130,80 @@ mod tests {
         bytes
     }
 
-    /// What a log that begins with these batches says of those of an older one.
-    fn judged(newer: &[(u64, SeqNo, &str)], older: &[(SeqNo, &str)]) -> Vec<Standing> {
-        let all: Vec<_> = newer
-            .iter()
-            .map(|&(log, first, key)| Beginning::of_batch(log, &batch(first, key)).unwrap())
-            .collect();
+    fn write_log(fs: &MemFs, (number, batches): Log<'_>, closed: Option<SeqNo>) {
+        let header = FileHeader::new(FileKind::Log, [1; 16], [number as u8; 16]);
+        let mut log = FramedWriter::create(fs, &FileName::Log(number).path(Path::new(DIR)), header).unwrap();
+        log.append_record(RecordKind::Promise, &encode_promise(MARK)).unwrap();
+        for &(first, key) in batches {
+            log.append_record(RecordKind::Batch, &batch(first, key)).unwrap();
+        }
+        if let Some(last) = closed {
+            log.append_record(RecordKind::Close, &encode_close(last, MARK)).unwrap();
+        }
+        log.flush_frames().unwrap();
+        log.sync().unwrap();
+    }
+
+    /// What the logs in the store say of these batches, which are those of log 5.
+    fn judged_in(fs: MemFs, older: &[(SeqNo, &str)]) -> Vec<Standing> {
+        write_log(&fs, (5, older), None);
+        let fs: Arc<dyn Fs> = Arc::new(fs);
+        let (survey, _) = Survey::of(&fs, Path::new(DIR)).unwrap();
+        let all = UsedLog::all(&survey);
         let mut newer = NewerLogs::than(5, &all);
         older.iter().map(|&(first, key)| newer.judge(first, &batch(first, key))).collect()
     }
 
+    /// A store without a manifest.
+    fn no_logs() -> MemFs {
+        let fs = MemFs::new();
+        fs.create_dir(Path::new(DIR)).unwrap();
+        fs
+    }
+
+    /// What other logs say of the batches of log 5.
+    fn judged(others: &[Log<'_>], older: &[(SeqNo, &str)]) -> Vec<Standing> {
+        let fs = no_logs();
+        others.iter().for_each(|&log| write_log(&fs, log, None));
+        judged_in(fs, older)
+    }
+
+    /// The same of log 6, which is closed.
+    fn judged_by_closed(batches: &[(SeqNo, &str)], last: SeqNo, older: &[(SeqNo, &str)]) -> Vec<Standing> {
+        let fs = no_logs();
+        write_log(&fs, (6, batches), Some(last));
+        judged_in(fs, older)
+    }
+
     #[test]
     fn batches_fail_from_the_number_on_at_which_a_newer_log_has_another_batch() {
-        use Standing::{Failed, Holds, InDoubt};
         let older = [(7, "a"), (8, "b"), (9, "c")];
-        assert_eq!(judged(&[], &older), [Holds; 3]);
-        assert_eq!(judged(&[(4, 1, "a"), (5, 7, "x")], &older), [Holds; 3], "they are not newer");
-        assert_eq!(judged(&[(6, 10, "d")], &older), [Holds; 3]);
-        assert_eq!(judged(&[(6, 8, "x")], &older), [Holds, Failed, Failed]);
-        assert_eq!(judged(&[(6, 8, "b")], &older), [Holds, InDoubt, InDoubt]);
-        assert_eq!(judged(&[(6, 7, "a"), (7, 9, "x")], &older), [InDoubt, InDoubt, Failed]);
-        assert_eq!(judged(&[(6, 8, "x")], &[(7, "a"), (9, "c")]), [Holds, InDoubt], "the batch is gone");
+        assert_eq!(judged(&[], &older), [Holds; 3], "log 5 is not newer");
+        assert_eq!(judged(&[(4, &[(1, "a"), (7, "x")])], &older), [Holds; 3], "log 4 is not newer");
+        assert_eq!(judged(&[(6, &[(10, "d")])], &older), [Holds; 3]);
+        assert_eq!(judged(&[(6, &[(8, "x")])], &older), [Holds, Failed, Failed]);
+        assert_eq!(judged(&[(6, &[(8, "b")])], &older), [Holds, InDoubt, InDoubt]);
+        assert_eq!(judged(&[(6, &[(7, "a")]), (7, &[(9, "x")])], &older), [InDoubt, InDoubt, Failed]);
+        let gone = [(7, "a"), (9, "c")];
+        assert_eq!(judged(&[(6, &[(8, "x")])], &gone), [Holds, InDoubt], "the batch is gone");
+    }
+
+    #[test]
+    fn a_write_that_is_tried_again_alike_does_not_hide_that_those_behind_it_failed() {
+        let older = [(4, "x"), (5, "y"), (6, "big")];
+        let again = [(4, "x"), (5, "z")];
+        assert_eq!(judged(&[(6, &again)], &older), [InDoubt, Failed, Failed]);
+        assert_eq!(judged(&[(6, &[]), (7, &again)], &older), [InDoubt, Failed, Failed]);
+        assert_eq!(judged(&[(6, &[(4, "x"), (6, "z")])], &older), [InDoubt, InDoubt, Failed]);
+        assert_eq!(judged(&[(6, &older)], &older), [InDoubt; 3]);
+    }
+
+    #[test]
+    fn a_newer_log_that_is_closed_shows_that_batches_behind_its_last_number_failed() {
+        let older = [(7, "a"), (8, "b"), (9, "c")];
+        assert_eq!(judged_by_closed(&[], 7, &older), [Holds, Failed, Failed]);
+        assert_eq!(judged_by_closed(&[], 7, &[(7, "a"), (9, "c")]), [Holds, Failed], "a batch is gone");
+        assert_eq!(judged_by_closed(&[], 9, &older), [Holds; 3]);
+        assert_eq!(judged_by_closed(&[(7, "a")], 7, &older), [InDoubt, Failed, Failed]);
     }
 }

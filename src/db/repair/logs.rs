@@ -8,7 +8,7 @@
 //! A whole manifest says where each log ends. Otherwise a newer log may show that a batch has failed, or may
 //! have ([`given_again`](super::given_again)): it does not count, or is doubtful.
 
-use super::given_again::{Beginning, NewerLogs, Standing};
+use super::given_again::{NewerLogs, Standing, UsedLog};
 use super::plan::Certainty;
 use super::report::{LostWrites, ManifestCondition, RepairReport};
 use super::scratch::Scratch;
@@ -74,9 +74,9 @@ pub(super) fn read_logs(
     report: &mut RepairReport,
 ) -> Result<Losses> {
     let is_whole = survey.manifest == ManifestCondition::Whole;
-    let beginnings = if is_whole { Vec::new() } else { Beginning::of_logs(survey) };
+    let used = if is_whole { Vec::new() } else { UsedLog::all(survey) };
     let losses = Losses::default();
-    let mut reader = Reader { survey, scratch, report, beginnings, losses, suspect: None };
+    let mut reader = Reader { survey, scratch, report, used: &used, losses, suspect: None };
     for (index, &(number, is_named)) in survey.logs.iter().enumerate() {
         reader.log(number, is_named, index + 1 == survey.logs.len())?;
     }
@@ -88,7 +88,8 @@ struct Reader<'a, 'b, 'c> {
     survey: &'a Survey,
     scratch: &'b mut Scratch<'c>,
     report: &'b mut RepairReport,
-    beginnings: Vec<Beginning>,
+    /// The logs that were used, unless the manifest is whole.
+    used: &'b [UsedLog],
     losses: Losses,
     /// Where writes may be lost behind the last batch.
     suspect: Option<Suspect>,
@@ -119,7 +120,7 @@ impl Reader<'_, '_, '_> {
             }
         };
         let (mut end, mut torn) = (None, None);
-        let mut newer = NewerLogs::than(number, &self.beginnings);
+        let mut newer = NewerLogs::than(number, self.used);
         let read = read_log(&*file, &path, stated.map(|stated| stated.len), &mut |item| {
             match item {
                 LogItem::Batch(bytes) => self.batch(bytes, &name, &mut newer)?,
@@ -158,7 +159,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Takes a batch.
-    fn batch(&mut self, bytes: &[u8], name: &str, newer: &mut NewerLogs) -> Result<()> {
+    fn batch(&mut self, bytes: &[u8], name: &str, newer: &mut NewerLogs<'_>) -> Result<()> {
         let Ok(batch) = BatchReader::open(bytes) else {
             self.suspect(name, 0);
             return Ok(());
