@@ -183,6 +183,9 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     });
     let crashed = tempfile::tempdir().unwrap();
     (0..20_000).for_each(|number| db.put(key(number), value(number)).unwrap());
+    db.flush().unwrap();
+    // As many as one memtable holds, so that they are in the log only.
+    (0..1500).for_each(|number| db.put(key(number), value(number)).unwrap());
     db.settle().unwrap();
     copy(dir.path(), crashed.path());
     phase("close", before, || db.close().unwrap());
