@@ -68,17 +68,54 @@ impl EntryValue {
     }
 
     /// The whole value in memory.
-    pub(crate) fn read(&self) -> Result<Bytes> {
+    #[inline]
+    pub(crate) fn read(self) -> Result<Bytes> {
         match self {
-            Self::Inline(bytes) => Ok(bytes.clone()),
-            Self::Chunked(value) => {
-                let mut whole = Vec::with_capacity(value.len() as usize);
-                value.read_chunks(&mut |chunk| {
-                    whole.extend_from_slice(chunk);
-                    Ok(())
-                })?;
-                Ok(Bytes::from(whole))
-            }
+            Self::Inline(bytes) => Ok(bytes),
+            Self::Chunked(value) => read_whole(&*value),
         }
+    }
+}
+
+fn read_whole(value: &dyn ChunkedValue) -> Result<Bytes> {
+    let mut whole = Vec::with_capacity(value.len() as usize);
+    value.read_chunks(&mut |chunk| {
+        whole.extend_from_slice(chunk);
+        Ok(())
+    })?;
+    Ok(Bytes::from(whole))
+}
+
+impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
+    fn seek_first(&mut self) -> Result<()> {
+        (**self).seek_first()
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        (**self).seek_last()
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        (**self).seek(target)
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        (**self).seek_before(target)
+    }
+
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        (**self).prev()
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        (**self).key()
+    }
+
+    fn value(&self) -> EntryValue {
+        (**self).value()
     }
 }

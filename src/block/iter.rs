@@ -20,7 +20,7 @@ use crate::key::{InternalKey, Tag};
 
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode};
+use super::entry::{RawEntry, decode, decode_good, why_not};
 use super::walk::{follow_value, restarts, walk_entries};
 
 /// What the values of a block are, and hence what is checked about them.
@@ -59,21 +59,59 @@ struct Current {
 struct Interval {
     entries: Vec<(Range<usize>, Current)>,
     keys: Vec<u8>,
+    /// How many entries come before the current one, if that was reached by a step backward.
+    left: Option<usize>,
+}
+
+impl Interval {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.keys.clear();
+        self.left = None;
+    }
 }
 
 impl BlockIter {
-    /// Opens a payload; the cursor is not positioned yet.
-    pub(crate) fn new(payload: Bytes, values: BlockValues) -> Result<Self, DecodeError> {
-        let bytes = restarts(&payload)?.len();
-        Ok(Self {
-            entries_end: payload.len() - 4 - bytes,
-            restarts: bytes / 4,
-            payload,
+    /// A cursor over no block.
+    pub(crate) fn closed(values: BlockValues) -> Self {
+        Self {
+            payload: Bytes::new(),
             values,
+            entries_end: 0,
+            restarts: 0,
             user_key: Vec::new(),
             current: None,
             backward: Interval::default(),
-        })
+        }
+    }
+
+    /// Opens a payload; the cursor is not positioned yet.
+    pub(crate) fn new(payload: Bytes, values: BlockValues) -> Result<Self, DecodeError> {
+        let mut iter = Self::closed(values);
+        iter.open(payload)?;
+        Ok(iter)
+    }
+
+    /// Opens a payload in place of that which was open. The cursor is not positioned yet; it keeps its buffers.
+    pub(crate) fn open(&mut self, payload: Bytes) -> Result<(), DecodeError> {
+        self.close();
+        let bytes = restarts(&payload)?.len();
+        self.entries_end = payload.len() - 4 - bytes;
+        self.restarts = bytes / 4;
+        self.payload = payload;
+        Ok(())
+    }
+
+    /// Lets the payload go.
+    pub(crate) fn close(&mut self) {
+        self.payload = Bytes::new();
+        (self.entries_end, self.restarts) = (0, 0);
+        self.current = None;
+        self.backward.clear();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.restarts == 0
     }
 
     #[cfg(any(test, fuzzing))]
@@ -86,6 +124,7 @@ impl BlockIter {
         self.values
     }
 
+    #[inline]
     pub(crate) fn is_valid(&self) -> bool {
         self.current.is_some()
     }
@@ -102,11 +141,13 @@ impl BlockIter {
     }
 
     /// The value as a slice that keeps the block alive.
+    #[inline]
     pub(crate) fn value_bytes(&self) -> Bytes {
         self.current.as_ref().map_or_else(Bytes::new, |current| self.payload.slice(current.value.clone()))
     }
 
     /// The reference, if the value is in chunks.
+    #[inline]
     pub(crate) fn chunks(&self) -> Option<ChunkRef> {
         self.current.as_ref().and_then(|current| current.chunks)
     }
@@ -157,13 +198,18 @@ impl BlockIter {
 
     /// Moves to the previous entry; the cursor is not valid if there is none.
     pub(crate) fn prev(&mut self) -> Result<(), DecodeError> {
-        let Some(start) = self.current.take().map(|current| current.start) else { return Ok(()) };
-        match self.backward.entries.iter().position(|(_, entry)| entry.start == start) {
-            Some(index) if index > 0 => {
-                self.stand_in_interval(index - 1);
+        let Some(start) = self.current.as_ref().map(|current| current.start) else { return Ok(()) };
+        let mut in_interval = self.backward.entries.iter();
+        let left = self.backward.left.or_else(|| in_interval.position(|(_, entry)| entry.start == start));
+        match left {
+            Some(left) if left > 0 => {
+                self.stand_in_interval(left - 1);
                 Ok(())
             }
-            _ if start == 0 => Ok(()),
+            _ if start == 0 => {
+                self.current = None;
+                Ok(())
+            }
             _ => self.walk_back_from(start),
         }
     }
@@ -172,19 +218,26 @@ impl BlockIter {
     #[inline]
     fn read(&mut self, at: usize) -> Result<(), DecodeError> {
         self.current = None;
+        self.backward.left = None;
         if at >= self.entries_end {
             return Ok(());
         }
-        let entry = decode(&self.payload[..self.entries_end], at)?;
+        let entries = &self.payload[..self.entries_end];
+        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared > self.user_key.len() {
-            let detail = format!("{} of a key of {} bytes", entry.shared, self.user_key.len());
-            return Err(DecodeError::corrupt(at as u64, "shared key length", detail));
+            return Err(self.shares_too_much(at, entry.shared));
         }
-        let chunks = follow_value(self.values, &entry, &self.payload)?;
+        let chunks = follow_value(self.values, &entry, entries)?;
         self.user_key.truncate(entry.shared);
-        self.user_key.extend_from_slice(&self.payload[entry.suffix]);
+        self.user_key.extend_from_slice(&entries[entry.suffix]);
         self.current = Some(Current { start: at, tag: entry.tag, value: entry.value, chunks });
         Ok(())
+    }
+
+    #[cold]
+    fn shares_too_much(&self, at: usize, shared: usize) -> DecodeError {
+        let detail = format!("{shared} of a key of {} bytes", self.user_key.len());
+        DecodeError::corrupt(at as u64, "shared key length", detail)
     }
 
     /// Offset of a restart, somewhere among the entries.
@@ -225,8 +278,7 @@ impl BlockIter {
     /// Decodes the entries from the restart at `first` to exactly `end`; at least one.
     fn fill_interval(&mut self, first: usize, end: usize) -> Result<(), DecodeError> {
         let mut interval = std::mem::take(&mut self.backward);
-        interval.entries.clear();
-        interval.keys.clear();
+        interval.clear();
         self.user_key.clear();
         let mut at = first;
         while at < end && interval.entries.len() < RESTART_INTERVAL_MAX {
@@ -250,6 +302,7 @@ impl BlockIter {
         self.user_key.clear();
         self.user_key.extend_from_slice(&self.backward.keys[key.clone()]);
         self.current = Some(entry.clone());
+        self.backward.left = Some(index);
     }
 
     /// Checks what the cursor does not check, see [`walk_entries`].

@@ -117,6 +117,18 @@ pub(super) fn follow_value(
     entry: &RawEntry,
     payload: &[u8],
 ) -> Result<Option<ChunkRef>, DecodeError> {
+    match entry.chunked || entry.tag.kind() == EntryKind::Delete {
+        true => follow_unusual(values, entry, payload),
+        false => Ok(None),
+    }
+}
+
+#[inline(never)]
+fn follow_unusual(
+    values: BlockValues,
+    entry: &RawEntry,
+    payload: &[u8],
+) -> Result<Option<ChunkRef>, DecodeError> {
     let start = entry.value.start as u64;
     let tombstone = values == BlockValues::Data && entry.tag.kind() == EntryKind::Delete;
     if tombstone && !entry.value.is_empty() {

@@ -8,9 +8,8 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::engine::Owner;
+use super::key_copies::KeyCopies;
 use super::reads::Reads;
 use super::sources::sources;
 use super::transaction::{Direction, Merged};
@@ -18,11 +17,12 @@ use super::tree::{Tree, View};
 use super::value::Value;
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
-use crate::snapshot_read::{KeyRange, Range};
+use crate::snapshot_read::{KeyRange, Range, Visible};
 
 /// The visible entries of a range, from both ends; long values are not read.
 pub(super) struct Scan<'t> {
     range: Range,
+    keys: KeyCopies,
     /// Writes laid over the entries of the store.
     own: Option<Box<Merged>>,
     /// What is scanned, and its state at the beginning; `None` once the scan is over.
@@ -60,10 +60,12 @@ impl Scan<'_> {
     }
 
     fn over(range: Range, owner: &Arc<Owner>) -> Self {
-        Self { range, own: None, of: None, owner: Arc::clone(owner), transaction: PhantomData }
+        let keys = KeyCopies::default();
+        Self { range, keys, own: None, of: None, owner: Arc::clone(owner), transaction: PhantomData }
     }
 
     /// Ends the scan: it yields nothing more and pins nothing.
+    #[cold]
     fn end(&mut self) {
         self.range.end();
         self.own = None;
@@ -71,9 +73,13 @@ impl Scan<'_> {
     }
 
     /// Counts the hidden entries that the last step has skipped, and ends the scan if it has found nothing.
+    #[inline]
     fn after<T>(&mut self, item: Option<Result<T>>) -> Option<Result<T>> {
-        if let Some(of) = &self.of {
-            self.owner.engine().count_skipped(&of.tree, self.range.take_skipped());
+        let skipped = self.range.take_skipped();
+        if skipped > 0
+            && let Some(of) = &self.of
+        {
+            self.owner.engine().count_skipped(&of.tree, skipped);
         }
         if !matches!(item, Some(Ok(_))) {
             self.end();
@@ -82,32 +88,43 @@ impl Scan<'_> {
     }
 
     /// What `read` makes of the next entry. If that fails, the scan is over.
-    fn next<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
+    #[inline]
+    fn next<T>(&mut self, read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>) -> Option<Result<T>> {
+        let keys = &mut self.keys;
         let item = match &mut self.own {
-            None => self.range.next(),
-            Some(own) => own.step(&mut self.range, Direction::Up),
+            None => self.range.next(|entry| read(keys, entry)),
+            Some(own) => own
+                .step(&mut self.range, Direction::Up)
+                .map(|entry| entry.and_then(|(key, mut value)| read(keys, Visible::kept(&key, &mut value)))),
         };
-        self.after(item.map(|item| item.and_then(read)))
+        self.after(item)
     }
 
     /// The same from the other end.
-    fn next_back<T>(&mut self, read: impl FnOnce((Bytes, EntryValue)) -> Result<T>) -> Option<Result<T>> {
+    #[inline]
+    fn next_back<T>(
+        &mut self,
+        read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let keys = &mut self.keys;
         let item = match &mut self.own {
-            None => self.range.next_back(),
-            Some(own) => own.step(&mut self.range, Direction::Down),
+            None => self.range.next_back(|entry| read(keys, entry)),
+            Some(own) => own
+                .step(&mut self.range, Direction::Down)
+                .map(|entry| entry.and_then(|(key, mut value)| read(keys, Visible::kept(&key, &mut value)))),
         };
-        self.after(item.map(|item| item.and_then(read)))
+        self.after(item)
     }
 
     /// Whether there is no entry. Reads no value.
     pub(super) fn is_empty(&mut self) -> Result<bool> {
-        self.next(|_| Ok(())).transpose().map(|entry| entry.is_none())
+        self.next(|_, _| Ok(())).transpose().map(|entry| entry.is_none())
     }
 
     /// Counts the entries. Reads no value.
     pub(super) fn count(mut self) -> Result<u64> {
         let mut count = 0;
-        while self.next(|_| Ok(())).transpose()?.is_some() {
+        while self.next(|_, _| Ok(())).transpose()?.is_some() {
             count += 1;
         }
         Ok(count)
@@ -120,16 +137,20 @@ impl fmt::Debug for Scan<'_> {
     }
 }
 
-fn entry((key, value): (Bytes, EntryValue)) -> Result<(Value, Value)> {
-    Ok((Value::new(key), Value::read(value)?))
+#[inline]
+fn entry(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<(Value, Value)> {
+    let key = keys.copy(entry.key);
+    Ok((key, Value::read(entry.value())?))
 }
 
-fn key((key, _): (Bytes, EntryValue)) -> Result<Value> {
-    Ok(Value::new(key))
+#[inline]
+fn key(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<Value> {
+    Ok(keys.copy(entry.key))
 }
 
-fn value((_, value): (Bytes, EntryValue)) -> Result<Value> {
-    Value::read(value)
+#[inline]
+fn value(_: &mut KeyCopies, entry: Visible<'_>) -> Result<Value> {
+    Value::read(entry.value())
 }
 
 /// An iterator over the entries of a range in the order of their keys, usable from both ends.
@@ -250,8 +271,8 @@ impl LazyIter<'_> {
     }
 }
 
-fn lazy((key, value): (Bytes, EntryValue)) -> Result<(Value, EntryValue)> {
-    Ok((Value::new(key), value))
+fn lazy(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<(Value, EntryValue)> {
+    Ok((keys.copy(entry.key), entry.value()))
 }
 
 impl Iterator for LazyIter<'_> {

@@ -409,14 +409,14 @@ pub(super) fn output_of<'t>(level: usize, tables: impl Iterator<Item = &'t Arc<T
 }
 
 /// The inputs of a task as sources of a merge, newest first.
-fn task_sources(version: &Version, task: &Task) -> Vec<Box<dyn InternalIterator>> {
+fn task_sources(version: &Version, task: &Task) -> Vec<RunIter<Tables>> {
     let numbers = task.numbers();
-    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    let mut sources = Vec::new();
     for (_, run) in version.all_runs() {
         let inputs = run.tables.iter().filter(|table| numbers.contains(&table.meta.number));
         let tables: Vec<_> = inputs.cloned().collect();
         if !tables.is_empty() {
-            sources.push(Box::new(RunIter::new(Tables::to_compact(tables))));
+            sources.push(RunIter::new(Tables::to_compact(tables)));
         }
     }
     sources

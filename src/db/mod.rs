@@ -41,6 +41,7 @@ mod files;
 mod health;
 mod iter;
 mod jobs;
+mod key_copies;
 mod keyspace;
 mod keyspaces;
 pub(crate) mod log;

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::iter::EntryValue;
 
-/// A value, or a key of an iterator, as a slice of the block or memtable that holds it. Cheap to clone. It
-/// keeps that memory alive; [`Value::to_vec`] copies the bytes.
+/// A value as a slice of the block or memtable that holds it, or a key of an iterator as a slice of a few keys
+/// (1 KiB at most). Cheap to clone. It keeps that memory alive; [`Value::to_vec`] copies the bytes.
 ///
 /// It is compared with bytes and with text alike, and converts from and into [`Vec<u8>`] and [`Bytes`].
 ///

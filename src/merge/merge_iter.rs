@@ -5,8 +5,9 @@
 //! first (last, backward).
 //!
 //! 1. Valid sources form a binary heap. The source whose entry comes next in the current direction is on top.
+//!    The heap has the first bytes of each key beside it, which decide most comparisons.
 //! 2. A step moves the source on top and restores the heap. If that source also has the next entry, this
-//!    costs two comparisons.
+//!    costs one comparison: with the second, which is remembered.
 //! 3. A change of direction moves every other source to the other side of the current entry.
 //! 4. A seek in the current direction moves only the sources that are not at or past the target yet. (Entries
 //!    that a memtable gained meanwhile may be passed over; the reader's snapshot does not hold them.)
@@ -21,7 +22,7 @@ use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
 use crate::iter::{EntryValue, InternalIterator};
-use crate::key::InternalKey;
+use crate::key::{InternalKey, key_prefix};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -30,22 +31,33 @@ enum Direction {
 }
 
 /// The [`InternalIterator`] over the entries of all its sources.
-pub(crate) struct MergeIter {
-    sources: Vec<Box<dyn InternalIterator>>,
-    /// Indices of the sources that stand on an entry, as a binary heap.
-    heap: Vec<usize>,
+pub(crate) struct MergeIter<I> {
+    sources: Vec<I>,
+    /// The sources that stand on an entry, as a binary heap.
+    heap: Vec<Standing>,
+    /// The place in the heap of the source that comes after the one on top; 0 if it is not known.
+    second: usize,
     direction: Direction,
     failed: Option<Error>,
 }
 
-impl MergeIter {
+/// A source that stands on an entry.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    /// The first bytes of the user key, see [`key_prefix`].
+    prefix: u64,
+    source: usize,
+}
+
+impl<I: InternalIterator> MergeIter<I> {
     /// The merge of these sources, newest first. It is not positioned yet.
-    pub(crate) fn new(sources: Vec<Box<dyn InternalIterator>>) -> Self {
+    pub(crate) fn new(sources: Vec<I>) -> Self {
         let heap = Vec::with_capacity(sources.len());
-        Self { sources, heap, direction: Direction::Forward, failed: None }
+        Self { sources, heap, second: 0, direction: Direction::Forward, failed: None }
     }
 
     /// Does one movement, or repeats the error of the one that failed.
+    #[inline]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -59,13 +71,9 @@ impl MergeIter {
     }
 
     /// Moves every source, then makes the heap.
-    fn place_all(
-        &mut self,
-        direction: Direction,
-        mut place: impl FnMut(&mut dyn InternalIterator) -> Result<()>,
-    ) -> Result<()> {
+    fn place_all(&mut self, direction: Direction, mut place: impl FnMut(&mut I) -> Result<()>) -> Result<()> {
         for source in &mut self.sources {
-            place(&mut **source)?;
+            place(source)?;
         }
         self.build_heap(direction);
         Ok(())
@@ -74,36 +82,43 @@ impl MergeIter {
     fn build_heap(&mut self, direction: Direction) {
         self.direction = direction;
         self.heap.clear();
-        self.heap.extend((0..self.sources.len()).filter(|&source| self.sources[source].key().is_some()));
+        let standing = self.sources.iter().enumerate().filter_map(|(source, iter)| {
+            iter.key().map(|key| Standing { prefix: key_prefix(key.user), source })
+        });
+        self.heap.extend(standing);
         for at in (0..self.heap.len() / 2).rev() {
             self.sink(at);
         }
+        self.second = 0;
     }
 
-    /// Whether the entry of source `a` comes before that of source `b` in the direction of travel.
+    /// Whether the entry of the source at `a` in the heap comes before that at `b` in the direction of travel.
     #[inline]
     fn precedes(&self, a: usize, b: usize) -> bool {
-        let order = self.sources[a].key().cmp(&self.sources[b].key()).then(a.cmp(&b));
+        let (a, b) = (self.heap[a], self.heap[b]);
+        let order = a.prefix.cmp(&b.prefix).then_with(|| self.compare(a.source, b.source));
         match self.direction {
             Direction::Forward => order.is_lt(),
             Direction::Backward => order.is_gt(),
         }
     }
 
-    /// Moves the source at `at` down to where no child comes before it.
+    /// The order of the entries of two sources.
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        self.sources[a].key().cmp(&self.sources[b].key()).then(a.cmp(&b))
+    }
+
+    /// The child of `at` in the heap that comes first, if it has one.
     #[inline]
+    fn first_child(&self, at: usize) -> Option<usize> {
+        let child = 2 * at + 1;
+        let other_is_first = child + 1 < self.heap.len() && self.precedes(child + 1, child);
+        (child < self.heap.len()).then_some(child + usize::from(other_is_first))
+    }
+
+    /// Moves the source at `at` down to where no child comes before it.
     fn sink(&mut self, mut at: usize) {
-        loop {
-            let mut child = 2 * at + 1;
-            if child >= self.heap.len() {
-                return;
-            }
-            if child + 1 < self.heap.len() && self.precedes(self.heap[child + 1], self.heap[child]) {
-                child += 1;
-            }
-            if !self.precedes(self.heap[child], self.heap[at]) {
-                return;
-            }
+        while let Some(child) = self.first_child(at).filter(|&child| self.precedes(child, at)) {
             self.heap.swap(at, child);
             at = child;
         }
@@ -112,19 +127,31 @@ impl MergeIter {
     /// Puts the heap in order after the source on top was moved.
     #[inline]
     fn settle(&mut self) {
-        if self.sources[self.heap[0]].key().is_none() {
+        let Some(key) = self.sources[self.heap[0].source].key() else {
             self.heap.swap_remove(0);
+            self.sink(0);
+            self.second = 0;
+            return;
+        };
+        self.heap[0].prefix = key_prefix(key.user);
+        if self.second == 0 {
+            let Some(second) = self.first_child(0) else { return };
+            self.second = second;
         }
-        self.sink(0);
+        if self.precedes(self.second, 0) {
+            self.heap.swap(0, self.second);
+            self.sink(self.second);
+            self.second = 0;
+        }
     }
 
     /// Moves one step, after a turn if the last movement went the other way.
     fn step(&mut self, direction: Direction) -> Result<()> {
-        let Some(&top) = self.heap.first() else { return Ok(()) };
+        let Some(&Standing { source: top, .. }) = self.heap.first() else { return Ok(()) };
         if self.direction != direction {
             return self.turn(direction, top);
         }
-        advance(&mut *self.sources[top], direction)?;
+        advance(&mut self.sources[top], direction)?;
         self.settle();
         Ok(())
     }
@@ -135,7 +162,6 @@ impl MergeIter {
         let (user, tag) = (key.user.to_vec(), key.tag);
         let key = InternalKey::new(&user, tag);
         for (index, source) in self.sources.iter_mut().enumerate() {
-            let source = &mut **source;
             // An equal key in a newer source comes before this entry, in an older one after it.
             match (direction, index.cmp(&top)) {
                 (_, Ordering::Equal) => advance(source, direction)?,
@@ -170,7 +196,7 @@ impl MergeIter {
     }
 
     fn seek_towards(&mut self, direction: Direction, target: InternalKey<'_>) -> Result<()> {
-        let place = |source: &mut dyn InternalIterator| match direction {
+        let place = |source: &mut I| match direction {
             Direction::Forward => source.seek(target),
             Direction::Backward => source.seek_before(target),
         };
@@ -178,21 +204,22 @@ impl MergeIter {
             return self.place_all(direction, place);
         }
         while self.is_behind(target) {
-            place(&mut *self.sources[self.heap[0]])?;
+            place(&mut self.sources[self.heap[0].source])?;
             self.settle();
         }
         Ok(())
     }
 }
 
-fn advance(source: &mut dyn InternalIterator, direction: Direction) -> Result<()> {
+#[inline]
+fn advance(source: &mut impl InternalIterator, direction: Direction) -> Result<()> {
     match direction {
         Direction::Forward => source.next(),
         Direction::Backward => source.prev(),
     }
 }
 
-impl InternalIterator for MergeIter {
+impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     fn seek_first(&mut self) -> Result<()> {
         self.attempt(|merge| merge.place_all(Direction::Forward, |source| source.seek_first()))
     }
@@ -218,11 +245,11 @@ impl InternalIterator for MergeIter {
     }
 
     fn key(&self) -> Option<InternalKey<'_>> {
-        self.sources[*self.heap.first()?].key()
+        self.sources[self.heap.first()?.source].key()
     }
 
     fn value(&self) -> EntryValue {
-        self.sources[self.heap[0]].value()
+        self.sources[self.heap[0].source].value()
     }
 }
 
@@ -234,15 +261,15 @@ mod tests {
 
     /// Sources of random entries, and all of them in the order of the merge. Tags come from a few sequence
     /// numbers only, so that equal internal keys in several sources are common; the value names the source.
-    fn sources(random: &mut Random) -> (Vec<Box<dyn InternalIterator>>, Vec<Entry>) {
+    fn sources(random: &mut Random) -> (Vec<VecIter>, Vec<Entry>) {
         let mut all = Vec::new();
-        let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+        let mut sources = Vec::new();
         for source in 0..random.below(6) {
             let entries: Vec<Entry> =
                 (0..random.below(20)).map(|_| (random.key(), random.tag(3), vec![source as u8])).collect();
             let iter = VecIter::new(entries);
             all.extend(iter.entries().iter().cloned());
-            sources.push(Box::new(iter));
+            sources.push(iter);
         }
         all.sort_by(|a, b| InternalKey::new(&a.0, a.1).cmp(&InternalKey::new(&b.0, b.1)).then(a.2.cmp(&b.2)));
         (sources, all)
@@ -275,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_merge_of_nothing_stands_nowhere() {
-        let mut merge = MergeIter::new(Vec::new());
+        let mut merge = MergeIter::new(Vec::<VecIter>::new());
         merge.seek_first().unwrap();
         merge.next().unwrap();
         merge.seek_last().unwrap();
@@ -291,7 +318,7 @@ mod tests {
             };
             let good = VecIter::new(entries(0).collect());
             let bad = VecIter::new(entries(1).collect()).failing_at(failing_at);
-            let mut merge = MergeIter::new(vec![Box::new(good), Box::new(bad)]);
+            let mut merge = MergeIter::new(vec![good, bad]);
             let mut result = merge.seek_first();
             while result.is_ok() && merge.key().is_some() {
                 result = merge.next();
@@ -321,7 +348,7 @@ mod tests {
         let near = VecIter::new((0..50).map(entry).collect());
         let far = VecIter::new((90..99).map(entry).collect());
         let moved = far.movements();
-        let mut merge = MergeIter::new(vec![Box::new(near), Box::new(far)]);
+        let mut merge = MergeIter::new(vec![near, far]);
         merge.seek_first().unwrap();
         let before = moved.load(std::sync::atomic::Ordering::Relaxed);
         merge.seek(InternalKey::new(&[40], Tag::newest_at(1))).unwrap();

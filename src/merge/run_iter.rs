@@ -14,6 +14,9 @@ use crate::key::InternalKey;
 
 /// The tables of a run: what a [`RunIter`] needs to know of them.
 pub(crate) trait RunSource: Send {
+    /// A cursor over one table.
+    type Iter: InternalIterator;
+
     /// Number of tables.
     fn len(&self) -> usize;
 
@@ -21,14 +24,14 @@ pub(crate) trait RunSource: Send {
     fn bounds(&self, table: usize) -> (&[u8], &[u8]);
 
     /// A cursor over a table.
-    fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>>;
+    fn open(&self, table: usize) -> Result<Self::Iter>;
 }
 
 /// The [`InternalIterator`] over all tables of a run.
-pub(crate) struct RunIter<S> {
+pub(crate) struct RunIter<S: RunSource> {
     source: S,
     /// The open table and its cursor.
-    open: Option<(usize, Box<dyn InternalIterator>)>,
+    open: Option<(usize, S::Iter)>,
     failed: Option<Error>,
 }
 
@@ -38,6 +41,7 @@ impl<S: RunSource> RunIter<S> {
     }
 
     /// Does one movement, or repeats the error of the one that failed.
+    #[inline]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -51,12 +55,12 @@ impl<S: RunSource> RunIter<S> {
     }
 
     /// The cursor over `table`, kept if it is open already.
-    fn table(&mut self, table: usize) -> Result<&mut dyn InternalIterator> {
+    fn table(&mut self, table: usize) -> Result<&mut S::Iter> {
         let open = match self.open.take() {
             Some(open) if open.0 == table => open,
             _ => (table, self.source.open(table)?),
         };
-        Ok(&mut *self.open.insert(open).1)
+        Ok(&mut self.open.insert(open).1)
     }
 
     /// Moves to the first entry of the tables after the open one if the cursor is not valid.
@@ -142,7 +146,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
             iter.next()?;
-            run.settle_forward()
+            if iter.key().is_some() { Ok(()) } else { run.settle_forward() }
         })
     }
 
@@ -150,7 +154,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
             iter.prev()?;
-            run.settle_backward()
+            if iter.key().is_some() { Ok(()) } else { run.settle_backward() }
         })
     }
 
@@ -187,6 +191,8 @@ mod tests {
     }
 
     impl RunSource for Tables {
+        type Iter = VecIter;
+
         fn len(&self) -> usize {
             self.tables.len()
         }
@@ -196,12 +202,12 @@ mod tests {
             (&entries[0].0, &entries[entries.len() - 1].0)
         }
 
-        fn open(&self, table: usize) -> Result<Box<dyn InternalIterator>> {
+        fn open(&self, table: usize) -> Result<VecIter> {
             self.opened.fetch_add(1, Ordering::Relaxed);
             if self.broken == Some(table) {
                 return Err(Error::invalid("broken table"));
             }
-            Ok(Box::new(VecIter::sorted(self.tables[table].clone())))
+            Ok(VecIter::sorted(self.tables[table].clone()))
         }
     }
 

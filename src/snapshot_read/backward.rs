@@ -13,7 +13,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use super::{KeyRange, STEPS_MAX};
+use super::{KeyRange, STEPS_MAX, Visible};
 use crate::error::{Error, Result};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
@@ -37,24 +37,37 @@ pub(crate) struct Backward {
     state: State,
     /// The user key that was examined last.
     user: Vec<u8>,
+    /// The value that was found last.
+    value: EntryValue,
     /// Hidden entries that were skipped: tombstones, and what newer entries hide.
     pub(super) skipped: u64,
 }
 
 impl Backward {
     pub(crate) fn new(source: Box<dyn InternalIterator>, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { source, seqno, range, state: State::New, user: Vec::new(), skipped: 0 }
+        let value = EntryValue::Inline(Bytes::new());
+        Self { source, seqno, range, state: State::New, user: Vec::new(), value, skipped: 0 }
     }
 
-    /// The next visible key, going down, with its value, or `None` at the end. One that failed fails forever.
-    pub(crate) fn next(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
-        let found = self.advance();
-        match &found {
-            Ok(Some(_)) => self.state = State::Unseen,
-            Ok(None) => self.state = State::Ended,
-            Err(error) => self.state = State::Failed(error.clone()),
+    /// The next visible entry, going down, or `None` at the end. One that failed fails forever.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_>>> {
+        match self.advance() {
+            Ok(true) => Ok(Some(Visible::kept(&self.user, &mut self.value))),
+            Ok(false) => {
+                self.state = State::Ended;
+                Ok(None)
+            }
+            Err(error) => {
+                self.state = State::Failed(error.clone());
+                Err(error)
+            }
         }
-        found
+    }
+
+    /// The key that was yielded last, before the end is reached.
+    pub(super) fn last(&self) -> Option<&[u8]> {
+        matches!(self.state, State::Unseen).then_some(&self.user)
     }
 
     /// Begins again, at `end`. A half that failed stays failed.
@@ -70,24 +83,29 @@ impl Backward {
         self.range.start = Bound::Excluded(key);
     }
 
-    fn advance(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
+    /// Goes on to the next visible entry, if there is one, and keeps its key and value.
+    fn advance(&mut self) -> Result<bool> {
         match &self.state {
-            State::New => self.seek_end()?,
             State::Unseen => {}
-            State::Ended => return Ok(None),
+            State::New => {
+                self.seek_end()?;
+                self.state = State::Unseen;
+            }
+            State::Ended => return Ok(false),
             State::Failed(error) => return Err(error.clone()),
         }
         loop {
-            let Some(key) = self.source.key() else { return Ok(None) };
+            let Some(key) = self.source.key() else { return Ok(false) };
             if self.range.starts_after(key.user) {
-                return Ok(None);
+                return Ok(false);
             }
             self.user.clear();
             self.user.extend_from_slice(key.user);
-            if let Some(value) = self.take_key()? {
+            if let Some(value) = self.take_key(key.tag)? {
                 // The visible entry was passed too.
                 self.skipped = self.skipped.saturating_sub(1);
-                return Ok(Some((Bytes::copy_from_slice(&self.user), value)));
+                self.value = value;
+                return Ok(true);
             }
         }
     }
@@ -99,24 +117,24 @@ impl Backward {
         }
     }
 
-    /// The visible value of `user`, if there is one. The source is at the last entry of `user`; it is left at
-    /// the last entry of the key before.
-    fn take_key(&mut self) -> Result<Option<EntryValue>> {
+    /// The visible value of `user`, if there is one. The source is at the last entry of `user`, whose tag this
+    /// is; it is left at the last entry of the key before.
+    fn take_key(&mut self, mut tag: Tag) -> Result<Option<EntryValue>> {
         let mut newest = None;
         for _ in 0..STEPS_MAX {
-            match self.source.key().filter(|key| key.user == self.user) {
-                None => return Ok(newest),
-                Some(key) if key.tag.seqno() > self.seqno => {}
-                Some(key) => newest = (key.tag.kind() == EntryKind::Put).then(|| self.source.value()),
+            if tag.seqno() <= self.seqno {
+                newest = (tag.kind() == EntryKind::Put).then(|| self.source.value());
             }
             self.skipped += 1;
             self.source.prev()?;
+            match self.source.key().filter(|key| key.user == self.user) {
+                Some(key) => tag = key.tag,
+                None => return Ok(newest),
+            }
         }
-        match self.source.key().filter(|key| key.user == self.user) {
-            None => return Ok(newest),
-            // Only newer ones are left.
-            Some(key) if key.tag.seqno() > self.seqno => {}
-            Some(_) => newest = self.seek_newest()?,
+        // Or only newer ones are left.
+        if tag.seqno() <= self.seqno {
+            newest = self.seek_newest()?;
         }
         self.source.seek_before(first_of(&self.user))?;
         Ok(newest)

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use super::range::Source;
-use super::{Backward, Forward, KeyRange};
+use super::{Backward, Forward, KeyRange, Visible};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::SeqNo;
@@ -195,7 +195,8 @@ impl Cursor {
                 None => *half = Some(Forward::new(source()?, self.seqno, range)),
             }
         }
-        half.as_mut().map_or(Ok(None), Forward::next)
+        let Some(half) = half else { return Ok(None) };
+        Ok(half.next()?.map(Visible::into_entry))
     }
 
     fn step_down(&mut self, end: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
@@ -213,7 +214,8 @@ impl Cursor {
                 None => *half = Some(Backward::new(source()?, self.seqno, range)),
             }
         }
-        half.as_mut().map_or(Ok(None), Backward::next)
+        let Some(half) = half else { return Ok(None) };
+        Ok(half.next()?.map(Visible::into_entry))
     }
 
     fn arrive(&mut self, found: Result<Option<Entry>>, upward: bool) -> Result<bool> {

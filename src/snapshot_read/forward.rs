@@ -10,9 +10,9 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use super::{KeyRange, STEPS_MAX};
+use super::{KeyRange, STEPS_MAX, Visible};
 use crate::error::{Error, Result};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::InternalIterator;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 
 /// What a call of [`Forward::next`] finds.
@@ -42,15 +42,20 @@ impl Forward {
         Self { source, seqno, range, state: State::New, user: Vec::new(), skipped: 0 }
     }
 
-    /// The next visible key with its value, or `None` at the end. One that failed fails forever.
-    pub(crate) fn next(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
-        let found = self.advance();
-        match &found {
-            Ok(Some(_)) => self.state = State::Seen,
-            Ok(None) => self.state = State::Ended,
-            Err(error) => self.state = State::Failed(error.clone()),
+    /// The next visible entry, or `None` at the end. One that failed fails forever.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_>>> {
+        match self.advance() {
+            Ok(true) => Ok(Some(Visible::at(&self.user, &*self.source))),
+            Ok(false) => {
+                self.state = State::Ended;
+                Ok(None)
+            }
+            Err(error) => {
+                self.state = State::Failed(error.clone());
+                Err(error)
+            }
         }
-        found
     }
 
     /// The key that was yielded last, before the end is reached.
@@ -71,22 +76,24 @@ impl Forward {
         self.range.end = Bound::Excluded(key);
     }
 
-    fn advance(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
+    /// Moves the source to the next visible entry, if there is one.
+    fn advance(&mut self) -> Result<bool> {
         // The steps since the first entry of `user`, if that is finished.
         let mut steps = match &self.state {
-            State::New => {
-                self.seek_start()?;
-                None
-            }
             State::Seen => {
                 self.source.next()?;
                 Some(1)
             }
-            State::Ended => return Ok(None),
+            State::New => {
+                self.seek_start()?;
+                self.state = State::Seen;
+                None
+            }
+            State::Ended => return Ok(false),
             State::Failed(error) => return Err(error.clone()),
         };
         loop {
-            let Some(key) = self.source.key() else { return Ok(None) };
+            let Some(key) = self.source.key() else { return Ok(false) };
             if let Some(taken) = steps
                 && key.user == self.user
             {
@@ -101,7 +108,7 @@ impl Forward {
                 continue;
             }
             if self.range.ends_before(key.user) {
-                return Ok(None);
+                return Ok(false);
             }
             self.user.clear();
             self.user.extend_from_slice(key.user);
@@ -114,9 +121,7 @@ impl Forward {
                 }
             }
             match tag.kind() {
-                EntryKind::Put => {
-                    return Ok(Some((Bytes::copy_from_slice(&self.user), self.source.value())));
-                }
+                EntryKind::Put => return Ok(true),
                 EntryKind::Delete => {
                     self.skipped += 1;
                     self.source.next()?;

@@ -2,7 +2,7 @@
 //! than the snapshot, and nothing of it if that entry is a tombstone.
 //!
 //! - [`KeyBounds`]: a range as callers write it; [`KeyRange`]: the part of the key space that is read;
-//! - [`Forward`] and [`Backward`]: one direction over one source;
+//! - [`Forward`] and [`Backward`]: one direction over one source. What they find is lent ([`Visible`]);
 //! - [`Range`]: both at once, from both ends until they meet. What users iterate with;
 //! - [`Cursor`]: both by turns, from anywhere.
 //!
@@ -17,6 +17,7 @@ mod key_range;
 mod range;
 #[cfg(test)]
 mod tests;
+mod visible;
 
 pub(crate) use backward::Backward;
 pub use bounds::KeyBounds;
@@ -24,6 +25,7 @@ pub(crate) use cursor::{Cursor, Entry, Movement, Place};
 pub(crate) use forward::Forward;
 pub(crate) use key_range::{KeyRange, successor};
 pub(crate) use range::Range;
+pub(crate) use visible::Visible;
 
 /// Entries of one user key that are stepped over before the iterator seeks instead. A seek costs about as
 /// much as this many steps in a merge of a few sources.

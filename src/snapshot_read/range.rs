@@ -1,4 +1,4 @@
-//! An iterator over the visible entries of a range, from both ends.
+//! The visible entries of a range, from both ends.
 //!
 //! It has two independent halves: one goes up from the start, the other down from the end, each over its own
 //! source (a shared one would have to turn round at every change of ends). A half is built when it is first
@@ -11,15 +11,14 @@
 //! errors (`flatten`, `count`) ends. No entry is yielded after an error.
 
 use std::fmt;
-use std::iter::FusedIterator;
 use std::ops::Bound;
 use std::sync::Mutex;
 
 use bytes::Bytes;
 
-use super::{Backward, Forward, KeyRange};
+use super::{Backward, Forward, KeyRange, Visible};
 use crate::error::Result;
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::InternalIterator;
 use crate::key::SeqNo;
 use crate::sync::get_mut;
 
@@ -62,82 +61,88 @@ impl Range {
         std::mem::take(&mut self.skipped)
     }
 
-    fn step(
-        &mut self,
-        step: impl FnOnce(&mut Halves) -> Result<Option<(Bytes, EntryValue)>>,
-    ) -> Option<Result<(Bytes, EntryValue)>> {
+    /// What `read` makes of the next entry.
+    #[inline]
+    pub(crate) fn next<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
         let halves = get_mut(&mut self.halves);
         let present = halves.as_mut()?;
-        let found = step(present).transpose();
+        let item = present.next().transpose().map(|entry| entry.and_then(read));
         self.skipped += present.take_skipped();
-        if !matches!(found, Some(Ok(_))) {
+        if !matches!(item, Some(Ok(_))) {
             *halves = None;
         }
-        found
+        item
+    }
+
+    /// The same from the other end.
+    #[inline]
+    pub(crate) fn next_back<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
+        let halves = get_mut(&mut self.halves);
+        let present = halves.as_mut()?;
+        let item = present.next_back().transpose().map(|entry| entry.and_then(read));
+        self.skipped += present.take_skipped();
+        if !matches!(item, Some(Ok(_))) {
+            *halves = None;
+        }
+        item
     }
 }
 
 impl Halves {
     /// The hidden entries that were skipped since the last call.
+    #[inline]
     fn take_skipped(&mut self) -> u64 {
         let forward = self.forward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
         let backward = self.backward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
         forward + backward
     }
 
-    fn next(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
-        let forward = match &mut self.forward {
-            Some(forward) => forward,
-            None => {
-                let source = (self.source)()?;
-                self.forward.insert(Forward::new(source, self.seqno, self.range.clone()))
-            }
-        };
+    #[inline]
+    fn next(&mut self) -> Result<Option<Visible<'_>>> {
+        if self.forward.is_none() {
+            self.start_forward()?;
+        }
+        let Some(forward) = &mut self.forward else { return Ok(None) };
         let found = forward.next()?;
-        if let (Some((key, _)), Some(backward)) = (&found, &mut self.backward) {
-            backward.start_after(key.clone());
+        if let (Some(found), Some(backward)) = (&found, &mut self.backward) {
+            backward.start_after(Bytes::copy_from_slice(found.key));
         }
         Ok(found)
     }
 
-    fn next_back(&mut self) -> Result<Option<(Bytes, EntryValue)>> {
-        let backward = match &mut self.backward {
-            Some(backward) => backward,
-            None => {
-                let mut range = self.range.clone();
-                if let Some(last) = self.forward.as_ref().and_then(Forward::last) {
-                    range.start = Bound::Excluded(Bytes::copy_from_slice(last));
-                }
-                let source = (self.source)()?;
-                self.backward.insert(Backward::new(source, self.seqno, range))
-            }
-        };
+    #[inline]
+    fn next_back(&mut self) -> Result<Option<Visible<'_>>> {
+        if self.backward.is_none() {
+            self.start_backward()?;
+        }
+        let Some(backward) = &mut self.backward else { return Ok(None) };
         let found = backward.next()?;
-        if let Some((key, _)) = &found {
-            match &mut self.forward {
-                Some(forward) => forward.end_before(key.clone()),
-                None => self.range.end = Bound::Excluded(key.clone()),
-            }
+        if let (Some(found), Some(forward)) = (&found, &mut self.forward) {
+            forward.end_before(Bytes::copy_from_slice(found.key));
         }
         Ok(found)
     }
-}
 
-impl Iterator for Range {
-    type Item = Result<(Bytes, EntryValue)>;
+    #[cold]
+    fn start_forward(&mut self) -> Result<()> {
+        let mut range = self.range.clone();
+        if let Some(last) = self.backward.as_ref().and_then(Backward::last) {
+            range.end = Bound::Excluded(Bytes::copy_from_slice(last));
+        }
+        self.forward = Some(Forward::new((self.source)()?, self.seqno, range));
+        Ok(())
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        self.step(Halves::next)
+    #[cold]
+    fn start_backward(&mut self) -> Result<()> {
+        let mut range = self.range.clone();
+        if let Some(last) = self.forward.as_ref().and_then(Forward::last) {
+            range.start = Bound::Excluded(Bytes::copy_from_slice(last));
+        }
+        self.backward = Some(Backward::new((self.source)()?, self.seqno, range));
+        Ok(())
     }
 }
-
-impl DoubleEndedIterator for Range {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(Halves::next_back)
-    }
-}
-
-impl FusedIterator for Range {}
 
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,29 +5,27 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-
 use super::*;
 use crate::error::Result;
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::InternalIterator;
 use crate::key::{EntryKind, SeqNo, Tag};
 use crate::memtable::Memtable;
 use crate::merge::MergeIter;
-use crate::merge::vec_iter::{Entry, Random, VecIter};
+use crate::merge::vec_iter::{self, Random, VecIter};
 
-fn put(key: &[u8], seqno: SeqNo) -> Entry {
+fn put(key: &[u8], seqno: SeqNo) -> vec_iter::Entry {
     (key.to_vec(), Tag::new(seqno, EntryKind::Put), seqno.to_le_bytes().to_vec())
 }
 
-fn delete(key: &[u8], seqno: SeqNo) -> Entry {
+fn delete(key: &[u8], seqno: SeqNo) -> vec_iter::Entry {
     (key.to_vec(), Tag::new(seqno, EntryKind::Delete), Vec::new())
 }
 
 /// A history, spread over memtables and sorted vectors, newest first.
 struct History {
-    entries: Vec<Entry>,
+    entries: Vec<vec_iter::Entry>,
     memtable: Arc<Memtable>,
-    vectors: Vec<Vec<Entry>>,
+    vectors: Vec<Vec<vec_iter::Entry>>,
 }
 
 impl History {
@@ -44,9 +42,9 @@ impl History {
         Self::new(all, random.below(4) as usize)
     }
 
-    fn new(entries: Vec<Entry>, vectors: usize) -> Self {
-        let mut parts: Vec<Vec<Entry>> =
-            entries.chunks((entries.len() / (vectors + 1)).max(1)).map(<[Entry]>::to_vec).rev().collect();
+    fn new(entries: Vec<vec_iter::Entry>, vectors: usize) -> Self {
+        let mut parts: Vec<Vec<vec_iter::Entry>> =
+            entries.chunks((entries.len() / (vectors + 1)).max(1)).map(<[_]>::to_vec).rev().collect();
         let memtable = Memtable::new(1 << 20, 0);
         for (key, tag, value) in if parts.is_empty() { Vec::new() } else { parts.remove(0) } {
             memtable.insert(&key, tag, &value);
@@ -80,9 +78,22 @@ impl History {
     }
 }
 
-fn pair(item: Result<(Bytes, EntryValue)>) -> (Vec<u8>, Vec<u8>) {
+fn pair(item: Result<Entry>) -> (Vec<u8>, Vec<u8>) {
     let (key, value) = item.unwrap();
     (key.to_vec(), value.read().unwrap().to_vec())
+}
+
+fn up(range: &mut Range) -> Option<Result<Entry>> {
+    range.next(|entry| Ok(entry.into_entry()))
+}
+
+fn down(range: &mut Range) -> Option<Result<Entry>> {
+    range.next_back(|entry| Ok(entry.into_entry()))
+}
+
+/// All entries by one way of stepping.
+fn all(mut range: Range, step: fn(&mut Range) -> Option<Result<Entry>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    std::iter::from_fn(|| step(&mut range)).map(pair).collect()
 }
 
 fn random_bound<'a>(random: &mut Random, key: &'a [u8]) -> Bound<&'a [u8]> {
@@ -109,10 +120,10 @@ fn mixed_calls_from_both_ends_meet_exactly_once_and_agree_with_the_model() {
             let backward_in = [0, 1, 2, 4][random.below(4) as usize];
             loop {
                 let from_back = random.below(4) < backward_in;
-                let Some(item) = (if from_back { range.next_back() } else { range.next() }) else { break };
+                let Some(item) = (if from_back { down(&mut range) } else { up(&mut range) }) else { break };
                 if from_back { &mut back } else { &mut front }.push(pair(item));
             }
-            assert!(range.next().is_none() && range.next_back().is_none());
+            assert!(up(&mut range).is_none() && down(&mut range).is_none());
             front.extend(back.into_iter().rev());
             assert_eq!(front, expected, "round {round} at {seqno} in {bounds:?}");
         }
@@ -130,11 +141,11 @@ fn keys_with_many_versions_are_seen_at_every_snapshot_in_both_directions() {
         let history = Arc::new(History::new(entries.clone(), vectors));
         for seqno in 0..=versions {
             let expected = history.model(seqno, Bound::Unbounded, Bound::Unbounded);
-            let up: Vec<_> = history.range(seqno, KeyRange::all()).map(pair).collect();
-            assert_eq!(up, expected, "at {seqno}");
-            let mut down: Vec<_> = history.range(seqno, KeyRange::all()).rev().map(pair).collect();
-            down.reverse();
-            assert_eq!(down, expected, "at {seqno}");
+            let range = || history.range(seqno, KeyRange::all());
+            assert_eq!(all(range(), up), expected, "at {seqno}");
+            let mut reversed = all(range(), down);
+            reversed.reverse();
+            assert_eq!(reversed, expected, "at {seqno}");
         }
     }
 }
@@ -146,16 +157,16 @@ fn a_long_history_of_one_key_is_jumped_over() {
         let source = VecIter::new(entries.clone());
         let movements = source.movements();
         let mut forward = Forward::new(Box::new(source), seqno, KeyRange::all());
-        assert_eq!(forward.next().unwrap().unwrap().1.read().unwrap(), seqno.to_le_bytes()[..]);
-        assert_eq!(forward.next().unwrap().unwrap().0, "l");
+        assert_eq!(forward.next().unwrap().unwrap().value().read().unwrap(), seqno.to_le_bytes()[..]);
+        assert_eq!(forward.next().unwrap().unwrap().key, b"l");
         assert!(forward.next().unwrap().is_none());
         assert!(movements.load(Ordering::Relaxed) < 4 * STEPS_MAX);
 
         let source = VecIter::new(entries.clone());
         let movements = source.movements();
         let mut backward = Backward::new(Box::new(source), seqno, KeyRange::all());
-        assert_eq!(backward.next().unwrap().unwrap().0, "l");
-        assert_eq!(backward.next().unwrap().unwrap().1.read().unwrap(), seqno.to_le_bytes()[..]);
+        assert_eq!(backward.next().unwrap().unwrap().key, b"l");
+        assert_eq!(backward.next().unwrap().unwrap().value().read().unwrap(), seqno.to_le_bytes()[..]);
         assert!(backward.next().unwrap().is_none());
         assert!(movements.load(Ordering::Relaxed) < 4 * STEPS_MAX);
     }
@@ -165,28 +176,23 @@ fn a_long_history_of_one_key_is_jumped_over() {
 fn many_tombstones_do_not_exhaust_the_stack() {
     let entries = (0..200_000u32).map(|n| delete(&n.to_be_bytes(), 1)).chain([put(&[0xff; 5], 2)]).collect();
     let history = Arc::new(History::new(entries, 0));
-    assert_eq!(history.range(9, KeyRange::all()).count(), 1);
-    let mut range = history.range(9, KeyRange::all());
-    assert!(range.next_back().is_some());
-    assert!(range.next_back().is_none());
+    assert_eq!(all(history.range(9, KeyRange::all()), up).len(), 1);
+    assert_eq!(all(history.range(9, KeyRange::all()), down).len(), 1);
 }
 
 #[test]
 fn of_equal_internal_keys_the_newer_source_is_seen() {
-    fn entry(value: &[u8]) -> Entry {
+    fn entry(value: &[u8]) -> vec_iter::Entry {
         (b"k".to_vec(), Tag::new(0, EntryKind::Put), value.to_vec())
     }
     let sources = || -> Result<Box<dyn InternalIterator>> {
-        let sources = [&b"newer"[..], b"older"]
-            .map(|value| Box::new(VecIter::new(vec![entry(value)])) as Box<dyn InternalIterator>);
+        let sources = [&b"newer"[..], b"older"].map(|value| VecIter::new(vec![entry(value)]));
         Ok(Box::new(MergeIter::new(sources.into())))
     };
-    let mut up = Range::new(Box::new(sources), 5, KeyRange::all());
-    assert_eq!(pair(up.next().unwrap()).1, b"newer");
-    assert!(up.next().is_none());
-    let mut down = Range::new(Box::new(sources), 5, KeyRange::all());
-    assert_eq!(pair(down.next_back().unwrap()).1, b"newer");
-    assert!(down.next_back().is_none());
+    for step in [up, down] {
+        let range = Range::new(Box::new(sources), 5, KeyRange::all());
+        assert_eq!(all(range, step), [(b"k".to_vec(), b"newer".to_vec())]);
+    }
 }
 
 #[test]
@@ -200,14 +206,13 @@ fn a_failing_source_yields_its_error_once_and_never_an_entry_after_it() {
                     as Box<dyn InternalIterator>)
             };
             let mut range = Range::new(Box::new(source), 9, KeyRange::all());
-            let mut step = || if from_back { range.next_back() } else { range.next() };
-            let items: Vec<_> = std::iter::from_fn(&mut step).collect();
+            let step = if from_back { down } else { up };
+            let items: Vec<_> = std::iter::from_fn(|| step(&mut range)).collect();
             let errors = items.iter().filter(|item| item.is_err()).count();
             let failed = failing_at <= 40;
             assert_eq!(errors, usize::from(failed), "movement {failing_at}");
             assert_eq!(items.last().unwrap().is_err(), failed);
-            assert!(step().is_none());
-            assert!(range.next().is_none() && range.next_back().is_none());
+            assert!(up(&mut range).is_none() && down(&mut range).is_none());
         }
     }
 }
@@ -226,19 +231,19 @@ fn a_half_that_failed_repeats_its_error() {
 fn a_source_that_cannot_be_made_is_an_error_and_an_empty_range_makes_none() {
     let broken = || Err(crate::error::Error::invalid("no source"));
     let mut range = Range::new(Box::new(broken), 9, KeyRange::all());
-    assert!(range.next_back().unwrap().is_err());
-    assert!(range.next().is_none());
+    assert!(down(&mut range).unwrap().is_err());
+    assert!(up(&mut range).is_none());
     let mut range = Range::new(Box::new(broken), 9, KeyRange::new(&("b".."a")));
-    assert!(range.next().is_none() && range.next_back().is_none());
+    assert!(up(&mut range).is_none() && down(&mut range).is_none());
 }
 
 #[test]
 fn what_a_range_pins_is_let_go_when_it_is_over() {
     let history = Arc::new(History::new(vec![put(b"a", 1)], 0));
     let mut range = history.range(9, KeyRange::all());
-    assert!(range.next().is_some());
+    assert!(up(&mut range).is_some());
     assert_eq!(Arc::strong_count(&history), 2);
-    assert!(range.next().is_none());
+    assert!(up(&mut range).is_none());
     assert_eq!(Arc::strong_count(&history), 1);
 }
 

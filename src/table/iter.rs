@@ -22,9 +22,10 @@ use super::reader::Table;
 pub(crate) struct TableIter {
     table: Arc<Table>,
     fill_cache: bool,
-    /// From the root (0) down; reaches the data block while the iterator is valid.
-    levels: Vec<Level>,
-    valid: bool,
+    /// From the root down. A level is used again for the next block of its kind.
+    index: Vec<Level>,
+    /// Positioned at an entry while the iterator is, and else closed.
+    data: Level,
     failed: Option<Error>,
 }
 
@@ -33,6 +34,12 @@ struct Level {
     /// Offset of the block in the file.
     block: u64,
     entries: BlockIter,
+}
+
+impl Level {
+    fn new(values: BlockValues) -> Self {
+        Self { block: 0, entries: BlockIter::closed(values) }
+    }
 }
 
 /// Where to position the cursor in a block that was just entered.
@@ -52,174 +59,167 @@ enum Direction {
 
 impl TableIter {
     pub(super) fn new(table: Arc<Table>, fill_cache: bool) -> Self {
-        Self { table, fill_cache, levels: Vec::new(), valid: false, failed: None }
+        let index = (0..table.footer.index_depth).map(|_| Level::new(BlockValues::Index)).collect();
+        Self { table, fill_cache, index, data: Level::new(BlockValues::Data), failed: None }
     }
 
     /// Runs one movement and keeps its error.
+    #[inline]
     fn movement(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let done = run(self).and_then(|()| match (self.valid, self.levels.last()) {
-            (true, Some(data)) => self.table.check_value(&data.entries, data.block),
-            _ => Ok(()),
-        });
+        let done = run(self).and_then(|()| self.table.check_value(&self.data.entries, self.data.block));
         if let Err(error) = &done {
-            self.valid = false;
+            self.data.entries.close();
             self.failed = Some(error.clone());
         }
         done
     }
 
-    fn depth(&self) -> usize {
-        usize::from(self.table.footer.index_depth)
+    /// The levels of the index from the root (0) down, then the data.
+    fn level(&mut self, level: usize) -> &mut Level {
+        self.index.get_mut(level).unwrap_or(&mut self.data)
     }
 
-    /// Leaves only the root in `levels` and positions it; `false` if there is no such entry.
-    fn enter_root(&mut self, goal: Goal<'_>) -> Result<bool> {
-        self.valid = false;
-        let block = self.table.footer.root.offset;
-        self.levels.truncate(1);
-        if self.levels.is_empty() {
-            let entries = BlockIter::new(self.table.root()?, BlockValues::Index)
-                .map_err(|error| self.table.file.error_in_block(error, block))?;
-            self.levels.push(Level { block, entries });
-        }
-        self.stand(goal)
+    fn open_root(&mut self) -> Result<()> {
+        let Some(root) = self.index.first_mut().filter(|root| root.entries.is_closed()) else {
+            return Ok(());
+        };
+        root.block = self.table.footer.root.offset;
+        let opened = root.entries.open(self.table.root()?);
+        opened.map_err(|error| self.table.file.error_in_block(error, root.block))
     }
 
-    /// Positions the cursor in the lowest loaded block.
-    fn stand(&mut self, goal: Goal<'_>) -> Result<bool> {
-        let Some(level) = self.levels.last_mut() else { return Ok(false) };
-        match goal {
-            Goal::First => level.entries.seek_first(),
-            Goal::Last => level.entries.seek_last(),
-            Goal::AtOrAfter(target) => level.entries.seek(target),
-        }
-        .map_err(|error| self.table.file.error_in_block(error, level.block))?;
-        Ok(level.entries.is_valid())
+    /// Positions the cursor of a level; `false` if there is no such entry.
+    fn stand(&mut self, level: usize, goal: Goal<'_>) -> Result<bool> {
+        let Level { block, entries } = self.level(level);
+        let moved = match goal {
+            Goal::First => entries.seek_first(),
+            Goal::Last => entries.seek_last(),
+            Goal::AtOrAfter(target) => entries.seek(target),
+        };
+        let (valid, block) = (entries.is_valid(), *block);
+        moved.map_err(|error| self.table.file.error_in_block(error, block))?;
+        Ok(valid)
     }
 
-    /// Loads the block that the lowest loaded index block refers to. In a walk, `after` is the block of that
-    /// level that the walk leaves.
-    fn enter_child(&mut self, after: Option<(Direction, u64)>) -> Result<()> {
-        let Some(parent) = self.levels.last() else { return Ok(()) };
-        let file = &self.table.file;
+    /// Loads the block of a level to which the level above refers. In a walk, `walk` is its direction, and the
+    /// level is the last that the walk has left.
+    fn enter(&mut self, level: usize, walk: Option<Direction>) -> Result<()> {
+        let parent = &self.index[level - 1];
         let handle = BlockHandle::decode(parent.entries.value())
-            .map_err(|error| file.error_in_block(error, parent.block))?;
-        let out_of_order = match after {
-            Some((Direction::Forward, from)) => handle.offset <= from,
-            Some((Direction::Backward, from)) => handle.offset >= from,
+            .map_err(|error| self.table.file.error_in_block(error, parent.block))?;
+        let (parent, from) = (parent.block, self.level(level).block);
+        let out_of_order = match walk {
+            Some(Direction::Forward) => handle.offset <= from,
+            Some(Direction::Backward) => handle.offset >= from,
             None => false,
         };
+        let file = &self.table.file;
         if out_of_order {
             let detail = format!("the block at {} does not stand in order", handle.offset);
-            return Err(file.corrupt(parent.block, "index block", detail));
+            return Err(file.corrupt(parent, "index block", detail));
         }
-        let (kind, rule) = match self.levels.len() == self.depth() {
-            true => (BlockKind::Data, BlockValues::Data),
-            false => (BlockKind::Index, BlockValues::Index),
-        };
+        let kind = if level == self.index.len() { BlockKind::Data } else { BlockKind::Index };
         let payload = file.block(handle, kind, self.fill_cache)?;
-        let entries =
-            BlockIter::new(payload, rule).map_err(|error| file.error_in_block(error, handle.offset))?;
-        self.levels.push(Level { block: handle.offset, entries });
-        Ok(())
+        let entered = self.level(level);
+        entered.block = handle.offset;
+        let opened = entered.entries.open(payload);
+        opened.map_err(|error| self.table.file.error_in_block(error, handle.offset))
     }
 
-    /// Goes from the root down to a data block, and positions the cursor of each level by `goal`.
-    fn descend(&mut self, goal: Goal<'_>) -> Result<()> {
-        if !self.enter_root(goal)? {
-            return Ok(());
-        }
-        while self.levels.len() <= self.depth() {
-            self.enter_child(None)?;
-            self.valid = self.stand(goal)?;
-            if !self.valid && self.levels.len() <= self.depth() {
-                return Err(self.past_separator());
+    /// Goes from the root down to a data block, and positions the cursor of each level by `goal`. `false` if the
+    /// root says that there is no such entry.
+    fn descend(&mut self, goal: Goal<'_>) -> Result<bool> {
+        self.data.entries.close();
+        self.open_root()?;
+        for level in 0..self.index.len() {
+            if !self.stand(level, goal)? {
+                let past_separator = || Err(self.table.past_separator(self.index[level].block));
+                return if level == 0 { Ok(false) } else { past_separator() };
             }
+            self.enter(level + 1, None)?;
         }
-        Ok(())
-    }
-
-    fn past_separator(&self) -> Error {
-        let block = self.levels.last().map_or(0, |level| level.block);
-        self.table.past_separator(block)
+        self.stand(self.index.len(), goal)?;
+        Ok(true)
     }
 
     /// Moves from the end of a data block to the next block in this direction.
     fn step_block(&mut self, direction: Direction) -> Result<()> {
-        self.valid = false;
-        let mut left = Vec::new();
-        while let Some(level) = self.levels.last_mut() {
-            // The data level is always left; an index level only if it has no further entry.
-            if !left.is_empty() {
-                match direction {
-                    Direction::Forward => level.entries.next(),
-                    Direction::Backward => level.entries.prev(),
-                }
-                .map_err(|error| self.table.file.error_in_block(error, level.block))?;
-                if level.entries.is_valid() {
-                    break;
-                }
-            }
-            left.push(level.block);
-            self.levels.pop();
-        }
-        if self.levels.is_empty() {
-            return Ok(());
-        }
+        self.data.entries.close();
+        let Some(moved) = self.step_index(direction)? else { return Ok(()) };
         let goal = match direction {
             Direction::Forward => Goal::First,
             Direction::Backward => Goal::Last,
         };
-        while let Some(from) = left.pop() {
-            self.enter_child(Some((direction, from)))?;
-            self.stand(goal)?;
+        for level in moved + 1..=self.index.len() {
+            self.enter(level, Some(direction))?;
+            self.stand(level, goal)?;
         }
-        self.valid = true;
         Ok(())
     }
 
-    fn data(&mut self) -> Option<&mut Level> {
-        self.levels.last_mut()
+    /// Moves the lowest level of the index that has a further entry, and says which it is.
+    fn step_index(&mut self, direction: Direction) -> Result<Option<usize>> {
+        for (number, level) in self.index.iter_mut().enumerate().rev() {
+            let moved = match direction {
+                Direction::Forward => level.entries.next(),
+                Direction::Backward => level.entries.prev(),
+            };
+            moved.map_err(|error| self.table.file.error_in_block(error, level.block))?;
+            if level.entries.is_valid() {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Result<()> {
+        let Level { block, entries } = &mut self.data;
+        if !entries.is_valid() {
+            return Ok(());
+        }
+        let stepped = match direction {
+            Direction::Forward => entries.next(),
+            Direction::Backward => entries.prev(),
+        };
+        stepped.map_err(|error| self.table.file.error_in_block(error, *block))?;
+        if entries.is_valid() { Ok(()) } else { self.step_block(direction) }
     }
 }
 
 impl InternalIterator for TableIter {
     fn seek_first(&mut self) -> Result<()> {
-        self.movement(|iter| iter.descend(Goal::First))
+        self.movement(|iter| iter.descend(Goal::First).map(drop))
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.movement(|iter| iter.descend(Goal::Last))
+        self.movement(|iter| iter.descend(Goal::Last).map(drop))
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
         self.movement(|iter| {
-            iter.descend(Goal::AtOrAfter(target))?;
+            let in_block = iter.descend(Goal::AtOrAfter(target))?;
             // The target is after the last key of a block and before its separator: the next block begins
             // with the answer.
-            match iter.valid || iter.levels.len() <= iter.depth() {
-                true => Ok(()),
-                false => iter.step_block(Direction::Forward),
+            match in_block && !iter.data.entries.is_valid() {
+                true => iter.step_block(Direction::Forward),
+                false => Ok(()),
             }
         })
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         self.movement(|iter| {
-            iter.descend(Goal::AtOrAfter(target))?;
-            if iter.levels.len() <= iter.depth() {
-                return iter.descend(Goal::Last);
+            if !iter.descend(Goal::AtOrAfter(target))? {
+                return iter.descend(Goal::Last).map(drop);
             }
-            match iter.valid {
+            match iter.data.entries.is_valid() {
                 true => iter.step(Direction::Backward),
                 // All keys of this block are before the target.
-                false => {
-                    iter.valid = iter.stand(Goal::Last)?;
-                    Ok(())
-                }
+                false => iter.stand(iter.index.len(), Goal::Last).map(drop),
             }
         })
     }
@@ -233,34 +233,10 @@ impl InternalIterator for TableIter {
     }
 
     fn key(&self) -> Option<InternalKey<'_>> {
-        if !self.valid {
-            return None;
-        }
-        self.levels.last().and_then(|data| data.entries.key())
+        self.data.entries.key()
     }
 
     fn value(&self) -> EntryValue {
-        match self.levels.last() {
-            Some(data) if self.valid => self.table.value(&data.entries, data.block),
-            _ => EntryValue::Inline(bytes::Bytes::new()),
-        }
-    }
-}
-
-impl TableIter {
-    #[inline]
-    fn step(&mut self, direction: Direction) -> Result<()> {
-        if !self.valid {
-            return Ok(());
-        }
-        let Some(data) = self.data() else { return Ok(()) };
-        let block = data.block;
-        let stepped = match direction {
-            Direction::Forward => data.entries.next(),
-            Direction::Backward => data.entries.prev(),
-        };
-        let valid = data.entries.is_valid();
-        stepped.map_err(|error| self.table.file.error_in_block(error, block))?;
-        if valid { Ok(()) } else { self.step_block(direction) }
+        self.table.value(&self.data.entries, self.data.block)
     }
 }

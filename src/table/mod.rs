@@ -47,6 +47,7 @@ pub(crate) use filter_file::{FILTER_OFFSET, write_filter_file};
 pub(crate) use filter_pages::FilterPages;
 pub(crate) use filter_source::{FilterSource, read_filter_of};
 pub(crate) use footer::{FOOTER_BYTES, Footer};
+pub(crate) use iter::TableIter;
 pub(crate) use open::with_full_bounds;
 pub(crate) use origin::{EARLIER_MAX, Origin};
 pub(crate) use properties::Properties;

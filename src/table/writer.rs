@@ -14,6 +14,7 @@
 //! an I/O error every later call returns the same error. The caller removes the unfinished file, also if it
 //! drops the writer before `finish`.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -153,10 +154,13 @@ impl TableWriter {
     }
 
     /// The bytes to store in the data block for this value, and whether they refer to chunk blocks.
-    fn store_value(&mut self, value: &EntryValue) -> Result<(Bytes, bool)> {
+    fn store_value<'v>(&mut self, value: &'v EntryValue) -> Result<(Cow<'v, [u8]>, bool)> {
         let total = value.len();
         if total <= VALUE_INLINE_MAX as u64 {
-            return Ok((value.read()?, false));
+            return Ok(match value {
+                EntryValue::Inline(bytes) => (Cow::Borrowed(bytes), false),
+                EntryValue::Chunked(_) => (Cow::Owned(value.clone().read()?.into()), false),
+            });
         }
         let reference = ChunkRef::new(total, self.out.position());
         match value {
@@ -181,7 +185,7 @@ impl TableWriter {
         self.properties.chunk_blocks += reference.count;
         let mut stored = Vec::new();
         reference.encode(&mut stored);
-        Ok((stored.into(), true))
+        Ok((Cow::Owned(stored), true))
     }
 
     fn count(&mut self, key: InternalKey<'_>, value_len: u64) {

@@ -71,7 +71,7 @@ fn first_changed(view: &View, (start, end): Interval<'_>, seqno: SeqNo) -> Resul
     let mut first: Option<Bytes> = None;
     for mut source in newer_sources(view, start, end.map(|end| &end[..]), seqno) {
         let end = first.as_ref().or(end);
-        first = first_newer(&mut *source, start, end, seqno)?.or(first);
+        first = first_newer(&mut source, start, end, seqno)?.or(first);
     }
     Ok(first)
 }

@@ -32,8 +32,8 @@ impl Merged {
         loop {
             if self.ahead[at].is_none() {
                 let next = match direction {
-                    Direction::Up => store.next(),
-                    Direction::Down => store.next_back(),
+                    Direction::Up => store.next(|entry| Ok(entry.into_entry())),
+                    Direction::Down => store.next_back(|entry| Ok(entry.into_entry())),
                 };
                 self.ahead[at] = match next {
                     Some(Err(error)) => {

@@ -43,7 +43,7 @@ impl Forge {
     fn data(&mut self, entries: &[(&str, EntryValue)]) -> BlockHandle {
         let values: Vec<(&str, Vec<u8>, u64, bool)> = entries
             .iter()
-            .map(|(key, value)| (*key, value.read().unwrap().to_vec(), value.len(), false))
+            .map(|(key, value)| (*key, value.clone().read().unwrap().to_vec(), value.len(), false))
             .collect();
         self.data_of(&values)
     }
