@@ -1,11 +1,12 @@
 //! Disks that fail: every operation on a file fails once, or fails from then on, with `EIO` and with "disk
-//! full".
+//! full"; and file systems that panic, at every operation once.
 //!
 //! The caller gets an error that names the operation and the file, or the store tells of it and tries again;
-//! nothing panics. Reads go on and return what was acknowledged. Opened again, on the files as they are or
+//! nothing else panics. Reads go on and return what was acknowledged. Opened again, on the files as they are or
 //! after a power loss, the store holds a prefix with everything that was acknowledged as durable.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,11 +25,18 @@ struct Fault {
     seed: u64,
     /// The number of the operation that fails.
     at: u64,
-    kind: io::ErrorKind,
+    kind: Kind,
     forever: bool,
 }
 
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Error(io::ErrorKind),
+    Panic,
+}
+
 const OPERATIONS: u64 = 120;
+const PANIC: &str = "a file system that panics";
 
 /// `ErrorKind` has no variant for EIO.
 fn error(kind: io::ErrorKind) -> io::Error {
@@ -53,33 +61,42 @@ fn inject(fs: &MemFs, fault: Fault) -> Hit {
             if !happened.swap(true, Ordering::SeqCst) {
                 *op_hit.lock().unwrap() = format!("{op:?}").chars().take(60).collect();
             }
-            return Err(error(fault.kind));
+            match fault.kind {
+                Kind::Error(kind) => return Err(error(kind)),
+                Kind::Panic => resume_unwind(Box::new(PANIC)),
+            }
         }
         Ok(())
     });
     hit
 }
 
+/// How many operations on files the workload of a seed does.
+fn operations(seed: u64) -> u64 {
+    let fs = MemFs::new();
+    let count = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&count);
+    fs.observe(move |_, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    });
+    let mut workload = Workload::new(&fs, seed);
+    workload.run(OPERATIONS).unwrap();
+    workload.close().unwrap();
+    count.load(Ordering::SeqCst)
+}
+
 #[test]
 fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
     let mut faults = Vec::new();
     for seed in 1..=2 {
-        let fs = MemFs::new();
-        let count = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&count);
-        fs.observe(move |_, _| {
-            counter.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        });
-        let mut workload = Workload::new(&fs, seed);
-        workload.run(OPERATIONS).unwrap();
-        workload.close().unwrap();
-        for at in 0..count.load(Ordering::SeqCst) {
+        for at in 0..operations(seed) {
             for (index, kind) in [io::ErrorKind::Other, io::ErrorKind::StorageFull].into_iter().enumerate() {
                 // A sample has each operation fail in one of the two ways, in turn.
                 if !thorough() && (at + index as u64).is_multiple_of(2) {
                     continue;
                 }
+                let kind = Kind::Error(kind);
                 faults.extend([false, true].map(|forever| Fault { seed, at, kind, forever }));
             }
         }
@@ -91,6 +108,19 @@ fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
     println!("{} faults: {refused} reported, {survived} without effect", faults.len());
     let least = if thorough() { 1000 } else { 500 };
     assert!(refused > least && survived > 10, "{refused} {survived}");
+}
+
+#[test]
+fn a_file_system_that_panics_costs_nothing_that_was_durable() {
+    let faults: Vec<Fault> = (1..=2)
+        .flat_map(|seed| (0..operations(seed)).map(move |at| (seed, at)))
+        .filter(|(_, at)| thorough() || at.is_multiple_of(2))
+        .map(|(seed, at)| Fault { seed, at, kind: Kind::Panic, forever: false })
+        .collect();
+    let outcomes =
+        cases(&faults, |fault| fail_and_reopen(*fault).map_err(|what| format!("{fault:?}: {what}")));
+    let least = if thorough() { 1000 } else { 500 };
+    assert!(outcomes.len() > least, "{} panics", outcomes.len());
 }
 
 #[derive(Debug, PartialEq, Clone, Copy)]
@@ -107,19 +137,22 @@ fn fail_and_reopen(fault: Fault) -> Result<Outcome, String> {
     let hit = inject(&fs, fault);
     let mut workload = Workload::new(&fs, fault.seed);
     let (history, doing) = (workload.history(), workload.doing());
-    let result = workload.run(OPERATIONS).and_then(|()| workload.close());
+    let work = AssertUnwindSafe(|| workload.run(OPERATIONS).and_then(|()| workload.close()));
+    let result = catch_unwind(work);
     let op = hit.op.lock().unwrap().clone();
     let context = |what: String| format!("{op} failed during {}: {what}", doing.lock().unwrap());
     if !hit.happened.load(Ordering::SeqCst) {
         return Err("the fault was never reached".into());
     }
     let outcome = match &result {
-        Ok(()) if op.starts_with("Remove") || workload.told() > 0 => Outcome::Survived,
-        Ok(()) => return Err(context("no call says so".into())),
-        Err(error) => {
+        Ok(Ok(())) if op.starts_with("Remove") || workload.told() > 0 => Outcome::Survived,
+        Ok(Ok(())) => return Err(context("no call says so".into())),
+        Ok(Err(error)) => {
             is_typed(error).map_err(context)?;
             Outcome::Failed
         }
+        Err(payload) if payload.downcast_ref() == Some(&PANIC) => Outcome::Failed,
+        Err(_) => return Err(context("another panic".into())),
     };
     if let Some(db) = workload.db() {
         still_reads(db, &history.lock().unwrap()).map_err(context)?;
@@ -141,6 +174,7 @@ fn is_typed(error: &Error) -> Result<(), String> {
             let is_ours = source.kind() == io::ErrorKind::StorageFull || text.contains("input/output error");
             if is_ours { Ok(()) } else { Err(format!("another error: {text}")) }
         }
+        Error::Panicked { message, .. } if &**message == PANIC => Ok(()),
         Error::Poisoned { cause, .. } => is_typed(cause),
         other => Err(format!("not an I/O error: {other:?}")),
     }
@@ -245,7 +279,10 @@ fn an_open_that_fails_anywhere_changes_nothing_that_the_next_open_finds() {
     let mut at = 0;
     loop {
         let image = fs.crash(CrashPolicy::KeepAll);
-        let hit = inject(&image, Fault { seed: 3, at, kind: io::ErrorKind::StorageFull, forever: true });
+        let hit = inject(
+            &image,
+            Fault { seed: 3, at, kind: Kind::Error(io::ErrorKind::StorageFull), forever: true },
+        );
         let opened = store::open(&image).map(drop);
         if !hit.happened.load(Ordering::SeqCst) {
             break;

@@ -2,9 +2,9 @@
 //! removed.
 //!
 //! Every flush, compaction, new filter, new log, new or dropped keyspace ends here. The caller has made the
-//! files that the edit names durable, and their directory. If appending the edit fails, it is unknown whether
-//! the manifest has it. Then nothing becomes visible, the new files are kept, and writing is suspended until
-//! there is another manifest (`resume`).
+//! files that the edit names durable, and their directory. If appending the edit fails or panics, it is unknown
+//! whether the manifest has it. Then nothing becomes visible, the new files are kept, and writing is suspended
+//! until there is another manifest (`resume`), or ends.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -115,10 +115,8 @@ impl Engine {
         all.extend(ended.clone());
         all.extend(items);
         all.extend(changed);
-        let mark = manifest.append(all).map_err(|error| {
-            self.suspension.keep_change(&change);
-            self.suspend(error)
-        })?;
+        let doubt = self.suspension.doubt(&change);
+        let mark = manifest.append(all).map_err(|error| self.suspend(error))?;
         self.manifest.set_mark(mark);
         ended.iter().for_each(|ended| self.next_log.note_stated(ended));
         self.reserve.set_table_bytes(manifest.state().table_bytes);
@@ -127,9 +125,13 @@ impl Engine {
             return Ok(0);
         }
         change.install();
+        doubt.end();
         let log_floor = manifest.state().log_floor;
         if manifest.is_long() && self.retry.is_due(Work::ReplaceManifest) {
-            self.replace_manifest(manifest);
+            // The edit has been published, whatever happens here.
+            if let Err(panic) = catch("a new manifest", || self.replace_manifest(manifest)) {
+                self.fail(panic);
+            }
         }
         Ok(log_floor)
     }
@@ -156,7 +158,7 @@ impl Engine {
         })
     }
 
-    /// Starts a new manifest with the same state. The edit before has been published, whatever happens here.
+    /// Starts a new manifest with the same state.
     fn replace_manifest(&self, manifest: &mut ManifestLog) {
         let number = self.files.new_number();
         match manifest.prepare_next(number, &random_id) {
@@ -238,7 +240,11 @@ impl TreeChange {
 
     /// Marks the new tables for removal: the change is not installed.
     pub(super) fn set_added_obsolete(&self) {
-        self.added.iter().for_each(|(_, _, table)| table.set_obsolete());
+        self.new_tables().for_each(|table| table.set_obsolete());
+    }
+
+    pub(super) fn new_tables(&self) -> impl Iterator<Item = Arc<TableHandle>> + use<'_> {
+        self.added.iter().map(|(_, _, table)| Arc::clone(table))
     }
 
     pub(super) fn items(&self) -> Vec<EditItem> {

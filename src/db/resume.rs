@@ -98,14 +98,14 @@ impl Suspension {
         if self.is_suspended() { lock(&self.state).cause.clone() } else { None }
     }
 
-    /// Keeps the new tables and filters of a change whose edit may be in the manifest.
-    pub(super) fn keep_change(&self, change: &Change) {
-        let in_doubt = &mut lock(&self.state).in_doubt;
-        match change {
-            Change::Trees(changes) => changes.iter().for_each(|change| in_doubt.keep_tables(change)),
-            Change::Filters(change) => in_doubt.tables.push(Arc::clone(&change.new)),
-            Change::None | Change::End | Change::Options(..) | Change::Drop(_) => {}
-        }
+    /// What to hold from before the edit of a change is appended until the change is visible.
+    pub(super) fn doubt(&self, change: &Change) -> Doubt<'_> {
+        let tables = match change {
+            Change::Trees(changes) => changes.iter().flat_map(TreeChange::new_tables).collect(),
+            Change::Filters(change) => vec![Arc::clone(&change.new)],
+            Change::None | Change::End | Change::Options(..) | Change::Drop(_) => Vec::new(),
+        };
+        Doubt { suspension: self, tables }
     }
 
     /// Keeps a file that a manifest may name.
@@ -116,7 +116,7 @@ impl Suspension {
     fn keep_files(&self, new: NewFiles) {
         let in_doubt = &mut lock(&self.state).in_doubt;
         for change in &new.changes {
-            in_doubt.keep_tables(change);
+            in_doubt.tables.extend(change.new_tables());
             change.set_added_obsolete();
         }
         in_doubt.files.extend(new.names);
@@ -133,9 +133,25 @@ impl Suspension {
     }
 }
 
-impl InDoubt {
-    fn keep_tables(&mut self, change: &TreeChange) {
-        self.tables.extend(change.added.iter().map(|(_, _, table)| Arc::clone(table)));
+/// The new tables and filters of a change whose edit may be in the manifest. Unless that ends, they are kept,
+/// also if a panic has interrupted the change.
+pub(super) struct Doubt<'a> {
+    suspension: &'a Suspension,
+    tables: Vec<Arc<TableHandle>>,
+}
+
+impl Doubt<'_> {
+    /// The change is visible.
+    pub(super) fn end(mut self) {
+        self.tables.clear();
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if !self.tables.is_empty() {
+            lock(&self.suspension.state).in_doubt.tables.append(&mut self.tables);
+        }
     }
 }
 
