@@ -122,10 +122,17 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
+    /// The multipliers of the first eight probes, and those of the others, eight at a time.
+    pub(super) fn steps(self) -> (&'static [u32; LANES], &'static [[u32; LANES]]) {
+        let probes = usize::from(self.probes.clamp(1, PROBES_MAX));
+        let [first, others @ ..] = &STEPS_OF[probes];
+        (first, &others[..probes.div_ceil(LANES) - 1])
+    }
+
     /// The multipliers of the probes, eight at a time.
-    pub(super) fn multipliers(self) -> &'static [[u32; LANES]] {
-        let probes = self.probes.clamp(1, PROBES_MAX);
-        &STEPS_OF[usize::from(probes)][..usize::from(probes).div_ceil(LANES)]
+    pub(super) fn multipliers(self) -> impl Iterator<Item = &'static [u32; LANES]> {
+        let (first, others) = self.steps();
+        core::iter::once(first).chain(others)
     }
 
     /// Number of the line, and the word that the bits in it come from.

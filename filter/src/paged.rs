@@ -170,8 +170,7 @@ impl PagedFilter {
                 let (number, word) = blocked.locate(hash);
                 let mut line = [0; LINE_BYTES];
                 let is_there = last.read(0, number * LINE_BYTES as u64, &mut line)?;
-                Ok(!is_there
-                    || blocked.multipliers().iter().all(|part| self.simd.line_has(&line, word, part)))
+                Ok(!is_there || blocked.multipliers().all(|part| self.simd.line_has(&line, word, part)))
             }
             (Shape::Ribbon(_), Some(ribbon)) => {
                 let thresholds = self.header.sections.first().map_or(0, |section| section.offset as usize);

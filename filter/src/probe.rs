@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use super::arch::{AlignedBytes, Lines, Simd, Work};
+use super::arch::{AlignedBytes, Asked, Lines, Question, Simd, Work};
 use super::blocked::LANES;
 use super::bloom::Bloom;
 use super::header::Header;
@@ -52,6 +52,8 @@ pub struct Probe<B = AlignedBytes> {
     salt: u64,
     simd: Simd,
     kernel: Kernel,
+    /// [`Probe::may_contain`] for this kind and this processor.
+    asked: Asked<Self>,
 }
 
 /// Without the salt.
@@ -74,23 +76,81 @@ enum Kernel {
 
 /// What tests the bits of one kind. Both are `inline(always)`: they are compiled for each instruction set.
 pub(super) trait Test {
-    /// Whether a key with this table hash may be in the filter with this block. What is not in the block
-    /// counts as fitting.
-    fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool;
+    /// Whether a key with this table hash may be in the filter with this block, if one look at it tells: in all
+    /// but some per cent of queries for absent keys. Otherwise [`Test::test_rest`] tells.
+    fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool>;
+
+    /// The answer where [`Test::test_first`] has none. What is not in the block counts as fitting.
+    fn test_rest(&self, _: Simd, _: &[u8], _: u64) -> bool {
+        true
+    }
+
+    /// The answer.
+    #[inline(always)]
+    fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        match self.test_first(simd, block, hash) {
+            Some(answer) => answer,
+            None => self.test_rest(simd, block, hash),
+        }
+    }
 
     /// Prefetches what [`Test::test`] reads most likely.
     fn prefetch(&self, block: &[u8], hash: u64);
 }
 
-/// [`Test::test`] of a table hash. The arguments fit into registers.
-struct One;
+/// [`Test::test_first`] of the filter of one kind; `None` of another kind.
+trait Look {
+    fn look(simd: Simd, kernel: &Kernel, block: &[u8], hash: u64) -> Option<bool>;
+}
 
-impl<T: Test> Work<&T, &[u8], u64> for One {
-    type Output = bool;
-
+impl<L: Look, B: AsRef<[u8]>> Question<Probe<B>> for L {
     #[inline(always)]
-    fn work(simd: Simd, test: &T, block: &[u8], hash: u64) -> bool {
-        test.test(simd, block, hash)
+    fn ask(simd: Simd, probe: &Probe<B>, hash: u64) -> bool {
+        match L::look(simd, &probe.kernel, probe.bytes.as_ref(), table_hash(hash, probe.salt)) {
+            Some(answer) => answer,
+            None => probe.ask_rest(hash),
+        }
+    }
+}
+
+struct LookBlocked;
+
+impl Look for LookBlocked {
+    #[inline(always)]
+    fn look(simd: Simd, kernel: &Kernel, block: &[u8], hash: u64) -> Option<bool> {
+        let Kernel::Blocked(blocked) = kernel else { return None };
+        blocked.test_first(simd, block, hash)
+    }
+}
+
+/// With what is known of the columns, see [`RibbonProbe::look`].
+struct LookRibbon<const EQUAL: bool, const FULL: bool>;
+
+impl<const EQUAL: bool, const FULL: bool> Look for LookRibbon<EQUAL, FULL> {
+    #[inline(always)]
+    fn look(simd: Simd, kernel: &Kernel, block: &[u8], hash: u64) -> Option<bool> {
+        let Kernel::Ribbon(ribbon) = kernel else { return None };
+        ribbon.look::<EQUAL, FULL>(simd, block, hash).answer()
+    }
+}
+
+struct LookBloom;
+
+impl Look for LookBloom {
+    #[inline(always)]
+    fn look(simd: Simd, kernel: &Kernel, block: &[u8], hash: u64) -> Option<bool> {
+        let Kernel::Bloom(bloom) = kernel else { return None };
+        bloom.test_first(simd, block, hash)
+    }
+}
+
+/// Of no keys.
+struct LookEmpty;
+
+impl Look for LookEmpty {
+    #[inline(always)]
+    fn look(_: Simd, _: &Kernel, _: &[u8], _: u64) -> Option<bool> {
+        None
     }
 }
 
@@ -123,7 +183,13 @@ impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
 
     #[inline(always)]
     fn work(simd: Simd, (test, block): (&T, &[u8]), (): (), hashes: &[u64]) -> bool {
-        hashes.iter().all(|&hash| test.test(simd, block, hash))
+        // A loop: a closure may be left outside, where it has not the instructions of `simd`.
+        for &hash in hashes {
+            if !test.test(simd, block, hash) {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -151,14 +217,28 @@ impl<B: AsRef<[u8]>> Probe<B> {
             }
             Shape::Blocked(blocked) => Kernel::Blocked(BlockedProbe {
                 lines: Lines::new(blocked.lines, start),
-                multipliers: blocked.multipliers(),
+                multipliers: blocked.steps(),
             }),
             Shape::Ribbon(ribbon) => {
                 let groups = sections.saturating_sub(1);
                 Kernel::Ribbon(RibbonProbe::new(&ribbon, block, &header.sections, groups)?)
             }
         };
-        Ok(Self { salt: header.salt, simd: Simd::detect(), kernel, bytes })
+        Ok(Self::of(bytes, header.salt, Simd::detect(), kernel))
+    }
+
+    fn of(bytes: B, salt: u64, simd: Simd, kernel: Kernel) -> Self {
+        let asked = match &kernel {
+            Kernel::Blocked(_) => simd.question::<LookBlocked, Self>(),
+            Kernel::Ribbon(ribbon) => match ribbon.is_equal_and_full() {
+                (true, true) => simd.question::<LookRibbon<true, true>, Self>(),
+                (false, true) => simd.question::<LookRibbon<false, true>, Self>(),
+                _ => simd.question::<LookRibbon<false, false>, Self>(),
+            },
+            Kernel::Bloom(_) => simd.question::<LookBloom, Self>(),
+            Kernel::Empty(_) => simd.question::<LookEmpty, Self>(),
+        };
+        Self { bytes, salt, simd, kernel, asked }
     }
 
     /// Whether a key with this [`key_hash`](crate::key_hash) may have been added. `false` is certain.
@@ -167,11 +247,18 @@ impl<B: AsRef<[u8]>> Probe<B> {
     #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
+        self.asked.ask(self, hash)
+    }
+
+    /// [`Test::test_rest`]. Gets what [`Question::ask`] gets, so that this keeps nothing for it in registers.
+    #[cold]
+    #[inline(never)]
+    fn ask_rest(&self, hash: u64) -> bool {
         let (simd, block, hash) = (self.simd, self.bytes.as_ref(), table_hash(hash, self.salt));
         match &self.kernel {
-            Kernel::Blocked(blocked) => simd.run_probe(One, blocked, block, hash),
-            Kernel::Ribbon(ribbon) => simd.run_probe(One, ribbon, block, hash),
-            Kernel::Bloom(bloom) => bloom.test(simd, block, hash),
+            Kernel::Blocked(blocked) => blocked.test_rest(simd, block, hash),
+            Kernel::Ribbon(ribbon) => ribbon.test_rest(simd, block, hash),
+            Kernel::Bloom(bloom) => bloom.test_rest(simd, block, hash),
             Kernel::Empty(answer) => *answer,
         }
     }
@@ -219,16 +306,16 @@ impl<B: AsRef<[u8]>> Probe<B> {
             Kernel::Ribbon(ribbon) => Kernel::Ribbon(ribbon.keep_groups(groups)),
             other => other.clone(),
         };
-        Probe { bytes, salt: self.salt, simd: self.simd, kernel }
+        Probe::of(bytes, self.salt, self.simd, kernel)
+    }
+
+    /// The same without vector instructions.
+    pub(super) fn portable(self) -> Self {
+        Self::of(self.bytes, self.salt, Simd::PORTABLE, self.kernel)
     }
 }
 
 impl<B> Probe<B> {
-    /// The same without vector instructions.
-    pub(super) fn portable(self) -> Self {
-        Self { simd: Simd::PORTABLE, ..self }
-    }
-
     /// Gives the bytes back.
     pub(super) fn into_inner(self) -> B {
         self.bytes
@@ -239,21 +326,25 @@ impl<B> Probe<B> {
 #[derive(Debug, Clone)]
 struct BlockedProbe {
     lines: Lines,
-    /// Eight at a time, eight at least.
-    multipliers: &'static [[u32; LANES]],
+    /// Of the first eight probes, and of the others, eight at a time.
+    multipliers: (&'static [u32; LANES], &'static [[u32; LANES]]),
 }
 
 impl Test for BlockedProbe {
     #[inline(always)]
-    fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        let Some(line) = self.lines.line(block, hash) else { return true };
+    fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool> {
+        let line = self.lines.line(block, hash)?;
+        let (first, others) = self.multipliers;
+        if !simd.line_has(line, hash as u32, first) {
+            return Some(false);
+        }
         // A loop: a closure may be left outside, where it has not the instructions of `simd`.
-        for multipliers in self.multipliers {
+        for multipliers in others {
             if !simd.line_has(line, hash as u32, multipliers) {
-                return false;
+                return Some(false);
             }
         }
-        true
+        Some(true)
     }
 
     #[inline(always)]
@@ -275,8 +366,8 @@ struct BloomProbe {
 
 impl Test for BloomProbe {
     #[inline(always)]
-    fn test(&self, _: Simd, block: &[u8], hash: u64) -> bool {
-        self.bloom.test(block.get(self.start..self.end).unwrap_or_default(), Bloom::locate(hash))
+    fn test_first(&self, _: Simd, block: &[u8], hash: u64) -> Option<bool> {
+        Some(self.bloom.test(block.get(self.start..self.end).unwrap_or_default(), Bloom::locate(hash)))
     }
 
     #[inline(always)]

@@ -211,6 +211,13 @@ impl<B: AsRef<[u8]>> Filter<B> {
     pub fn as_bytes(&self) -> &[u8] {
         self.probe.bytes()
     }
+
+    /// The same filter, probed without vector instructions, for measurements and comparisons.
+    #[must_use]
+    pub fn portable(mut self) -> Self {
+        self.probe = self.probe.portable();
+        self
+    }
 }
 
 impl<B> Filter<B> {
@@ -225,13 +232,6 @@ impl<B> Filter<B> {
     #[must_use]
     pub fn column_groups(&self) -> usize {
         if self.kind().has_columns() { self.section_count.saturating_sub(1).max(1) } else { 1 }
-    }
-
-    /// The same filter, probed without vector instructions, for measurements and comparisons.
-    #[must_use]
-    pub fn portable(mut self) -> Self {
-        self.probe = self.probe.portable();
-        self
     }
 
     /// Number of distinct user keys in it.

@@ -4,7 +4,7 @@
 
 use core::arch::x86_64::*;
 
-use super::{Simd, Work};
+use super::{Question, Simd, Work};
 use crate::blocked::{LANES, LINE_BYTES};
 
 /// Bytes of a vector: four columns.
@@ -122,6 +122,12 @@ pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; L
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
     W::work(Simd { avx2: true, avx512: false }, a, b, c)
+}
+
+/// See `Simd::question`.
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+pub(super) fn ask<Q: Question<P>, P>(probe: &P, hash: u64) -> bool {
+    Q::ask(Simd { avx2: true, avx512: false }, probe, hash)
 }
 
 /// See `Simd::prefetch`.

@@ -9,6 +9,13 @@
 
 use crate::blocked::LINE_BYTES;
 use crate::hash::reduce;
+use crate::ribbon::COLUMNS_MAX;
+
+/// Columns that are tested first: they settle 255 of 256 queries for absent keys.
+pub(crate) const FIRST_COLUMNS: u32 = 8;
+
+/// The length of as many columns.
+const FIRST_BYTES: usize = 8 * FIRST_COLUMNS as usize;
 
 /// Starts that share a byte of thresholds, as a power of two: four buckets of 128.
 const BYTE_STARTS: u32 = 9;
@@ -67,18 +74,23 @@ pub(crate) struct FirstLayer {
 struct Strip {
     /// May be less than 0 in the second strip, which does not begin with number 0.
     base: usize,
-    stride: usize,
+    stride: u32,
+    /// Columns that are tested first.
+    first: u8,
+}
+
+impl Strip {
+    const NONE: Self = Self { base: 0, stride: 0, first: 0 };
+
+    fn new(base: usize, columns: u32) -> Self {
+        Self { base, stride: 8 * columns, first: columns.min(FIRST_COLUMNS) as u8 }
+    }
 }
 
 impl FirstLayer {
     /// A layer that no block has.
-    pub(crate) const NONE: Self = Self {
-        starts: 0,
-        thresholds: 0,
-        strips: [Strip { base: 0, stride: 0 }; 2],
-        plain: u64::MAX,
-        len: usize::MAX,
-    };
+    pub(crate) const NONE: Self =
+        Self { starts: 0, thresholds: 0, strips: [Strip::NONE; 2], plain: u64::MAX, len: usize::MAX };
 
     /// Of a layer of so many starts, with `columns` words in each block and one more from block `plain` on.
     /// [`FirstLayer::NONE`] if there are no starts, or more than fit into memory.
@@ -89,16 +101,27 @@ impl FirstLayer {
             let blocks = block_of(last).checked_add(2)?;
             let words = blocks.checked_mul(columns)?.checked_add(blocks.saturating_sub(plain))?;
             let end = words.checked_mul(8)?.checked_add(base as u64)?;
+            // Where a second row ends that is read as if it had no fewer columns than are tested first.
+            let end = end.checked_add((FIRST_BYTES as u64).saturating_sub(columns.saturating_mul(8)))?;
             // Before the last block, or there is no second strip.
             let before = usize::try_from(8 * plain.min(blocks)).ok()?;
-            let stride = usize::try_from(8 * columns).ok()?;
-            let strips =
-                [Strip { base, stride }, Strip { base: base.wrapping_sub(before), stride: stride + 8 }];
+            let columns = u32::try_from(columns).ok().filter(|&columns| columns <= COLUMNS_MAX.into())?;
+            let strips = [Strip::new(base, columns), Strip::new(base.wrapping_sub(before), columns + 1)];
             let len = usize::try_from(end.max(bytes)).ok().filter(|&len| len < usize::MAX)?;
             let plain = if plain < blocks { plain } else { u64::MAX };
             Some(Self { starts, thresholds, strips, plain, len })
         };
         of().unwrap_or(Self::NONE)
+    }
+
+    /// Whether all blocks have the same number of columns.
+    pub(crate) fn is_equal(&self) -> bool {
+        self.plain == u64::MAX
+    }
+
+    /// Whether all blocks have [`FIRST_COLUMNS`] columns at least.
+    pub(crate) fn is_full(&self) -> bool {
+        self.strips.iter().all(|strip| u32::from(strip.first) == FIRST_COLUMNS)
     }
 
     /// The start of a table hash; 0 if there are none.
@@ -136,17 +159,21 @@ impl<'a> Window<'a> {
         unsafe { *self.block.get_unchecked(at) }
     }
 
-    /// The row of the block in which the start is, and as many columns of the next.
+    /// The first columns, up to [`FIRST_COLUMNS`], of the block in which the start is, and as many of the next.
+    /// Takes fewer instructions where `EQUAL` says that all blocks have the same number of columns, and `FULL`
+    /// that they have [`FIRST_COLUMNS`] at least.
     #[inline(always)]
-    pub(crate) fn rows(self) -> [&'a [u8]; 2] {
+    pub(crate) fn rows<const EQUAL: bool, const FULL: bool>(self) -> [&'a [u8]; 2] {
         let Self { layer, block, start } = self;
         let number = block_of(start);
-        let [one, two] = layer.strips;
-        let Strip { base, stride } = if number >= layer.plain { two } else { one };
-        let at = base.wrapping_add((number as usize).wrapping_mul(stride));
-        // SAFETY: the block and the next are not behind those of the last start, which `len` covers; a block
-        // has not fewer columns than the one before it.
-        unsafe { [block.get_unchecked(at..at + stride), block.get_unchecked(at + stride..at + 2 * stride)] }
+        let Strip { base, stride, first } = layer.strips[usize::from(!EQUAL && number >= layer.plain)];
+        let (stride, len) = (stride as usize, if FULL { FIRST_BYTES } else { 8 * usize::from(first) });
+        let one = base.wrapping_add((number as usize).wrapping_mul(stride));
+        let two = one + stride;
+        // SAFETY: the block and the next do not start behind those of the last start, whose first columns
+        // `len` covers, as if there were as many as there can be; a strip has no smaller offsets and more
+        // columns than the one before it.
+        unsafe { [block.get_unchecked(one..one + len), block.get_unchecked(two..two + len)] }
     }
 }
 
@@ -183,6 +210,9 @@ mod tests {
                 let first = FirstLayer::new(starts, 7, 1000, columns, plain);
                 let offset = |block: u64| 1000 + 8 * (block * columns + block.saturating_sub(plain)) as usize;
                 let all: Vec<u8> = (0..offset(blocks)).map(|at| (at / 8) as u8).collect();
+                // Reading as many columns of its last block as are tested first must be possible.
+                let short = 64usize.saturating_sub(8 * columns as usize);
+                let all: Vec<u8> = all.into_iter().chain(core::iter::repeat_n(0xee, short)).collect();
                 // Layers with few columns end with their thresholds.
                 let thresholds = 7 + (starts as usize).div_ceil(512);
                 assert!(thresholds <= all.len());
@@ -190,10 +220,18 @@ mod tests {
                     assert!(first.window(&all[..all.len() - 1], hash).is_none());
                     let window = first.window(&all, hash).unwrap();
                     let number = block_of(window.start());
-                    let [one, two] = window.rows();
+                    let [one, two] = window.rows::<false, false>();
                     let next = offset(number + 1);
-                    assert_eq!(*one, all[offset(number)..next]);
-                    assert_eq!(*two, all[next..2 * next - offset(number)]);
+                    let len = (next - offset(number)).min(64);
+                    assert_eq!(*one, all[offset(number)..][..len]);
+                    assert_eq!(*two, all[next..][..len]);
+                    if first.is_equal() {
+                        assert_eq!(window.rows::<true, false>(), [one, two]);
+                    }
+                    // Even where there are fewer columns, what is read is there.
+                    let [one, two] = window.rows::<false, true>();
+                    assert_eq!((one, two), (&all[offset(number)..][..64], &all[next..][..64]));
+                    assert!(window.rows::<true, true>().iter().all(|row| row.len() == 64));
                     assert_eq!(window.thresholds(), all[7 + (window.start() / 512) as usize]);
                 }
             }

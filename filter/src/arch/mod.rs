@@ -19,7 +19,7 @@ mod bounds;
 mod portable;
 
 pub use aligned::AlignedBytes;
-pub(super) use bounds::{FirstLayer, Lines};
+pub(super) use bounds::{FIRST_COLUMNS, FirstLayer, Lines};
 
 use crate::blocked::{LANES, LINE_BYTES};
 
@@ -56,6 +56,33 @@ pub(super) trait Work<A, B, C> {
     fn work(simd: Simd, a: A, b: B, c: C) -> Self::Output;
 }
 
+/// A question about one hash to a `P`: likewise compiled once for every instruction set.
+pub(super) trait Question<P> {
+    fn ask(simd: Simd, probe: &P, hash: u64) -> bool;
+}
+
+/// A [`Question`], compiled for the set that was chosen when it was made. A call is a jump to the code of that
+/// set: neither the set nor the question is looked for again.
+pub(super) struct Asked<P>(unsafe fn(&P, u64) -> bool);
+
+impl<P> Clone for Asked<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Asked<P> {}
+
+impl<P> Asked<P> {
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn ask(self, probe: &P, hash: u64) -> bool {
+        // SAFETY: the processor has all instructions that the function is compiled with, see
+        // `Simd::question`.
+        unsafe { (self.0)(probe, hash) }
+    }
+}
+
 impl Simd {
     /// The set that every processor has.
     pub(super) const PORTABLE: Self = Self { avx2: false, avx512: false };
@@ -69,19 +96,55 @@ impl Simd {
                 && std::is_x86_feature_detected!("bmi2")
                 && std::is_x86_feature_detected!("popcnt")
                 && std::is_x86_feature_detected!("lzcnt");
-            let avx512 =
-                avx2 && std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512vl");
+            let avx512 = avx2
+                && std::is_x86_feature_detected!("avx512f")
+                && std::is_x86_feature_detected!("avx512vl")
+                && std::is_x86_feature_detected!("avx512vpopcntdq");
             Self { avx2, avx512 }
         }
         #[cfg(not(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri))))]
         Self::PORTABLE
     }
 
+    /// The code of a question for this set.
+    pub(super) fn question<Q: Question<P>, P>(self) -> Asked<P> {
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        {
+            if self.avx512 {
+                return Asked(avx512::ask::<Q, P>);
+            }
+            if self.avx2 {
+                return Asked(avx2::ask::<Q, P>);
+            }
+        }
+        Asked(portable::ask::<Q, P>)
+    }
+
     /// Whether the parities of `coefficients` over the columns of `rows` are the lowest bits of `mark`,
     /// column by column. A row is one word of 64 bits for each column; all rows are equally long.
     #[inline(always)]
     pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[allow(unsafe_code)]
+        if self.avx512 {
+            // SAFETY: the processor has all instructions that the function is compiled with, see
+            // `Simd::detect`.
+            return unsafe { avx512::matches(rows, coefficients, mark) };
+        }
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
+    }
+
+    /// [`Simd::matches`] of two rows of at most [`FIRST_COLUMNS`] columns.
+    #[inline(always)]
+    pub(super) fn first_match(self, rows: [&[u8]; 2], coefficients: [u64; 2], mark: u32) -> bool {
+        #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[allow(unsafe_code)]
+        if self.avx512 {
+            // SAFETY: the processor has all instructions that the function is compiled with, see
+            // `Simd::detect`.
+            return unsafe { avx512::first_match(rows, coefficients, mark) };
+        }
+        self.matches(rows, coefficients, mark)
     }
 
     /// Whether the bits of eight probes of this word are set in this line. Each has a multiplier.
@@ -190,7 +253,7 @@ pub(super) mod tests {
                 let word = random() as u32;
                 let answer = expected(&line, word, probes);
                 for simd in Simd::all() {
-                    let has = shape.multipliers().iter().all(|part| simd.line_has(&line, word, part));
+                    let has = shape.multipliers().all(|part| simd.line_has(&line, word, part));
                     assert_eq!(has, answer, "{simd:?} {probes} {word:x}");
                 }
                 found += u32::from(answer);
@@ -208,12 +271,39 @@ pub(super) mod tests {
             let mut line = [0; LINE_BYTES];
             positions(word, probes).for_each(|bit| line[bit >> 3] |= 1 << (bit & 7));
             for simd in Simd::all() {
-                let has = |line: &_| shape.multipliers().iter().all(|part| simd.line_has(line, word, part));
+                let has = |line: &_| shape.multipliers().all(|part| simd.line_has(line, word, part));
                 assert!(has(&line));
                 for bit in positions(word, probes) {
                     let mut without = line;
                     without[bit >> 3] &= !(1 << (bit & 7));
                     assert!(!has(&without), "{simd:?} {probes} {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_columns_match_the_same_marks_on_every_instruction_set() {
+        let mut random = random();
+        for columns in 0..=FIRST_COLUMNS as usize {
+            for _ in 0..ROUNDS / 12 {
+                // What follows a row does not count.
+                let bytes: Vec<u8> = (0..2 * 64).map(|_| random() as u8).collect();
+                let rows = [0, 64].map(|at| &bytes[at..at + 8 * columns]);
+                let coefficients = [random(), random()];
+                let mark = (0..columns).fold(0u32, |mark, column| {
+                    let word =
+                        |row: usize| u64::from_le_bytes(rows[row][8 * column..][..8].try_into().unwrap());
+                    let sum = word(0) & coefficients[0] ^ word(1) & coefficients[1];
+                    mark | (sum.count_ones() & 1) << column
+                });
+                let above = (random() as u32) << columns;
+                for simd in Simd::all() {
+                    assert!(simd.first_match(rows, coefficients, mark | above), "{simd:?} {columns}");
+                    for column in 0..columns {
+                        let other = mark ^ 1 << column | above;
+                        assert!(!simd.first_match(rows, coefficients, other), "{simd:?} {columns} {column}");
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::{Simd, Work};
+use super::{Question, Simd, Work};
 use crate::blocked::{LANES, LINE_BYTES};
 
 /// Columns at a time: four settle 15 of 16 queries for absent keys.
@@ -12,6 +12,11 @@ const COLUMNS: usize = 4;
 #[inline(never)]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
     W::work(Simd::PORTABLE, a, b, c)
+}
+
+/// See `Simd::question`.
+pub(super) fn ask<Q: Question<P>, P>(probe: &P, hash: u64) -> bool {
+    Q::ask(Simd::PORTABLE, probe, hash)
 }
 
 /// See `Simd::line_has`.

@@ -1,8 +1,9 @@
 //! From sections to answers.
 //!
-//! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns.
-//! That path is short: three products, the threshold, and one read of each of two blocks, in functions that
-//! call no others. Everything else is in separate functions, which compute their inputs again.
+//! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns,
+//! of which up to eight are tested at once. That path is short: three products, the threshold, and one read of
+//! each of two blocks, in a function that calls no others. Everything else is in separate functions, which
+//! compute their inputs again. Of a filter with more columns that costs present keys some nanoseconds.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,14 +12,30 @@ use super::geometry::{GROUPS_MAX, Group, LAYERS_MAX, Layer, Ribbon};
 use super::row::{Wide, narrow, next_layer, wide};
 use super::solution::unpack;
 use super::standard::aligned;
-use super::{BLOCK_SLOTS, BUCKET_STARTS, BUMPED_BELOW};
-use crate::arch::{FirstLayer, Simd, Work, prefetch};
+use super::{BUCKET_STARTS, BUMPED_BELOW};
+use crate::arch::{FIRST_COLUMNS, FirstLayer, Simd, Work, prefetch};
 use crate::codec::DecodeError;
 use crate::hash::reduce;
 use crate::layout::Section;
 use crate::probe::Test;
 
-/// [`RibbonProbe::test_narrow`], of a layer after the first.
+/// What the first columns of the first layer say.
+pub(crate) enum Looked {
+    Answer(bool),
+    /// The other columns of that layer are to be tested.
+    More,
+    /// The hash was bumped from that layer, or there is no such layer.
+    Later,
+}
+
+impl Looked {
+    #[inline(always)]
+    pub(crate) fn answer(self) -> Option<bool> {
+        if let Self::Answer(answer) = self { Some(answer) } else { None }
+    }
+}
+
+/// [`RibbonProbe::test_narrow`].
 struct TestNarrow;
 
 impl Work<(&RibbonProbe, &[u8]), &Layer, (u64, u64)> for TestNarrow {
@@ -27,22 +44,6 @@ impl Work<(&RibbonProbe, &[u8]), &Layer, (u64, u64)> for TestNarrow {
     #[inline(always)]
     fn work(simd: Simd, (reading, block): (&RibbonProbe, &[u8]), layer: &Layer, located: (u64, u64)) -> bool {
         reading.test_narrow(simd, block, layer, located)
-    }
-}
-
-/// [`RibbonProbe::test_groups`] after the first group, in the first layer.
-struct TestOthers;
-
-impl Work<&RibbonProbe, &[u8], u64> for TestOthers {
-    type Output = bool;
-
-    #[inline(always)]
-    fn work(simd: Simd, reading: &RibbonProbe, block: &[u8], hash: u64) -> bool {
-        let start = reading.first.start(hash);
-        let number = Layer::block_of(start);
-        let (coefficients, mark) = window(hash, start);
-        let mark = mark.checked_shr(reading.rest.groups[0].0.columns_of(number) as u32).unwrap_or(0);
-        reading.test_groups(simd, block, number, (coefficients, mark), 1)
     }
 }
 
@@ -63,7 +64,6 @@ impl Work<&RibbonProbe, &[u8], u64> for TestLast {
 pub(crate) struct RibbonProbe {
     first: FirstLayer,
     rest: Arc<Rest>,
-    has_one_group: bool,
 }
 
 /// Data that few probes need.
@@ -79,6 +79,8 @@ struct Rest {
     /// The groups in memory, and where each one's section starts in the block.
     groups: [(Group, usize); GROUPS_MAX],
     group_count: usize,
+    /// Whether a block has more columns than those that are tested first.
+    has_more: bool,
     /// The number of the tail, and its words, unpacked, group by group.
     tail: u64,
     tail_words: Vec<u8>,
@@ -96,6 +98,7 @@ impl Default for Rest {
             thresholds: usize::MAX,
             groups: Default::default(),
             group_count: 0,
+            has_more: false,
             tail: 0,
             tail_words: Vec::new(),
         }
@@ -112,7 +115,7 @@ impl RibbonProbe {
     ) -> Result<Self, DecodeError> {
         let mut rest = Rest::default();
         let Some((thresholds, columns)) = sections.split_first() else {
-            return Ok(Self { first: FirstLayer::NONE, rest: Arc::new(rest), has_one_group: true });
+            return Ok(Self { first: FirstLayer::NONE, rest: Arc::new(rest) });
         };
         for layer in ribbon.layers() {
             rest.layers[rest.layer_count] = layer;
@@ -137,36 +140,67 @@ impl RibbonProbe {
         let (group, section) = rest.groups[0];
         let starts = rest.layers[0].starts;
         let first = FirstLayer::new(starts, rest.thresholds, section, group.columns, group.plain);
-        Ok(Self { first, has_one_group: rest.group_count == 1, rest: Arc::new(rest) })
+        rest.has_more = rest.has_more();
+        Ok(Self { first, rest: Arc::new(rest) })
     }
 
     /// For the same filter with only the first `groups` column groups.
     pub(crate) fn keep_groups(&self, groups: usize) -> Self {
         let mut rest = Rest::clone(&self.rest);
         rest.group_count = rest.group_count.min(groups);
-        Self { first: self.first, has_one_group: rest.group_count == 1, rest: Arc::new(rest) }
+        rest.has_more = rest.has_more();
+        Self { first: self.first, rest: Arc::new(rest) }
+    }
+}
+
+impl Rest {
+    /// The value of `has_more`, computed.
+    fn has_more(&self) -> bool {
+        let (first, _) = self.groups[0];
+        self.group_count > 1 || first.columns_of(first.blocks.saturating_sub(1)) > FIRST_COLUMNS.into()
     }
 }
 
 impl Test for RibbonProbe {
     #[inline(always)]
+    fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool> {
+        self.look::<false, false>(simd, block, hash).answer()
+    }
+
+    /// Present keys in a loop: nothing is computed again for the other columns.
+    #[inline(always)]
     fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        let Some(rows) = self.first.window(block, hash) else {
-            return self.rest.layer_count > 0 || self.test_later(simd, block, hash);
-        };
-        if is_bumped(rows.thresholds(), rows.start()) {
-            return self.test_later(simd, block, hash);
+        match self.look::<false, false>(simd, block, hash) {
+            Looked::Answer(answer) => answer,
+            Looked::More => {
+                self.test_narrow(simd, block, &self.rest.layers[0], (hash, self.first.start(hash)))
+            }
+            Looked::Later => self.test_rest(simd, block, hash),
         }
-        let (coefficients, mark) = window(hash, rows.start());
-        simd.matches(rows.rows(), coefficients, mark)
-            && (self.has_one_group || self.test_other_groups(simd, block, hash))
+    }
+
+    /// From the beginning: fewer instructions in [`Test::test_first`] save more time than this costs.
+    #[cold]
+    #[inline(never)]
+    fn test_rest(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
+        for layer in &self.rest.layers[..self.rest.layer_count] {
+            let start = reduce(hash, layer.starts);
+            let counted = layer.bucket * BUCKET_STARTS + start;
+            let at = self.rest.thresholds.wrapping_add((counted / (4 * BUCKET_STARTS)) as usize);
+            let Some(&thresholds) = block.get(at) else { return true };
+            if !is_bumped(thresholds, counted) {
+                return simd.run_probe(TestNarrow, (self, block), layer, (hash, start));
+            }
+            hash = next_layer(hash);
+        }
+        simd.run_probe(TestLast, self, block, hash)
     }
 
     /// The first columns of two blocks.
     #[inline(always)]
     fn prefetch(&self, block: &[u8], hash: u64) {
         let Some(window) = self.first.window(block, hash) else { return };
-        for row in window.rows() {
+        for row in window.rows::<false, false>() {
             prefetch(row, 0);
             prefetch(row, row.len().clamp(1, 32) - 1);
         }
@@ -174,49 +208,36 @@ impl Test for RibbonProbe {
 }
 
 impl RibbonProbe {
-    /// [`Test::test`] of a hash that was bumped from the first layer, or if there is no such layer.
-    #[cold]
-    #[inline(never)]
-    fn test_later(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
-        for (index, layer) in self.rest.layers[..self.rest.layer_count].iter().enumerate() {
-            if index > 0 {
-                let start = reduce(hash, layer.starts);
-                let counted = layer.bucket * BUCKET_STARTS + start;
-                let at = self.rest.thresholds.wrapping_add((counted / (4 * BUCKET_STARTS)) as usize);
-                let Some(&thresholds) = block.get(at) else { return true };
-                if !is_bumped(thresholds, counted) {
-                    return simd.run(TestNarrow, (self, block), layer, (hash, start));
-                }
-            }
-            hash = next_layer(hash);
-        }
-        simd.run(TestLast, self, block, hash)
+    /// [`FirstLayer::is_equal`] and [`FirstLayer::is_full`]: what [`RibbonProbe::look`] may be told.
+    pub(crate) fn is_equal_and_full(&self) -> (bool, bool) {
+        (self.first.is_equal(), self.first.is_full())
     }
 
-    /// [`Test::test`] of a hash that fits into the first group, in the first layer.
-    #[inline(never)]
-    fn test_other_groups(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        simd.run_probe(TestOthers, self, block, hash)
+    /// [`Test::test_first`], for [`Window::rows`](crate::arch::Window::rows) as they are said to be.
+    #[inline(always)]
+    pub(crate) fn look<const EQUAL: bool, const FULL: bool>(
+        &self,
+        simd: Simd,
+        block: &[u8],
+        hash: u64,
+    ) -> Looked {
+        let Some(rows) = self.first.window(block, hash) else { return Looked::Later };
+        if is_bumped(rows.thresholds(), rows.start()) {
+            return Looked::Later;
+        }
+        let (coefficients, mark) = window(hash, rows.start());
+        if !simd.first_match(rows.rows::<EQUAL, FULL>(), coefficients, mark) {
+            return Looked::Answer(false);
+        }
+        if self.rest.has_more { Looked::More } else { Looked::Answer(true) }
     }
 
     #[inline(always)]
     fn test_narrow(&self, simd: Simd, block: &[u8], layer: &Layer, (hash, start): (u64, u64)) -> bool {
-        self.test_groups(simd, block, layer.block + Layer::block_of(start), window(hash, start), 0)
-    }
-
-    /// Whether a window that starts in this block fits into the column groups from `first` on; the mark is
-    /// without the columns of those in front.
-    #[inline(always)]
-    fn test_groups(
-        &self,
-        simd: Simd,
-        block: &[u8],
-        number: u64,
-        (coefficients, mut mark): ([u64; 2], u32),
-        first: usize,
-    ) -> bool {
+        let number = layer.block + Layer::block_of(start);
+        let (coefficients, mut mark) = window(hash, start);
         // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
-        for (group, section) in self.rest.groups.get(first..self.rest.group_count).unwrap_or_default() {
+        for (group, section) in &self.rest.groups[..self.rest.group_count] {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
             let len = 8 * columns as usize;
             // The next block follows at once, and has no fewer columns.
@@ -265,8 +286,9 @@ impl RibbonProbe {
 #[inline(always)]
 fn window(hash: u64, start: u64) -> ([u64; 2], u32) {
     let (coefficients, mark) = narrow(hash);
-    let offset = start % BLOCK_SLOTS;
-    ([coefficients << offset, coefficients >> 1 >> (!start % BLOCK_SLOTS)], mark)
+    // The distance of a shift counts modulo 64, the slots of a block.
+    let offset = start as u32;
+    ([coefficients.wrapping_shl(offset), (coefficients >> 1).wrapping_shr(!offset)], mark)
 }
 
 /// Whether this start, counted through all layers, is bumped by its bucket's threshold, one of these four.
