@@ -36,7 +36,7 @@ pub enum Op<'a> {
 pub enum CrashPolicy {
     /// Nothing that was not synced: bytes and directory entries.
     DropUnsynced,
-    /// Everything: the process died, the machine did not.
+    /// Everything: the process died, the machine did not. What was not synced can still be lost.
     KeepAll,
     /// Each unsynced directory entry, and a prefix of each file's unsynced bytes (the last 512-byte sector of
     /// it possibly garbage), survives or not, decided by this seed.
@@ -130,6 +130,12 @@ impl MemFs {
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
         let tree = self.tree();
+        let room = AtomicU64::new(self.inner.room.load(Ordering::SeqCst));
+        let with =
+            |tree| Self { inner: Arc::new(Inner { room, tree: Mutex::new(tree), ..Inner::default() }) };
+        if policy == CrashPolicy::KeepAll {
+            return with(tree.as_it_is());
+        }
         let mut dice = Dice(match policy {
             CrashPolicy::Random(seed) => seed,
             _ => 0,
@@ -139,10 +145,8 @@ impl MemFs {
         for name in names {
             let (now, durable) = (tree.files.get(name), tree.durable.get(name));
             let survivor = match policy {
-                CrashPolicy::DropUnsynced => durable,
-                CrashPolicy::KeepAll => now,
                 CrashPolicy::Random(_) if dice.coin() => now,
-                CrashPolicy::Random(_) => durable,
+                _ => durable,
             };
             if let Some(file) = survivor {
                 let data = file.data.read().expect("file lock").after_crash(policy, &mut dice);
@@ -151,8 +155,7 @@ impl MemFs {
                 image.durable.insert(name.clone(), file);
             }
         }
-        let room = AtomicU64::new(self.inner.room.load(Ordering::SeqCst));
-        Self { inner: Arc::new(Inner { room, tree: Mutex::new(image), observer: Mutex::default() }) }
+        with(image)
     }
 
     /// The names and contents of all files below `dir`, sorted.
@@ -195,17 +198,28 @@ impl MemFs {
     }
 }
 
+impl Tree {
+    /// A copy without locks.
+    fn as_it_is(&self) -> Self {
+        let mut copies: BTreeMap<*const MemFile, Arc<MemFile>> = BTreeMap::new();
+        let mut copy = |(path, file): (&PathBuf, &Arc<MemFile>)| {
+            let data = || file.data.read().expect("file lock").clone();
+            let copied = copies.entry(Arc::as_ptr(file));
+            let copied = copied.or_insert_with(|| Arc::new(MemFile { data: RwLock::new(data()) }));
+            (path.clone(), Arc::clone(copied))
+        };
+        let files = self.files.iter().map(&mut copy).collect();
+        let durable = self.durable.iter().map(&mut copy).collect();
+        Self { dirs: self.dirs.clone(), files, durable, locks: BTreeMap::new() }
+    }
+}
+
 impl FileData {
     fn after_crash(&self, policy: CrashPolicy, dice: &mut Dice) -> Self {
-        let mut bytes = match policy {
-            CrashPolicy::DropUnsynced => self.bytes[..self.synced].to_vec(),
-            CrashPolicy::KeepAll => self.bytes.clone(),
-            CrashPolicy::Random(_) => {
-                let kept = self.synced + dice.below(self.bytes.len() - self.synced + 1);
-                self.bytes[..kept].to_vec()
-            }
-        };
-        if matches!(policy, CrashPolicy::Random(_)) && bytes.len() > self.synced && dice.coin() {
+        let is_random = matches!(policy, CrashPolicy::Random(_));
+        let more = if is_random { dice.below(self.bytes.len() - self.synced + 1) } else { 0 };
+        let mut bytes = self.bytes[..self.synced + more].to_vec();
+        if is_random && bytes.len() > self.synced && dice.coin() {
             let sector = self.synced.max((bytes.len() - 1) / 512 * 512);
             bytes[sector..].iter_mut().for_each(|byte| *byte = dice.below(256) as u8);
         }
