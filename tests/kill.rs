@@ -68,6 +68,8 @@ fn child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
     let db = open(Path::new(&dir));
     let mirror = db.keyspace("mirror", options()).unwrap();
+    // The first change takes a few syncs.
+    db.sync().unwrap();
     say("ready");
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {

@@ -37,4 +37,5 @@ mod resume;
 mod support;
 mod tombstones;
 mod transactions;
+mod unchanged;
 mod verify;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::background::Background;
+use super::begin::Unchanged;
 use super::completion::Completions;
 use super::files::StoreFiles;
 use super::health::{Health, ends_writing};
@@ -41,6 +42,7 @@ pub(crate) struct Engine {
     /// `None` if read-only.
     pub(crate) log: Option<Log>,
     pub(crate) next_log: NextLog,
+    pub(super) unchanged: Unchanged,
     pub(crate) manifest: Manifest,
     pub(crate) background: Background,
     pub(crate) retry: Retry,
@@ -156,6 +158,7 @@ impl Engine {
             commit: CommitQueue::default(),
             log: None,
             next_log: NextLog::default(),
+            unchanged: Unchanged::default(),
             manifest: Manifest::new(None),
             retry: Retry::default(),
             suspension: Suspension::default(),

@@ -81,6 +81,15 @@ impl Log {
         }
     }
 
+    /// The last log of a store that was closed, which takes nothing. `end` says how it ended.
+    pub(crate) fn ended(number: u64, writer: FramedWriter, end: EditItem, older: BTreeMap<u64, u64>) -> Self {
+        let log = Self::new(number, writer, older);
+        let mut state = log.lock();
+        (state.ended, state.end) = (true, Some(end));
+        drop(state);
+        log
+    }
+
     fn lock(&self) -> MutexGuard<'_, LogState> {
         lock(&self.state)
     }

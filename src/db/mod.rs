@@ -5,6 +5,7 @@
 //! | `engine` | the state that all handles share, in groups; closing |
 //! | `files`, `keyspaces`, `health` | groups of it: directory, keyspaces, failure that disabled writing |
 //! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
+//! | `begin` | the new files of a store that was closed, before its first change |
 //! | `write`, `queue`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `completion` | commits whose durability is told later: callbacks, futures |
 //! | `attempt`, `decide`, `departed`, `pop` | writes that depend on what is there |
@@ -29,6 +30,7 @@ mod answers;
 mod apply;
 mod attempt;
 mod background;
+mod begin;
 mod bits;
 mod compact;
 mod completion;

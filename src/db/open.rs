@@ -1,5 +1,8 @@
 //! Opening, the part that writes: from what [`recover`](super::recover) found to a store that is in use.
 //!
+//! A store that was closed is opened without writing anything, unless its memtables do not fit or it gets other
+//! options; [`begin`](super::begin) has the rest and says why that is safe. All others are written anew:
+//!
 //! The batches of the old logs are written to new, synced files before any write is acknowledged: a few
 //! batches to the new log, many to tables. The old files are not changed until `CURRENT` names the new
 //! manifest. So an interrupted open can be repeated: the tables that it wrote are not named anywhere, and are
@@ -24,6 +27,7 @@ use std::sync::atomic::Ordering;
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::Db;
+use super::begin::Closed;
 use super::engine::{Engine, EngineParts, Owner};
 use super::files::{Numbers, StoreFiles, random_id};
 use super::health::is_out_of_space;
@@ -50,7 +54,6 @@ use crate::memory::Memory;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{SharedByTables, TableHandle, Version};
-use crate::wal::Ending;
 
 /// How many names of other programs' files an error lists.
 const OTHER_FILES_NAMED: usize = 5;
@@ -133,6 +136,9 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         keyspace.options = options.encode();
     }
     remove_strays(&*fs, dir, &recovered.strays)?;
+    if let Some(engine) = open_unchanged(dir, &options, &recovered, &state, &fs)? {
+        return Ok(engine);
+    }
     let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
     let (mut engine, replayed, manifest) = match write(Carry::Rewrite) {
         Err(error) if is_out_of_space(&error) => {
@@ -146,12 +152,12 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
         }
         written => written?,
     };
-    engine.report.created = recovered.number == 0;
+    engine.report.created = recovered.current.is_none();
     engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
     let kept = engine.put_in_force(replayed, manifest)?;
     let old = recovered.manifest.state.logs.keys().filter(|number| !kept.contains(number));
     let mut old: Vec<_> = old.map(|&number| FileName::Log(number)).collect();
-    old.extend((recovered.number != 0).then_some(FileName::Manifest(recovered.number)));
+    old.extend(recovered.current.map(|current| FileName::Manifest(current.manifest)));
     remove(&*fs, dir, &old);
     Ok(engine)
 }
@@ -181,6 +187,23 @@ fn write_anew(
         names.for_each(|name| drop(fs.remove(&name.path(dir))));
     });
     written.map(|(replayed, manifest)| (engine, replayed, manifest))
+}
+
+/// Opens a store that was closed, and changes nothing. `None` if its files have to be written anew.
+fn open_unchanged(
+    dir: &Path,
+    options: &Options,
+    recovered: &Recovered,
+    state: &ManifestState,
+    fs: &Arc<LockedDir>,
+) -> Result<Option<Engine>> {
+    let Some(closed) = Closed::of(recovered, state) else { return Ok(None) };
+    let mut engine = build_engine(dir, options.clone(), recovered, state, Arc::clone(fs))?;
+    let fits = engine.replay_if_it_fits(recovered)?;
+    if fits {
+        engine.set_unchanged(&closed, recovered);
+    }
+    Ok(fits.then_some(engine))
 }
 
 /// The store that `state` describes, with empty memtables and without a log.
@@ -317,8 +340,8 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let path = FileName::Current.path(dir);
     Ok(Recovered {
         store_id: random_id()?,
-        manifest: ReadManifest { path, state, marks: Vec::new(), ending: Ending::Complete },
-        number: 0,
+        manifest: ReadManifest { state, ..ReadManifest::empty(path) },
+        current: None,
         log_bytes: 0,
         last_log: 0,
         durable: 0,

@@ -101,6 +101,7 @@ impl Engine {
 
     fn publish_edit(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
         point();
+        self.begin_writing()?;
         let mut guard = self.manifest.lock();
         self.health.check_not_failed()?;
         self.suspension.cause().map_or(Ok(()), Err)?;

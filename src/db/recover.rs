@@ -111,8 +111,8 @@ pub struct IgnoredFile {
 pub(crate) struct Recovered {
     pub(crate) store_id: FileId,
     pub(crate) manifest: ReadManifest,
-    /// Number of the manifest that `CURRENT` names, 0 if the store is new.
-    pub(crate) number: u64,
+    /// What `CURRENT` says; `None` if the store is new.
+    pub(crate) current: Option<Current>,
     /// Bytes of the batches in the logs that hold entries which are not in tables.
     pub(crate) log_bytes: u64,
     /// The newest log that was used; 0 if there is none.
@@ -164,7 +164,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     Ok(Some(Recovered {
         store_id: current.store_id,
         manifest,
-        number: current.manifest,
+        current: Some(current),
         log_bytes,
         last_log,
         durable,

@@ -68,6 +68,22 @@ impl Engine {
         })
     }
 
+    /// Replays the logs, which stay, into memory. `false` if the memory for memtables is too small for that.
+    pub(super) fn replay_if_it_fits(&self, recovered: &Recovered) -> Result<bool> {
+        let known = &recovered.manifest.state;
+        let _reading = self.context.memory.lease(LeaseKind::Tables, READER_BYTES);
+        let mut fits = true;
+        replay(&*self.files.fs, &self.files.dir, recovered, &mut |&Logged { bytes, log, .. }| {
+            let trees = self.lacking(known, bytes)?;
+            fits = fits && self.has_room(std::iter::once((bytes, &trees[..])));
+            if fits {
+                self.apply_lacking(known, bytes, trees, log)?.iter().for_each(|full| full.seal());
+            }
+            Ok(())
+        })?;
+        Ok(fits)
+    }
+
     /// Replays the logs into memory and tables, durable in logs and tables, and describes all of it in the
     /// state of the new manifest.
     pub(super) fn replay_to_memtables(

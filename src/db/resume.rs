@@ -175,10 +175,10 @@ struct Prepared {
 
 /// What becomes of the memtables when writing resumes.
 #[derive(Clone, Copy)]
-enum Memory {
+pub(super) enum Memory {
     /// They are written into tables.
     Flushed,
-    /// They stay, and so do the logs, because the disk is full.
+    /// They stay, and so do the logs: the disk is full, or the store was just opened.
     Kept,
 }
 
@@ -279,9 +279,28 @@ impl Engine {
             }
             reservations.wait_past(epoch, Some(LOOK_INTERVAL));
         }
-        // What the manifest names may be prepared until here, and is given up below.
+        // What the manifest names may be prepared until here, and is given up below. No edit is published after
+        // this, because writing is suspended.
         let next_log = self.next_log.pause();
-        // No edit is published after this: that is checked under the same lock.
+        let activated = self.move_to_new_files(memory)?;
+        next_log.forget();
+        self.retry.done(Work::PrepareLog);
+        activated?;
+        self.suspension.end();
+        self.retry.done(Work::Resume);
+        self.remove_obsolete_files();
+        tracing::info!(dir = %self.files.dir.display(), log = self.log().active(), "writing resumes");
+        self.background.notify();
+        Ok(())
+    }
+
+    /// Goes on in a new log and a new manifest, which is in force then. The result in the result is that of the
+    /// log's first promise. No edit is published meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The old manifest is in force, or it is unknown which.
+    pub(super) fn move_to_new_files(&self, memory: Memory) -> Result<Result<()>> {
         let (state, old_manifest) = {
             let guard = self.manifest.lock();
             let manifest = guard.as_ref().ok_or(Error::Closed)?;
@@ -307,8 +326,6 @@ impl Engine {
             new.changes.into_iter().for_each(TreeChange::install);
         }
         let activated = self.log().activate(log_number, log, mark);
-        next_log.forget();
-        self.retry.done(Work::PrepareLog);
         // Nothing is in doubt any more.
         let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);
         self.log().forget(&old_logs);
@@ -319,13 +336,7 @@ impl Engine {
         drop(in_doubt.tables);
         // What the old logs held is in tables, or is durable in a log that was cut.
         self.completions.complete(LogPosition { number: log_number, offset: 0 }, &Ok(()));
-        activated?;
-        self.suspension.end();
-        self.retry.done(Work::Resume);
-        self.remove_obsolete_files();
-        tracing::info!(dir = %self.files.dir.display(), log = log_number, "writing resumes");
-        self.background.notify();
-        Ok(())
+        Ok(activated)
     }
 
     /// Makes what is in memory durable, and writes a log and a manifest that names all of it.
@@ -365,8 +376,11 @@ impl Engine {
     fn cut_log(&self, state: &mut ManifestState) -> Result<()> {
         let active = self.log().active();
         let end = self.log().cut_active(self.sequence.visible()).map_err(|error| self.fail(error))?;
-        // Newer ones were never used.
-        state.logs.retain(|&number, _| number < active || number == active && end.is_some());
+        // Newer ones were never used, and nothing of older ones is in memory only.
+        let oldest = self.keyspaces.memtables.oldest_log(&[]).unwrap_or(u64::MAX);
+        let end = end.filter(|_| active >= oldest);
+        let is_used = |number| number < active || number == active && end.is_some();
+        state.logs.retain(|&number, _| is_used(number) && number >= oldest);
         apply(state, end.into_iter().collect())
     }
 

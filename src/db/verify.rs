@@ -39,7 +39,6 @@ use crate::manifest::state::{ManifestState, TablePlace};
 use crate::options::Options;
 use crate::table::{Table, TableContext};
 use crate::table_meta::TableMeta;
-use crate::wal::Ending;
 
 /// Approximate memory limit of the list of damage, in bytes.
 const LIST_BYTES_MAX: usize = 512 << 20;
@@ -305,8 +304,7 @@ fn verify_at_rest(
 
 /// A manifest without contents.
 fn no_manifest(dir: &Path) -> ReadManifest {
-    let path = FileName::Current.path(dir);
-    ReadManifest { path, state: ManifestState::default(), marks: Vec::new(), ending: Ending::Complete }
+    ReadManifest::empty(FileName::Current.path(dir))
 }
 
 fn read_header(fs: &dyn Fs, path: &Path) -> Option<FileHeader> {

@@ -124,6 +124,7 @@ impl Engine {
     }
 
     pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
+        self.begin_writing()?;
         let synced = self.log().wait_durable(position, || self.manifest.mark());
         let Synced { up_to, unpromised } = synced.map_err(|error| self.fail(error))?;
         if let Some((log, error)) = unpromised {
@@ -249,6 +250,11 @@ impl Engine {
         if !group.iter().any(Admitted::is_written) {
             return Ok(Written { position: self.log().end(), full: Vec::new() });
         }
+        if self.is_unchanged() {
+            self.begin_writing()?;
+            // The reserve may have been given up for that.
+            self.check_puts(group)?;
+        }
         self.make_room(group)?;
         self.health.check_not_failed()?;
         self.log_and_apply(group)
@@ -313,6 +319,7 @@ impl Engine {
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
     pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        self.begin_writing()?;
         match self.begin_log() {
             Ok(()) => {
                 self.retry.done(Work::BeginLog);
@@ -350,6 +357,9 @@ impl Engine {
 
     /// Ends the last log. Its commits are complete when the directory is unlocked: callbacks may open the store.
     fn end_log(&self) -> Result<()> {
+        if self.stays_unchanged() {
+            return Ok(());
+        }
         let last_seqno = self.sequence.visible();
         let (number, len) = self.close_active()?;
         self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)

@@ -31,6 +31,11 @@ pub(crate) struct ReadManifest {
     /// The mark of every edit in the file, in order; the last one is the mark of the state.
     pub(crate) marks: Vec<EditMark>,
     pub(crate) ending: Ending,
+    /// Where its last edit ends.
+    pub(crate) len: u64,
+    /// Whether the last edit says how logs ended and nothing else, and is not the first. Then every edit that says
+    /// anything else is durable, and so is `CURRENT`: they were before this edit was appended.
+    pub(crate) ends_with_closed_log: bool,
 }
 
 /// Reads the manifest that `current` names.
@@ -73,10 +78,11 @@ fn read_up_to(
         reader.end_at(len);
     }
     let (mut state, mut marks) = (ManifestState::default(), Vec::new());
+    let mut ends_with_closed_log = false;
     let mut damage = loop {
         match read_edit(&mut reader, &path, &mut state, &mut marks) {
-            Ok(true) => {}
-            Ok(false) => break None,
+            Ok(Some(ends_logs)) => ends_with_closed_log = ends_logs && marks.len() > 1,
+            Ok(None) => break None,
             Err(error) => break Some(error),
         }
     };
@@ -85,30 +91,39 @@ fn read_up_to(
         damage.get_or_insert_with(missing);
     }
     let ending = reader.ending().unwrap_or(Ending::Complete);
-    Ok((ReadManifest { path, state, marks, ending }, damage))
+    let len = reader.position();
+    Ok((ReadManifest { path, state, marks, ending, len, ends_with_closed_log }, damage))
 }
 
-/// Applies the next edit; `false` if there is none.
+/// Applies the next edit; `None` if there is none. Gives whether it says only how logs ended.
 fn read_edit(
     reader: &mut FramedReader<'_>,
     path: &Path,
     state: &mut ManifestState,
     marks: &mut Vec<EditMark>,
-) -> Result<bool> {
-    let Some(record) = reader.next_record()? else { return Ok(false) };
+) -> Result<Option<bool>> {
+    let Some(record) = reader.next_record()? else { return Ok(None) };
     let offset = record.offset;
     let (items, mark) =
         EditItems::open(record.bytes, marks.last().copied()).map_err(|error| record.error(error, path))?;
+    let mut ends_logs = true;
     for item in items {
         let item = item.map_err(|error| record.error(error, path))?;
+        ends_logs &= matches!(item, EditItem::NextFile(_) | EditItem::LogClosed { .. });
         state.apply_item(&item).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
     }
     state.mark = mark;
     marks.push(mark);
-    Ok(true)
+    Ok(Some(ends_logs))
 }
 
 impl ReadManifest {
+    /// One that says nothing, in the place of one that is not there.
+    pub(crate) fn empty(path: PathBuf) -> Self {
+        let (state, marks, ending) = (ManifestState::default(), Vec::new(), Ending::Complete);
+        Self { path, state, marks, ending, len: 0, ends_with_closed_log: false }
+    }
+
     /// Checks that the manifest has at least the edits that a log promises.
     pub(crate) fn check_promise(&self, promised: EditMark, log: &Path) -> Result<()> {
         let behind = promised.count > self.state.mark.count;
@@ -208,6 +223,14 @@ impl ManifestLog {
         Ok(NewManifest(Self { fs, dir, current, writer, snapshot_bytes, state, end, is_in_doubt }))
     }
 
+    /// The manifest that was read, for a store that was closed. It is never appended to.
+    pub(crate) fn ended(fs: Arc<dyn Fs>, dir: &Path, current: Current, read: &ReadManifest) -> Self {
+        let header = FileHeader::new(FileKind::Manifest, current.store_id, current.manifest_id);
+        let writer = FramedWriter::ended(&read.path, header, read.len);
+        let (dir, state) = (dir.to_path_buf(), read.state.clone());
+        Self { fs, dir, current, writer, snapshot_bytes: read.len, state, end: read.len, is_in_doubt: false }
+    }
+
     pub(crate) fn number(&self) -> u64 {
         self.current.manifest
     }
@@ -295,6 +318,25 @@ mod tests {
             }
         }
         assert_eq!(manifest.number(), 5);
+    }
+
+    #[test]
+    fn only_a_later_edit_that_says_nothing_but_how_logs_ended_shows_that_the_others_are_durable() {
+        let fs = MemFs::new();
+        let mut manifest = create(&fs);
+        let created = EditItem::LogCreated { number: 5, file_id: [3; 16], predecessor: 0 };
+        let closed = EditItem::LogClosed { number: 5, len: 64, last_seqno: 0 };
+        let mut ends = |items| {
+            manifest.append(items).unwrap();
+            reread(&fs).unwrap().ends_with_closed_log
+        };
+        assert!(!ends(vec![created]));
+        assert!(ends(vec![EditItem::NextFile(9), closed.clone()]));
+        assert!(!ends(vec![EditItem::NextFile(9), closed.clone(), EditItem::LastSeqno(7)]));
+        assert!(ends(vec![closed]));
+        // The first edit of the next manifest says everything.
+        manifest.prepare_next(6, &random).unwrap().install().unwrap();
+        assert!(!reread(&fs).unwrap().ends_with_closed_log);
     }
 
     #[test]

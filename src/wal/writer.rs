@@ -12,6 +12,7 @@
 //! After a failed append the end of the file is unknown. The writer then refuses everything with the same
 //! error: a record after a gap would read as corruption, and one after half a record as nothing.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +40,20 @@ pub(crate) struct FramedWriter {
     failure: Option<Error>,
 }
 
+/// A file that takes nothing more. There is nothing to sync.
+#[derive(Debug)]
+struct Ended;
+
+impl AppendFile for Ended {
+    fn append(&self, _: &[u8]) -> io::Result<()> {
+        Err(io::Error::other("the file was ended"))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl FramedWriter {
     /// Creates the file and writes its header. Neither that nor the directory entry is durable yet.
     ///
@@ -57,6 +72,19 @@ impl FramedWriter {
             synced: 0,
             failure: None,
         })
+    }
+
+    /// The writer of a file of this length that is durable and was ended by whoever wrote it. It takes nothing.
+    pub(crate) fn ended(path: &Path, header: FileHeader, len: u64) -> Self {
+        Self {
+            file: Arc::new(Ended),
+            path: path.to_path_buf(),
+            header,
+            frames: Vec::new(),
+            flushed: len,
+            synced: len,
+            failure: Some(Error::Closed),
+        }
     }
 
     /// Frames a record and returns the offset at which it starts. It is in the file after
@@ -162,7 +190,6 @@ impl FramedWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::Mutex;
 
     use super::*;
@@ -243,6 +270,16 @@ mod tests {
             assert_eq!(log.sync().unwrap_err().to_string(), first);
             assert_eq!((log.synced(), fs.files(Path::new("/db"))), (0, before));
         }
+    }
+
+    #[test]
+    fn the_writer_of_an_ended_file_takes_nothing_and_is_durable_to_its_end() {
+        let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);
+        let mut log = FramedWriter::ended(Path::new("/db/000001.wal"), header, 500);
+        assert!(matches!(log.append_record(RecordKind::Batch, b"x"), Err(Error::Closed)));
+        assert!(matches!(log.sync(), Err(Error::Closed)));
+        assert_eq!((log.len(), log.flushed_len(), log.synced()), (500, 500, 500));
+        assert!(log.file().append(b"x").is_err());
     }
 
     #[test]

@@ -148,14 +148,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Refuses a group with a put if the reserve is given up.
+    pub(in crate::db) fn check_puts(&self, group: &[Admitted]) -> Result<()> {
+        match self.reserve.cause() {
+            Some(cause) if group.iter().any(has_put) => Err(cause),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses a batch with a put as long as the reserve is given up. `true` if it is, and the batch only
     /// deletes.
     pub(in crate::db) fn takes_only_deletes(&self, batch: &Admitted) -> Result<bool> {
         if !self.reserve.is_spent() {
             return Ok(false);
         }
-        let mut entries = BatchReader::open(&batch.bytes).into_iter().flatten();
-        if !entries.any(|entry| entry.is_ok_and(|entry| entry.kind == EntryKind::Put)) {
+        if !has_put(batch) {
             return Ok(true);
         }
         if self.background.threads == 0 {
@@ -171,6 +178,11 @@ impl Engine {
         }
         self.reserve.cause().map_or(Ok(false), Err)
     }
+}
+
+fn has_put(batch: &Admitted) -> bool {
+    let mut entries = BatchReader::open(&batch.bytes).into_iter().flatten();
+    entries.any(|entry| entry.is_ok_and(|entry| entry.kind == EntryKind::Put))
 }
 
 #[cfg(test)]
