@@ -1,12 +1,12 @@
 //! The memory budget of a store: how much each use may take, and how much it takes.
 //!
 //! ```text
-//! 1/4   memtables     active and waiting; a writer waits rather than exceed it (`db/pressure`)
+//! 1/4   memtables     or what `Options::memtable_budget` says; active and waiting; a writer waits rather than exceed it (`db/pressure`)
 //! 1/8   builders      tables being written: hashes, index, buffers. Each job has an equal part,
 //!                     at least a few blocks, and ends its table when that is full (`compaction/run`). A new
 //!                     filter for an existing table cannot be cut: what it lacks comes from the rest, or it
 //!                     is not built (`db/refilter`)
-//! 5/8   the rest      open tables (metadata, roots and fences of their indexes), filters, and blocks
+//! 5/8   the rest      what the others leave: open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
 //! The block cache has the part of the rest that tables and filters do not use: it shrinks before they get
@@ -67,6 +67,8 @@ impl Leased {
 #[derive(Debug)]
 pub(crate) struct Memory {
     budget: u64,
+    /// The part of it for memtables.
+    memtables_max: u64,
     /// The most that cached blocks may take.
     blocks_max: u64,
     blocks: BlockCache,
@@ -105,6 +107,8 @@ pub struct MemoryStats {
     pub budget: u64,
     /// Memtables, active ones and those waiting to be flushed.
     pub memtables: u64,
+    /// The most that memtables may take: [`Options::memtable_budget`](crate::Options::memtable_budget).
+    pub memtables_max: u64,
     /// Tables being written by flushes and compactions.
     pub builders: u64,
     /// Open tables and what is in memory of their indexes.
@@ -136,14 +140,21 @@ impl MemoryStats {
 }
 
 impl Memory {
-    pub(crate) fn new(budget: usize) -> Arc<Self> {
-        Self::with_blocks(budget as u64, rest(budget as u64))
+    pub(crate) fn new(budget: usize, memtables_max: usize) -> Arc<Self> {
+        Self::with_blocks(budget as u64, memtables_max as u64, u64::MAX)
     }
 
-    /// A budget whose block cache never grows beyond `blocks_max`.
-    pub(crate) fn with_blocks(budget: u64, blocks_max: u64) -> Arc<Self> {
+    /// A budget with its default parts whose block cache never grows beyond `blocks_max`.
+    #[cfg(test)]
+    pub(crate) fn with_blocks_max(budget: u64, blocks_max: u64) -> Arc<Self> {
+        Self::with_blocks(budget, budget / 4, blocks_max)
+    }
+
+    fn with_blocks(budget: u64, memtables_max: u64, blocks_max: u64) -> Arc<Self> {
+        let blocks_max = blocks_max.min(rest(budget, memtables_max));
         Arc::new(Self {
             budget,
+            memtables_max,
             blocks_max,
             blocks: BlockCache::new(blocks_max),
             leased: Mutex::default(),
@@ -161,6 +172,11 @@ impl Memory {
         self.budget as usize
     }
 
+    /// The part for tables, filters and blocks.
+    fn rest(&self) -> u64 {
+        rest(self.budget, self.memtables_max)
+    }
+
     /// The cached blocks.
     pub(crate) fn blocks(&self) -> &BlockCache {
         &self.blocks
@@ -168,7 +184,7 @@ impl Memory {
 
     /// The most that all memtables together may take.
     pub(crate) fn memtables_max(&self) -> usize {
-        self.budget() / 4
+        self.memtables_max as usize
     }
 
     /// What all memtables together take.
@@ -276,7 +292,7 @@ impl Memory {
     }
 
     fn most_instead(&self, before: u64) -> u64 {
-        self.loaded_max().saturating_add(before).min(rest(self.budget))
+        self.loaded_max().saturating_add(before).min(self.rest())
     }
 
     /// Sets what is called when memory is released after a lease was refused.
@@ -292,7 +308,7 @@ impl Memory {
 
     /// The most that tables and filters together may take.
     fn loaded_max(&self) -> u64 {
-        rest(self.budget) - rest(self.budget) / 8
+        self.rest() - self.rest() / 8
     }
 
     /// The most that open tables may take, without the roots of their indexes.
@@ -308,7 +324,7 @@ impl Memory {
 
     /// The most that [`Memory::try_lease_briefly`] would grant.
     pub(crate) fn room_briefly(&self) -> u64 {
-        rest(self.budget).saturating_sub(lock(&self.leased).sum())
+        self.rest().saturating_sub(lock(&self.leased).sum())
     }
 
     /// How much more tables and filters may take.
@@ -330,7 +346,7 @@ impl Memory {
         if after > before && !fits(&next) {
             return false;
         }
-        self.blocks.set_capacity(rest(self.budget).saturating_sub(next.sum()).min(self.blocks_max));
+        self.blocks.set_capacity(self.rest().saturating_sub(next.sum()).min(self.blocks_max));
         *leased = next;
         true
     }
@@ -341,6 +357,7 @@ impl Memory {
         MemoryStats {
             budget: self.budget,
             memtables: self.memtables() as u64,
+            memtables_max: self.memtables_max,
             builders: self.builders.load(Ordering::Relaxed),
             tables: leased.open_tables + leased.tables,
             filters: leased.filters,
@@ -351,8 +368,8 @@ impl Memory {
 }
 
 /// The part of the budget for tables, filters and blocks.
-fn rest(budget: u64) -> u64 {
-    budget - budget / 4 - budget / 8
+fn rest(budget: u64, memtables_max: u64) -> u64 {
+    budget - memtables_max - budget / 8
 }
 
 /// Memory in use until this is dropped.
@@ -418,7 +435,7 @@ mod tests {
 
     #[test]
     fn what_only_saves_time_leaves_half_of_the_room_to_filters() {
-        let memory = Memory::new(8 << 20);
+        let memory = Memory::new(8 << 20, 8 << 18);
         let half = memory.room() / 2;
         let first = memory.try_lease_if_plenty(LeaseKind::Tables, half).unwrap();
         assert!(memory.try_lease_if_plenty(LeaseKind::Tables, 1).is_none());
@@ -432,7 +449,7 @@ mod tests {
 
     #[test]
     fn cached_blocks_shrink_for_tables_and_filters_and_grow_again() {
-        let memory = Memory::new(8 << 20);
+        let memory = Memory::new(8 << 20, 8 << 18);
         let fill = |table| {
             for offset in 0..4000 {
                 memory.blocks().get_or_read(table, offset, || Ok(Bytes::from(vec![1; 4000]))).unwrap();
@@ -468,7 +485,7 @@ mod tests {
 
     #[test]
     fn the_waker_is_called_only_when_memory_is_released_after_a_refused_lease() {
-        let memory = Memory::new(8 << 20);
+        let memory = Memory::new(8 << 20, 8 << 18);
         let told = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&told);
         memory.wake_with(move || {
@@ -485,7 +502,7 @@ mod tests {
 
     #[test]
     fn jobs_are_counted_while_they_last() {
-        let memory = Memory::new(1 << 20);
+        let memory = Memory::new(1 << 20, 1 << 18);
         let (one, two) = (Building::new(&memory), Building::new(&memory));
         one.set(100);
         two.set(50);

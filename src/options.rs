@@ -23,6 +23,8 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) create_among_other_files: bool,
     pub(crate) memory_budget: usize,
+    /// `None`: a quarter of it.
+    pub(crate) memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
     /// `None`: a part of the tables.
@@ -42,6 +44,7 @@ impl Default for Options {
             create: true,
             create_among_other_files: false,
             memory_budget: 512 << 20,
+            memtable_budget: None,
             background_threads: 2,
             log_bytes_max: 0,
             reserve_bytes: None,
@@ -60,6 +63,7 @@ impl fmt::Debug for Options {
             .field("create", &self.create)
             .field("create_among_other_files", &self.create_among_other_files)
             .field("memory_budget", &self.memory_budget)
+            .field("memtable_budget", &self.memtable_budget)
             .field("background_threads", &self.background_threads)
             .field("log_bytes_max", &self.log_bytes_max)
             .field("reserve_bytes", &self.reserve_bytes)
@@ -86,8 +90,8 @@ impl Options {
 
     /// Memory in bytes for everything that grows with data; 512 MiB by default, at least 1 MiB.
     ///
-    /// - A quarter is for memtables, including those that wait to be flushed. Writers wait rather than exceed
-    ///   it; only a single batch larger than the quarter may.
+    /// - A quarter, or [`Options::memtable_budget`], is for memtables, including those that wait to be flushed.
+    ///   Writers wait rather than exceed it; only a single batch larger than that may.
     /// - An eighth is for flushes and compactions: tables being written, with their filters. Each thread has
     ///   an equal part and ends its table when the part is full. A part is at least eight blocks, so the
     ///   parts exceed the eighth if the budget is small and
@@ -115,6 +119,25 @@ impl Options {
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
+        self
+    }
+
+    /// The part of [`Options::memory_budget`] for memtables, in bytes; a quarter of it by default, at least 64 KiB
+    /// and at most five eighths. Open tables, filters and cached blocks have what this and the eighth for flushes
+    /// and compactions leave. A larger part makes fewer and larger tables of the same writes, and longer logs to
+    /// replay: by default a memtable is flushed at a quarter of this part, at most 64 MiB
+    /// ([`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes)). A smaller part leaves more to
+    /// filters and blocks.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().memory_budget(64 << 20).memtable_budget(8 << 20).open(dir.path())?;
+    /// assert_eq!(db.stats().memory.memtables_max, 8 << 20);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn memtable_budget(mut self, bytes: usize) -> Self {
+        self.memtable_budget = Some(bytes);
         self
     }
 
@@ -182,7 +205,7 @@ impl Options {
     }
 
     /// Total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed; 0, the
-    /// default, means half of the memory budget. It limits the time to open after a crash, and the memory of
+    /// default, means twice the memory for memtables, which is half of the memory budget by default. It limits the time to open after a crash, and the memory of
     /// a store that is then opened read-only.
     ///
     /// ```
@@ -304,6 +327,12 @@ impl Options {
         if self.memory_budget < 1 << 20 {
             return Err(Error::invalid("memory_budget is below 1 MiB"));
         }
+        if self.memtable_budget.is_some_and(|bytes| bytes < MEMTABLE_BUDGET_MIN) {
+            return Err(Error::invalid("memtable_budget is below 64 KiB"));
+        }
+        if self.memtables_max() > self.memory_budget / 8 * 5 {
+            return Err(Error::invalid("memtable_budget is above five eighths of memory_budget"));
+        }
         if self.open_files_max.is_some_and(|files| files < 8) {
             return Err(Error::invalid("open_files_max is below 8"));
         }
@@ -319,24 +348,33 @@ impl Options {
         self.open_files_max.unwrap_or_else(of_limit)
     }
 
+    /// The most that all memtables together may take.
+    pub(crate) fn memtables_max(&self) -> usize {
+        self.memtable_budget.unwrap_or(self.memory_budget / 4)
+    }
+
     pub(crate) fn logs_bytes(&self) -> u64 {
-        if self.log_bytes_max > 0 { self.log_bytes_max } else { self.memory_budget as u64 / 2 }
+        if self.log_bytes_max > 0 { self.log_bytes_max } else { self.memtables_max() as u64 * 2 }
     }
 }
+
+/// The least that memtables may have.
+const MEMTABLE_BUDGET_MIN: usize = 64 << 10;
 
 /// Immutable memtables that a keyspace may have before writers must wait.
 pub(crate) const IMMUTABLES_MAX: usize = 3;
 
 impl KeyspaceOptions {
-    pub(crate) fn memtable_bytes_in(&self, memory_budget: usize) -> usize {
+    /// Size at which a memtable is flushed, where all memtables together may take `memtables_max`.
+    pub(crate) fn memtable_bytes_in(&self, memtables_max: usize) -> usize {
         let bytes =
-            if self.memtable_bytes > 0 { self.memtable_bytes } else { (memory_budget / 16).min(64 << 20) };
-        // All memtables together may take a quarter, so a single one is flushed at that size at the latest.
-        bytes.min(memory_budget / 4)
+            if self.memtable_bytes > 0 { self.memtable_bytes } else { (memtables_max / 4).min(64 << 20) };
+        // A single one is flushed at that size at the latest.
+        bytes.min(memtables_max)
     }
 
-    pub(crate) fn shape(&self, memory_budget: usize) -> Shape {
-        let memtable_bytes = self.memtable_bytes_in(memory_budget) as u64;
+    pub(crate) fn shape(&self, memtables_max: usize) -> Shape {
+        let memtable_bytes = self.memtable_bytes_in(memtables_max) as u64;
         Shape {
             l0_runs: self.l0_runs,
             level_base_bytes: if self.level_base_bytes > 0 {
@@ -356,17 +394,40 @@ mod tests {
     use crate::filter::{FilterKind, FilterPolicy};
 
     #[test]
-    fn a_memtable_is_never_more_than_a_quarter_of_the_budget() {
+    fn a_memtable_is_never_more_than_all_memtables_may_take() {
         let huge = KeyspaceOptions::new().memtable_bytes(usize::MAX);
-        assert_eq!(huge.memtable_bytes_in(1 << 20), 1 << 18);
-        assert_eq!(huge.shape(1 << 20).level_base_bytes, 1 << 20);
+        assert_eq!(huge.memtable_bytes_in(1 << 18), 1 << 18);
+        assert_eq!(huge.shape(1 << 18).level_base_bytes, 1 << 20);
         assert!(huge.shape(usize::MAX).level_base_bytes >= 1 << 62, "nor does it overflow");
+    }
+
+    #[test]
+    fn memtables_have_a_quarter_of_the_budget_or_what_is_set_and_blocks_have_the_rest() {
+        use crate::memory::Memory;
+        let parts = |options: Options| {
+            options.validate().unwrap();
+            let memory = Memory::new(options.memory_budget, options.memtables_max());
+            let flushed_at = KeyspaceOptions::new().memtable_bytes_in(options.memtables_max());
+            (
+                memory.memtables_max() >> 10,
+                flushed_at >> 10,
+                options.logs_bytes() >> 10,
+                memory.room_briefly() >> 10,
+            )
+        };
+        let options = || Options::new().memory_budget(8 << 20);
+        assert_eq!(parts(options()), (2048, 512, 4096, 5120));
+        assert_eq!(parts(options().memtable_budget(64 << 10)), (64, 16, 128, 7104));
+        assert_eq!(parts(options().memtable_budget(5 << 20)), (5120, 1280, 10240, 2048));
     }
 
     #[test]
     fn options_out_of_range_are_invalid_arguments() {
         for options in [
             Options::new().memory_budget(0),
+            Options::new().memtable_budget((64 << 10) - 1),
+            Options::new().memory_budget(8 << 20).memtable_budget((5 << 20) + 1),
+            Options::new().memtable_budget(usize::MAX),
             Options::new().open_files_max(1),
             Options::new().default_keyspace(KeyspaceOptions::new().block_bytes(1)),
             Options::new().default_keyspace(KeyspaceOptions::new().level_ratio(1)),

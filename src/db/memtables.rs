@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn memtables() -> Arc<Memtables> {
-        Memtables::new(Memory::new(1 << 20), 0)
+        Memtables::new(Memory::new(1 << 20, 1 << 18), 0)
     }
 
     #[test]

@@ -354,7 +354,7 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
 }
 
 pub(super) fn shared(dir: &Path, options: &Options, store_id: FileId, hash_seed: u64) -> Arc<TableContext> {
-    let memory = Memory::new(options.memory_budget);
+    let memory = Memory::new(options.memory_budget, options.memtables_max());
     let files = Arc::new(FileCache::new(options.open_files()));
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
     let trust = FilterTrust { strict: options.strict_filters, audit_one_in: options.audit_absent };

@@ -89,10 +89,11 @@ impl Display for MemoryStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {}: memtables {}, tables being written {}, open tables {}, filters {}, blocks {}",
+            "{} of {}: memtables {} of {}, tables being written {}, open tables {}, filters {}, blocks {}",
             Bytes(self.total()),
             Bytes(self.budget),
             Bytes(self.memtables),
+            Bytes(self.memtables_max),
             Bytes(self.builders),
             Bytes(self.tables),
             Bytes(self.filters),

@@ -288,12 +288,12 @@ impl Tree {
 
     /// Size at which the memtable is flushed.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.options.load().memtable_bytes_in(self.memtables.memory.budget())
+        self.options.load().memtable_bytes_in(self.memtables.memory.memtables_max())
     }
 
     /// The shape that compaction keeps the tree in.
     pub(crate) fn shape(&self) -> Shape {
-        self.options.load().shape(self.memtables.memory.budget())
+        self.options.load().shape(self.memtables.memory.memtables_max())
     }
 
     /// Memory of the active memtable, in bytes.

@@ -111,8 +111,9 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Size in bytes at which the memtable is flushed. By default it is a sixteenth of the memory budget and
-    /// at most 64 MiB; it is never more than a quarter of the memory budget. All memory of the memtable counts:
+    /// Size in bytes at which the memtable is flushed. By default it is a quarter of the memory for
+    /// memtables ([`Options::memtable_budget`](crate::Options::memtable_budget)), which is a sixteenth of the memory
+    /// budget, and at most 64 MiB; it is never more than all memtables may take together. All memory of the memtable counts:
     /// an entry takes about 90 bytes beside its key and value, so with keys and values of 116 bytes a memtable
     /// of 64 MiB holds about 36 MiB of them, with 1000 bytes about 58 MiB.
     #[must_use]

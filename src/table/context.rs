@@ -53,7 +53,7 @@ impl TableContext {
             dir: PathBuf::from("/db"),
             store_id: [0; 16],
             hash_seed: 0,
-            memory: Memory::new(2 << 20),
+            memory: Memory::new(2 << 20, 2 << 18),
             files: Arc::new(FileCache::new(8)),
             trust: FilterTrust::default(),
             io: TableIo::default(),

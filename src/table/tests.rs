@@ -77,7 +77,7 @@ impl Fixture {
             dir: PathBuf::from("/db"),
             store_id: STORE,
             hash_seed: SEED,
-            memory: Memory::with_blocks(64 << 20, cache_bytes),
+            memory: Memory::with_blocks_max(64 << 20, cache_bytes),
             files: Arc::new(FileCache::new(4)),
             trust: FilterTrust::default(),
             io: TableIo::default(),

@@ -144,7 +144,7 @@ fn context(fs: MemFs) -> TableContext {
         dir: "/v".into(),
         store_id: [0x55; 16],
         hash_seed: 0,
-        memory: crate::memory::Memory::with_blocks(1 << 20, 0),
+        memory: crate::memory::Memory::with_blocks_max(1 << 20, 0),
         files: Arc::new(crate::cache::FileCache::new(1)),
         trust: FilterTrust::default(),
         io: TableIo::default(),
