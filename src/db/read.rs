@@ -12,8 +12,8 @@ use crate::counters::Stripe;
 use crate::error::Result;
 use crate::hash::key_hash;
 use crate::iter::EntryValue;
-use crate::key::{EntryKind, SeqNo};
-use crate::version::{Lookup, TOGETHER};
+use crate::key::{EntryKind, SeqNo, Tag};
+use crate::version::{Lookup, Lookups, Set, TOGETHER};
 
 impl Engine {
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
@@ -30,16 +30,20 @@ impl Engine {
         // as "absent".
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
-        let lookup = self.lookup(user_key, seqno, Stripe::of_thread());
-        if let Some((tag, value)) = view.get_in_memtables(&lookup) {
+        let hash = key_hash(self.keyspaces.hash_seed, user_key);
+        if view.has_memtables()
+            && let Some((tag, value)) = view.get_in_memtables(user_key, hash, seqno)
+        {
             return if tag.kind() == EntryKind::Put {
                 read(EntryValue::Inline(value)).map(Some)
             } else {
                 Ok(None)
             };
         }
-        tree.count_lookups(lookup.stripe, 1);
-        match view.version.get(&lookup) {
+        let stripe = Stripe::of_thread();
+        tree.count_lookups(stripe, 1);
+        let Some(newest) = view.version.candidate(user_key, hash, stripe) else { return Ok(None) };
+        match view.version.get_from(newest, &Lookup { user_key, seqno, hash, stripe }) {
             Ok(Some((tag, value))) if tag.kind() == EntryKind::Put => read(value).map(Some),
             Ok(_) => Ok(None),
             Err(error) => Err(error),
@@ -54,56 +58,81 @@ impl Engine {
         seqno: Option<SeqNo>,
         read: impl Fn(EntryValue) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
+        let mut values = Vec::with_capacity(user_keys.len());
+        values.resize_with(user_keys.len(), || None);
+        self.get_many(tree, user_keys, seqno, |number, value| {
+            values[number] = Some(read(value)?);
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// Which of several keys are present, all as of the same moment.
+    pub(crate) fn multi_contains<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        user_keys: &[K],
+        seqno: Option<SeqNo>,
+    ) -> Result<Vec<bool>> {
+        let mut found = vec![false; user_keys.len()];
+        self.get_many(tree, user_keys, seqno, |number, _| {
+            found[number] = true;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Looks up several keys, as of the same moment, some at a time. Calls `found` with the place of each that is
+    /// present and its value, in no particular order. It is called while the view is held, as by
+    /// [`Engine::get`].
+    fn get_many<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        user_keys: &[K],
+        seqno: Option<SeqNo>,
+        mut found: impl FnMut(usize, EntryValue) -> Result<()>,
+    ) -> Result<()> {
         let view = tree.view();
         self.check_readable(tree)?;
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
         let stripe = Stripe::of_thread();
-        let mut values: Vec<Option<T>> = Vec::with_capacity(user_keys.len());
-        values.resize_with(user_keys.len(), || None);
-        let mut lookups = [self.lookup(&[], seqno, stripe); TOGETHER];
-        let mut numbers = [0; TOGETHER];
-        for (user_keys, values) in user_keys.chunks(TOGETHER).zip(values.chunks_mut(TOGETHER)) {
-            let mut len = 0;
-            for (number, user_key) in user_keys.iter().enumerate() {
-                let lookup = self.lookup(user_key.as_ref(), seqno, stripe);
-                match view.get_in_memtables(&lookup) {
-                    Some((tag, value)) if tag.kind() == EntryKind::Put => {
-                        values[number] = Some(read(EntryValue::Inline(value))?);
-                    }
-                    Some(_) => {}
-                    None => {
-                        (lookups[len], numbers[len]) = (lookup, number);
-                        len += 1;
+        let (mut parts, mut hashes): ([&[u8]; TOGETHER], _) = ([&[]; TOGETHER], [0; TOGETHER]);
+        let mut start = 0;
+        let hash_seed = self.keyspaces.hash_seed;
+        for user_keys in user_keys.chunks(TOGETHER) {
+            let len = user_keys.len();
+            for ((part, hash), user_key) in parts.iter_mut().zip(&mut hashes).zip(user_keys) {
+                *part = user_key.as_ref();
+                *hash = key_hash(hash_seed, part);
+            }
+            let lookups = Lookups { user_keys: &parts[..len], hashes: &hashes[..len], seqno, stripe };
+            let mut found = |number, (tag, value): (Tag, EntryValue)| match tag.kind() {
+                EntryKind::Put => found(start + number, value),
+                EntryKind::Delete => Ok(()),
+            };
+            let mut wanted = Set::below(len);
+            if view.has_memtables() {
+                for number in wanted {
+                    if let Some((tag, value)) = view.get_in_memtables(parts[number], hashes[number], seqno) {
+                        wanted.remove(number);
+                        found(number, (tag, EntryValue::Inline(value)))?;
                     }
                 }
             }
-            tree.count_lookups(stripe, len as u64);
-            view.version.get_many(&lookups[..len], |number, (tag, value)| {
-                if tag.kind() == EntryKind::Put {
-                    values[numbers[number]] = Some(read(value)?);
-                }
-                Ok(())
-            })?;
+            tree.count_lookups(stripe, wanted.len() as u64);
+            view.version.get_many(&lookups, wanted, &mut found)?;
+            start += len;
         }
-        Ok(values)
-    }
-
-    #[inline]
-    fn lookup<'a>(&self, user_key: &'a [u8], seqno: SeqNo, stripe: Stripe) -> Lookup<'a> {
-        Lookup { user_key, seqno, hash: self.hash(user_key), stripe }
-    }
-
-    fn hash(&self, user_key: &[u8]) -> u64 {
-        key_hash(self.keyspaces.hash_seed, user_key)
+        Ok(())
     }
 
     /// Whether the key may be in the store. Does no I/O.
     pub(crate) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
-        let lookup = self.lookup(user_key, self.sequence.visible(), Stripe::of_thread());
-        match view.get_in_memtables(&lookup) {
+        let hash = key_hash(self.keyspaces.hash_seed, user_key);
+        match view.get_in_memtables(user_key, hash, self.sequence.visible()) {
             Some((tag, _)) => tag.kind() == EntryKind::Put,
-            None => view.version.may_contain(user_key, lookup.hash),
+            None => view.version.may_contain(user_key, hash),
         }
     }
 
@@ -130,9 +159,10 @@ mod tests {
     use crate::filename::FileName;
     use crate::filter::{FilterKind, FilterPolicy, PagedFilter};
     use crate::fs::MemFs;
+    use crate::hash::key_hash;
     use crate::memory::{Lease, LeaseKind};
     use crate::options::{KeyspaceOptions, Options};
-    use crate::version::TableHandle;
+    use crate::version::{Lookup, TableHandle};
 
     const DIR: &str = "/db";
     const KEYS: u32 = 40_000;
@@ -333,7 +363,9 @@ mod tests {
             let tree = db.engine().keyspaces.default_tree();
             let (view, old) = (tree.view(), table(&db));
             let finds = |key: &[u8]| {
-                let lookup = db.engine().lookup(key, 1 << 40, Stripe::of_thread());
+                let hash = key_hash(db.engine().keyspaces.hash_seed, key);
+                let stripe = Stripe::of_thread();
+                let lookup = Lookup { user_key: key, seqno: 1 << 40, hash, stripe };
                 view.version.get(&lookup).unwrap().is_some()
             };
             // How many of these keys the filter denies.

@@ -106,6 +106,15 @@ impl Reads<'_> {
         own.into_iter().map(value).collect()
     }
 
+    fn multi_contains(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<bool>> {
+        if self.own.is_some() {
+            let found = self.multi_get(keys, |_| Ok(()))?;
+            return Ok(found.iter().map(Option::is_some).collect());
+        }
+        self.check()?;
+        self.owner.engine().multi_contains(self.tree, keys, self.seqno)
+    }
+
     /// `'t`: how long it may be used, which is as long as the transaction if there is one.
     fn scan<'t>(&self, range: KeyRange) -> Scan<'t> {
         Scan::new(self, range)
@@ -197,8 +206,7 @@ macro_rules! read_calls {
             ///
             /// Those of `get`.
             pub fn multi_contains<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<bool>> {
-                let found = self.reads().multi_get(keys, |_| Ok(()))?;
-                Ok(found.iter().map(Option::is_some).collect())
+                self.reads().multi_contains(keys)
             }
 
             /// Iterates over the entries whose keys are in `range`, in key order, from either end: `..`,

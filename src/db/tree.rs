@@ -22,7 +22,7 @@ use crate::manifest::edit::LEVELS;
 use crate::memtable::Memtable;
 use crate::options::KeyspaceOptions;
 use crate::sync::lock;
-use crate::version::{Lookup, TableHandle, Version};
+use crate::version::{TableHandle, Version};
 
 /// Hidden entries skipped by scans that are worth a flush or a compaction: about as long as these take.
 const SKIPPED_MAX: u64 = 1 << 18;
@@ -65,20 +65,15 @@ impl View {
             || self.version.all_tables().any(|(_, table)| table.meta.seqno_max > seqno)
     }
 
-    /// The newest entry of the key in a memtable that the lookup can see.
     #[inline]
-    pub(crate) fn get_in_memtables(&self, lookup: &Lookup<'_>) -> Option<(Tag, Bytes)> {
-        if self.active.is_none() && self.immutables.is_empty() {
-            return None;
-        }
-        self.search_memtables(lookup)
+    pub(crate) fn has_memtables(&self) -> bool {
+        self.active.is_some() || !self.immutables.is_empty()
     }
 
+    /// The newest entry of the key in a memtable that is visible at this number. `hash` is that of the key.
     #[inline(never)]
-    fn search_memtables(&self, lookup: &Lookup<'_>) -> Option<(Tag, Bytes)> {
-        let get = |memtable: &Arc<LoggedMemtable>| {
-            memtable.memtable.get(lookup.hash, lookup.user_key, lookup.seqno)
-        };
+    pub(crate) fn get_in_memtables(&self, user_key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Bytes)> {
+        let get = |memtable: &Arc<LoggedMemtable>| memtable.memtable.get(hash, user_key, seqno);
         self.active.as_ref().and_then(get).or_else(|| self.immutables.iter().find_map(get))
     }
 

@@ -113,8 +113,11 @@ pub(super) struct ReadFilter {
 }
 
 /// What is learned about a filter while it is in use. All handles of the table with this filter share it.
-#[derive(Default)]
 struct Health {
+    /// Whether "absent" ends a lookup: no defect is known, and no answer is audited.
+    is_believed: AtomicBool,
+    /// Whether answers are audited.
+    is_audited: bool,
     /// Why a filter that could be read is not used any more: it answered "absent" for a key of its table, or
     /// one of its pages is damaged.
     defect: OnceLock<Arc<Error>>,
@@ -124,8 +127,19 @@ struct Health {
     unusable_before: u32,
 }
 
+impl Health {
+    fn new(is_audited: bool, unusable_before: u32) -> Arc<Self> {
+        Arc::new(Self {
+            is_believed: AtomicBool::new(!is_audited),
+            is_audited,
+            defect: OnceLock::new(),
+            rebuild_failed: AtomicBool::new(false),
+            unusable_before,
+        })
+    }
+}
+
 /// The filter of a table.
-#[derive(Default)]
 pub(crate) struct TableFilter {
     /// Set when the table is opened.
     read: OnceLock<ReadFilter>,
@@ -133,6 +147,11 @@ pub(crate) struct TableFilter {
 }
 
 impl TableFilter {
+    /// Not read yet. `is_audited`: whether its answers are compared with the data of the table.
+    pub(super) fn new(is_audited: bool) -> Self {
+        Self { read: OnceLock::new(), health: Health::new(is_audited, 0) }
+    }
+
     /// Reads as much of the filter into memory as there is room for. Once it was read, later calls do nothing.
     ///
     /// # Errors
@@ -167,8 +186,7 @@ impl TableFilter {
     /// The state for the filter that replaces this one; it is not read yet.
     pub(super) fn successor(&self) -> Self {
         let unusable_before = if self.error().is_some() { self.health.unusable_before + 1 } else { 0 };
-        let health = Health { unusable_before, ..Health::default() };
-        Self { read: OnceLock::new(), health: Arc::new(health) }
+        Self { read: OnceLock::new(), health: Health::new(self.health.is_audited, unusable_before) }
     }
 
     /// The result of reading it; `None` if it was not read yet.
@@ -185,15 +203,23 @@ impl TableFilter {
         }
     }
 
-    /// Whether a defect was found after it was read.
+    /// Whether "absent" ends a lookup: no defect is known, and no answer is audited. To be asked after the filter
+    /// was probed.
     #[inline]
+    pub(super) fn is_believed(&self) -> bool {
+        self.health.is_believed.load(Ordering::Acquire)
+    }
+
+    /// Whether a defect was found after it was read.
     pub(crate) fn is_defective(&self) -> bool {
         self.health.defect.get().is_some()
     }
 
     /// Stops using the filter. `false` if it was out of use already.
     pub(super) fn set_defective(&self, error: Error) -> bool {
-        self.health.defect.set(Arc::new(error)).is_ok()
+        let is_new = self.health.defect.set(Arc::new(error)).is_ok();
+        self.health.is_believed.store(false, Ordering::Release);
+        is_new
     }
 
     /// Whether it is known to be unusable and a rebuild may help.

@@ -99,7 +99,7 @@ impl TableHandle {
             made_at: AtomicU64::new(0),
             absent_before: 0,
             absent_rate: Mutex::default(),
-            filter: TableFilter::default(),
+            filter: TableFilter::new(shared.context.trust.audit_one_in > 0),
             shared: shared.clone(),
             me: Weak::new(),
             table: OnceLock::new(),
@@ -295,7 +295,7 @@ impl TableHandle {
     /// nothing is counted, and the answer is `false`. The state of the filter is read after it was probed.
     #[inline]
     pub(super) fn counts_as_absent(&self, stripe: Stripe, answers: u64) -> bool {
-        let counts = !self.filter.is_defective() && self.shared.context.trust.audit_one_in == 0;
+        let counts = self.filter.is_believed();
         if counts {
             self.counters.negatives_about(stripe, answers);
         }

@@ -5,6 +5,7 @@
 //! are probed here, in a few instructions. Everything else is left to [`TableHandle::read`]: filters that are
 //! not read yet, paged, unusable or audited.
 
+use super::filter::FilterState;
 use super::handle::TableHandle;
 use super::run::Run;
 use super::version::Version;
@@ -28,7 +29,7 @@ pub(crate) struct Lookup<'a> {
 const WAVE: usize = 8;
 
 /// A table that may hold the key.
-struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
     /// The index of its run.
     run: usize,
     handle: &'a TableHandle,
@@ -41,29 +42,41 @@ impl Version {
     ///
     /// A table that is not open yet is opened when its turn comes, and is an error only then: what is newer is
     /// found.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn get(&self, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
-        let candidate = match self.newest_first() {
-            [run] => candidate_of(run, lookup),
-            runs => first_candidate(runs, lookup, self.is_far()),
-        };
-        match candidate {
-            Some(candidate) => self.get_from(candidate, lookup),
-            None => Ok(None),
+        self.candidate(lookup.user_key, lookup.hash, lookup.stripe)
+            .map_or(Ok(None), |newest| self.get_from(newest, lookup))
+    }
+
+    /// The newest table that may hold the key. Filters in memory are probed, and their "absent" is counted.
+    ///
+    /// Most lookups of absent keys end here. So it is a part of its caller, and what it takes stays in registers.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, user_key: &[u8], hash: u64, stripe: Stripe) -> Option<Candidate<'_>> {
+        match self.newest_first() {
+            [run] => {
+                let handle = run.table_for(user_key)?;
+                handle.unless_absent(hash, stripe).map(|verdict| Candidate { run: 0, handle, verdict })
+            }
+            runs => first_candidate(runs, self.is_far(), user_key, hash, stripe),
         }
     }
 
-    /// [`Version::get`] where this is the newest table that may hold the key.
+    /// The newest entry of the key that the lookup can see, where this is its newest candidate.
     #[inline(never)]
-    fn get_from(&self, candidate: Candidate<'_>, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
-        let (mut runs, mut next) = (self.newest_first(), Some(candidate));
+    pub(crate) fn get_from(
+        &self,
+        newest: Candidate<'_>,
+        lookup: &Lookup<'_>,
+    ) -> Result<Option<(Tag, EntryValue)>> {
+        let (mut runs, mut next) = (self.newest_first(), Some(newest));
         while let Some(Candidate { run, handle, verdict }) = next {
             let found = handle.read(lookup, verdict)?;
             if found.is_some() {
                 return Ok(found);
             }
             runs = &runs[run + 1..];
-            next = first_candidate(runs, lookup, self.is_far());
+            next = first_candidate(runs, self.is_far(), lookup.user_key, lookup.hash, lookup.stripe);
         }
         Ok(None)
     }
@@ -74,7 +87,7 @@ impl Version {
         for run in self.newest_first() {
             let newer = run.table_for(lookup.user_key).filter(|handle| handle.meta.seqno_max > seqno);
             let Some(handle) = newer else { continue };
-            let Some(verdict) = handle.unless_absent(lookup) else { continue };
+            let Some(verdict) = handle.unless_absent(lookup.hash, lookup.stripe) else { continue };
             if let Some((tag, _)) = handle.read(lookup, verdict)? {
                 // Older runs have older entries.
                 return Ok(tag.seqno() > seqno);
@@ -90,27 +103,27 @@ impl Version {
     }
 }
 
-/// The table of a run that may hold the key, if the run is the only one.
-#[inline]
-fn candidate_of<'a>(run: &'a Run, lookup: &Lookup<'_>) -> Option<Candidate<'a>> {
-    let handle = run.table_for(lookup.user_key)?;
-    handle.unless_absent(lookup).map(|verdict| Candidate { run: 0, handle, verdict })
-}
-
-/// The newest table that may hold the key. Filters in memory are probed, and their "absent" is counted; if
-/// they are `far` from the processor, all are prefetched before the first is tested.
-fn first_candidate<'a>(runs: &'a [Run], lookup: &Lookup<'_>, far: bool) -> Option<Candidate<'a>> {
+/// [`Version::candidate`] in these runs. If the filters are `far` from the processor, all are prefetched before
+/// the first is tested.
+#[inline(never)]
+fn first_candidate<'a>(
+    runs: &'a [Run],
+    far: bool,
+    user_key: &[u8],
+    hash: u64,
+    stripe: Stripe,
+) -> Option<Candidate<'a>> {
     for (number, wave) in runs.chunks(WAVE).enumerate() {
         let mut handles: [Option<&TableHandle>; WAVE] = [None; WAVE];
         for (handle, run) in handles.iter_mut().zip(wave) {
-            *handle = run.table_for(lookup.user_key).map(|handle| &**handle);
+            *handle = run.table_for(user_key).map(|handle| &**handle);
             if let Some(handle) = handle.filter(|_| far) {
-                handle.prefetch_filter(lookup.hash);
+                handle.prefetch_filter(hash);
             }
         }
-        for (run, handle) in handles.iter().enumerate().take(wave.len()) {
+        for (run, (handle, _)) in handles.into_iter().zip(wave).enumerate() {
             let Some(handle) = handle else { continue };
-            if let Some(verdict) = handle.unless_absent(lookup) {
+            if let Some(verdict) = handle.unless_absent(hash, stripe) {
                 return Some(Candidate { run: number * WAVE + run, handle, verdict });
             }
         }
@@ -129,15 +142,16 @@ impl TableHandle {
 
     /// Probes a filter that is in memory. `None` if it says "absent" and is to be believed, which is counted.
     /// Does no I/O.
-    #[inline]
-    pub(super) fn unless_absent(&self, lookup: &Lookup<'_>) -> Option<Verdict> {
-        let Some(filter) = self.filter.state() else { return Some(Verdict::Unknown) };
+    #[inline(always)]
+    pub(super) fn unless_absent(&self, hash: u64, stripe: Stripe) -> Option<Verdict> {
+        let Some(FilterState::Loaded(filter)) = self.filter.state() else { return Some(Verdict::Unknown) };
         self.note_use();
-        let verdict = filter.probe(lookup.hash);
-        if verdict == Verdict::Absent && self.counts_as_absent(lookup.stripe, 1) {
+        if filter.may_contain(hash) {
+            Some(Verdict::Maybe)
+        } else if self.counts_as_absent(stripe, 1) {
             None
         } else {
-            Some(verdict)
+            Some(Verdict::Absent)
         }
     }
 

@@ -1,14 +1,17 @@
 //! Lookups of many keys at a time: run by run, the memory of all filters is fetched before the first is tested,
 //! and tables are read in the order of their keys.
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use super::filter::FilterState;
 use super::handle::TableHandle;
 use super::lookup::Lookup;
 use super::run::Run;
 use super::version::Version;
+use crate::counters::Stripe;
 use crate::error::Result;
 use crate::iter::EntryValue;
-use crate::key::Tag;
+use crate::key::{SeqNo, Tag};
 use crate::table::Verdict;
 
 /// How many keys are looked up together at most.
@@ -17,12 +20,30 @@ pub(crate) const TOGETHER: usize = 64;
 /// In a run of no more tables, all keys of a table are probed together.
 const GROUPED_TABLES_MAX: usize = 8;
 
+/// Point lookups of up to [`TOGETHER`] keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lookups<'a> {
+    pub(crate) user_keys: &'a [&'a [u8]],
+    /// That of each key.
+    pub(crate) hashes: &'a [u64],
+    pub(crate) seqno: SeqNo,
+    pub(crate) stripe: Stripe,
+}
+
+impl<'a> Lookups<'a> {
+    /// The lookup of one of them.
+    pub(crate) fn one(&self, number: usize) -> Lookup<'a> {
+        let (user_key, hash) = (self.user_keys[number], self.hashes[number]);
+        Lookup { user_key, hash, seqno: self.seqno, stripe: self.stripe }
+    }
+}
+
 /// A set of numbers below [`TOGETHER`].
-#[derive(Clone, Copy, Default)]
-struct Set(u64);
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Set(u64);
 
 impl Set {
-    fn below(len: usize) -> Self {
+    pub(crate) fn below(len: usize) -> Self {
         Self(u64::MAX.checked_shr((TOGETHER - len) as u32).unwrap_or(0))
     }
 
@@ -30,16 +51,37 @@ impl Set {
         Self(1 << number)
     }
 
+    /// The numbers whose answer is yes.
+    fn of_answers(answers: &[bool; TOGETHER]) -> Self {
+        // Multiplied, each of eight bytes that are 0 or 1 comes to another bit of the highest byte.
+        let bits = |eight: &[bool; 8]| {
+            LittleEndian::read_u64(&eight.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56
+        };
+        Self(answers.as_chunks().0.iter().rev().fold(0, |set, eight| set << 8 | bits(eight)))
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
     fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    fn add(&mut self, others: Self) {
-        self.0 |= others.0;
+    fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
     }
 
-    fn remove(&mut self, others: Self) {
-        self.0 &= !others.0;
+    fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    fn has(self, number: usize) -> bool {
+        self.0 >> number & 1 == 1
+    }
+
+    pub(crate) fn remove(&mut self, number: usize) {
+        *self = self.without(Self::of(number));
     }
 }
 
@@ -55,41 +97,70 @@ impl Iterator for Set {
     }
 }
 
+/// The lookups for which tables of a run are to be read, by what their filters said.
+#[derive(Default)]
+struct Left {
+    maybe: Set,
+    unknown: Set,
+    /// "Absent" that is not to be believed, or may have to be audited.
+    absent: Set,
+}
+
+impl Left {
+    fn all(&self) -> Set {
+        self.maybe.with(self.unknown).with(self.absent)
+    }
+
+    fn verdict(&self, number: usize) -> Verdict {
+        if self.maybe.has(number) {
+            Verdict::Maybe
+        } else if self.unknown.has(number) {
+            Verdict::Unknown
+        } else {
+            Verdict::Absent
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.maybe = self.maybe.with(other.maybe);
+        self.unknown = self.unknown.with(other.unknown);
+        self.absent = self.absent.with(other.absent);
+    }
+}
+
 impl Version {
-    /// [`Version::get`] of up to [`TOGETHER`] lookups. Calls `found` with the number of a lookup and its newest
-    /// entry, in no particular order; not for those without one.
+    /// [`Version::get`] of those lookups that are `wanted`. Calls `found` with the number of a lookup and its
+    /// newest entry, in no particular order; not for those without one.
     ///
     /// Run by run, newest first: find the table of each key, and prefetch its filter; then probe the filters, each
     /// for all of its keys at once if the tables are few; then read the tables for the keys that are left, in the
     /// order of these, so that blocks are read in the order in which they lie in the file.
     pub(crate) fn get_many(
         &self,
-        lookups: &[Lookup<'_>],
-        mut found: impl FnMut(usize, (Tag, EntryValue)) -> Result<()>,
+        lookups: &Lookups<'_>,
+        mut wanted: Set,
+        found: &mut dyn FnMut(usize, (Tag, EntryValue)) -> Result<()>,
     ) -> Result<()> {
-        let mut wanted = Set::below(lookups.len());
         for run in self.newest_first() {
-            let mut places = [0; TOGETHER];
-            let mut verdicts = [Verdict::Absent; TOGETHER];
             let left = if run.tables.len() <= GROUPED_TABLES_MAX {
-                self.probe_by_table(run, wanted, lookups, &mut places, &mut verdicts)
+                self.probe_by_table(run, wanted, lookups)
             } else {
-                self.probe_by_key(run, wanted, lookups, &mut places, &mut verdicts)
+                self.probe_by_key(run, wanted, lookups)
             };
-            let mut candidates = [0; TOGETHER];
-            let mut len = 0;
-            for number in left {
-                candidates[len] = number as u8;
-                len += 1;
+            if left.all().is_empty() {
+                continue;
             }
-            let candidates = &mut candidates[..len];
-            candidates.sort_unstable_by_key(|&number| lookups[usize::from(number)].user_key);
-            for &mut number in candidates {
+            let mut numbers = [0; TOGETHER];
+            let in_order = &mut numbers[..left.all().len()];
+            in_order.iter_mut().zip(left.all()).for_each(|(place, number)| *place = number as u8);
+            in_order.sort_unstable_by_key(|&number| lookups.user_keys[usize::from(number)]);
+            for &mut number in in_order {
                 let number = usize::from(number);
-                let handle = &run.tables[places[number]];
-                if let Some(entry) = handle.read(&lookups[number], verdicts[number])? {
+                let lookup = lookups.one(number);
+                let Some(handle) = run.table_for(lookup.user_key) else { continue };
+                if let Some(entry) = handle.read(&lookup, left.verdict(number))? {
                     found(number, entry)?;
-                    wanted.remove(Set::of(number));
+                    wanted.remove(number);
                 }
             }
         }
@@ -97,55 +168,45 @@ impl Version {
     }
 
     /// Probes the filters of a run, each for all of its keys at once. Returns the lookups of which "absent" is not
-    /// said, or not to be believed; puts down their verdicts and the places of their tables.
-    fn probe_by_table(
-        &self,
-        run: &Run,
-        wanted: Set,
-        lookups: &[Lookup<'_>],
-        places: &mut [usize; TOGETHER],
-        verdicts: &mut [Verdict; TOGETHER],
-    ) -> Set {
+    /// said, or not to be believed.
+    fn probe_by_table(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>) -> Left {
         let mut groups = [Set::default(); GROUPED_TABLES_MAX];
-        for number in wanted {
-            if let Some(place) = run.place_of(lookups[number].user_key) {
-                places[number] = place;
-                groups[place].add(Set::of(number));
+        // Nearly all are wanted.
+        for (number, user_key) in lookups.user_keys.iter().enumerate().take(TOGETHER) {
+            if let Some(place) = run.place_of(user_key).filter(|_| wanted.has(number)) {
+                groups[place] = groups[place].with(Set::of(number));
             }
         }
         let groups = || run.tables.iter().zip(groups).filter(|(_, group)| !group.is_empty());
-        if self.is_far() {
+        // Of one table all is prefetched where it is probed.
+        if self.is_far() && run.tables.len() > 1 {
             groups().for_each(|(handle, group)| handle.prefetch_filter_for(group, lookups));
         }
-        let mut left = Set::default();
-        groups().for_each(|(handle, group)| left.add(handle.unless_absent_of(group, lookups, verdicts)));
+        let mut left = Left::default();
+        groups().for_each(|(handle, group)| left.add(&handle.unless_absent_of(group, lookups)));
         left
     }
 
     /// [`Version::probe_by_table`] of a run of so many tables that few keys share one: key by key.
-    fn probe_by_key(
-        &self,
-        run: &Run,
-        wanted: Set,
-        lookups: &[Lookup<'_>],
-        places: &mut [usize; TOGETHER],
-        verdicts: &mut [Verdict; TOGETHER],
-    ) -> Set {
-        let (mut in_range, mut left) = (Set::default(), Set::default());
+    fn probe_by_key(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>) -> Left {
+        let (mut in_range, mut left) = (Set::default(), Left::default());
+        let mut places = [0; TOGETHER];
         for number in wanted {
-            let Lookup { user_key, hash, .. } = lookups[number];
-            let Some(place) = run.place_of(user_key) else { continue };
+            let Some(place) = run.place_of(lookups.user_keys[number]) else { continue };
             if self.is_far() {
-                run.tables[place].prefetch_filter(hash);
+                run.tables[place].prefetch_filter(lookups.hashes[number]);
             }
             places[number] = place;
-            in_range.add(Set::of(number));
+            in_range = in_range.with(Set::of(number));
         }
         for number in in_range {
-            if let Some(verdict) = run.tables[places[number]].unless_absent(&lookups[number]) {
-                verdicts[number] = verdict;
-                left.add(Set::of(number));
-            }
+            let set = match run.tables[places[number]].unless_absent(lookups.hashes[number], lookups.stripe) {
+                None => continue,
+                Some(Verdict::Maybe) => &mut left.maybe,
+                Some(Verdict::Unknown) => &mut left.unknown,
+                Some(Verdict::Absent) => &mut left.absent,
+            };
+            *set = set.with(Set::of(number));
         }
         left
     }
@@ -153,46 +214,53 @@ impl Version {
 
 impl TableHandle {
     /// [`TableHandle::prefetch_filter`] for a group of lookups.
-    fn prefetch_filter_for(&self, group: Set, lookups: &[Lookup<'_>]) {
+    fn prefetch_filter_for(&self, group: Set, lookups: &Lookups<'_>) {
         if let Some(filter) = self.filter.state() {
-            group.for_each(|number| filter.prefetch(lookups[number].hash));
+            group.for_each(|number| filter.prefetch(lookups.hashes[number]));
         }
     }
 
     /// [`TableHandle::unless_absent`] of a group of lookups: those of which "absent" is not said, or not to be
-    /// believed, and their verdicts.
-    fn unless_absent_of(
-        &self,
-        group: Set,
-        lookups: &[Lookup<'_>],
-        verdicts: &mut [Verdict; TOGETHER],
-    ) -> Set {
-        let mut left = Set::default();
-        let mut leave = |number: usize, verdict| {
-            verdicts[number] = verdict;
-            left.add(Set::of(number));
-        };
+    /// believed.
+    fn unless_absent_of(&self, group: Set, lookups: &Lookups<'_>) -> Left {
         let Some(FilterState::Loaded(filter)) = self.filter.state() else {
-            group.for_each(|number| leave(number, Verdict::Unknown));
-            return left;
+            return Left { unknown: group, ..Left::default() };
         };
         self.note_use();
-        let (mut hashes, mut answers) = ([0; TOGETHER], [true; TOGETHER]);
-        let mut len = 0;
-        for number in group {
-            hashes[len] = lookups[number].hash;
-            len += 1;
+        let mut answers = [true; TOGETHER];
+        let maybe = if group == Set::below(lookups.hashes.len()) {
+            filter.may_contain_many(lookups.hashes, &mut answers);
+            Set::of_answers(&answers)
+        } else {
+            let mut hashes = [0; TOGETHER];
+            hashes.iter_mut().zip(group).for_each(|(hash, number)| *hash = lookups.hashes[number]);
+            filter.may_contain_many(&hashes[..group.len()], &mut answers);
+            let maybe = group.zip(answers).filter(|&(_, answer)| answer);
+            maybe.fold(Set::default(), |maybe, (number, _)| maybe.with(Set::of(number)))
+        };
+        let (maybe, absent) = (group.without(group.without(maybe)), group.without(maybe));
+        if self.counts_as_absent(lookups.stripe, absent.len() as u64) {
+            Left { maybe, ..Left::default() }
+        } else {
+            Left { maybe, absent, ..Left::default() }
         }
-        filter.may_contain_many(&hashes[..len], &mut answers);
-        let absent = answers.iter().filter(|&&answer| !answer).count();
-        let counts = absent > 0 && self.counts_as_absent(lookups[0].stripe, absent as u64);
-        for (number, &may_be_there) in group.zip(&answers) {
-            if may_be_there {
-                leave(number, Verdict::Maybe);
-            } else if !counts {
-                leave(number, Verdict::Absent);
-            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_the_numbers_whose_answers_are_yes() {
+        for round in 0..200_u64 {
+            let bits = round.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(round as u32) ^ round;
+            let answers: [bool; TOGETHER] = std::array::from_fn(|number| bits >> number & 1 == 1);
+            let set = Set::of_answers(&answers);
+            assert_eq!((set, set.len()), (Set(bits), bits.count_ones() as usize));
+            assert!((0..TOGETHER).all(|number| set.has(number) == answers[number]));
+            assert!(set.eq((0..TOGETHER).filter(|&number| answers[number])));
         }
-        left
+        assert_eq!([0, 1, 63, 64].map(Set::below), [0, 1, u64::MAX >> 1, u64::MAX].map(Set));
     }
 }

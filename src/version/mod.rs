@@ -33,7 +33,7 @@ mod version;
 pub(crate) use filter::FilterState;
 pub(crate) use handle::{SharedByTables, TableHandle};
 pub(crate) use lookup::Lookup;
-pub(crate) use lookup_many::TOGETHER;
+pub(crate) use lookup_many::{Lookups, Set, TOGETHER};
 pub(crate) use open_tables::OpenTables;
 #[cfg(any(test, fuzzing))]
 pub(crate) use residency::read_filter;

@@ -51,23 +51,27 @@ impl Run {
     }
 
     /// The one table that can hold `user_key`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
         self.tables.get(self.place_of(user_key)?)
     }
 
     /// The place of [`Run::table_for`] among the tables, found by binary search over the fences. Compares bounds
     /// in full only where eight bytes do not decide.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place_of(&self, user_key: &[u8]) -> Option<usize> {
         // Most runs share no prefix; then nothing is to be called.
         let rest = if self.prefix.is_empty() { user_key } else { user_key.strip_prefix(&*self.prefix)? };
         let part = key_prefix(rest);
-        let index = self.fences.partition_point(|fence| fence.largest < part);
+        // One table takes no search.
+        let index = match &*self.fences {
+            [_] => 0,
+            fences => fences.partition_point(|fence| fence.largest < part),
+        };
         let fence = self.fences.get(index)?;
         if fence.smallest < part && part < fence.largest {
             Some(index)
-        } else if part < fence.smallest {
+        } else if part < fence.smallest || fence.largest < part {
             None
         } else {
             self.place_at(index, part, user_key)

@@ -15,7 +15,7 @@ use crate::key::{SeqNo, Tag};
 use crate::memory::LeaseKind;
 use crate::merge::vec_iter::Random;
 use crate::options::{KeyspaceOptions, Options};
-use crate::version::{Lookup, TOGETHER, Version};
+use crate::version::{Lookup, Lookups, Set, TOGETHER, Version};
 
 const DIR: &str = "/db";
 
@@ -76,12 +76,16 @@ fn check(
         }
         for (keys, expected) in keys.chunks(TOGETHER).zip(expected.chunks(TOGETHER)) {
             let lookups: Vec<_> = keys.iter().map(|key| lookup(key)).collect();
+            let user_keys: Vec<_> = lookups.iter().map(|lookup| lookup.user_key).collect();
+            let hashes: Vec<_> = lookups.iter().map(|lookup| lookup.hash).collect();
+            let stripe = Stripe::of_thread();
+            let lookups = Lookups { user_keys: &user_keys, hashes: &hashes, seqno, stripe };
             let mut entries: Vec<Found> = vec![None; keys.len()];
-            let put = |number: usize, entry| {
+            let mut put = |number: usize, entry| {
                 assert!(entries[number].replace(found(entry)).is_none(), "a key is found once");
                 Ok(())
             };
-            view.version.get_many(&lookups, put).unwrap();
+            view.version.get_many(&lookups, Set::below(keys.len()), &mut put).unwrap();
             assert_eq!(entries, expected, "at {seqno}");
         }
         in_tables += expected.iter().flatten().count();

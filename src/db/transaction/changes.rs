@@ -56,12 +56,15 @@ impl Engine {
 
     fn is_changed(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<bool> {
         let hash = key_hash(self.keyspaces.hash_seed, key);
-        let lookup = Lookup { user_key: key, seqno: SEQNO_MAX, hash, stripe: Stripe::of_thread() };
-        match view.get_in_memtables(&lookup) {
+        match view.get_in_memtables(key, hash, SEQNO_MAX) {
             Some((tag, _)) if tag.seqno() > seqno => Ok(true),
             // Tables have older entries.
             Some(_) => Ok(false),
-            None => view.version.has_newer(&lookup, seqno),
+            None => {
+                let stripe = Stripe::of_thread();
+                let lookup = Lookup { user_key: key, seqno: SEQNO_MAX, hash, stripe };
+                view.version.has_newer(&lookup, seqno)
+            }
         }
     }
 }
