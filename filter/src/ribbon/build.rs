@@ -35,6 +35,13 @@ pub(crate) struct Built {
     pub(crate) hashes: Vec<u64>,
 }
 
+impl Built {
+    /// There is no solution.
+    fn maybe(salt: u64, hashes: Vec<u64>) -> Self {
+        Self { ribbon: Ribbon::MAYBE, sections: Vec::new(), salt, hashes }
+    }
+}
+
 /// How columns are to be stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
@@ -64,25 +71,23 @@ impl Groups {
 pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: Groups) -> Built {
     let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     for salt in salts(keys, salt) {
-        let built = build_once(&mut chunks.clone(), keys, salt, size, groups);
-        if is_dense(keys, built.ribbon.all_slots()) {
+        let builder = Builder { dense_keys: Some(keys), ..Builder::new(keys, size, groups) };
+        if let Some(built) = builder.build(&mut chunks.clone(), salt, |hash| table_hash(hash, salt)) {
             return built;
         }
     }
-    build_once(chunks, keys, salt, size, groups)
+    Builder::new(keys, size, groups).build_any(chunks, salt, |hash| table_hash(hash, salt))
 }
 
 /// Builds a filter a second time, from the table hashes and the salt that [`build`] returned. The bytes are
 /// the same.
 pub(crate) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: Groups) -> Built {
-    Builder::new(hashes.len() as u64, size, groups).build(&mut vec![hashes], salt, |hash| hash)
-}
-
-fn build_once(chunks: &mut Vec<Vec<u64>>, keys: u64, salt: u64, size: Size, groups: Groups) -> Built {
-    Builder::new(keys, size, groups).build(chunks, salt, |hash| table_hash(hash, salt))
+    Builder::new(hashes.len() as u64, size, groups).build_any(&mut vec![hashes], salt, |hash| hash)
 }
 
 struct Builder {
+    /// Gives up as soon as it is known that the filter, which is of so many keys, is not dense.
+    dense_keys: Option<u64>,
     columns: Columns,
     ribbon: Ribbon,
     solution: Solution,
@@ -99,6 +104,7 @@ impl Builder {
         let groups = groups.split(columns.columns);
         let bytes = expected_bytes(keys, size);
         Self {
+            dense_keys: None,
             columns,
             ribbon: Ribbon { groups, ..Ribbon::MAYBE },
             solution: Solution::new(groups, bytes + bytes / 128),
@@ -109,11 +115,18 @@ impl Builder {
         }
     }
 
-    fn build(mut self, chunks: &mut Vec<Vec<u64>>, salt: u64, mix: impl Fn(u64) -> u64) -> Built {
+    /// [`Builder::build`] of a filter that need not be dense.
+    fn build_any(self, chunks: &mut Vec<Vec<u64>>, salt: u64, mix: impl Fn(u64) -> u64) -> Built {
+        let any = Self { dense_keys: None, ..self };
+        any.build(chunks, salt, mix).unwrap_or_else(|| Built::maybe(salt, Vec::new()))
+    }
+
+    /// `None` if it gives up.
+    fn build(mut self, chunks: &mut Vec<Vec<u64>>, salt: u64, mix: impl Fn(u64) -> u64) -> Option<Built> {
         let keys = chunks.iter().map(Vec::len).sum::<usize>() as u64;
         let first_starts = layer_buckets(keys, 0).map_or(0, |buckets| buckets * BUCKET_STARTS);
         let (mut hashes, ends) = deal(chunks, first_starts, mix);
-        let mut bumped = self.layer(0, &mut hashes, &ends);
+        let mut bumped = self.layer(0, &mut hashes, &ends)?;
         for layer in 1..LAYERS_MAX {
             let Some(buckets) =
                 layer_buckets(bumped.len() as u64, layer).filter(|_| self.has_layer(layer - 1))
@@ -121,14 +134,23 @@ impl Builder {
                 break;
             };
             let (mut rest, ends) = deal(&mut vec![bumped], buckets * BUCKET_STARTS, |hash| hash);
-            bumped = self.layer(layer, &mut rest, &ends);
+            bumped = self.layer(layer, &mut rest, &ends)?;
         }
         self.band = Band::default();
         let last = if self.has_layer(0) { &bumped } else { &hashes };
+        let dense_keys = self.dense_keys;
         match self.last_layer(last) {
-            Some((ribbon, sections)) => Built { ribbon, sections, salt, hashes },
-            None => Built { ribbon: Ribbon::MAYBE, sections: Vec::new(), salt, hashes },
+            Some((ribbon, _)) if dense_keys.is_some_and(|keys| !is_dense(keys, ribbon.all_slots())) => None,
+            Some((ribbon, sections)) => Some(Built { ribbon, sections, salt, hashes }),
+            None => Some(Built::maybe(salt, hashes)),
         }
+    }
+
+    /// Whether the filter can be dense if this many hashes at least are bumped from a layer whose blocks end
+    /// with this one.
+    fn can_be_dense(&self, end: u64, bumped: usize) -> bool {
+        let slots = end * super::BLOCK_SLOTS + last_slots(bumped as u64, 0);
+        self.dense_keys.is_none_or(|keys| is_dense(keys, slots))
     }
 
     fn has_layer(&self, layer: usize) -> bool {
@@ -136,10 +158,10 @@ impl Builder {
     }
 
     /// Adds a bumped layer of these hashes, which are sorted by shard. Returns the bumped hashes, for the
-    /// next layer.
-    fn layer(&mut self, layer: usize, hashes: &mut [u64], ends: &[usize]) -> Vec<u64> {
+    /// next layer; `None` if it gives up.
+    fn layer(&mut self, layer: usize, hashes: &mut [u64], ends: &[usize]) -> Option<Vec<u64>> {
         let mut bumped = Vec::new();
-        let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return bumped };
+        let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return Some(bumped) };
         self.ribbon.buckets[layer] = buckets;
         let first = self.solution.blocks();
         let end = first + super::geometry::layer_blocks(buckets);
@@ -160,15 +182,18 @@ impl Builder {
         });
         let mut shards: Vec<_> = shards.collect();
         for shards in shards.chunks_mut(LANES) {
-            self.in_turns(shards, &mut bumped);
+            self.band.arrange(shards);
+            self.simd.run(Eliminate, &mut self.band, &*shards, ());
+            if !self.can_be_dense(end, bumped.len() + self.band.bumped_count()) {
+                return None;
+            }
+            self.solve(shards, &mut bumped);
         }
-        bumped
+        Some(bumped)
     }
 
-    /// Eliminates and solves up to [`LANES`] shards.
-    fn in_turns(&mut self, shards: &mut [(ShardStarts, &mut [u64])], bumped: &mut Vec<u64>) {
-        self.band.arrange(shards);
-        self.simd.run(Eliminate, &mut self.band, &*shards, ());
+    /// Solves the shards that were eliminated last.
+    fn solve(&mut self, shards: &[(ShardStarts, &mut [u64])], bumped: &mut Vec<u64>) {
         let most = self.columns.most().into();
         let mut first = 0;
         for (index, (span, _)) in shards.iter().enumerate() {
@@ -176,7 +201,7 @@ impl Builder {
             let solution = &mut self.solution;
             let slots = first..first + span.slots();
             first = slots.end;
-            self.simd.run(Solve, &self.band, (slots, most), |block, words: &[u64]| {
+            self.simd.run_probe(Solve, &self.band, (slots, most), |block, words: &[u64]| {
                 solution.put(base + block, words);
             });
             self.band.take_bumped(index, bumped);
@@ -204,7 +229,7 @@ impl Builder {
         self.solution.add_column_from(self.ribbon.plain);
         let base = self.solution.extend(slots.div_ceil(super::BLOCK_SLOTS));
         let (solution, most) = (&mut self.solution, self.columns.most().into());
-        self.simd.run(SolveWide, &band, most, |block, words: &[u64]| solution.put(base + block, words));
+        self.simd.run_probe(SolveWide, &band, most, |block, words: &[u64]| solution.put(base + block, words));
         drop(band);
         let mut sections = vec![self.thresholds];
         sections.append(&mut self.solution.finish(self.ribbon.tail_slots()));

@@ -2,9 +2,9 @@
 //!
 //! The matrix has at most one row per slot: the row that starts there. If the slot of a new row is taken, the
 //! two rows are added. This clears at least the first coefficient of the new row, which moves right to its
-//! next coefficient. Each step waits for memory and for the step before it. So three rows of separate parts
-//! of the matrix take turns. A row that ends is handled outside of the loop, because in the loop that code
-//! would take registers from the steps. (The steps in assembly made a build no faster.)
+//! next coefficient. Each step waits for memory and for the step before it. So three rows take turns. A row
+//! that ends is handled outside of the loop, because in the loop that code would take registers from the
+//! steps. (The steps in assembly made a build no faster.)
 //!
 //! # Invariant
 //!

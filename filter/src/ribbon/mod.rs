@@ -27,7 +27,7 @@
 //!
 //! Layers are cut into shards of 2^16 starts. Each shard is a separate system with one block more of slots
 //! than of starts. Three shards are eliminated in turns, so the processor works on two while it waits for
-//! memory for the third.
+//! memory for the third. If there is only one, three of its rows take turns.
 //!
 //! # Columns
 //!

@@ -16,6 +16,23 @@ pub(super) struct WideBand {
     pub(super) attempt: u16,
 }
 
+/// A row on its way to a free slot: it has a coefficient at its slot.
+#[derive(Debug, Clone, Copy)]
+struct Moving {
+    coefficients: u128,
+    slot: usize,
+    mark: u32,
+}
+
+impl Moving {
+    #[inline(always)]
+    fn new(row: Wide, columns: u32) -> Self {
+        let [low, high] = row.coefficients;
+        let coefficients = u128::from(high) << 64 | u128::from(low);
+        Self { coefficients, slot: row.start as usize, mark: row.mark & columns }
+    }
+}
+
 impl WideBand {
     /// The first attempt that succeeds, with as many slots as `slots` gives it. `None` if none does.
     #[inline(always)]
@@ -24,14 +41,8 @@ impl WideBand {
         for attempt in 0..ATTEMPTS_MAX {
             band.attempt = attempt;
             band.clear(slots(attempt) as usize);
-            let mut all = true;
-            for &hash in hashes {
-                all = band.add(wide(hash, attempt, slots(attempt)), columns);
-                if !all {
-                    break;
-                }
-            }
-            if all {
+            let rows = hashes.iter().map(|&hash| Moving::new(wide(hash, attempt, slots(attempt)), columns));
+            if band.add_all(rows) {
                 return Some(band);
             }
         }
@@ -49,28 +60,61 @@ impl WideBand {
         self.marks.resize(slots, 0);
     }
 
+    /// Adds rows, two in turns, so that the processor need not wait for one of them. Returns whether they agree
+    /// with each other, and with the present rows.
+    #[inline(always)]
+    fn add_all(&mut self, mut rows: impl Iterator<Item = Moving>) -> bool {
+        let Some(mut one) = rows.next() else { return true };
+        let Some(mut two) = rows.next() else { return self.add(one) };
+        loop {
+            match self.step(&mut one) {
+                None => {}
+                Some(false) => return false,
+                Some(true) => match rows.next() {
+                    Some(row) => one = row,
+                    None => return self.add(two),
+                },
+            }
+            match self.step(&mut two) {
+                None => {}
+                Some(false) => return false,
+                Some(true) => match rows.next() {
+                    Some(row) => two = row,
+                    None => return self.add(one),
+                },
+            }
+        }
+    }
+
     /// Adds a row. Returns whether it agrees with the present rows.
     #[inline(always)]
-    fn add(&mut self, row: Wide, columns: u32) -> bool {
-        let [low, high] = row.coefficients;
-        let mut coefficients = u128::from(high) << 64 | u128::from(low);
-        let (mut slot, mut mark) = (row.start as usize, row.mark & columns);
+    fn add(&mut self, mut row: Moving) -> bool {
         loop {
-            let there = &mut self.coefficients[slot];
-            if *there == 0 {
-                *there = coefficients;
-                self.marks[slot] = mark;
-                return true;
+            if let Some(agrees) = self.step(&mut row) {
+                return agrees;
             }
-            coefficients ^= *there;
-            mark ^= self.marks[slot];
-            if coefficients == 0 {
-                return mark == 0;
-            }
-            let zeros = coefficients.trailing_zeros();
-            coefficients >>= zeros;
-            slot += zeros as usize;
         }
+    }
+
+    /// Puts the row into its slot if that is free, or else moves it on. Returns whether it agrees with the
+    /// present rows, once that is known.
+    #[inline(always)]
+    fn step(&mut self, row: &mut Moving) -> Option<bool> {
+        let there = &mut self.coefficients[row.slot];
+        if *there == 0 {
+            *there = row.coefficients;
+            self.marks[row.slot] = row.mark;
+            return Some(true);
+        }
+        row.coefficients ^= *there;
+        row.mark ^= self.marks[row.slot];
+        if row.coefficients == 0 {
+            return Some(row.mark == 0);
+        }
+        let zeros = row.coefficients.trailing_zeros();
+        row.coefficients >>= zeros;
+        row.slot += zeros as usize;
+        None
     }
 
     /// Solves the system, see `Band::solve`.
@@ -135,11 +179,22 @@ mod tests {
         // Equal windows with different marks: no attempt can separate them.
         let row = Wide { start: 3, coefficients: [5, 7], mark: 1 };
         let mut band = WideBand::default();
-        band.clear(140);
-        assert!(band.add(row, 0xff));
-        assert!(band.add(row, 0xff), "the same row twice agrees with itself");
-        assert!(!band.add(Wide { mark: 2, ..row }, 0xff));
-        assert!(band.add(Wide { mark: 0x101, ..row }, 0xff), "columns that are not solved do not count");
+        let moving = |row| Moving::new(row, 0xff);
+        for rows in [&[row][..], &[row, row], &[row, Wide { mark: 0x101, ..row }, row]] {
+            band.clear(140);
+            let rows = rows.iter().copied();
+            assert!(
+                band.add_all(rows.map(moving)),
+                "a row agrees with itself, in the columns that are solved"
+            );
+        }
+        assert!(!band.add(moving(Wide { mark: 2, ..row })));
+        // Wherever the row is that contradicts.
+        for other in 0..5 {
+            band.clear(140);
+            let rows = (0..5).map(|number| Wide { mark: 1 + u32::from(number == other), ..row });
+            assert!(!band.add_all(rows.map(moving)), "{other}");
+        }
         // More keys than slots.
         let hashes: Vec<u64> = (0..1000u64).map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         assert!(WideBand::first(&hashes, 0xff, |_| 900).is_none());
