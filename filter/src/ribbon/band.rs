@@ -361,7 +361,7 @@ mod tests {
         salt: u64,
         eliminate: impl Fn(&mut Band, &[(ShardStarts, &mut [u64])]),
     ) -> (Vec<u8>, Vec<u64>, Vec<(u64, Vec<u64>)>) {
-        let starts = keys * 95 / 100 / BUCKET_STARTS * BUCKET_STARTS;
+        let starts = (keys * 95 / 100 - BLOCK_SLOTS) / BUCKET_STARTS * BUCKET_STARTS;
         let span = ShardStarts { layer: starts, first: 0, starts, columns: 0x1ff };
         let mut hashes: Vec<u64> = (0..keys).map(|key| table_hash(key, salt)).collect();
         let mut shards = [(span, &mut hashes[..])];
