@@ -1,11 +1,11 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, by (file number, offset), up to a number of bytes.
+//! [`BlockCache`] holds decompressed payloads of blocks, up to a number of bytes. It finds them by all that refers to
+//! a block: file, offset, length and kind. So a damaged reference never hits; the reader of the file refuses it.
 //! If several threads miss a block at once, one of them reads it and the others wait. (Not by the cache's own
 //! means, which allocate for each miss.) They get the block from the one that has read it, also if the cache did
 //! not take it in. An evicted block stays in memory while a caller holds a slice of it; it then counts not against
-//! the cache but separately ([`BlockCache::held_bytes`]). Pages of paged filters are cached too, under separate keys
-//! ([`filter_page`]), so that no block can be mistaken for such a page, whatever a file states.
+//! the cache but separately ([`BlockCache::held_bytes`]). Pages of paged filters are cached too.
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is opened
 //! again at the next read; a file in use stays open for its users.
@@ -14,6 +14,7 @@
 //! drops a removed file, so that its space on disk is freed; its blocks age out.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -21,6 +22,7 @@ use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, UnitWeighter, Weighter};
 
+use crate::block::{BlockHandle, BlockKind};
 use crate::error::Result;
 use crate::fs::ReadFile;
 use crate::sync::lock;
@@ -32,12 +34,32 @@ const BLOCK_OVERHEAD_BYTES: u64 = 128;
 /// Typical length of a block, from which the number of slots is estimated.
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
 
-/// The place of a block in the store: number of the file, offset.
-type BlockKey = (u64, u64);
+/// A block of the store, or a page of a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockKey {
+    /// Number of the file.
+    file: u64,
+    handle: BlockHandle,
+    /// `None` of a page of a filter.
+    kind: Option<BlockKind>,
+}
 
-/// The offset under which a page of a filter is cached. No file is long enough to have a block there.
-pub(crate) fn filter_page(offset: u64) -> u64 {
-    offset | 1 << 63
+impl BlockKey {
+    pub(crate) fn block(file: u64, handle: BlockHandle, kind: BlockKind) -> Self {
+        Self { file, handle, kind: Some(kind) }
+    }
+
+    pub(crate) fn filter_page(file: u64, offset: u64, len: u64) -> Self {
+        Self { file, handle: BlockHandle { offset, len }, kind: None }
+    }
+}
+
+impl Hash for BlockKey {
+    /// Of one place only one length and kind can be right.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.file);
+        state.write_u64(self.handle.offset);
+    }
 }
 
 #[derive(Clone)]
@@ -109,19 +131,17 @@ impl BlockCache {
         }
     }
 
-    pub(crate) fn get(&self, file: u64, offset: u64) -> Option<Bytes> {
-        self.blocks.get(&(file, offset))
+    pub(crate) fn get(&self, key: &BlockKey) -> Option<Bytes> {
+        self.blocks.get(key)
     }
 
     /// Returns the block from the cache, or else from `read`, and then caches it. Of threads that need the same
     /// block at the same time one calls `read`; if that fails, the next.
     pub(crate) fn get_or_read<P: AsRef<[u8]> + Send + 'static>(
         &self,
-        file: u64,
-        offset: u64,
+        key: BlockKey,
         read: impl FnOnce() -> Result<P>,
     ) -> Result<Bytes> {
-        let key = (file, offset);
         if let Some(payload) = self.blocks.get(&key) {
             return Ok(payload);
         }
@@ -146,8 +166,8 @@ impl BlockCache {
     }
 
     /// What threads that read this block wait for. Others may have the same.
-    fn reading(&self, (file, offset): BlockKey) -> &Reading {
-        let mixed = (file << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn reading(&self, key: BlockKey) -> &Reading {
+        let mixed = (key.file << 40 ^ key.handle.offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.reading[(mixed >> 54) as usize]
     }
 
@@ -164,6 +184,11 @@ impl BlockCache {
     /// Bytes held, overhead included.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.weight()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
     }
 
     /// Bytes of payloads that are no longer in the cache but of which a slice is held. Exact only while
@@ -232,6 +257,11 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
+    /// A data block at this offset.
+    fn at(file: u64, offset: u64) -> BlockKey {
+        BlockKey::block(file, BlockHandle { offset, len: 10 }, BlockKind::Data)
+    }
+
     fn block(len: usize) -> Result<Bytes> {
         Ok(Bytes::from(vec![1; len]))
     }
@@ -239,11 +269,14 @@ mod tests {
     #[test]
     fn a_block_is_read_once_and_an_error_is_not_cached() {
         let cache = BlockCache::new(1 << 20);
-        let refused = cache.get_or_read(1, 64, || Err::<Bytes, _>(Error::Closed));
+        let refused = cache.get_or_read(at(1, 64), || Err::<Bytes, _>(Error::Closed));
         assert!(refused.is_err());
-        assert_eq!(cache.get_or_read(1, 64, || block(10)).unwrap().len(), 10);
-        assert_eq!(cache.get_or_read(1, 64, || -> Result<Bytes> { panic!("is cached") }).unwrap().len(), 10);
-        assert!(cache.get(1, 65).is_none() && cache.get(2, 64).is_none());
+        assert_eq!(cache.get_or_read(at(1, 64), || block(10)).unwrap().len(), 10);
+        assert_eq!(
+            cache.get_or_read(at(1, 64), || -> Result<Bytes> { panic!("is cached") }).unwrap().len(),
+            10
+        );
+        assert!(cache.get(&at(1, 65)).is_none() && cache.get(&at(2, 64)).is_none());
         assert_eq!(cache.bytes(), 10 + BLOCK_OVERHEAD_BYTES);
     }
 
@@ -251,7 +284,7 @@ mod tests {
     fn threads_that_need_a_block_get_it_from_the_one_that_reads_it_also_if_it_is_not_cached() {
         for (capacity, is_cached) in [(1 << 20, true), (1, false)] {
             let cache = BlockCache::new(capacity);
-            let Reading { waiting, last } = cache.reading((1, 64));
+            let Reading { waiting, last } = cache.reading(at(1, 64));
             let reads = AtomicU64::new(0);
             let read = &|| {
                 reads.fetch_add(1, Ordering::Relaxed);
@@ -261,16 +294,16 @@ mod tests {
                 let cache = &cache;
                 let others = || {
                     for _ in 0..2 {
-                        scope.spawn(|| assert_eq!(cache.get_or_read(1, 64, read).unwrap().len(), 10));
+                        scope.spawn(|| assert_eq!(cache.get_or_read(at(1, 64), read).unwrap().len(), 10));
                     }
                     while waiting.load(Ordering::Relaxed) < 2 {
                         std::thread::yield_now();
                     }
                     read()
                 };
-                cache.get_or_read(1, 64, others).unwrap();
+                cache.get_or_read(at(1, 64), others).unwrap();
             });
-            assert_eq!((reads.load(Ordering::Relaxed), cache.get(1, 64).is_some()), (1, is_cached));
+            assert_eq!((reads.load(Ordering::Relaxed), cache.get(&at(1, 64)).is_some()), (1, is_cached));
             assert!(lock(last).is_none(), "nobody waits any more");
         }
     }
@@ -278,10 +311,10 @@ mod tests {
     #[test]
     fn after_a_read_that_failed_the_next_thread_that_waits_reads() {
         let cache = BlockCache::new(1 << 20);
-        let waiting = &cache.reading((1, 64)).waiting;
+        let waiting = &cache.reading(at(1, 64)).waiting;
         std::thread::scope(|scope| {
-            let failed = cache.get_or_read(1, 64, || {
-                scope.spawn(|| assert_eq!(cache.get_or_read(1, 64, || block(10)).unwrap().len(), 10));
+            let failed = cache.get_or_read(at(1, 64), || {
+                scope.spawn(|| assert_eq!(cache.get_or_read(at(1, 64), || block(10)).unwrap().len(), 10));
                 while waiting.load(Ordering::Relaxed) < 1 {
                     std::thread::yield_now();
                 }
@@ -294,7 +327,7 @@ mod tests {
     #[test]
     fn evicted_blocks_are_counted_until_their_last_slice_is_dropped() {
         let cache = BlockCache::new(1 << 16);
-        let read = |offset| cache.get_or_read(1, offset, || block(4000)).unwrap();
+        let read = |offset| cache.get_or_read(at(1, offset), || block(4000)).unwrap();
         let slices: Vec<Bytes> = (0..10).map(|offset| read(offset).slice(5..6)).collect();
         assert_eq!(cache.held_bytes(), 0, "all of them are in the cache");
         cache.set_capacity(0);
@@ -315,7 +348,7 @@ mod tests {
             let cache = BlockCache::new(capacity);
             for offset in 0..2000 {
                 let len = (offset as usize * 37) % 9000;
-                assert_eq!(cache.get_or_read(1, offset, || block(len)).unwrap().len(), len);
+                assert_eq!(cache.get_or_read(at(1, offset), || block(len)).unwrap().len(), len);
                 assert!(cache.bytes() <= capacity, "{} of {capacity}", cache.bytes());
             }
         }

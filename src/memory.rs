@@ -431,6 +431,7 @@ impl Drop for Building {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::BlockKey;
     use bytes::Bytes;
 
     #[test]
@@ -452,7 +453,8 @@ mod tests {
         let memory = Memory::new(8 << 20, 8 << 18);
         let fill = |table| {
             for offset in 0..4000 {
-                memory.blocks().get_or_read(table, offset, || Ok(Bytes::from(vec![1; 4000]))).unwrap();
+                let page = BlockKey::filter_page(table, offset, 4000);
+                memory.blocks().get_or_read(page, || Ok(Bytes::from(vec![1; 4000]))).unwrap();
             }
         };
         fill(1);

@@ -1,8 +1,9 @@
 //! One table file as a source of checked blocks.
 //!
-//! All blocks are read here: from the cache, or from the file. A handle is checked against the length of the
-//! file, and the envelope of the block is verified. A block that fails its check is read once more before
-//! corruption is reported, because the bit may have flipped in transfer and not on disk.
+//! All blocks are read here: from the cache, or from the file. The cache gives a block only to who asks for the
+//! length and the kind that it has. Before the file is read, a handle is checked against its length; then the
+//! envelope of the block is verified. A block that fails its check is read once more before corruption is
+//! reported, because the bit may have flipped in transfer and not on disk.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, Payload, open};
+use crate::cache::BlockKey;
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::error::{Error, InFile, Result};
@@ -43,10 +45,10 @@ impl TableFile {
             was_read = true;
             self.read_block(handle, kind)
         };
-        let blocks = self.ctx.memory.blocks();
+        let (blocks, key) = (self.ctx.memory.blocks(), BlockKey::block(self.number, handle, kind));
         let payload = match fill_cache {
-            true => blocks.get_or_read(self.number, handle.offset, read)?,
-            false => match blocks.get(self.number, handle.offset) {
+            true => blocks.get_or_read(key, read)?,
+            false => match blocks.get(&key) {
                 Some(payload) => payload,
                 None => read()?.into(),
             },

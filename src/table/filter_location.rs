@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::context::{TableContext, TableIo};
 use super::file::{TableFile, open_file, read_exact};
 use super::filter_file::open_filter_file;
-use crate::cache::filter_page;
+use crate::cache::BlockKey;
 use crate::error::{Error, InFile, Result};
 use crate::filename::FileName;
 use crate::filter::Page;
@@ -45,7 +45,7 @@ impl FilterLocation {
     }
 
     pub(super) fn cached_page(&self, ctx: &TableContext, page: &Page) -> Option<Bytes> {
-        ctx.memory.blocks().get(self.number, filter_page(self.offset + page.offset))
+        ctx.memory.blocks().get(&self.key_of(page))
     }
 
     pub(super) fn page(&self, ctx: &TableContext, page: &Page) -> Result<Bytes> {
@@ -54,12 +54,15 @@ impl FilterLocation {
             was_read = true;
             self.read_page(ctx, page)
         };
-        let key = filter_page(self.offset + page.offset);
-        let bytes = ctx.memory.blocks().get_or_read(self.number, key, read)?;
+        let bytes = ctx.memory.blocks().get_or_read(self.key_of(page), read)?;
         if !was_read {
             TableIo::count(&ctx.io.filter_page_cache_hits);
         }
         Ok(bytes)
+    }
+
+    fn key_of(&self, page: &Page) -> BlockKey {
+        BlockKey::filter_page(self.number, self.offset + page.offset, page.len as u64)
     }
 
     /// Reads a page from the file and verifies it.

@@ -172,6 +172,36 @@ fn a_forged_table_that_does_not_lie_is_sound() {
 }
 
 #[test]
+fn a_reference_with_another_length_or_kind_is_refused_also_if_the_block_is_cached() {
+    let mut forge = Forge::new();
+    let a = forge.data(&[("a", inline("amber"))]);
+    let longer = BlockHandle { len: a.len + 1, ..a };
+    let index = forge.index(&[("a", a)]);
+    let other_length = forge.index(&[("b", longer)]);
+    let other_kind = forge.index(&[("c", index)]);
+    forge.properties.largest = "c".into();
+    let root = forge.index(&[("a", index), ("b", other_length), ("c", other_kind)]);
+    for (cache_bytes, cached) in [(0, 0), (1 << 20, 4)] {
+        let fixture = Fixture::new(cache_bytes);
+        let forge = Forge {
+            bytes: forge.bytes.clone(),
+            sealer: Sealer::new(OWNER),
+            properties: forge.properties.clone(),
+        };
+        let meta = forge.finish(&fixture, root, 2);
+        let table = fixture.open(&meta).unwrap();
+        for _ in 0..2 {
+            assert_eq!(get(&table, b"a", 1).unwrap().unwrap().1, "amber");
+            for (key, what) in [("b", "block stored length"), ("c", "block kind")] {
+                let error = get(&table, key.as_bytes(), 1).unwrap_err();
+                assert!(error.to_string().contains(what), "{key}: {error}");
+            }
+        }
+        assert_eq!(fixture.ctx.memory.blocks().len(), cached, "the three of an index, and one of data");
+    }
+}
+
+#[test]
 fn chunks_of_other_lengths_than_their_value_needs_are_found_one_by_one() {
     let fixture = Fixture::new(0);
     let mut forge = Forge::new();
