@@ -1,31 +1,31 @@
 //! Builds the payload of a data or index block, entry by entry: `(add)* finish`.
 //!
 //! ```text
-//! payload   entry* · restart offset u32 * n · n u32
+//! payload   entry* · hash index? · restart offsets
 //! ```
 //!
 //! A restart is an entry that shares nothing with the entry before; its offset in the payload is in the list at
-//! the end. A search is binary over the restarts, then linear. The first entry is always a restart. Where others
-//! are is the writer's choice and not stored, but there are never more than [`RESTART_INTERVAL_MAX`] entries from
-//! one to the next: that bounds what a reader holds to walk backwards.
+//! the end ([`trailer`](super::trailer)). A search is binary over the restarts, then linear. The first entry is
+//! always a restart, and then every `interval`th is. An interval is never longer than [`RESTART_INTERVAL_MAX`]: that
+//! bounds what a reader holds to walk backwards.
 //!
-//! In a data block a restart is made as soon as it is cheap: after [`CHEAP_INTERVAL`] entries, if its offset and
-//! the bytes that it does not share are a 64th of what was written since the last one. So a lookup passes two or
-//! three entries where keys share little or values are long, for one byte an entry; where much is shared,
-//! restarts are rare. (A hash index of the block would take as many bytes, and lead to a restart too.)
+//! In a data block the first entries decide the interval: 4 or 8, if after so many entries a restart is cheap, which
+//! is if its offset and the bytes that it does not share are a 64th of what was written before; otherwise 16. A data
+//! block has a hash index if that is cheap too: a byte for an entry where entries are 64 bytes long in the mean.
 
 use crate::codec::{put_u32, varint_len};
 use crate::key::InternalKey;
 
 use super::entry::{common_prefix, encode};
+use super::trailer::{hash_byte, last_number};
 
 /// Entries between restarts in an index block, which is searched often.
 const INDEX_INTERVAL: usize = 4;
 
-/// Fewest entries between restarts in a data block.
-const CHEAP_INTERVAL: usize = 4;
+/// The intervals of a data block that are shorter than the longest, if that is cheap.
+const CHEAP_INTERVALS: [usize; 2] = [4, 8];
 
-/// A restart is cheap if it adds at most one byte to so many.
+/// What leads searches is cheap if it adds at most one byte to so many.
 const CHEAP_PART: usize = 64;
 
 /// Most entries from one restart to the next in any block.
@@ -37,19 +37,46 @@ const OFFSET_BYTES: usize = 4;
 /// A block that is being built. The caller adds keys in strictly ascending order.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
-    /// Entries after which a restart is made if it is cheap, and in any case.
-    cheap_interval: usize,
-    interval: usize,
+    aids: Aids,
+    shape: Shape,
     payload: Vec<u8>,
     restarts: Vec<u32>,
-    since_restart: usize,
+    /// One for each entry, if there may be a hash index.
+    hash_bytes: Vec<u8>,
     last_user_key: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    /// Entries from one restart to the next; the longest as long as the first entries have not decided it.
+    interval: usize,
+    restarts: usize,
+    /// Entries from the last restart on.
+    since_restart: usize,
+}
+
+impl Shape {
+    fn empty(interval: usize) -> Self {
+        Self { interval, restarts: 0, since_restart: 0 }
+    }
+}
+
+/// What leads a search to an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aids {
+    /// Restarts at a given interval.
+    Restarts,
+    /// A hash index besides.
+    #[cfg(any(test, fuzzing))]
+    HashIndex,
+    /// What is cheap.
+    Cheap,
 }
 
 impl BlockBuilder {
     /// For a data block.
     pub(crate) fn for_data() -> Self {
-        Self { cheap_interval: CHEAP_INTERVAL, ..Self::new(RESTART_INTERVAL_MAX) }
+        Self { aids: Aids::Cheap, ..Self::new(RESTART_INTERVAL_MAX) }
     }
 
     /// For an index block.
@@ -61,13 +88,19 @@ impl BlockBuilder {
     pub(crate) fn new(interval: usize) -> Self {
         debug_assert!((1..=RESTART_INTERVAL_MAX).contains(&interval));
         Self {
-            cheap_interval: interval,
-            interval,
+            aids: Aids::Restarts,
+            shape: Shape::empty(interval),
             payload: Vec::new(),
             restarts: Vec::new(),
-            since_restart: 0,
+            hash_bytes: Vec::new(),
             last_user_key: Vec::new(),
         }
+    }
+
+    /// With a restart every `interval` entries, and a hash index.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn with_hash_index(interval: usize) -> Self {
+        Self { aids: Aids::HashIndex, ..Self::new(interval) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,70 +109,104 @@ impl BlockBuilder {
 
     /// Length of the payload if it were finished now.
     pub(crate) fn size(&self) -> usize {
-        self.payload.len() + OFFSET_BYTES * self.restarts.len() + 4
+        self.size_of(self.payload.len(), self.shape)
     }
 
     /// Length of the payload with one more entry.
     pub(crate) fn size_with(&self, key: InternalKey<'_>, value_len: usize) -> usize {
-        let (shared, is_restart) = self.shared_with(key.user);
+        let (shared, shape) = self.next(key.user);
         let unshared = key.user.len() - shared;
         let numbers = [shared as u64, unshared as u64, key.tag.to_u64(), (value_len as u64) << 1];
         let head: usize = numbers.iter().map(|&n| varint_len(n)).sum();
-        let restart = if is_restart { OFFSET_BYTES } else { 0 };
-        self.size() + head + unshared + value_len + restart
+        self.size_of(self.payload.len() + head + unshared + value_len, shape)
+    }
+
+    fn size_of(&self, entries_len: usize, shape: Shape) -> usize {
+        entries_len + shape.restarts * (self.hash_interval(entries_len, shape) + OFFSET_BYTES) + 4
+    }
+
+    /// The interval of the hash index; 0 if there is none.
+    fn hash_interval(&self, entries_len: usize, shape: Shape) -> usize {
+        // With one restart it need not be longer than the block.
+        let interval = if shape.restarts > 1 { shape.interval } else { shape.since_restart };
+        let is_there = match self.aids {
+            Aids::Restarts => false,
+            #[cfg(any(test, fuzzing))]
+            Aids::HashIndex => true,
+            Aids::Cheap => shape.restarts * interval * CHEAP_PART <= entries_len,
+        };
+        if is_there { interval } else { 0 }
     }
 
     /// Appends an entry; `chunked` says that `value` is an encoded [`ChunkRef`](super::ChunkRef).
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8], chunked: bool) {
-        let (shared, is_restart) = self.shared_with(key.user);
-        if is_restart {
+        let (shared, shape) = self.next(key.user);
+        if shape.restarts > self.restarts.len() {
             self.restarts.push(self.payload.len() as u32);
-            self.since_restart = 0;
         }
+        self.shape = shape;
         encode(&mut self.payload, shared, &key.user[shared..], key.tag, value, chunked);
-        self.since_restart += 1;
+        if self.aids != Aids::Restarts {
+            self.hash_bytes.push(hash_byte(key.user));
+        }
         self.last_user_key.truncate(shared);
         self.last_user_key.extend_from_slice(&key.user[shared..]);
     }
 
     /// The finished payload. [`BlockBuilder::clear`] makes the builder ready for the next one.
     pub(crate) fn finish(&mut self) -> &[u8] {
+        let interval = self.hash_interval(self.payload.len(), self.shape);
+        if interval > 0 {
+            self.hash_bytes.resize(self.restarts.len() * interval, 0);
+            self.payload.extend_from_slice(&self.hash_bytes);
+        }
         for &restart in &self.restarts {
             put_u32(&mut self.payload, restart);
         }
-        put_u32(&mut self.payload, self.restarts.len() as u32);
+        put_u32(&mut self.payload, last_number(self.restarts.len(), interval));
         &self.payload
     }
 
     /// Removes all entries and keeps the memory.
     pub(crate) fn clear(&mut self) {
+        let is_decided_anew = self.aids == Aids::Cheap;
+        self.shape = Shape::empty(if is_decided_anew { RESTART_INTERVAL_MAX } else { self.shape.interval });
         self.payload.clear();
         self.restarts.clear();
-        self.since_restart = 0;
+        self.hash_bytes.clear();
         self.last_user_key.clear();
     }
 
-    /// How many bytes the next entry shares with the last one, and whether it is a restart, which shares none.
-    fn shared_with(&self, user: &[u8]) -> (usize, bool) {
-        let Some(&restart) = self.restarts.last() else { return (0, true) };
-        if self.since_restart == self.interval {
-            return (0, true);
+    /// How many bytes the next entry shares with the last one, none if it is a restart; and the shape with it.
+    fn next(&self, user: &[u8]) -> (usize, Shape) {
+        let Shape { mut interval, restarts, since_restart } = self.shape;
+        let mut shared = 0;
+        let mut is_restart = restarts == 0 || since_restart == interval;
+        if !is_restart {
+            shared = common_prefix(&self.last_user_key, user);
+            let decides =
+                self.aids == Aids::Cheap && restarts == 1 && CHEAP_INTERVALS.contains(&since_restart);
+            if decides && (OFFSET_BYTES + shared) * CHEAP_PART <= self.payload.len() {
+                (is_restart, shared, interval) = (true, 0, since_restart);
+            }
         }
-        let shared = common_prefix(&self.last_user_key, user);
-        let written = self.payload.len() - restart as usize;
-        let is_cheap = (OFFSET_BYTES + shared) * CHEAP_PART <= written;
-        if self.since_restart >= self.cheap_interval && is_cheap { (0, true) } else { (shared, false) }
+        match is_restart {
+            true => (shared, Shape { interval, restarts: restarts + 1, since_restart: 1 }),
+            false => (shared, Shape { interval, restarts, since_restart: since_restart + 1 }),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::Trailer;
     use crate::key::{EntryKind, Tag};
 
     #[test]
     fn the_predicted_size_is_the_size() {
-        for mut builder in [BlockBuilder::new(4), BlockBuilder::for_data()] {
+        let with_hash_index = BlockBuilder::with_hash_index(5);
+        for mut builder in [BlockBuilder::new(4), BlockBuilder::for_data(), with_hash_index] {
             for i in 0..1000u64 {
                 let key = format!("{:08}", i * i);
                 let key = InternalKey::new(key.as_bytes(), Tag::new(i % 5 * 1000, EntryKind::Put));
@@ -156,31 +223,47 @@ mod tests {
         }
     }
 
-    /// How many restarts and how many bytes a data block of a hundred entries has.
-    fn restarts_and_bytes(
-        mut builder: BlockBuilder,
-        key: fn(u64) -> Vec<u8>,
-        value_len: usize,
-    ) -> (usize, usize) {
+    /// A data block of a hundred entries: restarts, bytes of the hash index, bytes.
+    fn shape(mut builder: BlockBuilder, key: fn(u64) -> Vec<u8>, value_len: usize) -> (usize, usize, usize) {
         for number in 0..100 {
             let key = key(number);
             let key = InternalKey::new(&key, Tag::new(0, EntryKind::Put));
             builder.add(key, &vec![1; value_len], false);
         }
-        (builder.restarts.len(), builder.finish().len())
+        let payload = builder.finish();
+        let trailer = Trailer::of(payload).unwrap();
+        (trailer.restart_count(), trailer.hash_bytes().len(), payload.len())
     }
 
     #[test]
-    fn restarts_are_dense_where_they_are_cheap_and_rare_where_they_are_not() {
+    fn restarts_are_dense_and_a_hash_index_is_there_where_that_is_cheap() {
         let differ: fn(u64) -> Vec<u8> = |number| vec![number as u8 + 1; 16];
         let share: fn(u64) -> Vec<u8> = |number| format!("https://example.org/{number:04}").into_bytes();
-        for (key, value_len, restarts) in
-            [(differ, 100, 25), (differ, 4, 10), (share, 100, 7), (share, 2000, 25)]
-        {
-            let (found, bytes) = restarts_and_bytes(BlockBuilder::for_data(), key, value_len);
-            assert_eq!(found, restarts, "values of {value_len}");
-            let (least, least_bytes) = restarts_and_bytes(BlockBuilder::new(16), key, value_len);
-            assert!(least == 7 && bytes <= least_bytes + least_bytes / 50, "{bytes}, {least_bytes}");
+        for (key, value_len, restarts, hash_bytes) in [
+            (differ, 100, 25, 100),
+            (differ, 20, 13, 0),
+            (differ, 4, 7, 0),
+            (share, 100, 7, 112),
+            (share, 2000, 25, 100),
+        ] {
+            let (found, found_bytes, bytes) = shape(BlockBuilder::for_data(), key, value_len);
+            assert_eq!((found, found_bytes), (restarts, hash_bytes), "values of {value_len}");
+            let (least, none, least_bytes) = shape(BlockBuilder::new(16), key, value_len);
+            assert!(
+                (least, none) == (7, 0) && bytes <= least_bytes + least_bytes / 32,
+                "{bytes}, {least_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_hash_index_of_a_block_with_few_entries_has_a_byte_for_each() {
+        for entries in 1..=4 {
+            let mut builder = BlockBuilder::for_data();
+            for number in 0..entries {
+                builder.add(InternalKey::new(&[number as u8], Tag::newest_at(0)), &[1; 900], false);
+            }
+            assert_eq!(Trailer::of(builder.finish()).unwrap().hash_bytes().len(), entries);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  0  kind          u8   data, index, value chunk, properties, padding: append only
 //!  1  compression   u8   0 none, 1 LZ4 block format (no frame, no size prefix)
-//!  2  flags         u16  0; an unknown flag refuses the block
+//!  2  flags         u16  bit 0: the entries have a hash index; an unknown flag refuses the block
 //!  4  stored length u32  bytes that follow the envelope
 //!  8  raw length    u32  bytes of the payload once decompressed; the stored length if not compressed
 //! 12  checksum      u64  `checksum` of (file id, offset of the block, bytes 0..12, stored payload)
@@ -25,6 +25,8 @@ use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use crate::checksum::{FileId, checksum};
 use crate::codec::{DecodeError, put_u16, put_u32, put_u64};
 use crate::limits::BLOCK_BYTES_MAX;
+
+use super::trailer::has_hash_index;
 
 /// Length of the envelope.
 pub(crate) const ENVELOPE_BYTES: usize = 20;
@@ -49,6 +51,10 @@ pub(crate) enum BlockKind {
     // 6 meta index, 7 range-delete spans, 8 blobs, 9 compression dictionary: reserved.
 }
 
+/// The flag of a data or index block whose payload has a hash index ([`trailer`](super::trailer)). Its payload tells
+/// that too; the flag keeps off readers that do not know it.
+const FLAG_HASH_INDEX: u16 = 1;
+
 /// The largest block kind this version reads.
 const BLOCK_KIND_MAX: u8 = 5;
 
@@ -57,6 +63,11 @@ impl BlockKind {
         [Self::Data, Self::Index, Self::ValueChunk, Self::Properties, Self::Padding]
             .into_iter()
             .find(|known| *known as u8 == kind)
+    }
+
+    /// Whether it holds entries with keys.
+    pub(crate) fn has_entries(self) -> bool {
+        matches!(self, Self::Data | Self::Index)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -134,13 +145,16 @@ impl Envelope {
         ENVELOPE_BYTES as u64 + u64::from(self.stored_len)
     }
 
-    fn check_known(&self) -> Result<(BlockKind, Compression), DecodeError> {
-        if self.flags != 0 {
-            return Err(DecodeError::unsupported(2, "block flags", self.flags.into(), 0));
-        }
+    /// The kind and the compression, if this version knows them and the flags.
+    pub(crate) fn check_known(&self) -> Result<(BlockKind, Compression), DecodeError> {
         let kind = BlockKind::from_u8(self.kind).ok_or_else(|| {
             DecodeError::unsupported(0, "block kind", self.kind.into(), BLOCK_KIND_MAX.into())
         })?;
+        let known_flags = if kind.has_entries() { FLAG_HASH_INDEX } else { 0 };
+        if self.flags & !known_flags != 0 {
+            let known = known_flags.into();
+            return Err(DecodeError::unsupported(2, "block flags", self.flags.into(), known));
+        }
         let compression = Compression::from_u8(self.compression).ok_or_else(|| {
             let known = Compression::Lz4 as u64;
             DecodeError::unsupported(1, "block compression", self.compression.into(), known)
@@ -178,7 +192,7 @@ impl Sealer {
         };
         let start = out.len();
         out.extend_from_slice(&[kind as u8, compression as u8]);
-        put_u16(out, 0);
+        put_u16(out, if kind.has_entries() { hash_index_flag(payload) } else { 0 });
         put_u32(out, stored.len() as u32);
         put_u32(out, payload.len() as u32);
         let checksum = checksum(&self.owner, offset, &[&out[start..start + CHECKED_BYTES], stored]);
@@ -186,6 +200,10 @@ impl Sealer {
         out.extend_from_slice(stored);
         (out.len() - start) as u64
     }
+}
+
+fn hash_index_flag(payload: &[u8]) -> u16 {
+    if has_hash_index(payload) { FLAG_HASH_INDEX } else { 0 }
 }
 
 /// The payload as it is stored: compressed into `scratch` if that is worth it.
@@ -230,7 +248,7 @@ impl From<Payload> for Bytes {
 
 /// Opens a whole block that was read from `offset` of the file `owner`: verifies and decompresses it.
 ///
-/// Checked in this order: length, limits, checksum, flags, kind, compression, raw length.
+/// Checked in this order: length, limits, checksum, kind, flags, compression, raw length, hash index.
 pub(crate) fn unseal(
     owner: &FileId,
     offset: u64,
@@ -267,6 +285,9 @@ fn unseal_in_place(
         Compression::None => Payload { bytes: sealed, start: ENVELOPE_BYTES },
         Compression::Lz4 => Payload { bytes: decompress(stored, raw_len)?, start: 0 },
     };
+    if kind.has_entries() && envelope.flags != hash_index_flag(&payload) {
+        return Err(DecodeError::corrupt(2, "block flags", "other than the payload about its hash index"));
+    }
     Ok((kind, payload))
 }
 
@@ -376,12 +397,17 @@ mod tests {
     #[test]
     fn intact_blocks_with_impossible_envelopes_are_refused() {
         let plain = || sealed(Compression::None, &[9; 100]);
+        let none = || sealed(Compression::None, &[0; 100]);
         let packed = || sealed(Compression::Lz4, &[9; 100]);
         let cases = [
             ("unknown kind", patched(plain(), 0, 6), "block kind", true),
             ("kind 0", patched(plain(), 0, 0), "block kind", true),
             ("unknown compression", patched(plain(), 1, 2), "block compression", true),
             ("unknown flag", patched(plain(), 3, 0x80), "block flags", true),
+            ("next flag", patched(plain(), 2, 2), "block flags", true),
+            ("a hash index of a value", patched(patched(plain(), 0, 3), 2, 1), "block flags", true),
+            ("a hash index that is not stated", patched(plain(), 2, 0), "block flags", false),
+            ("a hash index that is not there", patched(none(), 2, 1), "block flags", false),
             ("raw length of a plain block", patched(plain(), 8, 99), "block raw length", false),
             ("raw length too small", patched(packed(), 8, 99), "compressed payload", false),
             ("raw length too large", patched(packed(), 8, 101), "block raw length", false),

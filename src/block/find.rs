@@ -11,21 +11,26 @@
 //!
 //! Step 2 compares whole keys, whatever the order of the entries. So this and the cursor agree on hostile
 //! blocks too, but that a value that is passed over is not looked at here.
+//!
+//! [`find_user_key`] uses the hash index of the block, if it has one: instead of a search, it decodes the entries
+//! with the hash byte of the key, and those between each of them and the restart before it. In a sound block it
+//! finds what [`find`] finds.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use byteorder::{ByteOrder, LittleEndian};
+use byteorder::{BigEndian, ByteOrder};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{common_prefix, decode_good, why_not};
+use super::entry::{RawEntry, common_prefix, decode_good, why_not};
 use super::iter::BlockValues;
-use super::walk::{follow_value, restarts};
+use super::trailer::{Trailer, hash_byte};
+use super::walk::follow_value;
 use crate::codec::DecodeError;
 use crate::key::{InternalKey, Tag};
 
 /// The first entry of a block at or after the target of a lookup.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Whether its user key is that of the target.
     pub(crate) same_user_key: bool,
@@ -42,16 +47,15 @@ pub(crate) fn find(
     values: BlockValues,
     target: InternalKey<'_>,
 ) -> Result<Option<Found>, DecodeError> {
-    let restarts = restarts(payload)?;
-    let entries = &payload[..payload.len() - 4 - restarts.len()];
-    let mut at = last_restart_before(entries, restarts, target)?;
+    let trailer = Trailer::of(payload)?;
+    let entries = trailer.entries;
+    let mut at = last_restart_before(&trailer, target)?;
     // Of the key before: its length, and how many of its first bytes are those of the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
         let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared > key_len {
-            let detail = format!("{} of a key of {key_len} bytes", entry.shared);
-            return Err(DecodeError::corrupt(at as u64, "shared key length", detail));
+            return Err(shares_too_much(at, &entry, key_len));
         }
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
@@ -71,9 +75,15 @@ pub(crate) fn find(
 /// The length of the longest common prefix, and the order. Mostly the first bytes decide.
 #[inline]
 fn compare(a: &[u8], b: &[u8]) -> (usize, Ordering) {
-    match (a, b) {
-        ([x, ..], [y, ..]) if x != y => (0, x.cmp(y)),
-        _ => compare_all(a, b),
+    match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        (Some(x), Some(y)) if x != y => {
+            let (x, y) = (BigEndian::read_u64(x), BigEndian::read_u64(y));
+            ((x ^ y).leading_zeros() as usize / 8, x.cmp(&y))
+        }
+        _ => match (a, b) {
+            ([x, ..], [y, ..]) if x != y => (0, x.cmp(y)),
+            _ => compare_all(a, b),
+        },
     }
 }
 
@@ -84,23 +94,12 @@ fn compare_all(a: &[u8], b: &[u8]) -> (usize, Ordering) {
 }
 
 /// Where to start: the last restart before the target, or else the first one.
-fn last_restart_before(
-    entries: &[u8],
-    restarts: &[u8],
-    target: InternalKey<'_>,
-) -> Result<usize, DecodeError> {
-    let offset = |index: usize| {
-        let offset = LittleEndian::read_u32(&restarts[4 * index..]) as usize;
-        if offset < entries.len() {
-            return Ok(offset);
-        }
-        let detail = format!("{offset}, but the entries end at {}", entries.len());
-        Err(DecodeError::corrupt((entries.len() + 4 * index) as u64, "restart offset", detail))
-    };
-    let (mut low, mut high) = (0, restarts.len() / 4 - 1);
+fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<usize, DecodeError> {
+    let entries = trailer.entries;
+    let (mut low, mut high) = (0, trailer.restart_count() - 1);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        let at = offset(middle)?;
+        let at = trailer.restart(middle)?;
         let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared != 0 {
             return Err(DecodeError::corrupt(at as u64, "shared key length", "not zero at a restart"));
@@ -111,7 +110,70 @@ fn last_restart_before(
             high = middle - 1;
         }
     }
-    offset(low)
+    trailer.restart(low)
+}
+
+/// The first entry at or after `target` in a data block, if it has the same user key.
+pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<Option<Found>, DecodeError> {
+    let trailer = Trailer::of(payload)?;
+    if trailer.interval == 0 {
+        return Ok(find(payload, BlockValues::Data, target)?.filter(|found| found.same_user_key));
+    }
+    let hash_byte = hash_byte(target.user);
+    let mut from = 0;
+    while let Some(number) = trailer.next_with(hash_byte, from) {
+        let restart = trailer.restart(number / trailer.interval)?;
+        let (entry, passed) = find_version(trailer.entries, restart, number % trailer.interval, target)?;
+        if let Some(entry) = entry {
+            let chunks = follow_value(BlockValues::Data, &entry, payload)?;
+            return Ok(Some(Found { same_user_key: true, tag: entry.tag, value: entry.value, chunks }));
+        }
+        from = number + passed;
+    }
+    Ok(None)
+}
+
+/// Looks at the entry that is `skip` entries behind a restart. If it has the user key of `target`, returns the first
+/// from there on that is at or after it, or `None` and how many of that user key are before it; at least 1, so that
+/// the search goes on behind an entry with another key.
+#[inline]
+fn find_version(
+    entries: &[u8],
+    restart: usize,
+    skip: usize,
+    target: InternalKey<'_>,
+) -> Result<(Option<RawEntry>, usize), DecodeError> {
+    let (mut at, mut passed) = (restart, 0);
+    // Of the key before: its length, and how many of its first bytes are those of the target.
+    let (mut key_len, mut matched) = (0, 0);
+    while at < entries.len() {
+        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
+        if entry.shared > key_len {
+            return Err(shares_too_much(at, &entry, key_len));
+        }
+        key_len = entry.shared + entry.suffix.len();
+        if entry.shared <= matched {
+            let (same, _) = compare(&entries[entry.suffix.clone()], &target.user[entry.shared..]);
+            matched = entry.shared + same;
+        }
+        if passed >= skip {
+            if matched != key_len || key_len != target.user.len() {
+                break;
+            }
+            if entry.tag <= target.tag {
+                return Ok((Some(entry), passed));
+            }
+        }
+        passed += 1;
+        at = entry.value.end;
+    }
+    Ok((None, passed.saturating_sub(skip).max(1)))
+}
+
+#[cold]
+fn shares_too_much(at: usize, entry: &RawEntry, key_len: usize) -> DecodeError {
+    let detail = format!("{} of a key of {key_len} bytes", entry.shared);
+    DecodeError::corrupt(at as u64, "shared key length", detail)
 }
 
 #[cfg(test)]
@@ -149,7 +211,10 @@ mod tests {
     }
 
     fn block(keys: &[(Vec<u8>, Tag)], interval: usize) -> Bytes {
-        let mut builder = BlockBuilder::new(interval);
+        built(BlockBuilder::new(interval), keys)
+    }
+
+    fn built(mut builder: BlockBuilder, keys: &[(Vec<u8>, Tag)]) -> Bytes {
         for (number, (user, tag)) in keys.iter().enumerate() {
             let value = vec![number as u8; if tag.kind() == EntryKind::Put { number % 5 * 20 } else { 0 }];
             builder.add(InternalKey::new(user, *tag), &value, false);
@@ -183,6 +248,64 @@ mod tests {
                 assert_eq!(found.map(|(_, tag, ..)| tag), first.map(|(_, tag)| *tag));
             }
         }
+    }
+
+    /// What is found by the user key, and what should be: what the cursor finds, if it has that user key.
+    fn by_user_key(payload: &Bytes, target: InternalKey<'_>) -> [Result<Answer, DecodeError>; 2] {
+        let found = find_user_key(payload, target);
+        let value = |found: Found| (true, found.tag, payload[found.value].to_vec(), found.chunks);
+        let same = |answer: Answer| answer.filter(|answer| answer.0);
+        [found.map(|found| found.map(value)), by_cursor(payload, target).map(same)]
+    }
+
+    #[test]
+    fn a_lookup_by_the_hash_index_finds_what_the_cursor_finds() {
+        let all = keys();
+        // Eight versions of one key, over several restarts.
+        let many: Vec<_> =
+            (0..8).map(|at| (b"aab".to_vec(), Tag::new(20 - 2 * at, EntryKind::Put))).collect();
+        let among = |(user, tag): &(Vec<u8>, Tag)| user[..] != b"aab"[..] || tag.seqno() == 700;
+        let versions: Vec<_> = all[..17].iter().filter(|key| among(key)).chain(&many).cloned().collect();
+        let mut found = 0;
+        for keys in [&all[..1], &all[..5], &all, &versions] {
+            let mut keys = keys.to_vec();
+            keys.sort_by(|a, b| InternalKey::new(&a.0, a.1).cmp(&InternalKey::new(&b.0, b.1)));
+            for interval in [1, 3, 4, 16] {
+                let payload = built(BlockBuilder::with_hash_index(interval), &keys);
+                BlockIter::new(payload.clone(), BlockValues::Data).unwrap().verify().unwrap();
+                for (user, tag) in targets().into_iter().chain(many.iter().cloned()) {
+                    for seqno in [tag.seqno(), 0, 7, 13, 699] {
+                        let target = InternalKey::new(&user, Tag::newest_at(seqno));
+                        let [by_index, by_cursor] = by_user_key(&payload, target);
+                        assert_eq!(by_index, by_cursor, "{target:?} by {interval}");
+                        found += usize::from(by_index.unwrap().is_some());
+                    }
+                }
+            }
+        }
+        assert!(found > 1000, "{found}");
+    }
+
+    #[test]
+    fn in_a_damaged_block_with_a_hash_index_a_lookup_returns_and_verify_tells_if_it_errs() {
+        let payload = built(BlockBuilder::with_hash_index(4), &keys()[..18]);
+        let (mut errs, mut refused) = (0, 0);
+        for at in 0..payload.len() {
+            for xor in [1, 2, 4, 0x80, 0xff] {
+                let mut damaged = payload.to_vec();
+                damaged[at] ^= xor;
+                let damaged = Bytes::from(damaged);
+                let is_sound = BlockIter::new(damaged.clone(), BlockValues::Data)
+                    .is_ok_and(|block| block.verify().is_ok());
+                refused += usize::from(!is_sound);
+                for (user, tag) in targets().iter().step_by(3) {
+                    let [by_index, by_cursor] = by_user_key(&damaged, InternalKey::new(user, *tag));
+                    assert!(!is_sound || by_index == by_cursor, "byte {at}");
+                    errs += usize::from(by_index != by_cursor);
+                }
+            }
+        }
+        assert!(errs > 1000 && refused > 500, "{errs} {refused}");
     }
 
     #[test]

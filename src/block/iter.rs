@@ -21,7 +21,8 @@ use crate::key::{InternalKey, Tag};
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
 use super::entry::{RawEntry, decode, decode_good, why_not};
-use super::walk::{follow_value, restarts, walk_entries};
+use super::trailer::Trailer;
+use super::walk::{follow_value, walk_entries};
 
 /// What the values of a block are, and hence what is checked about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +38,9 @@ pub(crate) enum BlockValues {
 pub(crate) struct BlockIter {
     payload: Bytes,
     values: BlockValues,
-    /// Where the entries end and the restart offsets begin.
     entries_end: usize,
+    /// Where the restart offsets begin.
+    restarts_at: usize,
     restarts: usize,
     user_key: Vec<u8>,
     /// The current entry.
@@ -78,6 +80,7 @@ impl BlockIter {
             payload: Bytes::new(),
             values,
             entries_end: 0,
+            restarts_at: 0,
             restarts: 0,
             user_key: Vec::new(),
             current: None,
@@ -95,9 +98,9 @@ impl BlockIter {
     /// Opens a payload in place of that which was open. The cursor is not positioned yet; it keeps its buffers.
     pub(crate) fn open(&mut self, payload: Bytes) -> Result<(), DecodeError> {
         self.close();
-        let bytes = restarts(&payload)?.len();
-        self.entries_end = payload.len() - 4 - bytes;
-        self.restarts = bytes / 4;
+        let trailer = Trailer::of(&payload)?;
+        self.entries_end = trailer.entries.len();
+        (self.restarts_at, self.restarts) = (trailer.restarts_at(), trailer.restart_count());
         self.payload = payload;
         Ok(())
     }
@@ -242,7 +245,7 @@ impl BlockIter {
 
     /// Offset of a restart, somewhere among the entries.
     fn restart(&self, index: usize) -> Result<usize, DecodeError> {
-        let at = self.entries_end + 4 * index;
+        let at = self.restarts_at + 4 * index;
         let offset = LittleEndian::read_u32(&self.payload[at..at + 4]) as usize;
         if offset >= self.entries_end {
             let detail = format!("{offset}, but the entries end at {}", self.entries_end);

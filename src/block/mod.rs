@@ -3,8 +3,8 @@
 //! ```text
 //! table file   file header · block* · filter block? · block* · footer
 //! block        envelope (kind, compression, lengths, checksum) · payload
-//! payload      entries · restart offsets       of data and index blocks
-//!              bytes                           of value chunks, properties and padding
+//! payload      entries · hash index? · restart offsets       of data and index blocks
+//!              bytes                                         of value chunks, properties and padding
 //! ```
 //!
 //! - [`envelope`](mod@envelope) seals a payload for one offset of one file and opens it again. What it opens
@@ -13,6 +13,7 @@
 //!   which have one layout: an index block is a data block whose values are block handles.
 //!   [`find`](mod@find) is a point lookup, without a cursor; [`fences`](mod@fences) are what it needs of an
 //!   index block.
+//! - [`trailer`](mod@trailer) is what stands behind the entries: restarts, and a hash index for point lookups.
 //! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) are the two ways to point at blocks.
 //! - [`separator`](mod@separator) chooses the keys of the index.
 //!
@@ -29,6 +30,7 @@ mod find;
 mod handle;
 mod iter;
 mod separator;
+mod trailer;
 mod walk;
 
 pub(crate) use builder::BlockBuilder;
@@ -38,8 +40,9 @@ pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Payload, Sealer, 
 pub(crate) use fences::{Fences, Sketch, Sought};
 #[cfg(any(test, fuzzing))]
 pub(crate) use find::Found;
-pub(crate) use find::find;
+pub(crate) use find::{find, find_user_key};
 pub(crate) use handle::BlockHandle;
 pub(crate) use iter::{BlockIter, BlockValues};
 pub(crate) use separator::{separator, separator_of_last};
-pub(crate) use walk::{WalkedEntry, restarts, walk_entries};
+pub(crate) use trailer::Trailer;
+pub(crate) use walk::{WalkedEntry, walk_entries};

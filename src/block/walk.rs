@@ -4,7 +4,8 @@
 //! 1. Restarts ascend from 0, and stand where entries start that share nothing.
 //! 2. From one restart to the next there are at most [`RESTART_INTERVAL_MAX`] entries.
 //! 3. BlockValues end where the restarts begin, and their keys ascend.
-//! 4. A tombstone has no value; a value is no longer here than may stand outside of chunks; what leads to
+//! 4. A hash index has the byte of each key, and its interval is that of all restarts.
+//! 5. A tombstone has no value; a value is no longer here than may stand outside of chunks; what leads to
 //!    chunks or blocks can be decoded.
 
 use byteorder::{ByteOrder, LittleEndian};
@@ -14,6 +15,7 @@ use super::chunk_ref::ChunkRef;
 use super::entry::{RawEntry, decode};
 use super::handle::BlockHandle;
 use super::iter::BlockValues;
+use super::trailer::{Trailer, hash_byte};
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::VALUE_INLINE_MAX;
@@ -47,10 +49,12 @@ pub(crate) fn walk_entries<E: From<DecodeError>>(
     payload: &[u8],
     visit: &mut dyn FnMut(&WalkedEntry<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let restarts = restarts(payload)?;
-    let region = &payload[..payload.len() - 4 - restarts.len()];
+    let trailer = Trailer::of(payload)?;
+    let region = trailer.entries;
     let mut restarts =
-        restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at) as usize).peekable();
+        trailer.restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at) as usize).peekable();
+    let mut hash_bytes = trailer.hash_bytes().iter();
+    let mut number = 0usize;
     let (mut key, mut before): (Vec<u8>, Option<(Vec<u8>, Tag)>) = (Vec::new(), None);
     let (mut at, mut since) = (0, 0);
     while at < region.len() {
@@ -67,6 +71,10 @@ pub(crate) fn walk_entries<E: From<DecodeError>>(
         if (at == 0 && !is_restart) || since > RESTART_INTERVAL_MAX {
             return wrong("restart interval", "too long, or not from 0".into());
         }
+        if trailer.interval > 0 && is_restart != number.is_multiple_of(trailer.interval) {
+            return wrong("restart interval", format!("not {}, as the hash index needs", trailer.interval));
+        }
+        number += 1;
         key.truncate(raw.shared);
         key.extend_from_slice(&payload[raw.suffix.clone()]);
         let entry = WalkedEntry {
@@ -80,6 +88,11 @@ pub(crate) fn walk_entries<E: From<DecodeError>>(
         if before.as_ref().is_some_and(|(user, tag)| InternalKey::new(user, *tag) >= entry.key) {
             return wrong("key order", "not after the key before it".into());
         }
+        if trailer.interval > 0 && hash_bytes.next() != Some(&hash_byte(&key)) {
+            let (at, which) = (trailer.entries.len() + number - 1, number - 1);
+            let detail = format!("its byte {which} is not that of the user key of this entry");
+            return Err(DecodeError::corrupt(at as u64, "hash index", detail).into());
+        }
         visit(&entry)?;
         let (user, tag) = before.get_or_insert_with(|| (Vec::new(), raw.tag));
         user.clone_from(&key);
@@ -87,27 +100,16 @@ pub(crate) fn walk_entries<E: From<DecodeError>>(
         at = raw.value.end;
     }
     match restarts.next() {
+        None if hash_bytes.any(|&byte| byte != 0) => {
+            let detail = "bytes behind that of the last entry are not zero";
+            Err(DecodeError::corrupt(region.len() as u64, "hash index", detail).into())
+        }
         None => Ok(()),
         Some(lost) => {
             let detail = format!("{lost} is not where an entry starts, or not after the restart before it");
             Err(DecodeError::corrupt(region.len() as u64, "restart offset", detail).into())
         }
     }
-}
-
-/// The bytes of the restart offsets: some, and less than the block.
-pub(crate) fn restarts(payload: &[u8]) -> Result<&[u8], DecodeError> {
-    let wrong = |detail: String| {
-        Err(DecodeError::corrupt(payload.len().saturating_sub(4) as u64, "restart count", detail))
-    };
-    let Some((rest, count)) = payload.split_last_chunk::<4>() else {
-        return wrong(format!("{} bytes are no block", payload.len()));
-    };
-    let count = u64::from(LittleEndian::read_u32(count));
-    if count == 0 || count * 4 >= rest.len() as u64 {
-        return wrong(format!("{count} restarts in a block of {} bytes", payload.len()));
-    }
-    Ok(&rest[rest.len() - 4 * count as usize..])
 }
 
 /// What a cursor checks of the value of an entry: that it can be followed.

@@ -10,7 +10,7 @@ use super::out::{Out, Result, Stop};
 use super::view::Entries;
 use super::words::{bytes, counted};
 use crate::block::{
-    BlockHandle, BlockKind, BlockValues, ENVELOPE_BYTES, Envelope, WalkedEntry, restarts, walk_entries,
+    BlockHandle, BlockKind, BlockValues, ENVELOPE_BYTES, Envelope, Trailer, WalkedEntry, walk_entries,
 };
 use crate::checksum::{FileId, checksum};
 use crate::codec::DecodeError;
@@ -96,7 +96,7 @@ pub(super) fn describe_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64
         fields.u8("compression", |kind| {
             ["none", "LZ4"].get(usize::from(kind)).copied().unwrap_or("unknown").to_owned()
         })?;
-        fields.u16("flags", |_| String::new())?;
+        fields.u16("flags", |flags| if flags == 1 { "hash index".into() } else { String::new() })?;
         fields.u32("stored length")?;
         fields.u32("raw length")
     })();
@@ -133,25 +133,29 @@ fn describe_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload:
         // It was reported when the block was scanned.
         return Ok(());
     }
-    let Ok(restarts) = restarts(payload) else { return Ok(()) };
-    let start = payload.len() - 4 - restarts.len();
+    let Ok(trailer) = Trailer::of(payload) else { return Ok(()) };
+    let start = trailer.restarts_at();
+    if trailer.interval > 0 {
+        let (at, bytes) = (trailer.entries.len() as u64, trailer.hash_bytes());
+        out.leaf(place.place(at), bytes, "hash index", "", "a byte of the hash of each key, then zeros")?;
+    }
     let offsets: Vec<String> =
-        restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at).to_string()).collect();
+        trailer.restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at).to_string()).collect();
     out.leaf(
         place.place(start as u64),
-        restarts,
+        trailer.restarts,
         "restarts",
         offsets.join(" "),
         "offsets of entries that share nothing",
     )?;
-    let count = restarts.len() as u64 / 4;
-    out.leaf(
-        place.place(start as u64 + restarts.len() as u64),
-        &payload[payload.len() - 4..],
-        "restart count",
-        count,
-        "",
-    )
+    let last = (start + trailer.restarts.len()) as u64;
+    let (count, count_bytes) = (trailer.restart_count() as u64, if trailer.interval > 0 { 3 } else { 4 });
+    let (count_bytes, interval) = payload[last as usize..].split_at(count_bytes);
+    out.leaf(place.place(last), count_bytes, "restart count", count, "")?;
+    match trailer.interval as u64 {
+        0 => Ok(()),
+        entries => out.leaf(place.place(last + 3), interval, "restart interval", entries, "entries"),
+    }
 }
 
 fn describe_entry(

@@ -161,11 +161,9 @@ pub(super) fn next_intact(
 
 /// The length of the block whose envelope this is, if it can be one: `room` bytes are left for it.
 fn plausible(envelope: &[u8], room: u64) -> Option<u64> {
-    let known = envelope.len() == ENVELOPE_BYTES
-        && BlockKind::from_u8(envelope[0]).is_some()
-        && envelope[1] <= 1
-        && envelope[2..4] == [0, 0];
-    let envelope = Envelope::decode(envelope).ok().filter(|_| known)?;
+    // Most places fail by their first byte.
+    BlockKind::from_u8(*envelope.first()?)?;
+    let envelope = Envelope::decode(envelope).ok().filter(|envelope| envelope.check_known().is_ok())?;
     let lengths = match envelope.compression {
         0 => envelope.raw_len == envelope.stored_len,
         _ => envelope.stored_len < envelope.raw_len,

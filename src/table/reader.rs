@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::block::{BlockIter, BlockKind, BlockValues, ChunkRef, find};
+use crate::block::{BlockIter, BlockKind, ChunkRef, find_user_key};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
@@ -70,10 +70,7 @@ impl Table {
         let Some(handle) = self.find_data_block(target)? else { return Ok(None) };
         let mut payload = self.file.block(handle, BlockKind::Data, true)?;
         let in_block = |error| self.file.error_in_block(error, handle.offset);
-        let found = match find(&payload, BlockValues::Data, target).map_err(in_block)? {
-            Some(found) if found.same_user_key => found,
-            _ => return Ok(None),
-        };
+        let Some(found) = find_user_key(&payload, target).map_err(in_block)? else { return Ok(None) };
         let value = match found.chunks {
             Some(chunks) => {
                 chunks.check(handle.offset).map_err(in_block)?;

@@ -15,13 +15,37 @@ use super::*;
 
 const OWNER: FileId = *b"0123456789abcdef";
 
-fn entries() -> [(&'static [u8], Tag, &'static [u8]); 4] {
-    [
+type Entries = Vec<(&'static [u8], Tag, &'static [u8])>;
+
+fn entries() -> Entries {
+    vec![
         (b"apple", Tag::new(7, EntryKind::Put), b"red"),
         (b"apple", Tag::new(2, EntryKind::Delete), b""),
         (b"apricot", Tag::new(0, EntryKind::Put), b"orange"),
         (b"banana", Tag::new(300, EntryKind::Put), b""),
     ]
+}
+
+/// Entries that are long enough for a hash index.
+fn long_entries() -> Entries {
+    vec![
+        (b"apple", Tag::new(7, EntryKind::Put), &[b'a'; 110]),
+        (b"apple", Tag::new(2, EntryKind::Delete), b""),
+        (b"apricot", Tag::new(0, EntryKind::Put), &[b'b'; 250]),
+        (b"banana", Tag::new(300, EntryKind::Put), &[b'c'; 110]),
+        (b"cherry", Tag::new(1, EntryKind::Put), &[b'd'; 110]),
+    ]
+}
+
+/// A long value is one byte, so many times.
+fn value_fact(value: &[u8]) -> String {
+    match value {
+        [first, ..] if value.len() > 100 => {
+            assert!(value.iter().all(|byte| byte == first));
+            format!("{first:02x}*{}", value.len())
+        }
+        _ => hex(value),
+    }
 }
 
 fn entry_facts(payload: &[u8]) -> Vec<(&'static str, String)> {
@@ -30,7 +54,7 @@ fn entry_facts(payload: &[u8]) -> Vec<(&'static str, String)> {
     iter.seek_first().unwrap();
     let mut facts = Vec::new();
     while let Some(key) = iter.key() {
-        let (user, value) = (hex(key.user), hex(iter.value()));
+        let (user, value) = (hex(key.user), value_fact(iter.value()));
         facts.push((
             "entry",
             format!("key={user} seqno={} kind={:?} value={value}", key.tag.seqno(), key.tag.kind()),
@@ -42,8 +66,17 @@ fn entry_facts(payload: &[u8]) -> Vec<(&'static str, String)> {
 
 /// A block of entries.
 pub(crate) fn data_block(document: &Vector) {
+    data_block_of(document, &entries());
+}
+
+/// A block of entries with a hash index.
+pub(crate) fn data_block_hash_index(document: &Vector) {
+    data_block_of(document, &long_entries());
+}
+
+fn data_block_of(document: &Vector, entries: &Entries) {
     let mut builder = crate::block::BlockBuilder::for_data();
-    for (user, tag, value) in entries() {
+    for &(user, tag, value) in entries {
         builder.add(InternalKey::new(user, tag), value, false);
     }
     let mut block = Vec::new();
@@ -98,6 +131,15 @@ pub(crate) fn origin(document: &Vector) {
 
 /// A whole table.
 pub(crate) fn table(document: &Vector) {
+    table_of(document, &entries());
+}
+
+/// A whole table whose data block has a hash index.
+pub(crate) fn table_hash_index(document: &Vector) {
+    table_of(document, &long_entries());
+}
+
+fn table_of(document: &Vector, entries: &Entries) {
     let fs = MemFs::new();
     let dir = std::path::Path::new("/v");
     fs.create_dir(dir).unwrap();
@@ -113,7 +155,7 @@ pub(crate) fn table(document: &Vector) {
         append_bytes: crate::table::APPEND_BYTES,
     };
     let mut writer = TableWriter::create(&fs, &path, config).unwrap();
-    for (user, tag, value) in entries() {
+    for &(user, tag, value) in entries {
         writer.add(InternalKey::new(user, tag), &EntryValue::Inline(value.into())).unwrap();
     }
     let meta = writer.finish().unwrap();

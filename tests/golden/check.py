@@ -302,33 +302,43 @@ def manifest(f, facts):
 # --- table ---
 
 def seal(owner, offset, kind, payload, compression=0, raw=None):
-    head = bytes([kind, compression, 0, 0]) + u(4, len(payload)) + u(4, len(payload) if raw is None else raw)
+    flags = 1 if kind in (1, 2) and payload[-1] else 0
+    head = bytes([kind, compression, flags, 0]) + u(4, len(payload)) + u(4, len(payload) if raw is None else raw)
     return head + u(8, checksum(owner, offset, head + payload)) + payload
 
 
-def block(entries, interval):
-    """`entries` are (user key, tag, value)."""
-    out, restarts, before = b"", [], b""
+def block(entries, interval=None):
+    """The payload of a block of (user key, tag, value); a data block if no interval is given."""
+    is_data, out, restarts, before = interval is None, b"", [], b""
+    interval = interval or 16
     for index, (key, tag, value) in enumerate(entries):
         shared = 0
+        while shared < min(len(key), len(before)) and key[shared] == before[shared]:
+            shared += 1
+        if is_data and interval == 16 and index in (4, 8) and (4 + shared) * 64 <= len(out):
+            interval = index
         if index % interval == 0:
             restarts.append(len(out))
-        else:
-            while shared < min(len(key), len(before)) and key[shared] == before[shared]:
-                shared += 1
+            shared = 0
         out += varint(shared) + varint(len(key) - shared) + varint(tag) + varint(2 * len(value)) + key[shared:] + value
         before = key
-    return out + b"".join(u(4, at) for at in restarts) + u(4, len(restarts))
+    interval = min(interval, len(entries))
+    if not is_data or len(restarts) * interval * 64 > len(out):
+        interval = 0
+    hashes = bytes(xxhash.xxh3_64_intdigest(key) & 255 for key, _, _ in entries) if interval else b""
+    hashes = hashes.ljust(len(restarts) * interval, b"\0")
+    return out + hashes + b"".join(u(4, at) for at in restarts) + u(3, len(restarts)) + u(1, interval)
 
 
 def entry(text):
     w = words(text)
-    return unhex(w["key"]), int(w["seqno"]) * 256 + (w["kind"] == "Put"), unhex(w["value"])
+    byte, _, times = w["value"].partition("*")
+    return unhex(w["key"]), int(w["seqno"]) * 256 + (w["kind"] == "Put"), unhex(byte) * int(times or 1)
 
 
 def data_block(f, facts):
     entries = [entry(value) for key, value in facts if key == "entry"]
-    return seal(unhex(f["file id"]), int(f["offset"]), int(f["kind"]), block(entries, 16))
+    return seal(unhex(f["file id"]), int(f["offset"]), int(f["kind"]), block(entries))
 
 
 def footer_bytes(owner, root, properties, filters, entries, length, count, depth):
@@ -363,7 +373,7 @@ def table(f, data):
     owner = unhex(f["file id"])
     entries = [entry(value) for key, value in data if key == "entry"]
     out = header(1, unhex(f["store id"]), owner)
-    first = seal(owner, 64, 1, block(entries, 16))
+    first = seal(owner, 64, 1, block(entries))
     out += first
     data_end = len(out)
     index = seal(owner, len(out), 2, block([(entries[-1][0], 0, varint(64) + varint(len(first)))], 4))
@@ -421,11 +431,14 @@ def open_block(owner, data, offset, length=None):
     """(kind, payload, length with envelope) of the block at `offset`."""
     kind, compression, flags, stored, raw, found = struct.unpack_from("<BBHIIQ", data, offset)
     payload = data[offset + 20:offset + 20 + stored]
-    assert flags == 0 and len(payload) == stored and max(stored, raw) <= 4194304
+    assert flags == 0 or (flags == 1 and kind in (1, 2))
+    assert len(payload) == stored and max(stored, raw) <= 4194304
     assert found == checksum(owner, offset, data[offset:offset + 12] + payload), "checksum"
     assert length in (None, 20 + stored)
     assert compression in (0, 1) and (compression or stored == raw)
-    return kind, lz4(payload, raw) if compression else payload, 20 + stored
+    payload = lz4(payload, raw) if compression else payload
+    assert kind not in (1, 2) or flags == (payload[-1] != 0)
+    return kind, payload, 20 + stored
 
 
 def compressed_block(f, want):
@@ -812,20 +825,25 @@ def read_table_record(data):
 
 
 def block_entries(payload, interval):
-    n = int.from_bytes(payload[-4:], "little")
+    n, hashed = int.from_bytes(payload[-4:-1], "little"), payload[-1]
     end = len(payload) - 4 - 4 * n
     restarts = [int.from_bytes(payload[end + 4 * i:end + 4 * i + 4], "little") for i in range(n)]
-    c, key, out, since = Cursor(payload[:end]), b"", [], 0
+    hashes = payload[end - n * hashed:end]
+    c, key, out, since = Cursor(payload[:end - n * hashed]), b"", [], 0
     assert n >= 1 and restarts[0] == 0
     while not c.ended():
         at = c.at
         shared, unshared, tag, code = (c.varint() for _ in range(4))
         since = 0 if at in restarts else since + 1
         assert (shared == 0 or since) and since < interval and shared <= len(key)
+        assert not hashed or (since == 0) == (len(out) % hashed == 0)
         key = key[:shared] + c.take(unshared)
         out.append((key, tag, c.take(code >> 1), code & 1))
     order = [(key, -tag) for key, tag, _, _ in out]
     assert order == sorted(set(order)) and out
+    if hashed:
+        made = bytes(xxhash.xxh3_64_intdigest(key) & 255 for key, _, _, _ in out)
+        assert hashes == made.ljust(n * hashed, b"\0") and hashed <= 16
     return out
 
 
@@ -982,7 +1000,7 @@ def encode(name, facts, want, known):
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
              "keyspace-options": options, "footer": footer, "table-origin": origin}
     listed = {"varints": varints, "checksums": checksums, "log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest, "manifest-log-cut": manifest,
-              "data-block": data_block}
+              "data-block": data_block, "data-block-hash-index": data_block}
     if name in plain:
         return plain[name](f)
     if name in listed:
@@ -997,6 +1015,8 @@ def encode(name, facts, want, known):
         return compressed_block(f, want)
     if name == "table":
         return table(f, known["data-block"])
+    if name == "table-hash-index":
+        return table(f, known["data-block-hash-index"])
     raise AssertionError("no encoder for this vector")
 
 

@@ -202,6 +202,27 @@ fn a_reference_with_another_length_or_kind_is_refused_also_if_the_block_is_cache
 }
 
 #[test]
+fn a_hash_index_that_hides_a_key_is_found_by_verify_and_a_walk_has_the_key() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    let long = "v".repeat(100);
+    let data = forge.data(&["a", "b", "c"].map(|key| (key, inline(&long))));
+    let root = forge.index(&[("c", data)]);
+    let (start, end) = (data.offset as usize, (data.offset + data.len) as usize);
+    // Three hash bytes, one restart, their count.
+    let at = end - 8 - 2;
+    forge.bytes[at] ^= 1;
+    reseal(&mut forge.bytes, start, end - start);
+    let meta = forge.finish(&fixture, root, 1);
+    let table = fixture.open(&meta).unwrap();
+    assert_eq!(get(&table, b"b", 1).unwrap(), None, "it is hidden");
+    assert!(get(&table, b"a", 1).unwrap().is_some() && get(&table, b"c", 1).unwrap().is_some());
+    assert_eq!(scan(&table).unwrap().len(), 3);
+    let found = found(&fixture, &meta);
+    assert!(found.len() == 1 && found[0].contains("hash index"), "{found:?}");
+}
+
+#[test]
 fn chunks_of_other_lengths_than_their_value_needs_are_found_one_by_one() {
     let fixture = Fixture::new(0);
     let mut forge = Forge::new();

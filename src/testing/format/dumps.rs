@@ -10,10 +10,11 @@ use crate::inspect::{Detail, Text, View, describe_bytes};
 use crate::testing::Vector;
 
 /// The vectors that the inspector can be given.
-const VECTORS: [&str; 10] = [
+const VECTORS: [&str; 11] = [
     "current",
     "manifest",
     "table",
+    "table-hash-index",
     "filter-bloom",
     "filter-blocked",
     "filter-blocked-many-probes",

@@ -25,7 +25,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// The checks of the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 27] = [
+const CHECKS: [(&str, Check); 29] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -42,10 +42,12 @@ const CHECKS: [(&str, Check); 27] = [
     ("manifest", records::manifest),
     ("manifest-log-cut", records::manifest_log_cut),
     ("data-block", crate::table::vectors::data_block),
+    ("data-block-hash-index", crate::table::vectors::data_block_hash_index),
     ("compressed-block", crate::table::vectors::compressed_block),
     ("footer", crate::table::vectors::footer),
     ("table-origin", crate::table::vectors::origin),
     ("table", crate::table::vectors::table),
+    ("table-hash-index", crate::table::vectors::table_hash_index),
     ("filter-bloom", crate::filter::vectors::filter),
     ("filter-blocked", crate::filter::vectors::filter),
     ("filter-blocked-many-probes", crate::filter::vectors::filter),

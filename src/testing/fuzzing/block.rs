@@ -16,7 +16,7 @@
 //! - Every sealed block opens to the same payload and kind.
 //! - No cursor panics or stays in place; every entry of a walk takes at least one byte of the payload.
 //! - A block that passes `verify` is the same from both ends. A search in it finds what a walk from the start
-//!   finds, and so does a lookup without a cursor; this one agrees with the cursor in damaged blocks too, if
+//!   finds, and so does a lookup without a cursor, by the hash index too; without that, this one agrees with the cursor in damaged blocks too, if
 //!   that does not fail. Fences of a verified block lead where it leads. Building its entries again gives a block with the same entries.
 
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use bytes::Bytes;
 use super::seal;
 use crate::block::{
     BlockBuilder, BlockHandle, BlockIter, BlockKind, BlockValues, Compression, Fences, Found, Sealer, Sketch,
-    Sought, find, unseal,
+    Sought, find, find_user_key, unseal,
 };
 use crate::codec::DecodeError;
 use crate::filter::fuzzing::Input;
@@ -84,7 +84,7 @@ fn assert_opens_again(kind: BlockKind, payload: &Bytes) {
 
 /// The payload of a block of sorted entries, with a few bytes changed.
 fn built(input: &mut Input<'_>, values: BlockValues) -> Bytes {
-    let interval = 1 + input.below(16);
+    let shape = input.below(32);
     let mut changes = Vec::new();
     for _ in 0..input.below(4) {
         changes.push((input.u16(), input.u8()));
@@ -105,7 +105,7 @@ fn built(input: &mut Input<'_>, values: BlockValues) -> Bytes {
     }
     entries.sort_by(|a, b| InternalKey::new(&a.0, a.1).cmp(&InternalKey::new(&b.0, b.1)));
     entries.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
-    let mut payload = rebuilt(&entries, interval).to_vec();
+    let mut payload = rebuilt(&entries, 1 + shape % 16, shape >= 16).to_vec();
     for (at, xor) in changes {
         let at = usize::from(at) % payload.len();
         payload[at] ^= xor;
@@ -119,8 +119,9 @@ fn handle(input: &mut Input<'_>) -> Vec<u8> {
     out
 }
 
-fn rebuilt(entries: &[Entry], interval: usize) -> Bytes {
-    let mut builder = BlockBuilder::new(interval);
+fn rebuilt(entries: &[Entry], interval: usize, hash_index: bool) -> Bytes {
+    let mut builder =
+        if hash_index { BlockBuilder::with_hash_index(interval) } else { BlockBuilder::new(interval) };
     for (user, tag, value, chunked) in entries {
         builder.add(InternalKey::new(user, *tag), value, *chunked);
     }
@@ -149,8 +150,9 @@ fn check(payload: Bytes, values: BlockValues) {
         let longer = [&entries[at].0[..], &[0]].concat();
         assert_seek(&mut iter, entries, InternalKey::new(&longer, entries[at].1));
     }
-    for interval in [1, 16] {
-        let mut again = BlockIter::new(rebuilt(entries, interval), values).expect("a built block opens");
+    for (interval, hash_index) in [(1, false), (16, false), (1, true), (16, true)] {
+        let again = rebuilt(entries, interval, hash_index);
+        let mut again = BlockIter::new(again, values).expect("a built block opens");
         again.verify().expect("a built block is verified");
         let found = walk(&mut again, usize::MAX, BlockIter::seek_first, BlockIter::next);
         assert_eq!(found.as_ref(), Ok(entries), "what was built holds what was added");
@@ -163,6 +165,11 @@ fn seek_anywhere(iter: &mut BlockIter, payload: &[u8], values: BlockValues) {
         let key = &payload[at..payload.len().min(at + 5)];
         let target = InternalKey::new(key, Tag::newest_at(at as u64));
         let found = find(payload, values, target);
+        let by_user_key = find_user_key(payload, target);
+        if payload.last() == Some(&0) && values == BlockValues::Data {
+            let same = |found: Option<Found>| found.filter(|found| found.same_user_key);
+            assert_eq!(by_user_key, found.clone().map(same), "there is no hash index");
+        }
         if iter.seek(target).is_ok() {
             assert_found(found, iter, target);
         }
@@ -195,7 +202,13 @@ fn walk(
 
 fn assert_seek(iter: &mut BlockIter, entries: &[Entry], target: InternalKey<'_>) {
     iter.seek(target).expect("a verified block can be searched");
-    assert_found(find(iter.payload(), iter.values(), target), iter, target);
+    let found = find(iter.payload(), iter.values(), target);
+    if iter.values() == BlockValues::Data {
+        let same = |found: Option<Found>| found.filter(|found| found.same_user_key);
+        let by_user_key = find_user_key(iter.payload(), target);
+        assert_eq!(by_user_key, found.clone().map(same), "a verified hash index leads to the entry");
+    }
+    assert_found(found, iter, target);
     let expected = entries.iter().map(|entry| InternalKey::new(&entry.0, entry.1)).find(|key| *key >= target);
     assert_eq!(iter.key(), expected, "a search finds what a walk finds");
 }

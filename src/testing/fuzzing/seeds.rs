@@ -101,6 +101,8 @@ impl Seeds {
         let entry = [4, 3, b'a', b'b', b'c', 1, 9, 0, 2, b'x', b'y'];
         let other = [2, 1, b'z', 0, 8, 0];
         self.add("data_block", "built", &[&[3, 1, 0], &entry.repeat(9), &other.repeat(20), &entry.repeat(9)]);
+        let built = [&[3, 19, 0], &entry.repeat(9)[..], &other.repeat(20), &entry.repeat(9)];
+        self.add("data_block", "built-with-hash-index", &built);
         self.add("data_block", "built-and-changed", &[&[3, 3, 1, 20, 0, 1], &entry, &other, &entry]);
         let entry = [4, 3, b'a', b'b', b'c', 1, 9, 0, 64, 0, 0, 0, 100, 0];
         let other = [2, 1, b'z', 0, 8, 0, 164, 0, 0, 0, 100, 0];

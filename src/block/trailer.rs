@@ -1,0 +1,204 @@
+//! What stands behind the entries of a data or index block and leads a search to them: its restarts, and before
+//! them a hash index, if it has one.
+//!
+//! ```text
+//! payload   entry* · restart offset u32 * n · n u32
+//!           entry* · hash byte u8 * (n * interval) · restart offset u32 * n · n u24 · interval u8
+//! ```
+//!
+//! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte of a payload tells whether there is a hash index.
+//! If there is, restarts stand at every `interval`th entry, and the hash bytes are those of the user keys of all
+//! entries in their order ([`hash_byte`]), then zeros. A lookup looks for the byte of its key among them, eight at a
+//! time: number `e` is the entry `e % interval` behind restart `e / interval`. Of the other entries of a block one in
+//! 256 has that byte too.
+//!
+//! What a hash index says is checked by [`walk_entries`](super::walk_entries) and nowhere else: an index that is wrong
+//! hides an entry, as separators and orders that are wrong do.
+
+use byteorder::{ByteOrder, LittleEndian};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::builder::RESTART_INTERVAL_MAX;
+use crate::codec::DecodeError;
+
+/// The part of a payload's last number that is the interval of a hash index.
+const INTERVAL_SHIFT: u32 = 24;
+
+/// A payload in its parts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trailer<'a> {
+    pub(crate) entries: &'a [u8],
+    /// The hash bytes and all that follows them.
+    behind: &'a [u8],
+    hash_bytes: usize,
+    /// 0 without a hash index.
+    pub(crate) interval: usize,
+    /// The restart offsets.
+    pub(crate) restarts: &'a [u8],
+}
+
+impl<'a> Trailer<'a> {
+    /// Checks that there are some restarts, and that they and the hash index leave room for entries.
+    #[inline]
+    pub(crate) fn of(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let Some((rest, last)) = payload.split_last_chunk::<4>() else { return Err(no_restarts(payload)) };
+        let (count, interval) = split(LittleEndian::read_u32(last));
+        let (hash_bytes, restart_bytes) = (count * interval, count * 4);
+        let behind = hash_bytes + restart_bytes;
+        if count == 0 || interval > RESTART_INTERVAL_MAX || behind >= rest.len() {
+            return Err(no_restarts(payload));
+        }
+        let (entries, behind) = payload.split_at(rest.len() - behind);
+        let restarts = &behind[hash_bytes..hash_bytes + restart_bytes];
+        Ok(Self { entries, behind, hash_bytes, interval, restarts })
+    }
+
+    /// The bytes of the hash index, none without one.
+    pub(crate) fn hash_bytes(&self) -> &'a [u8] {
+        &self.behind[..self.hash_bytes]
+    }
+
+    /// Where the restart offsets stand in the payload.
+    pub(crate) fn restarts_at(&self) -> usize {
+        self.entries.len() + self.hash_bytes
+    }
+
+    pub(crate) fn restart_count(&self) -> usize {
+        self.restarts.len() / 4
+    }
+
+    /// The offset of the restart with this number, somewhere among the entries.
+    #[inline]
+    pub(super) fn restart(&self, index: usize) -> Result<usize, DecodeError> {
+        let offset = LittleEndian::read_u32(&self.restarts[4 * index..]) as usize;
+        if offset < self.entries.len() {
+            return Ok(offset);
+        }
+        Err(restart_behind(offset, self.entries.len(), self.restarts_at() + 4 * index))
+    }
+
+    /// The number of the first entry from `from` on that has this hash byte, by the hash index.
+    #[inline]
+    pub(super) fn next_with(&self, hash_byte: u8, from: usize) -> Option<usize> {
+        const LOW: u64 = 0x0101_0101_0101_0101;
+        let mut number = from;
+        // At least eight bytes follow the hash bytes: a restart and their count.
+        while number < self.hash_bytes {
+            let word = LittleEndian::read_u64(self.behind[number..].first_chunk::<8>()?);
+            // A byte that is 0 here is the sought one. The lowest bit set in `equal` is that of the first such byte.
+            let other = word ^ (LOW * u64::from(hash_byte));
+            let equal = other.wrapping_sub(LOW) & !other & (LOW << 7);
+            if equal != 0 {
+                number += equal.trailing_zeros() as usize / 8;
+                return (number < self.hash_bytes).then_some(number);
+            }
+            number += 8;
+        }
+        None
+    }
+}
+
+/// The number of restarts and the interval that the last number of a payload states.
+#[inline]
+fn split(last: u32) -> (usize, usize) {
+    ((last & ((1 << INTERVAL_SHIFT) - 1)) as usize, (last >> INTERVAL_SHIFT) as usize)
+}
+
+#[cold]
+fn no_restarts(payload: &[u8]) -> DecodeError {
+    let at = payload.len().saturating_sub(4);
+    let detail = match payload.last_chunk::<4>() {
+        None => format!("{} bytes are no block", payload.len()),
+        Some(last) => {
+            let (count, interval) = split(LittleEndian::read_u32(last));
+            format!("{count} restarts, interval {interval}, in a block of {} bytes", payload.len())
+        }
+    };
+    DecodeError::corrupt(at as u64, "restart count", detail)
+}
+
+#[cold]
+fn restart_behind(offset: usize, entries: usize, at: usize) -> DecodeError {
+    let detail = format!("{offset}, but the entries end at {entries}");
+    DecodeError::corrupt(at as u64, "restart offset", detail)
+}
+
+/// Whether a payload of entries has a hash index.
+pub(super) fn has_hash_index(payload: &[u8]) -> bool {
+    payload.last().is_some_and(|&interval| interval != 0)
+}
+
+/// What the hash index has of a user key: the low byte of its XXH3-64 with seed 0.
+#[inline]
+pub(super) fn hash_byte(user_key: &[u8]) -> u8 {
+    xxh3_64(user_key) as u8
+}
+
+/// The last number of a payload; `interval` is 0 without a hash index.
+pub(super) fn last_number(restarts: usize, interval: usize) -> u32 {
+    ((interval as u32) << INTERVAL_SHIFT) | restarts as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{BlockBuilder, BlockIter, BlockValues};
+    use crate::key::{EntryKind, InternalKey, Tag};
+
+    fn payload(entries: usize, interval: usize) -> Vec<u8> {
+        let mut builder = BlockBuilder::with_hash_index(interval);
+        for number in 0..entries {
+            let key = format!("{number:05}");
+            builder.add(InternalKey::new(key.as_bytes(), Tag::new(1, EntryKind::Put)), b"v", false);
+        }
+        builder.finish().to_vec()
+    }
+
+    #[test]
+    fn every_entry_with_a_hash_byte_is_found_in_order_and_nothing_behind_the_last() {
+        for (entries, interval) in [(1, 16), (3, 4), (16, 16), (70, 4), (700, 5)] {
+            let payload = payload(entries, interval);
+            let trailer = Trailer::of(&payload).unwrap();
+            let bytes = trailer.hash_bytes();
+            assert!(bytes.len() >= entries && bytes.len() < entries + interval);
+            for byte in 0..=255 {
+                let expected: Vec<usize> = (0..bytes.len()).filter(|&number| bytes[number] == byte).collect();
+                let mut found = Vec::new();
+                while let Some(number) = trailer.next_with(byte, found.last().map_or(0, |last| last + 1)) {
+                    found.push(number);
+                }
+                assert_eq!(found, expected, "{byte} of {entries}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hash_index_that_lies_is_refused_by_who_walks_the_entries() {
+        let verify = |payload: Vec<u8>| {
+            let verified = BlockIter::new(payload.into(), BlockValues::Data).and_then(|block| block.verify());
+            verified.err().map(|error| (error.what, error.offset as usize))
+        };
+        let good = payload(30, 4);
+        let (entries, hash_bytes) = {
+            let trailer = Trailer::of(&good).unwrap();
+            (trailer.entries.len(), trailer.hash_bytes().len())
+        };
+        assert_eq!((verify(good.clone()), hash_bytes), (None, 32));
+        for at in entries..entries + hash_bytes {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            // What is behind the last entry is one error.
+            let expected = if at < entries + 30 { at } else { entries };
+            assert_eq!(verify(bad), Some(("hash index", expected)));
+        }
+        // Another interval than that of the restarts.
+        let mut bad = good[..entries].to_vec();
+        bad.extend_from_slice(&good[entries..entries + 24]);
+        bad.extend_from_slice(&good[entries + hash_bytes..]);
+        *bad.last_mut().unwrap() = 3;
+        assert_eq!(verify(bad).unwrap().0, "restart interval");
+        let mut bad = good.clone();
+        *bad.last_mut().unwrap() = 17;
+        assert_eq!(verify(bad).unwrap().0, "restart count");
+    }
+}
