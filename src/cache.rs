@@ -142,9 +142,18 @@ impl BlockCache {
         key: BlockKey,
         read: impl FnOnce() -> Result<P>,
     ) -> Result<Bytes> {
-        if let Some(payload) = self.blocks.get(&key) {
-            return Ok(payload);
+        match self.blocks.get(&key) {
+            Some(payload) => Ok(payload),
+            None => self.read_after_miss(key, read),
         }
+    }
+
+    /// [`BlockCache::get_or_read`] of a block that [`BlockCache::get`] has just not found.
+    pub(crate) fn read_after_miss<P: AsRef<[u8]> + Send + 'static>(
+        &self,
+        key: BlockKey,
+        read: impl FnOnce() -> Result<P>,
+    ) -> Result<Bytes> {
         let Reading { waiting, last } = self.reading(key);
         waiting.fetch_add(1, Ordering::Relaxed);
         let mut last = lock(last);

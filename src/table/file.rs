@@ -39,26 +39,41 @@ impl TableFile {
     }
 
     /// Returns a block from the cache, or else from the file; caches it then if `fill_cache`.
+    #[inline]
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind, fill_cache: bool) -> Result<Bytes> {
+        let (blocks, key) = (self.ctx.memory.blocks(), BlockKey::block(self.number, handle, kind));
+        match blocks.get(&key) {
+            Some(payload) => {
+                self.count_hit(kind);
+                Ok(payload)
+            }
+            None if fill_cache => self.read_into_cache(handle, kind),
+            None => Ok(self.read_block(handle, kind)?.into()),
+        }
+    }
+
+    /// Reads a block that the cache did not have, unless another thread reads it meanwhile.
+    #[inline(never)]
+    fn read_into_cache(&self, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
         let mut was_read = false;
-        let mut read = || {
+        let read = || {
             was_read = true;
             self.read_block(handle, kind)
         };
-        let (blocks, key) = (self.ctx.memory.blocks(), BlockKey::block(self.number, handle, kind));
-        let payload = match fill_cache {
-            true => blocks.get_or_read(key, read)?,
-            false => match blocks.get(&key) {
-                Some(payload) => payload,
-                None => read()?.into(),
-            },
-        };
-        match kind {
-            BlockKind::Data if !was_read => TableIo::count(&self.ctx.io.data_block_cache_hits),
-            BlockKind::Index if !was_read => TableIo::count(&self.ctx.io.index_block_cache_hits),
-            _ => {}
+        let key = BlockKey::block(self.number, handle, kind);
+        let payload = self.ctx.memory.blocks().read_after_miss(key, read)?;
+        if !was_read {
+            self.count_hit(kind);
         }
         Ok(payload)
+    }
+
+    fn count_hit(&self, kind: BlockKind) {
+        match kind {
+            BlockKind::Data => TableIo::count(&self.ctx.io.data_block_cache_hits),
+            BlockKind::Index => TableIo::count(&self.ctx.io.index_block_cache_hits),
+            _ => {}
+        }
     }
 
     /// Reads a block from the file, bypassing the cache. The handle may come from anywhere.

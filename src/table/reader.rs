@@ -61,11 +61,8 @@ impl Table {
     }
 
     /// Returns the newest entry of this user key with a sequence number of at most `seqno`. Does not probe
-    /// the filter.
+    /// the filter; that the key is between the bounds, the run has found out.
     pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
-        if user_key < &self.properties.smallest[..] || user_key > &self.properties.largest[..] {
-            return Ok(None);
-        }
         let target = InternalKey::new(user_key, Tag::newest_at(seqno));
         let Some(handle) = self.find_data_block(target)? else { return Ok(None) };
         let mut payload = self.file.block(handle, BlockKind::Data, true)?;

@@ -92,6 +92,7 @@ impl Seeds {
             self.add(target, "resealed", &[&[1], block]);
             self.add(target, "payload", &[&[2], &block[20..]]);
         }
+        self.add("data_block", "hash-index-resealed", &[&[1], &vector("data-block-hash-index")]);
         self.add("data_block", "compressed-raw", &[&[0], &vector("compressed-block")]);
         self.add("data_block", "compressed-resealed", &[&[1], &vector("compressed-block")]);
         let store = golden(FileKind::Table).pop().expect("there are tables");
@@ -165,7 +166,7 @@ impl Seeds {
         let mut files = golden(FileKind::Table);
         // The longest file would make all inputs made from it slow.
         files.truncate(2);
-        files.push(vector("table"));
+        files.extend([vector("table"), vector("table-hash-index")]);
         for (name, file) in files.iter().enumerate() {
             self.add("table", format!("{name}-raw"), &[&[0], file]);
             self.add("table", format!("{name}-resealed"), &[&[1], file]);
