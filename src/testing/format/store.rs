@@ -107,7 +107,6 @@ fn write(fs: &MemFs) {
     dropped.put("c", "d").unwrap();
     db.drop_keyspace("dropped").unwrap();
     drop(dropped);
-    while db.step().unwrap() {}
 
     let mut batch = crate::WriteBatch::new();
     batch.put("logged", "default").put_in(&users, "logged", "users").delete(key(0));
