@@ -355,12 +355,15 @@ mod tests {
     use super::*;
     use crate::hash::table_hash;
 
-    /// Thresholds, bumped hashes and solution of a lone shard.
-    fn solved(
-        keys: u64,
-        salt: u64,
-        eliminate: impl Fn(&mut Band, &[(ShardStarts, &mut [u64])]),
-    ) -> (Vec<u8>, Vec<u64>, Vec<(u64, Vec<u64>)>) {
+    /// What became of a lone shard.
+    #[derive(PartialEq)]
+    struct Solved {
+        thresholds: Vec<u8>,
+        bumped: Vec<u64>,
+        blocks: Vec<(u64, Vec<u64>)>,
+    }
+
+    fn solved(keys: u64, salt: u64, eliminate: impl Fn(&mut Band, &[(ShardStarts, &mut [u64])])) -> Solved {
         let starts = (keys * 95 / 100 - BLOCK_SLOTS) / BUCKET_STARTS * BUCKET_STARTS;
         let span = ShardStarts { layer: starts, first: 0, starts, columns: 0x1ff };
         let mut hashes: Vec<u64> = (0..keys).map(|key| table_hash(key, salt)).collect();
@@ -371,7 +374,7 @@ mod tests {
         band.solve(0..span.slots(), 9, |block, words| blocks.push((block, words.to_vec())));
         band.take_bumped(0, &mut bumped);
         bumped.sort_unstable();
-        (band.thresholds(0).to_vec(), bumped, blocks)
+        Solved { thresholds: band.thresholds(0).to_vec(), bumped, blocks }
     }
 
     #[test]
@@ -381,7 +384,7 @@ mod tests {
             for salt in 0..if cfg!(miri) { 1 } else { salts } {
                 let in_turns = solved(keys, salt, Band::eliminate);
                 assert!(in_turns == solved(keys, salt, Band::eliminate_in_turns), "{keys} keys, salt {salt}");
-                all_bumped += in_turns.1.len() as u64;
+                all_bumped += in_turns.bumped.len() as u64;
             }
             assert!(all_bumped > keys * salts / 50, "{all_bumped}");
         }
