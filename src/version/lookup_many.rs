@@ -60,12 +60,22 @@ impl Set {
         Self(answers.as_chunks().0.iter().rev().fold(0, |set, eight| set << 8 | bits(eight)))
     }
 
+    /// The numbers of the keys for which this holds, of at most [`TOGETHER`].
+    #[inline(always)]
+    fn of_keys(user_keys: &[&[u8]], holds: impl Fn(&[u8]) -> bool) -> Self {
+        Self(user_keys.iter().rev().fold(0, |set, key| set << 1 | u64::from(holds(key))))
+    }
+
     pub(crate) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
     fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     fn with(self, others: Self) -> Self {
@@ -142,6 +152,9 @@ impl Version {
         found: &mut dyn FnMut(usize, (Tag, EntryValue)) -> Result<()>,
     ) -> Result<()> {
         for run in self.newest_first() {
+            if wanted.is_empty() {
+                break;
+            }
             let left = if run.tables.len() <= GROUPED_TABLES_MAX {
                 self.probe_by_table(run, wanted, lookups)
             } else {
@@ -170,16 +183,19 @@ impl Version {
     /// Probes the filters of a run, each for all of its keys at once. Returns the lookups of which "absent" is not
     /// said, or not to be believed.
     fn probe_by_table(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>) -> Left {
+        if let [table] = &*run.tables {
+            // `unless_absent_of` prefetches.
+            let group = Set::of_keys(lookups.user_keys, |key| run.place_of(key).is_some());
+            return table.unless_absent_of(group.and(wanted), lookups);
+        }
         let mut groups = [Set::default(); GROUPED_TABLES_MAX];
-        // Nearly all are wanted.
-        for (number, user_key) in lookups.user_keys.iter().enumerate().take(TOGETHER) {
-            if let Some(place) = run.place_of(user_key).filter(|_| wanted.has(number)) {
+        for number in wanted {
+            if let Some(place) = run.place_of(lookups.user_keys[number]) {
                 groups[place] = groups[place].with(Set::of(number));
             }
         }
-        let groups = || run.tables.iter().zip(groups).filter(|(_, group)| !group.is_empty());
-        // Of one table all is prefetched where it is probed.
-        if self.is_far() && run.tables.len() > 1 {
+        let groups = || run.tables.iter().zip(groups);
+        if self.is_far() {
             groups().for_each(|(handle, group)| handle.prefetch_filter_for(group, lookups));
         }
         let mut left = Left::default();
@@ -223,6 +239,9 @@ impl TableHandle {
     /// [`TableHandle::unless_absent`] of a group of lookups: those of which "absent" is not said, or not to be
     /// believed.
     fn unless_absent_of(&self, group: Set, lookups: &Lookups<'_>) -> Left {
+        if group.is_empty() {
+            return Left::default();
+        }
         let Some(FilterState::Loaded(filter)) = self.filter.state() else {
             return Left { unknown: group, ..Left::default() };
         };
@@ -238,7 +257,7 @@ impl TableHandle {
             let maybe = group.zip(answers).filter(|&(_, answer)| answer);
             maybe.fold(Set::default(), |maybe, (number, _)| maybe.with(Set::of(number)))
         };
-        let (maybe, absent) = (group.without(group.without(maybe)), group.without(maybe));
+        let (maybe, absent) = (group.and(maybe), group.without(maybe));
         if self.counts_as_absent(lookups.stripe, absent.len() as u64) {
             Left { maybe, ..Left::default() }
         } else {
