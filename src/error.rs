@@ -20,6 +20,15 @@ use crate::filter::FilterError;
 /// The result of every call of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The result of a movement that is made so often that it must fit in a register. `?` converts it.
+pub(crate) type Step = Result<(), Box<Error>>;
+
+impl From<Box<Error>> for Error {
+    fn from(error: Box<Error>) -> Self {
+        *error
+    }
+}
+
 /// Everything that can go wrong; the [guide](crate::guide::errors) says what to do about each.
 ///
 /// Cheap to clone: all writers of one commit group receive the same failure.

@@ -9,28 +9,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Result, Step};
 use crate::key::InternalKey;
 
 /// A cursor over entries in the order of internal keys.
 pub(crate) trait InternalIterator: Send {
     /// Moves to the first entry.
-    fn seek_first(&mut self) -> Result<()>;
+    fn seek_first(&mut self) -> Step;
 
     /// Moves to the last entry.
-    fn seek_last(&mut self) -> Result<()>;
+    fn seek_last(&mut self) -> Step;
 
     /// Moves to the first entry at or after `target`.
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()>;
+    fn seek(&mut self, target: InternalKey<'_>) -> Step;
 
     /// Moves to the last entry before `target`.
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step;
 
     /// Moves to the next entry. The iterator must be positioned at an entry.
-    fn next(&mut self) -> Result<()>;
+    fn next(&mut self) -> Step;
 
     /// Moves to the previous entry. The iterator must be positioned at an entry.
-    fn prev(&mut self) -> Result<()>;
+    fn prev(&mut self) -> Step;
 
     /// The key of the entry, or `None` if the iterator is positioned nowhere.
     fn key(&self) -> Option<InternalKey<'_>>;
@@ -87,30 +87,33 @@ fn read_whole(value: &dyn ChunkedValue) -> Result<Bytes> {
 }
 
 impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
-    fn seek_first(&mut self) -> Result<()> {
+    fn seek_first(&mut self) -> Step {
         (**self).seek_first()
     }
 
-    fn seek_last(&mut self) -> Result<()> {
+    fn seek_last(&mut self) -> Step {
         (**self).seek_last()
     }
 
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
         (**self).seek(target)
     }
 
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         (**self).seek_before(target)
     }
 
-    fn next(&mut self) -> Result<()> {
+    #[inline]
+    fn next(&mut self) -> Step {
         (**self).next()
     }
 
-    fn prev(&mut self) -> Result<()> {
+    #[inline]
+    fn prev(&mut self) -> Step {
         (**self).prev()
     }
 
+    #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
         (**self).key()
     }

@@ -188,7 +188,7 @@ mod tests {
 
     fn by_cursor(payload: &Bytes, target: InternalKey<'_>) -> Result<Answer, DecodeError> {
         let mut iter = BlockIter::new(payload.clone(), BlockValues::Data)?;
-        iter.seek(target)?;
+        iter.seek(target).map_err(|error| *error)?;
         Ok(iter.key().map(|key| (key.user == target.user, key.tag, iter.value().to_vec(), iter.chunks())))
     }
 

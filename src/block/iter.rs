@@ -22,7 +22,7 @@ use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
 use super::entry::{RawEntry, decode, decode_good, why_not};
 use super::trailer::Trailer;
-use super::walk::{follow_value, walk_entries};
+use super::walk::{follow_unusual, is_plain, walk_entries};
 
 /// What the values of a block are, and hence what is checked about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub(crate) enum BlockValues {
     /// Block handles; a tag is only part of the separator.
     Index,
 }
+
+/// The result of a movement. In a box, so that it fits in a register.
+pub(crate) type Moved = Result<(), Box<DecodeError>>;
 
 /// A cursor over one block.
 #[derive(Debug)]
@@ -48,12 +51,14 @@ pub(crate) struct BlockIter {
     backward: Interval,
 }
 
-#[derive(Debug, Clone)]
+/// An entry that was checked.
+#[derive(Debug, Clone, Copy)]
 struct Current {
     start: usize,
     tag: Tag,
-    value: Range<usize>,
-    chunks: Option<ChunkRef>,
+    value_start: usize,
+    value_end: usize,
+    chunked: bool,
 }
 
 /// The entries between two restarts, decoded for walking backwards.
@@ -61,6 +66,8 @@ struct Current {
 struct Interval {
     entries: Vec<(Range<usize>, Current)>,
     keys: Vec<u8>,
+    /// The number of the restart at which they begin.
+    restart: usize,
     /// How many entries come before the current one, if that was reached by a step backward.
     left: Option<usize>,
 }
@@ -139,33 +146,40 @@ impl BlockIter {
     }
 
     /// The bytes of the value, empty if the cursor is not valid.
+    #[inline]
     pub(crate) fn value(&self) -> &[u8] {
-        self.current.as_ref().map_or(&[], |current| &self.payload[current.value.clone()])
+        self.current.as_ref().map_or(&[], |current| &self.payload[current.value_start..current.value_end])
     }
 
     /// The value as a slice that keeps the block alive.
     #[inline]
     pub(crate) fn value_bytes(&self) -> Bytes {
-        self.current.as_ref().map_or_else(Bytes::new, |current| self.payload.slice(current.value.clone()))
+        match &self.current {
+            Some(current) => self.payload.slice(current.value_start..current.value_end),
+            None => Bytes::new(),
+        }
     }
 
     /// The reference, if the value is in chunks.
     #[inline]
     pub(crate) fn chunks(&self) -> Option<ChunkRef> {
-        self.current.as_ref().and_then(|current| current.chunks)
+        self.current
+            .as_ref()
+            .filter(|current| current.chunked)
+            .and_then(|_| ChunkRef::decode(self.value()).ok())
     }
 
-    pub(crate) fn seek_first(&mut self) -> Result<(), DecodeError> {
+    pub(crate) fn seek_first(&mut self) -> Moved {
         self.user_key.clear();
         self.read(0)
     }
 
-    pub(crate) fn seek_last(&mut self) -> Result<(), DecodeError> {
+    pub(crate) fn seek_last(&mut self) -> Moved {
         self.walk_back_from(self.entries_end)
     }
 
     /// Moves to the first entry at or after `target`; the cursor is not valid if there is none.
-    pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
         let (mut low, mut high) = (0, self.restarts - 1);
         while low < high {
@@ -183,7 +197,7 @@ impl BlockIter {
             self.read(at)?;
             match &self.current {
                 Some(current) if InternalKey::new(&self.user_key, current.tag) < target => {
-                    at = current.value.end;
+                    at = current.value_end;
                 }
                 _ => return Ok(()),
             }
@@ -192,55 +206,59 @@ impl BlockIter {
 
     /// Moves to the next entry; the cursor is not valid if there is none.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<(), DecodeError> {
+    pub(crate) fn next(&mut self) -> Moved {
         match &self.current {
-            Some(current) => self.read(current.value.end),
+            Some(current) => self.read(current.value_end),
             None => Ok(()),
         }
     }
 
     /// Moves to the previous entry; the cursor is not valid if there is none.
-    pub(crate) fn prev(&mut self) -> Result<(), DecodeError> {
+    pub(crate) fn prev(&mut self) -> Moved {
         let Some(start) = self.current.as_ref().map(|current| current.start) else { return Ok(()) };
-        let mut in_interval = self.backward.entries.iter();
-        let left = self.backward.left.or_else(|| in_interval.position(|(_, entry)| entry.start == start));
-        match left {
-            Some(left) if left > 0 => {
-                self.stand_in_interval(left - 1);
-                Ok(())
-            }
-            _ if start == 0 => {
-                self.current = None;
-                Ok(())
-            }
-            _ => self.walk_back_from(start),
+        if start == 0 {
+            self.current = None;
+            return Ok(());
+        }
+        let entries = &self.backward.entries;
+        match self.backward.left {
+            Some(0) if self.backward.restart > 0 => self.enter_interval(self.backward.restart - 1, start),
+            Some(left) if left > 0 => self.stand_in_interval(left - 1),
+            _ => match entries.iter().position(|(_, entry)| entry.start == start) {
+                Some(left) if left > 0 => self.stand_in_interval(left - 1),
+                _ => self.walk_back_from(start),
+            },
         }
     }
 
     /// Moves to the entry at `at`, whose predecessor's user key is in the buffer; nowhere at the end.
-    #[inline]
-    fn read(&mut self, at: usize) -> Result<(), DecodeError> {
+    #[inline(always)]
+    fn read(&mut self, at: usize) -> Moved {
         self.current = None;
         self.backward.left = None;
         if at >= self.entries_end {
             return Ok(());
         }
         let entries = &self.payload[..self.entries_end];
-        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
+        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at).into()) };
         if entry.shared > self.user_key.len() {
             return Err(self.shares_too_much(at, entry.shared));
         }
-        let chunks = follow_value(self.values, &entry, entries)?;
+        let (tag, chunked, value) = (entry.tag, entry.chunked, entry.value.start..entry.value.end);
+        if !is_plain(&entry) {
+            follow_unusual(self.values, tag, chunked, value.start, &entries[value.clone()])?;
+        }
         self.user_key.truncate(entry.shared);
         self.user_key.extend_from_slice(&entries[entry.suffix]);
-        self.current = Some(Current { start: at, tag: entry.tag, value: entry.value, chunks });
+        self.current =
+            Some(Current { start: at, tag, value_start: value.start, value_end: value.end, chunked });
         Ok(())
     }
 
     #[cold]
-    fn shares_too_much(&self, at: usize, shared: usize) -> DecodeError {
+    fn shares_too_much(&self, at: usize, shared: usize) -> Box<DecodeError> {
         let detail = format!("{shared} of a key of {} bytes", self.user_key.len());
-        DecodeError::corrupt(at as u64, "shared key length", detail)
+        DecodeError::corrupt(at as u64, "shared key length", detail).into()
     }
 
     /// Offset of a restart, somewhere among the entries.
@@ -265,21 +283,20 @@ impl BlockIter {
     }
 
     /// Decodes the interval that ends at `end` and moves to its last entry.
-    fn walk_back_from(&mut self, end: usize) -> Result<(), DecodeError> {
+    fn walk_back_from(&mut self, end: usize) -> Moved {
         self.current = None;
         let (mut low, mut high) = (0, self.restarts);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.restart(middle)? < end { low = middle + 1 } else { high = middle }
         }
-        let first = self.restart(low.saturating_sub(1))?;
-        self.fill_interval(first, end)?;
-        self.stand_in_interval(self.backward.entries.len() - 1);
-        Ok(())
+        self.enter_interval(low.saturating_sub(1), end)
     }
 
-    /// Decodes the entries from the restart at `first` to exactly `end`; at least one.
-    fn fill_interval(&mut self, first: usize, end: usize) -> Result<(), DecodeError> {
+    /// Decodes the entries from a restart to exactly `end`, at least one, and moves to the last of them.
+    fn enter_interval(&mut self, restart: usize, end: usize) -> Moved {
+        self.current = None;
+        let first = self.restart(restart)?;
         let mut interval = std::mem::take(&mut self.backward);
         interval.clear();
         self.user_key.clear();
@@ -287,25 +304,26 @@ impl BlockIter {
         while at < end && interval.entries.len() < RESTART_INTERVAL_MAX {
             self.read(at)?;
             let Some(current) = self.current.take() else { break };
-            at = current.value.end;
+            at = current.value_end;
             let key_start = interval.keys.len();
             interval.keys.extend_from_slice(&self.user_key);
             interval.entries.push((key_start..interval.keys.len(), current));
         }
         if at != end || interval.entries.is_empty() {
             let detail = format!("the entries after the restart at {first} do not end at {end} but at {at}");
-            return Err(DecodeError::corrupt(first as u64, "restart interval", detail));
+            return Err(DecodeError::corrupt(first as u64, "restart interval", detail).into());
         }
-        self.backward = interval;
-        Ok(())
+        self.backward = Interval { restart, ..interval };
+        self.stand_in_interval(self.backward.entries.len() - 1)
     }
 
-    fn stand_in_interval(&mut self, index: usize) {
+    fn stand_in_interval(&mut self, index: usize) -> Moved {
         let (key, entry) = &self.backward.entries[index];
         self.user_key.clear();
         self.user_key.extend_from_slice(&self.backward.keys[key.clone()]);
-        self.current = Some(entry.clone());
+        self.current = Some(*entry);
         self.backward.left = Some(index);
+        Ok(())
     }
 
     /// Checks what the cursor does not check, see [`walk_entries`].
@@ -407,14 +425,14 @@ mod tests {
 
     /// The first error of opening, verifying and walking both ways.
     fn first_error(payload: Bytes, rule: BlockValues) -> Option<&'static str> {
-        let run = || {
+        let run = || -> Result<(), Box<DecodeError>> {
             let mut iter = BlockIter::new(payload, rule)?;
             iter.verify()?;
             iter.seek_last()?;
             while iter.is_valid() {
                 iter.prev()?;
             }
-            Ok::<_, DecodeError>(())
+            Ok(())
         };
         run().err().map(|error| error.what)
     }

@@ -119,32 +119,40 @@ pub(super) fn follow_value(
     entry: &RawEntry,
     payload: &[u8],
 ) -> Result<Option<ChunkRef>, DecodeError> {
-    match entry.chunked || entry.tag.kind() == EntryKind::Delete {
-        true => follow_unusual(values, entry, payload),
-        false => Ok(None),
+    match is_plain(entry) {
+        true => Ok(None),
+        false => {
+            follow_unusual(values, entry.tag, entry.chunked, entry.value.start, &payload[entry.value.clone()])
+        }
     }
 }
 
+/// Whether the value is a put whose bytes are here: there is nothing to check.
+#[inline]
+pub(super) fn is_plain(entry: &RawEntry) -> bool {
+    !entry.chunked && entry.tag.kind() == EntryKind::Put
+}
+
+/// [`follow_value`] of an entry that is not plain. `start` is where its value begins.
 #[inline(never)]
-fn follow_unusual(
+pub(super) fn follow_unusual(
     values: BlockValues,
-    entry: &RawEntry,
-    payload: &[u8],
+    tag: Tag,
+    chunked: bool,
+    start: usize,
+    value: &[u8],
 ) -> Result<Option<ChunkRef>, DecodeError> {
-    let start = entry.value.start as u64;
-    let tombstone = values == BlockValues::Data && entry.tag.kind() == EntryKind::Delete;
-    if tombstone && !entry.value.is_empty() {
+    let start = start as u64;
+    let tombstone = values == BlockValues::Data && tag.kind() == EntryKind::Delete;
+    if tombstone && !value.is_empty() {
         return Err(DecodeError::corrupt(start, "tombstone", "has a value"));
     }
-    match (entry.chunked, values) {
+    match (chunked, values) {
         (false, _) => Ok(None),
         (true, BlockValues::Index) => {
             Err(DecodeError::corrupt(start, "value code", "an index entry in chunks"))
         }
-        (true, BlockValues::Data) => {
-            let value = &payload[entry.value.clone()];
-            ChunkRef::decode(value).map(Some).map_err(|error| error.at(start))
-        }
+        (true, BlockValues::Data) => ChunkRef::decode(value).map(Some).map_err(|error| error.at(start)),
     }
 }
 

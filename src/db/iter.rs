@@ -73,7 +73,7 @@ impl Scan<'_> {
     }
 
     /// Counts the hidden entries that the last step has skipped, and ends the scan if it has found nothing.
-    #[inline]
+    #[inline(always)]
     fn after<T>(&mut self, item: Option<Result<T>>) -> Option<Result<T>> {
         let skipped = self.range.take_skipped();
         if skipped > 0
@@ -88,32 +88,37 @@ impl Scan<'_> {
     }
 
     /// What `read` makes of the next entry. If that fails, the scan is over.
-    #[inline]
+    #[inline(always)]
     fn next<T>(&mut self, read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let keys = &mut self.keys;
-        let item = match &mut self.own {
-            None => self.range.next(|entry| read(keys, entry)),
-            Some(own) => own
-                .step(&mut self.range, Direction::Up)
-                .map(|entry| entry.and_then(|(key, mut value)| read(keys, Visible::kept(&key, &mut value)))),
+        let item = match self.own {
+            None => self.range.next(|entry| read(&mut self.keys, entry)),
+            Some(_) => self.next_of_both(Direction::Up, read),
         };
         self.after(item)
     }
 
     /// The same from the other end.
-    #[inline]
+    #[inline(always)]
     fn next_back<T>(
         &mut self,
         read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
-        let keys = &mut self.keys;
-        let item = match &mut self.own {
-            None => self.range.next_back(|entry| read(keys, entry)),
-            Some(own) => own
-                .step(&mut self.range, Direction::Down)
-                .map(|entry| entry.and_then(|(key, mut value)| read(keys, Visible::kept(&key, &mut value)))),
+        let item = match self.own {
+            None => self.range.next_back(|entry| read(&mut self.keys, entry)),
+            Some(_) => self.next_of_both(Direction::Down, read),
         };
         self.after(item)
+    }
+
+    /// What `read` makes of the next entry of the store or of the writes laid over it.
+    #[cold]
+    fn next_of_both<T>(
+        &mut self,
+        direction: Direction,
+        read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let entry = self.own.as_mut()?.step(&mut self.range, direction)?;
+        Some(entry.and_then(|(key, mut value)| read(&mut self.keys, Visible::kept(&key, &mut value))))
     }
 
     /// Whether there is no entry. Reads no value.
@@ -137,18 +142,18 @@ impl fmt::Debug for Scan<'_> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn entry(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<(Value, Value)> {
     let key = keys.copy(entry.key);
     Ok((key, Value::read(entry.value())?))
 }
 
-#[inline]
+#[inline(always)]
 fn key(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<Value> {
     Ok(keys.copy(entry.key))
 }
 
-#[inline]
+#[inline(always)]
 fn value(_: &mut KeyCopies, entry: Visible<'_>) -> Result<Value> {
     Value::read(entry.value())
 }

@@ -1,4 +1,4 @@
-//! Copies of the keys that a scan passes, in chunks that they share: one allocation for many keys.
+//! Copies of the keys that a scan passes. Short ones take no allocation; others share chunks.
 //!
 //! A chunk is as large as all before it, up to [`CHUNK_BYTES`], so that a short scan takes little. A key that is
 //! kept keeps its chunk alive, as a value keeps its block. A key of more than [`SHARED_BYTES_MAX`] has an
@@ -30,6 +30,10 @@ impl KeyCopies {
     /// A copy of a key.
     #[inline]
     pub(super) fn copy(&mut self, key: &[u8]) -> Value {
+        Value::short(key).unwrap_or_else(|| self.copy_long(key))
+    }
+
+    fn copy_long(&mut self, key: &[u8]) -> Value {
         if key.len() > self.room.capacity() {
             if key.len() > SHARED_BYTES_MAX {
                 return Value::from(key);
@@ -40,7 +44,6 @@ impl KeyCopies {
         Value::new(self.room.split().freeze())
     }
 
-    #[cold]
     fn start_chunk(&mut self, least: usize) {
         let bytes = self.chunks.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES).max(least);
         self.room = BytesMut::with_capacity(bytes);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tree::View;
-use crate::error::Result;
+use crate::error::{Result, Step};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{InternalKey, SeqNo};
 use crate::memtable::MemtableIter;
@@ -75,29 +75,29 @@ macro_rules! of_either {
 }
 
 impl InternalIterator for Source {
-    fn seek_first(&mut self) -> Result<()> {
+    fn seek_first(&mut self) -> Step {
         of_either!(self, iter => iter.seek_first())
     }
 
-    fn seek_last(&mut self) -> Result<()> {
+    fn seek_last(&mut self) -> Step {
         of_either!(self, iter => iter.seek_last())
     }
 
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
         of_either!(self, iter => iter.seek(target))
     }
 
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         of_either!(self, iter => iter.seek_before(target))
     }
 
     #[inline]
-    fn next(&mut self) -> Result<()> {
+    fn next(&mut self) -> Step {
         of_either!(self, iter => iter.next())
     }
 
     #[inline]
-    fn prev(&mut self) -> Result<()> {
+    fn prev(&mut self) -> Step {
         of_either!(self, iter => iter.prev())
     }
 

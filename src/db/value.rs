@@ -1,7 +1,9 @@
 //! A value, or a key of an iterator, as a caller gets it.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use bytes::Bytes;
@@ -9,8 +11,9 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::iter::EntryValue;
 
-/// A value as a slice of the block or memtable that holds it, or a key of an iterator as a slice of a few keys
-/// (1 KiB at most). Cheap to clone. It keeps that memory alive; [`Value::to_vec`] copies the bytes.
+/// A value as a slice of the block or memtable that holds it, or a key of an iterator: a copy if it is short, or
+/// else a slice of a few keys (1 KiB at most). Cheap to clone. It keeps that memory alive; [`Value::to_vec`] copies
+/// the bytes.
 ///
 /// It is compared with bytes and with text alike, and converts from and into [`Vec<u8>`] and [`Bytes`].
 ///
@@ -29,17 +32,37 @@ use crate::iter::EntryValue;
 #[doc(alias = "Slice")]
 #[doc(alias = "IVec")]
 #[doc(alias = "UserValue")]
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Value(Bytes);
+#[derive(Clone)]
+pub struct Value(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Slice(Bytes),
+    /// Length and bytes.
+    Short(u8, [u8; SHORT_BYTES_MAX]),
+}
+
+/// As many bytes as fit in the place of a slice.
+const SHORT_BYTES_MAX: usize = 23;
 
 impl Value {
+    #[inline]
     pub(crate) fn new(bytes: Bytes) -> Self {
-        Self(bytes)
+        Self(Repr::Slice(bytes))
+    }
+
+    /// A copy of these bytes without an allocation, if there are few.
+    #[inline]
+    pub(crate) fn short(bytes: &[u8]) -> Option<Self> {
+        let mut copy = [0; SHORT_BYTES_MAX];
+        copy.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Self(Repr::Short(bytes.len() as u8, copy)))
     }
 
     /// The whole of a value that a lookup found.
+    #[inline]
     pub(crate) fn read(value: EntryValue) -> Result<Self> {
-        value.read().map(Self)
+        value.read().map(Self::new)
     }
 
     /// A copy of the bytes.
@@ -53,82 +76,122 @@ impl Value {
     /// ```
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        self.0.to_vec()
+        (**self).to_vec()
     }
 }
 
 impl Deref for Value {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Repr::Slice(bytes) => bytes,
+            Repr::Short(len, bytes) => &bytes[..usize::from(*len)],
+        }
+    }
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self::new(Bytes::new())
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+/// Like the bytes.
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 
 impl AsRef<[u8]> for Value {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self
     }
 }
 
 impl Borrow<[u8]> for Value {
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self
     }
 }
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "b\"{}\"", self.0.escape_ascii())
+        write!(f, "b\"{}\"", self.escape_ascii())
     }
 }
 
 /// As text: what is not UTF-8 is shown as `\u{fffd}`.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&String::from_utf8_lossy(&self.0))
+        f.pad(&String::from_utf8_lossy(self))
     }
 }
 
-/// Copies only if the bytes are a part of a block or memtable, or are shared.
+/// Copies only if the bytes are a part of a block or memtable, or are shared, or are a key.
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Self {
-        value.0.into()
+        Bytes::from(value).into()
     }
 }
 
-/// Copies nothing.
+/// Copies nothing but a short key.
 impl From<Value> for Bytes {
     fn from(value: Value) -> Self {
-        value.0
+        match value.0 {
+            Repr::Slice(bytes) => bytes,
+            Repr::Short(..) => Bytes::copy_from_slice(&value),
+        }
     }
 }
 
 /// Copies nothing.
 impl From<Bytes> for Value {
     fn from(bytes: Bytes) -> Self {
-        Self(bytes)
+        Self::new(bytes)
     }
 }
 
 /// Copies nothing.
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes.into())
+        Self::new(bytes.into())
     }
 }
 
 /// Copies nothing.
 impl From<String> for Value {
     fn from(text: String) -> Self {
-        Self(text.into())
+        Self::new(text.into())
     }
 }
 
 /// Copies the bytes.
 impl From<&[u8]> for Value {
     fn from(bytes: &[u8]) -> Self {
-        Self(Bytes::copy_from_slice(bytes))
+        Self::new(Bytes::copy_from_slice(bytes))
     }
 }
 
@@ -152,7 +215,7 @@ macro_rules! compares_with {
         impl<$($generics)*> PartialEq<$other> for Value {
             fn eq(&self, other: &$other) -> bool {
                 let other: &[u8] = other.as_ref();
-                self.0 == other
+                **self == *other
             }
         }
 
@@ -178,6 +241,8 @@ compares_with!(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -208,6 +273,21 @@ mod tests {
         let back = Vec::from(value);
         assert!(back == bytes && back.as_ptr() == at, "nothing is copied");
         assert_eq!(Vec::from(Value::from(String::from("k"))), b"k");
+    }
+
+    #[test]
+    fn a_short_copy_is_like_a_slice_of_the_same_bytes_and_takes_no_more() {
+        assert_eq!(size_of::<Value>(), size_of::<Bytes>());
+        for len in 0..=SHORT_BYTES_MAX {
+            let bytes = vec![len as u8; len];
+            let (short, slice) = (Value::short(&bytes).unwrap(), Value::from(bytes.clone()));
+            assert!(matches!(short.0, Repr::Short(..)) && short == slice && short == bytes);
+            assert_eq!(HashSet::from([short.clone()]).get(&bytes[..]), Some(&slice));
+            let longer = Value::from([&bytes[..], b"x"].concat());
+            assert!(short.cmp(&slice).is_eq() && short < longer);
+            assert_eq!((Bytes::from(short.clone()), Vec::from(short)), (Bytes::from(bytes.clone()), bytes));
+        }
+        assert_eq!(Value::short(&[1; SHORT_BYTES_MAX + 1]), None);
     }
 
     #[test]

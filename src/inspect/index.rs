@@ -219,7 +219,7 @@ impl Index {
         let in_block = |error: DecodeError| DecodeError { offset, ..error };
         let mut entries = BlockIter::new(payload.into(), BlockValues::Index).map_err(in_block)?;
         entries.verify().map_err(in_block)?;
-        entries.seek_first().map_err(in_block)?;
+        entries.seek_first().map_err(|error| in_block(*error))?;
         Ok(entries)
     }
 }

@@ -155,6 +155,7 @@ impl TableStream {
                 continue;
             };
             let opened = BlockIter::new(payload, BlockValues::Data)
+                .map_err(Box::new)
                 .and_then(|mut entries| entries.seek_first().map(|()| entries));
             self.lost_before |= opened.is_err();
             self.block = opened.ok();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Memtable;
 use super::arena::{HEAD, NodeId};
-use crate::error::Result;
+use crate::error::Step;
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::InternalKey;
 
@@ -25,34 +25,36 @@ impl MemtableIter {
 }
 
 impl InternalIterator for MemtableIter {
-    fn seek_first(&mut self) -> Result<()> {
+    fn seek_first(&mut self) -> Step {
         self.at = self.memtable.list.next(HEAD);
         Ok(())
     }
 
-    fn seek_last(&mut self) -> Result<()> {
+    fn seek_last(&mut self) -> Step {
         self.at = self.memtable.list.prev(HEAD);
         Ok(())
     }
 
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
         self.at = self.memtable.list.at_or_after(target);
         Ok(())
     }
 
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         self.at = self.memtable.list.before(target);
         Ok(())
     }
 
-    fn next(&mut self) -> Result<()> {
+    #[inline]
+    fn next(&mut self) -> Step {
         if self.at != HEAD {
             self.at = self.memtable.list.next(self.at);
         }
         Ok(())
     }
 
-    fn prev(&mut self) -> Result<()> {
+    #[inline]
+    fn prev(&mut self) -> Step {
         if self.at != HEAD {
             self.at = self.memtable.list.prev(self.at);
         }

@@ -20,7 +20,7 @@
 
 use std::cmp::Ordering;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Step};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{InternalKey, key_prefix};
 
@@ -57,21 +57,28 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Does one movement, or repeats the error of the one that failed.
-    #[inline]
-    fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
+    #[inline(always)]
+    fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
+        if self.failed.is_none() {
+            return movement(self).or_else(|error| self.fail(error));
         }
-        let done = movement(self);
-        if let Err(error) = &done {
-            self.failed = Some(error.clone());
-            self.heap.clear();
-        }
-        done
+        self.repeat()
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Box<Error>) -> Step {
+        self.failed = Some((*error).clone());
+        self.heap.clear();
+        Err(error)
+    }
+
+    #[cold]
+    fn repeat(&self) -> Step {
+        self.failed.clone().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Moves every source, then makes the heap.
-    fn place_all(&mut self, direction: Direction, mut place: impl FnMut(&mut I) -> Result<()>) -> Result<()> {
+    fn place_all(&mut self, direction: Direction, mut place: impl FnMut(&mut I) -> Step) -> Step {
         for source in &mut self.sources {
             place(source)?;
         }
@@ -146,7 +153,8 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Moves one step, after a turn if the last movement went the other way.
-    fn step(&mut self, direction: Direction) -> Result<()> {
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Step {
         let Some(&Standing { source: top, .. }) = self.heap.first() else { return Ok(()) };
         if self.direction != direction {
             return self.turn(direction, top);
@@ -157,7 +165,7 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Moves one step from the entry of `top` against the direction of travel.
-    fn turn(&mut self, direction: Direction, top: usize) -> Result<()> {
+    fn turn(&mut self, direction: Direction, top: usize) -> Step {
         let Some(key) = self.sources[top].key() else { return Ok(()) };
         let (user, tag) = (key.user.to_vec(), key.tag);
         let key = InternalKey::new(&user, tag);
@@ -195,7 +203,7 @@ impl<I: InternalIterator> MergeIter<I> {
         })
     }
 
-    fn seek_towards(&mut self, direction: Direction, target: InternalKey<'_>) -> Result<()> {
+    fn seek_towards(&mut self, direction: Direction, target: InternalKey<'_>) -> Step {
         let place = |source: &mut I| match direction {
             Direction::Forward => source.seek(target),
             Direction::Backward => source.seek_before(target),
@@ -212,7 +220,7 @@ impl<I: InternalIterator> MergeIter<I> {
 }
 
 #[inline]
-fn advance(source: &mut impl InternalIterator, direction: Direction) -> Result<()> {
+fn advance(source: &mut impl InternalIterator, direction: Direction) -> Step {
     match direction {
         Direction::Forward => source.next(),
         Direction::Backward => source.prev(),
@@ -220,27 +228,29 @@ fn advance(source: &mut impl InternalIterator, direction: Direction) -> Result<(
 }
 
 impl<I: InternalIterator> InternalIterator for MergeIter<I> {
-    fn seek_first(&mut self) -> Result<()> {
-        self.attempt(|merge| merge.place_all(Direction::Forward, |source| source.seek_first()))
+    fn seek_first(&mut self) -> Step {
+        self.attempt(|merge| merge.place_all(Direction::Forward, I::seek_first))
     }
 
-    fn seek_last(&mut self) -> Result<()> {
-        self.attempt(|merge| merge.place_all(Direction::Backward, |source| source.seek_last()))
+    fn seek_last(&mut self) -> Step {
+        self.attempt(|merge| merge.place_all(Direction::Backward, I::seek_last))
     }
 
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
         self.attempt(|merge| merge.seek_towards(Direction::Forward, target))
     }
 
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         self.attempt(|merge| merge.seek_towards(Direction::Backward, target))
     }
 
-    fn next(&mut self) -> Result<()> {
+    #[inline]
+    fn next(&mut self) -> Step {
         self.attempt(|merge| merge.step(Direction::Forward))
     }
 
-    fn prev(&mut self) -> Result<()> {
+    #[inline]
+    fn prev(&mut self) -> Step {
         self.attempt(|merge| merge.step(Direction::Backward))
     }
 

@@ -8,7 +8,7 @@
 //! A reader of a part of the key space should pass only the tables in that part: a cursor that leaves a table
 //! opens the next one, even if that is past the reader's bounds.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::InternalKey;
 
@@ -41,17 +41,24 @@ impl<S: RunSource> RunIter<S> {
     }
 
     /// Does one movement, or repeats the error of the one that failed.
-    #[inline]
-    fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
+    #[inline(always)]
+    fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
+        if self.failed.is_none() {
+            return movement(self).or_else(|error| self.fail(error));
         }
-        let done = movement(self);
-        if let Err(error) = &done {
-            self.failed = Some(error.clone());
-            self.open = None;
-        }
-        done
+        self.repeat()
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Box<Error>) -> Step {
+        self.failed = Some((*error).clone());
+        self.open = None;
+        Err(error)
+    }
+
+    #[cold]
+    fn repeat(&self) -> Step {
+        self.failed.clone().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// The cursor over `table`, kept if it is open already.
@@ -64,7 +71,7 @@ impl<S: RunSource> RunIter<S> {
     }
 
     /// Moves to the first entry of the tables after the open one if the cursor is not valid.
-    fn settle_forward(&mut self) -> Result<()> {
+    fn settle_forward(&mut self) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
         {
@@ -78,7 +85,7 @@ impl<S: RunSource> RunIter<S> {
     }
 
     /// Moves to the last entry of the tables before the open one if the cursor is not valid.
-    fn settle_backward(&mut self) -> Result<()> {
+    fn settle_backward(&mut self) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
         {
@@ -101,7 +108,7 @@ impl<S: RunSource> RunIter<S> {
 }
 
 impl<S: RunSource> InternalIterator for RunIter<S> {
-    fn seek_first(&mut self) -> Result<()> {
+    fn seek_first(&mut self) -> Step {
         self.attempt(|run| {
             if run.source.len() == 0 {
                 return Ok(());
@@ -111,7 +118,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    fn seek_last(&mut self) -> Result<()> {
+    fn seek_last(&mut self) -> Step {
         self.attempt(|run| {
             let Some(last) = run.source.len().checked_sub(1) else { return Ok(()) };
             run.table(last)?.seek_last()?;
@@ -119,7 +126,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
         self.attempt(|run| {
             let table = run.partition(|_, largest| largest < target.user);
             if table == run.source.len() {
@@ -131,7 +138,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         self.attempt(|run| {
             let Some(table) = run.partition(|smallest, _| smallest <= target.user).checked_sub(1) else {
                 run.open = None;
@@ -142,7 +149,8 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    fn next(&mut self) -> Result<()> {
+    #[inline]
+    fn next(&mut self) -> Step {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
             iter.next()?;
@@ -150,7 +158,8 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    fn prev(&mut self) -> Result<()> {
+    #[inline]
+    fn prev(&mut self) -> Step {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
             iter.prev()?;
@@ -158,10 +167,12 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
+    #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
         self.open.as_ref()?.1.key()
     }
 
+    #[inline]
     fn value(&self) -> EntryValue {
         let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
         iter.value()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Step};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, Tag};
 
@@ -49,11 +49,11 @@ impl VecIter {
         Arc::clone(&self.movements)
     }
 
-    fn move_to(&mut self, at: Option<usize>) -> Result<()> {
+    fn move_to(&mut self, at: Option<usize>) -> Step {
         self.at = at.filter(|&at| at < self.entries.len());
         if self.movements.fetch_add(1, Ordering::Relaxed) >= self.failing_at {
             self.at = None;
-            return Err(Error::invalid("told to fail"));
+            return Err(Error::invalid("told to fail").into());
         }
         Ok(())
     }
@@ -68,28 +68,28 @@ fn internal(entry: &Entry) -> InternalKey<'_> {
 }
 
 impl InternalIterator for VecIter {
-    fn seek_first(&mut self) -> Result<()> {
+    fn seek_first(&mut self) -> Step {
         self.move_to(Some(0))
     }
 
-    fn seek_last(&mut self) -> Result<()> {
+    fn seek_last(&mut self) -> Step {
         self.move_to(self.entries.len().checked_sub(1))
     }
 
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
         self.move_to(Some(self.count_before(target)))
     }
 
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         self.move_to(self.count_before(target).checked_sub(1))
     }
 
-    fn next(&mut self) -> Result<()> {
+    fn next(&mut self) -> Step {
         assert!(self.at.is_some() || self.movements.load(Ordering::Relaxed) > self.failing_at);
         self.move_to(self.at.map(|at| at + 1))
     }
 
-    fn prev(&mut self) -> Result<()> {
+    fn prev(&mut self) -> Step {
         assert!(self.at.is_some() || self.movements.load(Ordering::Relaxed) > self.failing_at);
         self.move_to(self.at.and_then(|at| at.checked_sub(1)))
     }

@@ -14,7 +14,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::{KeyRange, STEPS_MAX, Visible};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
@@ -50,7 +50,7 @@ impl Backward {
     }
 
     /// The next visible entry, going down, or `None` at the end. One that failed fails forever.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Visible<'_>>> {
         match self.advance() {
             Ok(true) => Ok(Some(Visible::kept(&self.user, &mut self.value))),
@@ -58,11 +58,14 @@ impl Backward {
                 self.state = State::Ended;
                 Ok(None)
             }
-            Err(error) => {
-                self.state = State::Failed(error.clone());
-                Err(error)
-            }
+            Err(error) => Err(self.fail(*error)),
         }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        self.state = State::Failed(error.clone());
+        error
     }
 
     /// The key that was yielded last, before the end is reached.
@@ -84,66 +87,83 @@ impl Backward {
     }
 
     /// Goes on to the next visible entry, if there is one, and keeps its key and value.
-    fn advance(&mut self) -> Result<bool> {
-        match &self.state {
-            State::Unseen => {}
-            State::New => {
-                self.seek_end()?;
-                self.state = State::Unseen;
-            }
-            State::Ended => return Ok(false),
-            State::Failed(error) => return Err(error.clone()),
+    #[inline]
+    fn advance(&mut self) -> Result<bool, Box<Error>> {
+        if !matches!(self.state, State::Unseen) && !self.start()? {
+            return Ok(false);
         }
-        loop {
-            let Some(key) = self.source.key() else { return Ok(false) };
+        while let Some(key) = self.source.key() {
             if self.range.starts_after(key.user) {
                 return Ok(false);
             }
             self.user.clear();
             self.user.extend_from_slice(key.user);
-            if let Some(value) = self.take_key(key.tag)? {
+            if self.take_key(key.tag)? {
                 // The visible entry was passed too.
                 self.skipped = self.skipped.saturating_sub(1);
-                self.value = value;
                 return Ok(true);
             }
         }
+        Ok(false)
     }
 
-    fn seek_end(&mut self) -> Result<()> {
+    /// The first movement. `false` if there is none any more.
+    #[cold]
+    fn start(&mut self) -> Result<bool, Box<Error>> {
+        match &self.state {
+            State::New | State::Unseen => {
+                self.seek_end()?;
+                self.state = State::Unseen;
+                Ok(true)
+            }
+            State::Ended => Ok(false),
+            State::Failed(error) => Err(error.clone().into()),
+        }
+    }
+
+    fn seek_end(&mut self) -> Step {
         match self.range.beyond() {
             Some(beyond) => self.source.seek_before(first_of(&beyond)),
             None => self.source.seek_last(),
         }
     }
 
-    /// The visible value of `user`, if there is one. The source is at the last entry of `user`, whose tag this
-    /// is; it is left at the last entry of the key before.
-    fn take_key(&mut self, mut tag: Tag) -> Result<Option<EntryValue>> {
-        let mut newest = None;
+    /// Finds the visible value of `user`, if there is one. The source is at the last entry of `user`, whose tag
+    /// this is; it is left at the last entry of the key before.
+    #[inline(always)]
+    fn take_key(&mut self, mut tag: Tag) -> Result<bool, Box<Error>> {
+        let mut found = false;
         for _ in 0..STEPS_MAX {
             if tag.seqno() <= self.seqno {
-                newest = (tag.kind() == EntryKind::Put).then(|| self.source.value());
+                found = tag.kind() == EntryKind::Put;
+                if found {
+                    self.value = self.source.value();
+                }
             }
             self.skipped += 1;
             self.source.prev()?;
-            match self.source.key().filter(|key| key.user == self.user) {
-                Some(key) => tag = key.tag,
-                None => return Ok(newest),
+            match self.source.key() {
+                Some(key) if key.user == self.user => tag = key.tag,
+                _ => return Ok(found),
             }
         }
         // Or only newer ones are left.
         if tag.seqno() <= self.seqno {
-            newest = self.seek_newest()?;
+            found = self.seek_newest()?;
         }
         self.source.seek_before(first_of(&self.user))?;
-        Ok(newest)
+        Ok(found)
     }
 
-    fn seek_newest(&mut self) -> Result<Option<EntryValue>> {
+    #[cold]
+    fn seek_newest(&mut self) -> Result<bool, Box<Error>> {
         self.source.seek(InternalKey::new(&self.user, Tag::newest_at(self.seqno)))?;
         let found = self.source.key().filter(|key| key.user == self.user);
-        Ok(found.filter(|key| key.tag.kind() == EntryKind::Put).map(|_| self.source.value()))
+        let is_put = found.is_some_and(|key| key.tag.kind() == EntryKind::Put);
+        if is_put {
+            self.value = self.source.value();
+        }
+        Ok(is_put)
     }
 }
 

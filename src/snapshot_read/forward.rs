@@ -11,7 +11,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::{KeyRange, STEPS_MAX, Visible};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Step};
 use crate::iter::InternalIterator;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 
@@ -43,7 +43,7 @@ impl Forward {
     }
 
     /// The next visible entry, or `None` at the end. One that failed fails forever.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Visible<'_>>> {
         match self.advance() {
             Ok(true) => Ok(Some(Visible::at(&self.user, &*self.source))),
@@ -51,11 +51,14 @@ impl Forward {
                 self.state = State::Ended;
                 Ok(None)
             }
-            Err(error) => {
-                self.state = State::Failed(error.clone());
-                Err(error)
-            }
+            Err(error) => Err(self.fail(*error)),
         }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        self.state = State::Failed(error.clone());
+        error
     }
 
     /// The key that was yielded last, before the end is reached.
@@ -77,21 +80,46 @@ impl Forward {
     }
 
     /// Moves the source to the next visible entry, if there is one.
-    fn advance(&mut self) -> Result<bool> {
-        // The steps since the first entry of `user`, if that is finished.
-        let mut steps = match &self.state {
-            State::Seen => {
-                self.source.next()?;
-                Some(1)
+    #[inline(always)]
+    fn advance(&mut self) -> Result<bool, Box<Error>> {
+        if !matches!(self.state, State::Seen) {
+            return self.start();
+        }
+        self.source.next()?;
+        // Mostly the next entry is visible, and the first of its key.
+        match self.source.key() {
+            Some(key)
+                if key.tag.seqno() <= self.seqno
+                    && key.tag.kind() == EntryKind::Put
+                    && key.user != self.user
+                    && !self.range.ends_before(key.user) =>
+            {
+                self.user.clear();
+                self.user.extend_from_slice(key.user);
+                Ok(true)
             }
-            State::New => {
+            Some(_) => self.search(Some(1)),
+            None => Ok(false),
+        }
+    }
+
+    /// The first movement, or one that is not the first and cannot succeed.
+    #[cold]
+    fn start(&mut self) -> Result<bool, Box<Error>> {
+        match &self.state {
+            State::New | State::Seen => {
                 self.seek_start()?;
                 self.state = State::Seen;
-                None
+                self.search(None)
             }
-            State::Ended => return Ok(false),
-            State::Failed(error) => return Err(error.clone()),
-        };
+            State::Ended => Ok(false),
+            State::Failed(error) => Err(error.clone().into()),
+        }
+    }
+
+    /// Moves the source to the first visible entry from where it is. `steps` are those since the first entry of
+    /// `user`, if that is finished.
+    fn search(&mut self, mut steps: Option<usize>) -> Result<bool, Box<Error>> {
         loop {
             let Some(key) = self.source.key() else { return Ok(false) };
             if let Some(taken) = steps
@@ -131,7 +159,7 @@ impl Forward {
         }
     }
 
-    fn seek_start(&mut self) -> Result<()> {
+    fn seek_start(&mut self) -> Step {
         match self.range.first() {
             Some(first) => self.source.seek(InternalKey::new(&first, Tag::newest_at(self.seqno))),
             None => self.source.seek_first(),
@@ -158,7 +186,7 @@ impl Forward {
     }
 
     /// Moves behind all entries of `user`.
-    fn seek_past_user(&mut self) -> Result<()> {
+    fn seek_past_user(&mut self) -> Step {
         // The smallest key after `user` is `user` with a zero appended.
         self.user.push(0);
         self.source.seek(InternalKey::new(&self.user, Tag::newest_at(self.seqno)))

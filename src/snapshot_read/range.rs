@@ -62,7 +62,7 @@ impl Range {
     }
 
     /// What `read` makes of the next entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
         let halves = get_mut(&mut self.halves);
         let present = halves.as_mut()?;
@@ -75,7 +75,7 @@ impl Range {
     }
 
     /// The same from the other end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_back<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
         let halves = get_mut(&mut self.halves);
         let present = halves.as_mut()?;
@@ -97,7 +97,7 @@ impl Halves {
         forward + backward
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Result<Option<Visible<'_>>> {
         if self.forward.is_none() {
             self.start_forward()?;
@@ -110,7 +110,7 @@ impl Halves {
         Ok(found)
     }
 
-    #[inline]
+    #[inline(always)]
     fn next_back(&mut self) -> Result<Option<Visible<'_>>> {
         if self.backward.is_none() {
             self.start_backward()?;

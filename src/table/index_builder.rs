@@ -123,10 +123,10 @@ impl IndexBuilder {
         let own = |_| Error::invalid("the index that was just built cannot be read");
         for partition in self.partitions.drain(..) {
             let mut entries = BlockIter::new(partition.payload.into(), BlockValues::Index).map_err(own)?;
-            entries.seek_first().map_err(own)?;
+            entries.seek_first().map_err(|error| own(*error))?;
             while let Some(key) = entries.key() {
                 root.add(key, entries.value(), false);
-                entries.next().map_err(own)?;
+                entries.next().map_err(|error| own(*error))?;
             }
         }
         let payload = root.finish();

@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
-use crate::error::{Error, Result};
+use crate::codec::DecodeError;
+use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::InternalKey;
 
@@ -64,17 +65,35 @@ impl TableIter {
     }
 
     /// Runs one movement and keeps its error.
-    #[inline]
-    fn movement(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
+    #[inline(always)]
+    fn movement(&mut self, run: impl FnOnce(&mut Self) -> Step) -> Step {
+        if self.failed.is_some() {
+            return self.repeat();
         }
-        let done = run(self).and_then(|()| self.table.check_value(&self.data.entries, self.data.block));
-        if let Err(error) = &done {
-            self.data.entries.close();
-            self.failed = Some(error.clone());
+        let Level { block, entries } = match run(self) {
+            Ok(()) => &self.data,
+            Err(error) => return self.fail(error),
+        };
+        match entries.chunks() {
+            None => Ok(()),
+            Some(chunks) => {
+                let checked =
+                    chunks.check(*block).map_err(|error| self.table.file.error_in_block(error, *block));
+                checked.or_else(|error| self.fail(error.into()))
+            }
         }
-        done
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Box<Error>) -> Step {
+        self.data.entries.close();
+        self.failed = Some((*error).clone());
+        Err(error)
+    }
+
+    #[cold]
+    fn repeat(&self) -> Step {
+        self.failed.clone().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// The levels of the index from the root (0) down, then the data.
@@ -100,7 +119,7 @@ impl TableIter {
             Goal::AtOrAfter(target) => entries.seek(target),
         };
         let (valid, block) = (entries.is_valid(), *block);
-        moved.map_err(|error| self.table.file.error_in_block(error, block))?;
+        moved.map_err(|error| self.table.file.error_in_block(*error, block))?;
         Ok(valid)
     }
 
@@ -146,7 +165,8 @@ impl TableIter {
     }
 
     /// Moves from the end of a data block to the next block in this direction.
-    fn step_block(&mut self, direction: Direction) -> Result<()> {
+    #[inline(never)]
+    fn step_block(&mut self, direction: Direction) -> Step {
         self.data.entries.close();
         let Some(moved) = self.step_index(direction)? else { return Ok(()) };
         let goal = match direction {
@@ -167,7 +187,7 @@ impl TableIter {
                 Direction::Forward => level.entries.next(),
                 Direction::Backward => level.entries.prev(),
             };
-            moved.map_err(|error| self.table.file.error_in_block(error, level.block))?;
+            moved.map_err(|error| self.table.file.error_in_block(*error, level.block))?;
             if level.entries.is_valid() {
                 return Ok(Some(number));
             }
@@ -175,9 +195,9 @@ impl TableIter {
         Ok(None)
     }
 
-    #[inline]
-    fn step(&mut self, direction: Direction) -> Result<()> {
-        let Level { block, entries } = &mut self.data;
+    #[inline(always)]
+    fn step(&mut self, direction: Direction) -> Step {
+        let entries = &mut self.data.entries;
         if !entries.is_valid() {
             return Ok(());
         }
@@ -185,21 +205,29 @@ impl TableIter {
             Direction::Forward => entries.next(),
             Direction::Backward => entries.prev(),
         };
-        stepped.map_err(|error| self.table.file.error_in_block(error, *block))?;
-        if entries.is_valid() { Ok(()) } else { self.step_block(direction) }
+        match stepped {
+            Ok(()) if entries.is_valid() => Ok(()),
+            Ok(()) => self.step_block(direction),
+            Err(error) => Err(self.error_in_data(*error)),
+        }
+    }
+
+    #[cold]
+    fn error_in_data(&self, error: DecodeError) -> Box<Error> {
+        self.table.file.error_in_block(error, self.data.block).into()
     }
 }
 
 impl InternalIterator for TableIter {
-    fn seek_first(&mut self) -> Result<()> {
-        self.movement(|iter| iter.descend(Goal::First).map(drop))
+    fn seek_first(&mut self) -> Step {
+        self.movement(|iter| Ok(iter.descend(Goal::First).map(drop)?))
     }
 
-    fn seek_last(&mut self) -> Result<()> {
-        self.movement(|iter| iter.descend(Goal::Last).map(drop))
+    fn seek_last(&mut self) -> Step {
+        self.movement(|iter| Ok(iter.descend(Goal::Last).map(drop)?))
     }
 
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
         self.movement(|iter| {
             let in_block = iter.descend(Goal::AtOrAfter(target))?;
             // The target is after the last key of a block and before its separator: the next block begins
@@ -211,32 +239,39 @@ impl InternalIterator for TableIter {
         })
     }
 
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         self.movement(|iter| {
             if !iter.descend(Goal::AtOrAfter(target))? {
-                return iter.descend(Goal::Last).map(drop);
+                return Ok(iter.descend(Goal::Last).map(drop)?);
             }
             match iter.data.entries.is_valid() {
                 true => iter.step(Direction::Backward),
                 // All keys of this block are before the target.
-                false => iter.stand(iter.index.len(), Goal::Last).map(drop),
+                false => Ok(iter.stand(iter.index.len(), Goal::Last).map(drop)?),
             }
         })
     }
 
-    fn next(&mut self) -> Result<()> {
+    #[inline]
+    fn next(&mut self) -> Step {
         self.movement(|iter| iter.step(Direction::Forward))
     }
 
-    fn prev(&mut self) -> Result<()> {
+    #[inline]
+    fn prev(&mut self) -> Step {
         self.movement(|iter| iter.step(Direction::Backward))
     }
 
+    #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
         self.data.entries.key()
     }
 
+    #[inline]
     fn value(&self) -> EntryValue {
-        self.table.value(&self.data.entries, self.data.block)
+        match self.data.entries.chunks() {
+            None => EntryValue::Inline(self.data.entries.value_bytes()),
+            Some(chunks) => self.table.chunked(chunks, self.data.block),
+        }
     }
 }

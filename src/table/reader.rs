@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::block::{BlockIter, BlockKind, ChunkRef, find_user_key};
+use crate::block::{BlockKind, ChunkRef, find_user_key};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::{InternalKey, SeqNo, Tag};
@@ -95,24 +95,8 @@ impl Table {
         TableIter::new(Arc::clone(self), fill_cache)
     }
 
-    /// Checks that a value in chunks fits in this file, before its length is used.
-    pub(super) fn check_value(&self, entries: &BlockIter, block: u64) -> Result<()> {
-        match entries.chunks() {
-            Some(chunks) => chunks.check(block).map_err(|error| self.file.error_in_block(error, block)),
-            None => Ok(()),
-        }
-    }
-
-    /// The value of the current entry of `entries`, a cursor over the data block at `block`.
-    pub(super) fn value(&self, entries: &BlockIter, block: u64) -> EntryValue {
-        match entries.chunks() {
-            Some(chunks) => self.chunked(chunks, block),
-            None => EntryValue::Inline(entries.value_bytes()),
-        }
-    }
-
     /// A value in chunks, to which the data block at `block` refers.
-    fn chunked(&self, chunks: ChunkRef, block: u64) -> EntryValue {
+    pub(super) fn chunked(&self, chunks: ChunkRef, block: u64) -> EntryValue {
         EntryValue::Chunked(Arc::new(TableChunks::new(&self.file, chunks, block)))
     }
 }

@@ -184,9 +184,9 @@ fn seek_anywhere(iter: &mut BlockIter, payload: &[u8], values: BlockValues) {
 fn walk(
     iter: &mut BlockIter,
     steps_max: usize,
-    start: fn(&mut BlockIter) -> Result<(), DecodeError>,
-    step: fn(&mut BlockIter) -> Result<(), DecodeError>,
-) -> Result<Vec<Entry>, DecodeError> {
+    start: fn(&mut BlockIter) -> Result<(), Box<DecodeError>>,
+    step: fn(&mut BlockIter) -> Result<(), Box<DecodeError>>,
+) -> Result<Vec<Entry>, Box<DecodeError>> {
     let mut found = Vec::new();
     start(iter)?;
     while let Some(key) = iter.key() {

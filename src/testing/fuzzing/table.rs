@@ -176,7 +176,7 @@ fn steps(table: &Arc<Table>, forward: bool) -> (Vec<Entry>, Option<Error>) {
         if let Err(error) = moved {
             let again = if forward { iter.next() } else { iter.prev() };
             assert!(iter.key().is_none() && again.is_err(), "an iterator that failed stays failed");
-            return (found, Some(error));
+            return (found, Some(*error));
         }
         let Some(key) = iter.key() else { return (found, None) };
         match iter.value().read() {
