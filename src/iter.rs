@@ -38,6 +38,9 @@ pub(crate) trait InternalIterator: Send {
     /// The value of the entry, empty for a tombstone. The iterator must be positioned at an entry. Reads
     /// nothing from disk: a long value is returned as a reader of its chunks.
     fn value(&self) -> EntryValue;
+
+    /// The same, lent.
+    fn lent_value(&self) -> LentValue<'_>;
 }
 
 /// The value of an entry, in memory or still on disk.
@@ -47,6 +50,32 @@ pub(crate) enum EntryValue {
     Inline(Bytes),
     /// A value longer than [`VALUE_INLINE_MAX`](crate::limits::VALUE_INLINE_MAX), in chunks of its own.
     Chunked(Arc<dyn ChunkedValue>),
+}
+
+/// The value of an entry as long as the iterator stands there, or still on disk.
+#[derive(Debug)]
+pub(crate) enum LentValue<'a> {
+    Inline(&'a [u8]),
+    Chunked(Arc<dyn ChunkedValue>),
+}
+
+impl LentValue<'_> {
+    /// Length of the value in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Chunked(value) => value.len(),
+        }
+    }
+}
+
+impl<'a> From<&'a EntryValue> for LentValue<'a> {
+    fn from(value: &'a EntryValue) -> Self {
+        match value {
+            EntryValue::Inline(bytes) => Self::Inline(bytes),
+            EntryValue::Chunked(value) => Self::Chunked(Arc::clone(value)),
+        }
+    }
 }
 
 /// A value on disk that is read chunk by chunk.
@@ -77,7 +106,8 @@ impl EntryValue {
     }
 }
 
-fn read_whole(value: &dyn ChunkedValue) -> Result<Bytes> {
+/// The whole value in memory.
+pub(crate) fn read_whole(value: &dyn ChunkedValue) -> Result<Bytes> {
     let mut whole = Vec::with_capacity(value.len() as usize);
     value.read_chunks(&mut |chunk| {
         whole.extend_from_slice(chunk);
@@ -120,5 +150,9 @@ impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
 
     fn value(&self) -> EntryValue {
         (**self).value()
+    }
+
+    fn lent_value(&self) -> LentValue<'_> {
+        (**self).lent_value()
     }
 }

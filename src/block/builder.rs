@@ -73,6 +73,17 @@ enum Aids {
     Cheap,
 }
 
+/// How an entry is stored behind the others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// How many bytes it shares with the key before.
+    shared: usize,
+    /// That of the block with it.
+    shape: Shape,
+    /// Length of the payload with it.
+    pub(crate) size: usize,
+}
+
 impl BlockBuilder {
     /// For a data block.
     pub(crate) fn for_data() -> Self {
@@ -114,11 +125,16 @@ impl BlockBuilder {
 
     /// Length of the payload with one more entry.
     pub(crate) fn size_with(&self, key: InternalKey<'_>, value_len: usize) -> usize {
+        self.place(key, value_len).size
+    }
+
+    /// How the next entry would be stored.
+    pub(crate) fn place(&self, key: InternalKey<'_>, value_len: usize) -> Place {
         let (shared, shape) = self.next(key.user);
         let unshared = key.user.len() - shared;
         let numbers = [shared as u64, unshared as u64, key.tag.to_u64(), (value_len as u64) << 1];
         let head: usize = numbers.iter().map(|&n| varint_len(n)).sum();
-        self.size_of(self.payload.len() + head + unshared + value_len, shape)
+        Place { shared, shape, size: self.size_of(self.payload.len() + head + unshared + value_len, shape) }
     }
 
     fn size_of(&self, entries_len: usize, shape: Shape) -> usize {
@@ -140,7 +156,12 @@ impl BlockBuilder {
 
     /// Appends an entry; `chunked` says that `value` is an encoded [`ChunkRef`](super::ChunkRef).
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8], chunked: bool) {
-        let (shared, shape) = self.next(key.user);
+        self.add_at(self.place(key, value.len()), key, value, chunked);
+    }
+
+    /// Appends the entry for which [`BlockBuilder::place`] was asked last.
+    pub(crate) fn add_at(&mut self, place: Place, key: InternalKey<'_>, value: &[u8], chunked: bool) {
+        let Place { shared, shape, .. } = place;
         if shape.restarts > self.restarts.len() {
             self.restarts.push(self.payload.len() as u32);
         }

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::codec::{DecodeError, Reader, decode_varint, put_varint};
+use crate::codec::{DecodeError, Reader, decode_varint};
 use crate::key::{ENTRY_KIND_MAX, Tag};
 use crate::limits::KEY_BYTES_MAX;
 
@@ -38,7 +38,7 @@ pub(crate) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError>
 #[inline]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
-    let (head, len) = decode_short_head(bytes).or_else(|| decode_head(bytes))?;
+    let (head, len) = decode_short_head(bytes).or_else(|| decode_long_head(bytes))?;
     let Head { shared, unshared, tag, code } = head;
     // No sum can overflow: both lengths of a key are bounded by their limit, and half of a number by 2^63.
     let (key_max, value_len, left) = (KEY_BYTES_MAX as u64, code >> 1, (bytes.len() - len) as u64);
@@ -78,7 +78,42 @@ fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
 }
 
 #[inline(never)]
-fn decode_head(bytes: &[u8]) -> Option<(Head, usize)> {
+fn decode_long_head(bytes: &[u8]) -> Option<(Head, usize)> {
+    decode_tagged_head(bytes).or_else(|| decode_any_head(bytes))
+}
+
+/// The numbers and their length, if lengths of keys take a byte each: mostly so before compactions have set the
+/// sequence numbers to zero.
+#[inline]
+fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
+    let head = bytes.first_chunk::<18>()?;
+    let (shared, unshared) = (u64::from(head[0]), u64::from(head[1]));
+    let (tag, tag_len) = decode_word(LittleEndian::read_u64(&head[2..]))?;
+    let (code, code_len) = decode_word(LittleEndian::read_u64(&head[2 + tag_len..]))?;
+    ((shared | unshared) < 0x80).then_some((Head { shared, unshared, tag, code }, 2 + tag_len + code_len))
+}
+
+/// The varint at the start of a word and its length, if it ends there and is not overlong.
+#[inline]
+fn decode_word(word: u64) -> Option<(u64, usize)> {
+    // The first byte without its highest bit is the last one.
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    let top = ends.trailing_zeros();
+    let bytes = word & (u64::MAX >> (63 - top));
+    if top > 7 && bytes >> (top - 7) == 0 {
+        return None;
+    }
+    // Groups of seven bits move together: pairs, then fours, then all eight.
+    let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    let all = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
+    Some((all, (top as usize + 1) / 8))
+}
+
+fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let mut len = 0;
     let mut number = || {
         let (value, bytes_read) = decode_varint(bytes.get(len..)?)?;
@@ -113,12 +148,23 @@ pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
     wrong("entry", format!("{unshared} key and {} value bytes, {left} left", code >> 1))
 }
 
+/// Bytes of the longest varint.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// Appends an entry.
 pub(super) fn encode(out: &mut Vec<u8>, shared: usize, suffix: &[u8], tag: Tag, value: &[u8], chunked: bool) {
-    put_varint(out, shared as u64);
-    put_varint(out, suffix.len() as u64);
-    put_varint(out, tag.to_u64());
-    put_varint(out, (value.len() as u64) << 1 | u64::from(chunked));
+    let code = (value.len() as u64) << 1 | u64::from(chunked);
+    let (mut head, mut len) = ([0; 4 * VARINT_BYTES_MAX], 0);
+    for mut number in [shared as u64, suffix.len() as u64, tag.to_u64(), code] {
+        while number >= 0x80 {
+            head[len] = number as u8 | 0x80;
+            number >>= 7;
+            len += 1;
+        }
+        head[len] = number as u8;
+        len += 1;
+    }
+    out.extend_from_slice(&head[..len]);
     out.extend_from_slice(suffix);
     out.extend_from_slice(value);
 }
@@ -145,7 +191,30 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::put_varint;
     use crate::key::EntryKind;
+
+    #[test]
+    fn numbers_of_all_lengths_are_read_from_a_word_as_byte_by_byte() {
+        for bit in 0..64 {
+            for number in [1 << bit, (1 << bit) - 1, u64::MAX >> bit] {
+                let mut bytes = Vec::new();
+                put_varint(&mut bytes, number);
+                let len = bytes.len();
+                for rest in [0, 0x7f, 0x80, 0xff] {
+                    bytes.resize(16, rest);
+                    let word = LittleEndian::read_u64(&bytes);
+                    assert_eq!(decode_word(word), (len <= 8).then_some((number, len)));
+                    bytes.truncate(len);
+                }
+            }
+        }
+        for overlong in [&[0x80, 0][..], &[0xff, 0x80, 0]] {
+            let mut bytes = overlong.to_vec();
+            bytes.resize(8, 0xff);
+            assert_eq!((decode_word(LittleEndian::read_u64(&bytes)), decode_varint(&bytes)), (None, None));
+        }
+    }
 
     #[test]
     fn entries_come_back_on_the_fast_and_on_the_slow_path() {
@@ -154,6 +223,8 @@ mod tests {
             (3, b"abc", 0, b"value", false),
             (127, &[1; 127], 0, &[2; 63], false),
             (128, b"x", 1 << 50, &[2; 64], true),
+            (3, b"abc", 1 << 20, &[2; 100], false),
+            (3, b"abc", 1 << 20, &[2; 9000], true),
         ] {
             let mut out = vec![0xff];
             encode(&mut out, shared, suffix, Tag::new(seqno, EntryKind::Put), value, chunked);

@@ -66,6 +66,9 @@ const GAPS_MAX: u64 = 4;
 /// How many entries are merged between two calls of `stop`.
 const STOP_INTERVAL: u32 = 1024;
 
+/// How many entries are merged between two looks at the memory in use.
+const MEMORY_INTERVAL: u32 = 16;
+
 impl Merge<'_> {
     /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
     pub(crate) fn run(&self, input: &mut dyn InternalIterator, retain: Retain) -> Result<Vec<TableMeta>> {
@@ -91,7 +94,6 @@ impl Merge<'_> {
     ) -> Result<()> {
         let mut older = KeyCursor::new(self.version, self.newest_level()..LEVELS, self.inputs);
         let mut overlap = Overlap::new(self.next_level(), self.overlap_max());
-        let mut last_user_key = Vec::new();
         let (mut since_stop, mut bytes) = (0, 0);
         let (from, to) = self.part;
         match from {
@@ -106,23 +108,22 @@ impl Merge<'_> {
             bytes += key.user.len() as u64;
             if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
-                let is_full = |writer: &TableWriter| {
-                    overlaps_too_much
+                if let Some(writer) = &outputs.current
+                    && (overlaps_too_much
                         || writer.file_bytes() >= self.shape.table_bytes
-                        || self.uses_too_much(writer)
-                };
-                if last_user_key != key.user && outputs.current.as_ref().is_some_and(is_full) {
-                    outputs.finish_current(Bound::Included(Bytes::copy_from_slice(&last_user_key)))?;
+                        || (since_stop % MEMORY_INTERVAL == 0 && self.uses_too_much(writer)))
+                    && writer.last_user_key() != key.user
+                {
+                    let last = Bytes::copy_from_slice(writer.last_user_key());
+                    outputs.finish_current(Bound::Included(last))?;
                 }
                 // Of level 0 the gap between two keys counts, not the whole table.
                 if outputs.current.is_none() || self.output_level == 0 {
                     overlap.restart();
                 }
-                let value = input.value();
+                let value = input.lent_value();
                 bytes += value.len();
-                self.output(outputs)?.add(InternalKey::new(key.user, tag), &value)?;
-                last_user_key.clear();
-                last_user_key.extend_from_slice(key.user);
+                self.output(outputs)?.add(InternalKey::new(key.user, tag), value)?;
             }
             input.next()?;
         }

@@ -74,17 +74,16 @@ impl Scan<'_> {
 
     /// Counts the hidden entries that the last step has skipped, and ends the scan if it has found nothing.
     #[inline(always)]
-    fn after<T>(&mut self, item: Option<Result<T>>) -> Option<Result<T>> {
+    fn after(&mut self, found: bool) {
         let skipped = self.range.take_skipped();
         if skipped > 0
             && let Some(of) = &self.of
         {
             self.owner.engine().count_skipped(&of.tree, skipped);
         }
-        if !matches!(item, Some(Ok(_))) {
+        if !found {
             self.end();
         }
-        item
     }
 
     /// What `read` makes of the next entry. If that fails, the scan is over.
@@ -94,7 +93,8 @@ impl Scan<'_> {
             None => self.range.next(|entry| read(&mut self.keys, entry)),
             Some(_) => self.next_of_both(Direction::Up, read),
         };
-        self.after(item)
+        self.after(matches!(item, Some(Ok(_))));
+        item
     }
 
     /// The same from the other end.
@@ -107,7 +107,8 @@ impl Scan<'_> {
             None => self.range.next_back(|entry| read(&mut self.keys, entry)),
             Some(_) => self.next_of_both(Direction::Down, read),
         };
-        self.after(item)
+        self.after(matches!(item, Some(Ok(_))));
+        item
     }
 
     /// What `read` makes of the next entry of the store or of the writes laid over it.

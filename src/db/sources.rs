@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::tree::View;
 use crate::error::{Result, Step};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{InternalKey, SeqNo};
 use crate::memtable::MemtableIter;
 use crate::merge::{MergeIter, RunIter, RunSource};
@@ -109,6 +109,11 @@ impl InternalIterator for Source {
     #[inline]
     fn value(&self) -> EntryValue {
         of_either!(self, iter => iter.value())
+    }
+
+    #[inline]
+    fn lent_value(&self) -> LentValue<'_> {
+        of_either!(self, iter => iter.lent_value())
     }
 }
 

@@ -117,6 +117,10 @@ impl Entry {
         self.data.slice(self.key_end()..)
     }
 
+    pub(super) fn lent_value(&self) -> &[u8] {
+        &self.data[self.key_end()..]
+    }
+
     pub(super) fn internal_key(&self) -> InternalKey<'_> {
         InternalKey::new(self.key(), self.tag)
     }

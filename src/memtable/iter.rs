@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Memtable;
 use super::arena::{HEAD, NodeId};
 use crate::error::Step;
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
 /// The [`InternalIterator`] of a [`Memtable`].
@@ -67,5 +67,9 @@ impl InternalIterator for MemtableIter {
 
     fn value(&self) -> EntryValue {
         EntryValue::Inline(self.memtable.list.entry(self.at).value())
+    }
+
+    fn lent_value(&self) -> LentValue<'_> {
+        LentValue::Inline(self.memtable.list.entry(self.at).lent_value())
     }
 }

@@ -21,7 +21,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{Error, Step};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{InternalKey, key_prefix};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,6 +260,11 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
 
     fn value(&self) -> EntryValue {
         self.sources[self.heap[0].source].value()
+    }
+
+    #[inline]
+    fn lent_value(&self) -> LentValue<'_> {
+        self.sources[self.heap[0].source].lent_value()
     }
 }
 

@@ -9,7 +9,7 @@
 //! opens the next one, even if that is past the reader's bounds.
 
 use crate::error::{Error, Result, Step};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
 /// The tables of a run: what a [`RunIter`] needs to know of them.
@@ -176,6 +176,12 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
     fn value(&self) -> EntryValue {
         let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
         iter.value()
+    }
+
+    #[inline]
+    fn lent_value(&self) -> LentValue<'_> {
+        let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
+        iter.lent_value()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 
 use crate::error::{Error, Step};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{EntryKind, InternalKey, Tag};
 
 /// User key, tag and value.
@@ -100,6 +100,10 @@ impl InternalIterator for VecIter {
 
     fn value(&self) -> EntryValue {
         EntryValue::Inline(Bytes::from(self.entries[self.at.expect("stands on an entry")].2.clone()))
+    }
+
+    fn lent_value(&self) -> LentValue<'_> {
+        LentValue::Inline(&self.entries[self.at.expect("stands on an entry")].2)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Range {
     /// `None` once everything was yielded, or after an error. Only ever reached through `&mut`: the lock is
     /// never taken, it makes the range `Sync` although internal iterators are not.
     halves: Mutex<Option<Halves>>,
-    /// Hidden entries skipped since [`Range::take_skipped`].
+    /// Hidden entries that were skipped before the end and not taken.
     skipped: u64,
 }
 
@@ -52,39 +52,47 @@ impl Range {
     }
 
     /// Ends the range: nothing more is yielded, nothing is pinned.
+    #[cold]
     pub(crate) fn end(&mut self) {
+        self.skipped += self.take_skipped();
         *get_mut(&mut self.halves) = None;
     }
 
     /// How many hidden entries (tombstones, and what newer entries hide) were skipped since the last call.
+    #[inline]
     pub(crate) fn take_skipped(&mut self) -> u64 {
-        std::mem::take(&mut self.skipped)
+        let present = get_mut(&mut self.halves).as_mut().map_or(0, Halves::take_skipped);
+        std::mem::take(&mut self.skipped) + present
     }
 
     /// What `read` makes of the next entry.
     #[inline(always)]
     pub(crate) fn next<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let halves = get_mut(&mut self.halves);
-        let present = halves.as_mut()?;
-        let item = present.next().transpose().map(|entry| entry.and_then(read));
-        self.skipped += present.take_skipped();
-        if !matches!(item, Some(Ok(_))) {
-            *halves = None;
-        }
-        item
+        let error = match get_mut(&mut self.halves).as_mut()?.next() {
+            Ok(Some(entry)) => match read(entry) {
+                Ok(item) => return Some(Ok(item)),
+                Err(error) => Some(error),
+            },
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        self.end();
+        error.map(Err)
     }
 
     /// The same from the other end.
     #[inline(always)]
     pub(crate) fn next_back<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let halves = get_mut(&mut self.halves);
-        let present = halves.as_mut()?;
-        let item = present.next_back().transpose().map(|entry| entry.and_then(read));
-        self.skipped += present.take_skipped();
-        if !matches!(item, Some(Ok(_))) {
-            *halves = None;
-        }
-        item
+        let error = match get_mut(&mut self.halves).as_mut()?.next_back() {
+            Ok(Some(entry)) => match read(entry) {
+                Ok(item) => return Some(Ok(item)),
+                Err(error) => Some(error),
+            },
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        self.end();
+        error.map(Err)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::codec::DecodeError;
 use crate::error::{Error, Result, Step};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
 use super::reader::Table;
@@ -271,7 +271,15 @@ impl InternalIterator for TableIter {
     fn value(&self) -> EntryValue {
         match self.data.entries.chunks() {
             None => EntryValue::Inline(self.data.entries.value_bytes()),
-            Some(chunks) => self.table.chunked(chunks, self.data.block),
+            Some(chunks) => EntryValue::Chunked(self.table.chunks(chunks, self.data.block)),
+        }
+    }
+
+    #[inline]
+    fn lent_value(&self) -> LentValue<'_> {
+        match self.data.entries.chunks() {
+            None => LentValue::Inline(self.data.entries.value()),
+            Some(chunks) => LentValue::Chunked(self.table.chunks(chunks, self.data.block)),
         }
     }
 }

@@ -71,7 +71,7 @@ impl Table {
         let value = match found.chunks {
             Some(chunks) => {
                 chunks.check(handle.offset).map_err(in_block)?;
-                self.chunked(chunks, handle.offset)
+                EntryValue::Chunked(self.chunks(chunks, handle.offset))
             }
             None => {
                 payload.truncate(found.value.end);
@@ -96,7 +96,7 @@ impl Table {
     }
 
     /// A value in chunks, to which the data block at `block` refers.
-    pub(super) fn chunked(&self, chunks: ChunkRef, block: u64) -> EntryValue {
-        EntryValue::Chunked(Arc::new(TableChunks::new(&self.file, chunks, block)))
+    pub(super) fn chunks(&self, chunks: ChunkRef, block: u64) -> Arc<TableChunks> {
+        Arc::new(TableChunks::new(&self.file, chunks, block))
     }
 }

@@ -15,6 +15,7 @@
 //! drops the writer before `finish`.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use crate::file_header::{FileHeader, FileKind};
 use crate::filter::FilterBuilder;
 use crate::fs::{AppendFile, Fs};
 use crate::hash::key_hash;
-use crate::iter::EntryValue;
+use crate::iter::{LentValue, read_whole};
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
 use crate::table_meta::{FILTER_ALIGN, TableMeta};
@@ -112,15 +113,17 @@ impl TableWriter {
 
     /// Adds an entry. Its key must be greater than the key of the entry before; a tombstone has an empty
     /// value.
-    pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &EntryValue) -> Result<()> {
+    pub(crate) fn add<'v>(&mut self, key: InternalKey<'_>, value: impl Into<LentValue<'v>>) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        self.check(key, value)?;
-        self.try_add(key, value).inspect_err(|error| self.failed = Some(error.clone()))
+        let value = value.into();
+        let is_new = self.check(key, &value)?;
+        self.try_add(key, value, is_new).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    fn check(&self, key: InternalKey<'_>, value: &EntryValue) -> Result<()> {
+    /// Whether the user key is not that of the entry before; an error if this entry may not follow it.
+    fn check(&self, key: InternalKey<'_>, value: &LentValue<'_>) -> Result<bool> {
         if key.user.len() > KEY_BYTES_MAX {
             return Err(Error::limit("key length", KEY_BYTES_MAX as u64, key.user.len() as u64));
         }
@@ -133,43 +136,44 @@ impl TableWriter {
         if key.tag.kind() == EntryKind::Delete && value.len() > 0 {
             return Err(Error::invalid("a tombstone must have an empty value"));
         }
-        match &self.last {
-            Some((user, tag)) if InternalKey::new(user, *tag) >= key => {
-                Err(Error::invalid("entries of a table must be added in ascending order"))
-            }
-            _ => Ok(()),
+        let Some((user, tag)) = &self.last else { return Ok(true) };
+        match (**user).cmp(key.user) {
+            Ordering::Less => Ok(true),
+            Ordering::Equal if key.tag < *tag => Ok(false),
+            _ => Err(Error::invalid("entries of a table must be added in ascending order")),
         }
     }
 
-    fn try_add(&mut self, key: InternalKey<'_>, value: &EntryValue) -> Result<()> {
+    fn try_add(&mut self, key: InternalKey<'_>, value: LentValue<'_>, is_new: bool) -> Result<()> {
+        let len = value.len();
         let (stored, chunked) = self.store_value(value)?;
-        if !self.data.is_empty()
-            && self.data.size_with(key, stored.len()) + ENVELOPE_BYTES > self.config.block_bytes
-        {
+        let mut place = self.data.place(key, stored.len());
+        if !self.data.is_empty() && place.size + ENVELOPE_BYTES > self.config.block_bytes {
             self.finish_data_block(Some(key))?;
+            place = self.data.place(key, stored.len());
         }
-        self.data.add(key, &stored, chunked);
-        self.count(key, value.len());
+        self.data.add_at(place, key, &stored, chunked);
+        self.count(key, len, is_new);
         Ok(())
     }
 
     /// The bytes to store in the data block for this value, and whether they refer to chunk blocks.
-    fn store_value<'v>(&mut self, value: &'v EntryValue) -> Result<(Cow<'v, [u8]>, bool)> {
+    fn store_value<'v>(&mut self, value: LentValue<'v>) -> Result<(Cow<'v, [u8]>, bool)> {
         let total = value.len();
         if total <= VALUE_INLINE_MAX as u64 {
             return Ok(match value {
-                EntryValue::Inline(bytes) => (Cow::Borrowed(bytes), false),
-                EntryValue::Chunked(_) => (Cow::Owned(value.clone().read()?.into()), false),
+                LentValue::Inline(bytes) => (Cow::Borrowed(bytes), false),
+                LentValue::Chunked(value) => (Cow::Owned(read_whole(&*value)?.into()), false),
             });
         }
         let reference = ChunkRef::new(total, self.out.position());
         match value {
-            EntryValue::Inline(bytes) => {
+            LentValue::Inline(bytes) => {
                 for chunk in bytes.chunks(VALUE_CHUNK_BYTES) {
                     self.out.block(BlockKind::ValueChunk, self.config.compression, chunk)?;
                 }
             }
-            EntryValue::Chunked(value) => {
+            LentValue::Chunked(value) => {
                 let mut copy = ChunkCopy {
                     out: &mut self.out,
                     compression: self.config.compression,
@@ -188,7 +192,8 @@ impl TableWriter {
         Ok((Cow::Owned(stored), true))
     }
 
-    fn count(&mut self, key: InternalKey<'_>, value_len: u64) {
+    /// Counts an entry, whose user key is new or that of the entry before.
+    fn count(&mut self, key: InternalKey<'_>, value_len: u64, is_new: bool) {
         let properties = &mut self.properties;
         properties.entries += 1;
         properties.tombstones += u64::from(key.tag.kind() == EntryKind::Delete);
@@ -196,25 +201,25 @@ impl TableWriter {
         properties.value_bytes += value_len;
         properties.seqno_min = properties.seqno_min.min(key.tag.seqno());
         properties.seqno_max = properties.seqno_max.max(key.tag.seqno());
-        let (last_user, last_tag) = match &mut self.last {
-            Some((user, tag)) if user == key.user => {
-                *tag = key.tag;
-                return;
-            }
-            Some((user, tag)) => (user, tag),
-            none => {
-                properties.smallest = Bytes::copy_from_slice(key.user);
-                let (user, tag) = none.insert((Vec::new(), key.tag));
-                (user, tag)
-            }
-        };
+        if self.last.is_none() {
+            properties.smallest = Bytes::copy_from_slice(key.user);
+        }
+        let (last_user, last_tag) = self.last.get_or_insert((Vec::new(), key.tag));
+        *last_tag = key.tag;
+        if !is_new {
+            return;
+        }
         last_user.clear();
         last_user.extend_from_slice(key.user);
-        *last_tag = key.tag;
         properties.keys += 1;
         if let Some(filter) = &mut self.filter {
             filter.add_hash(key_hash(self.config.hash_seed, key.user));
         }
+    }
+
+    /// The user key of the last entry; empty if there is none.
+    pub(crate) fn last_user_key(&self) -> &[u8] {
+        self.last.as_ref().map_or(&[], |(user, _)| user)
     }
 
     /// Seals the data block. `next` is the key of the entry after it, if there is one.
