@@ -114,6 +114,7 @@ fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result
 }
 
 /// The first entry at or after `target` in a data block, if it has the same user key.
+#[inline]
 pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<Option<Found>, DecodeError> {
     let trailer = Trailer::of(payload)?;
     if trailer.interval == 0 {
