@@ -51,7 +51,7 @@ const SPARE_BYTES_MAX: usize = 64;
 /// Of several entries for one key the last one wins. Its calls cannot fail: a key or value over a limit is an
 /// error of [`Db::write`](crate::Db::write).
 ///
-/// Writing takes the batch, whose memory the memtable then uses. Writing a reference copies it: then it can be
+/// Writing takes the batch, and frees its memory when it is written. Writing a reference copies it: then it can be
 /// written again, or cleared and filled anew.
 ///
 /// ```
@@ -338,12 +338,17 @@ pub(crate) fn select(all: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u
     Ok(selected)
 }
 
-/// Releases unused capacity, unless it is small: memtables hold the batch for long, and count only its
-/// contents.
+/// Releases unused capacity, unless it is small: a batch that waits for memory to be free takes little more of it than
+/// its contents.
 fn trim(bytes: &mut Vec<u8>) {
     if bytes.capacity() - bytes.len() > SPARE_BYTES_MAX + bytes.len() / 8 {
         bytes.shrink_to_fit();
     }
+}
+
+/// How many entries an encoded batch of this process has.
+pub(crate) fn count(bytes: &[u8]) -> u32 {
+    bytes.get(8..HEADER_BYTES).map_or(0, LittleEndian::read_u32)
 }
 
 /// Writes the first sequence number into an encoded batch.
@@ -409,7 +414,11 @@ impl<'a> BatchReader<'a> {
     }
 
     fn range(&mut self, limit: usize, what: &'static str) -> Result<Range<usize>, DecodeError> {
-        let len = self.reader.length_prefixed(limit as u64, what)?.len();
+        debug_assert!(limit >= 0x80, "a short length is within every limit");
+        let len = match self.reader.skip_short() {
+            Some(len) => len,
+            None => self.reader.length_prefixed(limit as u64, what)?.len(),
+        };
         let end = self.reader.position();
         Ok(end - len..end)
     }

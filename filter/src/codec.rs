@@ -210,6 +210,19 @@ impl<'a> Reader<'a> {
         self.bytes(len, what)
     }
 
+    /// Skips bytes with their length before them, and returns how many, if the length is a single byte. Skips nothing
+    /// if it is longer, or if there are not so many bytes.
+    #[inline]
+    pub fn skip_short(&mut self) -> Option<usize> {
+        let (&len, after) = self.bytes.get(self.position..)?.split_first()?;
+        let len = usize::from(len);
+        let is_short = len < 0x80 && len <= after.len();
+        is_short.then(|| {
+            self.position += 1 + len;
+            len
+        })
+    }
+
     pub fn zeros(&mut self, len: usize, what: &'static str) -> Result<(), DecodeError> {
         let start = self.offset();
         if self.bytes(len, what)?.iter().any(|&byte| byte != 0) {

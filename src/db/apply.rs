@@ -19,8 +19,8 @@ pub(super) fn apply(
     let memtable = |tree: &Arc<Tree>| (tree.id, tree.memtable_for(log));
     let mut memtables = trees.iter().map(memtable);
     let first = memtables.next();
-    // Allocates nothing if there is only one.
-    let others: Vec<(KeyspaceId, Arc<LoggedMemtable>)> = memtables.collect();
+    let others: Vec<(KeyspaceId, Arc<LoggedMemtable>)> =
+        if trees.len() > 1 { memtables.collect() } else { Vec::new() };
     for entry in BatchReader::open(bytes).map_err(own_batch)? {
         let entry = entry.map_err(own_batch)?;
         if !wanted(&entry) {

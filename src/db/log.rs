@@ -25,6 +25,15 @@ pub(crate) struct LogPosition {
     pub(crate) offset: u64,
 }
 
+/// What [`Log::append`] has done.
+pub(crate) struct Appended {
+    /// Where the last batch ends.
+    pub(crate) position: LogPosition,
+    /// Bytes of the log that are not known to be durable.
+    pub(crate) unsynced_before: u64,
+    pub(crate) unsynced: u64,
+}
+
 /// The active log and the lengths of the older ones that are still needed.
 pub(crate) struct Log {
     state: Mutex<LogState>,
@@ -103,8 +112,8 @@ impl Log {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Appends batches as records with one write. Returns where the last one ends.
-    pub(crate) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<LogPosition> {
+    /// Appends batches as records with one write.
+    pub(crate) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<Appended> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
@@ -112,13 +121,15 @@ impl Log {
         if state.ended {
             return Err(Error::Closed);
         }
+        let unsynced_before = state.unsynced();
         for batch in batches {
             state.writer.append_record(RecordKind::Batch, batch)?;
         }
         state.writer.flush_frames()?;
         state.batches_end = state.writer.len();
         state.has_batches = true;
-        Ok(LogPosition { number: state.number, offset: state.batches_end })
+        let position = LogPosition { number: state.number, offset: state.batches_end };
+        Ok(Appended { position, unsynced_before, unsynced: state.unsynced() })
     }
 
     /// Where the last batch ends.
@@ -129,8 +140,7 @@ impl Log {
 
     /// Bytes of the active log that are not known to be durable.
     pub(crate) fn unsynced_bytes(&self) -> u64 {
-        let state = self.lock();
-        state.batches_end.saturating_sub(state.writer.synced())
+        self.lock().unsynced()
     }
 
     /// Length of all logs that are still needed.
@@ -298,6 +308,10 @@ impl Log {
 }
 
 impl LogState {
+    fn unsynced(&self) -> u64 {
+        self.batches_end.saturating_sub(self.writer.synced())
+    }
+
     /// How far the logs are durable, if that is at least to `position`.
     fn durable_if(&self, position: LogPosition) -> Result<Option<LogPosition>> {
         if let Some(error) = &self.failed {

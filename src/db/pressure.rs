@@ -20,7 +20,7 @@ use super::engine::Engine;
 use super::queue::Admitted;
 use super::retry::Work;
 use super::tree::{Tree, View};
-use crate::batch::BatchReader;
+use crate::batch;
 use crate::compaction::pick;
 use crate::compaction::pressure::{is_none, of_debt, of_runs};
 use crate::error::{Error, Result};
@@ -43,12 +43,20 @@ const DELAY_MIN: Duration = Duration::from_micros(20);
 /// The part of the memory for memtables that a keyspace leaves to others while it waits for its flushes.
 const PART_FOR_OTHERS: usize = 8;
 
+/// With less memory for memtables, what a memtable allocates ahead is not little of it.
+const MUCH_ROOM_MIN: usize = 8 << 20;
+
 /// The pressure while work that lowers it fails.
 const FAILING: f64 = 0.5;
 
 /// The pressure of so many memtables that wait to be flushed. The first is normal.
 fn pressure_of_memtables(immutables: usize) -> f64 {
     ((immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0)).max(0.0)
+}
+
+/// Whether so many memtables that wait to be flushed, runs of level 0, and bytes that compactions owe slow nobody down.
+pub(crate) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) -> bool {
+    immutables <= 1 && is_none(runs, debt)
 }
 
 /// How long a write of `bytes` takes at the rate that is allowed at a pressure between 0 and 1.
@@ -152,7 +160,8 @@ impl Engine {
     /// Whether all memtables together, the immutable ones included, have room for a group.
     pub(super) fn has_room<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> bool {
         let memory = &self.context.memory;
-        memory.memtables().saturating_add(memory_of(group)) <= memory.memtables_max()
+        let (used, most) = (memory.memtables(), memory.memtables_max());
+        has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
     }
 
     /// Whether a writer has to wait for memory: the memtables have no room for its batch beside what is left to
@@ -160,13 +169,14 @@ impl Engine {
     fn lacks_room(&self, admitted: &Admitted) -> bool {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
-        if used <= most / 2 && admitted.bytes.len() <= most / 16 {
+        let part = std::iter::once((&admitted.bytes[..], &admitted.trees[..]));
+        if has_much_room(used, most, part.clone()) {
             return false;
         }
         let is_behind = |tree: &Arc<Tree>| tree.is_alive() && !tree.view_ref().immutables.is_empty();
         let leaves_some = self.keyspaces.len() > 1 && admitted.trees.iter().any(is_behind);
         let most = if leaves_some { most - most / PART_FOR_OTHERS } else { most };
-        used.saturating_add(memory_of(std::iter::once((&admitted.bytes[..], &admitted.trees[..])))) > most
+        used.saturating_add(memory_of(part)) > most
     }
 
     /// Waits until the pressure is below 1 and the memtables have room for a batch, doing the work itself if
@@ -232,11 +242,19 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
 /// A batch and its trees.
 pub(super) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
 
+/// Whether the memtables have room for a group in any case: the shortest entry, of three bytes, takes at most 80 times as
+/// much, and what a memtable allocates ahead is little of so much memory.
+fn has_much_room<'g>(used: usize, most: usize, mut group: impl Iterator<Item = Part<'g>>) -> bool {
+    let Some((bytes, trees)) = group.next() else { return true };
+    let is_small = trees.len() == 1 && bytes.len() <= most / 512;
+    is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
+}
+
 /// The most that the memtables can grow by when a group is applied.
 fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
     let (mut entries, mut len) = (0, 0);
     for (bytes, _) in group.clone() {
-        entries += BatchReader::open(bytes).map_or(0, |batch| batch.count as usize);
+        entries += batch::count(bytes) as usize;
         len += bytes.len();
     }
     let mut trees = group.flat_map(|(_, trees)| trees);
@@ -261,6 +279,9 @@ fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
 /// not count.
 fn pressure_of(admitted: &Admitted) -> f64 {
     let of = |tree: &Arc<Tree>| {
+        if tree.has_no_pressure() {
+            return 0.0;
+        }
         let view = tree.view_ref();
         pressure_of_memtables(view.immutables.len()).max(compaction_pressure(tree, &view))
     };
@@ -281,6 +302,33 @@ mod tests {
     #[test]
     fn pressure_rises_by_degrees_from_nothing_to_full() {
         assert_eq!([0, 1, 2, 3].map(pressure_of_memtables), [0.0, 0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn a_group_that_has_much_room_in_half_of_the_memory_has_room() {
+        for budget in [1 << 20, 20 << 20, 32 << 20, 64 << 20, 1 << 30] {
+            let options =
+                Options::new().fs(Arc::new(MemFs::new())).memory_budget(budget).background_threads(0);
+            let db = options.open("/db").unwrap();
+            let tree = db.engine().keyspaces.default_tree();
+            let most = db.engine().context.memory.memtables_max();
+            for (entries, value) in [(1, 0), (1, most / 1000), (most / 512 / 3 - 5, 0), (10, most / 5200)] {
+                let mut batch = WriteBatch::new();
+                for _ in 0..entries {
+                    if value > 0 {
+                        batch.put("", vec![7; value])
+                    } else {
+                        batch.delete("")
+                    };
+                }
+                let (bytes, ..) = batch.into_parts().unwrap();
+                let group = || std::iter::once((&bytes[..], std::slice::from_ref(&tree)));
+                let has_much = has_much_room(most / 2, most, group());
+                assert_eq!(has_much, most >= MUCH_ROOM_MIN, "{entries} of {value} in {budget}");
+                assert!(!has_much || memory_of(group()) <= most / 2, "{entries} of {value} in {budget}");
+                assert!(!has_much_room(most / 2 + 1, most, group()));
+            }
+        }
     }
 
     #[test]

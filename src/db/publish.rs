@@ -218,7 +218,7 @@ impl Change {
             // They have not changed since they were encoded, under the same lock.
             Self::Options(tree, change) => {
                 let options = change.apply(&tree.options.load());
-                tree.options.store(Arc::new(options));
+                tree.set_options(options);
                 tree.mark();
             }
             Self::Drop(tree) => tree.set_dropped(),

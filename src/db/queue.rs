@@ -9,6 +9,7 @@
 //! that a closure that waits for another writer is late and not stuck.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -77,6 +78,8 @@ pub(super) enum Turn {
 #[derive(Default)]
 pub(crate) struct CommitQueue {
     queue: Mutex<Queue>,
+    /// How many requests wait, to be read without the lock.
+    waiting: AtomicUsize,
     /// Nobody has the right of way any more.
     way_is_free: Condvar,
 }
@@ -173,6 +176,7 @@ impl CommitQueue {
         }
         let request = Request::new(work);
         queue.waiting.push_back(Arc::clone(&request));
+        self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
         drop(queue);
         request.wait()
     }
@@ -210,7 +214,8 @@ impl CommitQueue {
     /// as far as they fit in [`GROUP_BYTES_MAX`]. A request to close is alone.
     pub(super) fn take_followers(&self, own: &Wanted) -> Vec<Arc<Request>> {
         let mut group = Vec::new();
-        if matches!(own, Wanted::Close) {
+        // Who comes just now is in the next group.
+        if matches!(own, Wanted::Close) || self.waiting.load(Ordering::Relaxed) == 0 {
             return group;
         }
         let mut bytes = own.bytes();
@@ -222,6 +227,7 @@ impl CommitQueue {
             }
             group.extend(queue.waiting.pop_front());
         }
+        self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
         group
     }
 
@@ -229,7 +235,10 @@ impl CommitQueue {
     pub(super) fn hand_on(&self) {
         let mut queue = lock(&self.queue);
         match queue.waiting.pop_front() {
-            Some(next) => next.lead(),
+            Some(next) => {
+                self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+                next.lead();
+            }
             None => queue.led = false,
         }
     }
@@ -253,7 +262,7 @@ impl CommitQueue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
 

@@ -215,9 +215,12 @@ impl Engine {
     pub(super) fn await_resume(&self) -> Result<()> {
         let reservations = &self.background.reservations;
         loop {
+            if !self.suspension.is_suspended() {
+                return Ok(());
+            }
             let epoch = reservations.epoch();
             let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
-            if !self.suspension.is_suspended() || is_due {
+            if is_due || !self.suspension.is_suspended() {
                 return Ok(());
             }
             self.check_writable()?;
@@ -247,6 +250,9 @@ impl Engine {
     ///
     /// The failure of the newest attempt.
     pub(super) fn resume_if_due(&self, is_closing: bool) -> Result<()> {
+        if !self.suspension.is_suspended() {
+            return Ok(());
+        }
         let Some(cause) = self.suspension.cause() else { return Ok(()) };
         let is_due = self.background.threads == 0 || is_closing || self.retry.is_due(Work::Resume);
         if !is_due {

@@ -4,7 +4,7 @@
 //! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
 //! (other tables), one at a time under `replacing`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::departed::{Departed, Keeper};
 use super::memtables::Memtables;
-use super::pressure::Pace;
+use super::pressure::{Pace, has_no_pressure};
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
@@ -105,6 +105,10 @@ pub(crate) struct Tree {
     pub(crate) pace: Pace,
     /// What compactions have to write, in bytes, when the background last looked.
     debt: AtomicU64,
+    /// Whether memtables that wait to be flushed, or the runs of level 0, are a reason to slow writers down.
+    is_behind: AtomicBool,
+    /// [`Tree::memtable_bytes`] by the current options.
+    memtable_bytes: AtomicUsize,
     /// Hidden entries that scans have skipped: in all, before the last seal, before the last compaction for
     /// them.
     skipped: AtomicU64,
@@ -135,6 +139,8 @@ impl Tree {
         version: Arc<Version>,
     ) -> Arc<Self> {
         memtables.marks.add(id);
+        let is_behind = AtomicBool::new(!has_no_pressure(0, version.runs(0).len(), 0));
+        let memtable_bytes = AtomicUsize::new(memtable_bytes(&options, memtables));
         Arc::new(Self {
             id,
             name,
@@ -147,6 +153,8 @@ impl Tree {
             counted_bytes: Mutex::default(),
             pace: Pace::default(),
             debt: AtomicU64::new(0),
+            is_behind,
+            memtable_bytes,
             skipped: AtomicU64::new(0),
             skipped_before_seal: AtomicU64::new(0),
             skipped_before_compaction: AtomicU64::new(0),
@@ -182,6 +190,8 @@ impl Tree {
             |memtable: &&Arc<LoggedMemtable>| !new.memtables().any(|kept| Arc::ptr_eq(kept, memtable));
         let gone = || old.memtables().filter(is_gone).map(|gone| &gone.memtable);
         gone().for_each(|memtable| self.departed.add(memtable));
+        let has_no_pressure = has_no_pressure(new.immutables.len(), new.version.runs(0).len(), 0);
+        self.is_behind.store(!has_no_pressure, Ordering::Relaxed);
         self.view.store(Arc::clone(&new));
         // What readers of older views still have of them is not in the budget any more.
         for memtable in gone() {
@@ -199,6 +209,17 @@ impl Tree {
     /// Has the background look for work in this keyspace before it chooses the next job.
     pub(crate) fn mark(&self) {
         self.memtables.marks.add(self.id);
+    }
+
+    /// Whether nothing is a reason to slow writers down.
+    pub(crate) fn has_no_pressure(&self) -> bool {
+        !self.is_behind.load(Ordering::Relaxed) && has_no_pressure(0, 0, self.debt())
+    }
+
+    /// Replaces the options. One caller at a time.
+    pub(crate) fn set_options(&self, options: KeyspaceOptions) {
+        self.memtable_bytes.store(memtable_bytes(&options, &self.memtables), Ordering::Relaxed);
+        self.options.store(Arc::new(options));
     }
 
     /// What compactions have to write, in bytes, when the background last looked.
@@ -283,7 +304,7 @@ impl Tree {
 
     /// Size at which the memtable is flushed.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.options.load().memtable_bytes_in(self.memtables.memory.memtables_max())
+        self.memtable_bytes.load(Ordering::Relaxed)
     }
 
     /// The shape that compaction keeps the tree in.
@@ -397,6 +418,10 @@ impl Tree {
     pub(crate) fn is_alive(&self) -> bool {
         !self.dropped.load(Ordering::Acquire)
     }
+}
+
+fn memtable_bytes(options: &KeyspaceOptions, memtables: &Memtables) -> usize {
+    options.memtable_bytes_in(memtables.memory.memtables_max())
 }
 
 impl std::fmt::Debug for Tree {

@@ -23,7 +23,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::apply::{apply, own_batch};
+use super::apply::apply;
 use super::background::LOG_SYNC_BYTES;
 use super::decide::decide;
 use super::engine::Engine;
@@ -34,7 +34,7 @@ use super::queue::{Admitted, Outcome, Turn, Wanted};
 use super::retry::Work;
 use super::schedule::point;
 use super::tree::Tree;
-use crate::batch::{self, BatchReader, WriteBatch};
+use crate::batch::{self, WriteBatch};
 use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
 
@@ -75,10 +75,9 @@ impl Engine {
         self.make_durable(Some(position), durability)
     }
 
-    /// Writes a batch that has entries, all for this tree.
-    pub(super) fn write_in(&self, tree: &Arc<Tree>, batch: WriteBatch, durability: Durability) -> Result<()> {
+    /// Writes an encoded batch that has entries, all for this tree.
+    pub(super) fn write_in(&self, tree: &Arc<Tree>, bytes: Vec<u8>, durability: Durability) -> Result<()> {
         self.check_writable()?;
-        let bytes = batch.into_bytes()?;
         self.await_resume()?;
         let admitted = Admitted { bytes, trees: vec![Arc::clone(tree)], condition: None };
         let position = self.submit_batch(admitted)?.position;
@@ -263,6 +262,9 @@ impl Engine {
     /// Step 6: seals the memtables that are full, and those of which a caller wants it. What was written stays
     /// written if that fails, and the next group tries again.
     fn seal_full(&self, written: &Written, wanted: Vec<Arc<Tree>>) -> Result<()> {
+        if written.full.is_empty() && wanted.is_empty() {
+            return Ok(());
+        }
         let is_wanted = !wanted.is_empty();
         let mut trees = wanted;
         trees.extend(written.full.iter().cloned());
@@ -280,7 +282,7 @@ impl Engine {
         let before = self.sequence.visible();
         let (mut next, mut written, mut logged) = (before + 1, 0, 0);
         for Admitted { bytes, .. } in group.iter_mut().filter(|admitted| admitted.is_written()) {
-            let count = BatchReader::open(bytes).map_err(own_batch)?.count;
+            let count = batch::count(bytes);
             if next + u64::from(count) > SEQNO_MAX {
                 return Err(Error::limit("sequence number", SEQNO_MAX, next + u64::from(count)));
             }
@@ -290,11 +292,11 @@ impl Engine {
             logged += bytes.len() as u64;
         }
         self.counters.logged_bytes.fetch_add(logged, Ordering::Relaxed);
-        let unsynced = self.log().unsynced_bytes();
         let batches = group.iter().filter(|admitted| admitted.is_written());
         let batches = batches.map(|admitted| &admitted.bytes[..]);
-        let position = self.log().append(batches).map_err(|error| self.suspend(error))?;
-        if unsynced <= LOG_SYNC_BYTES && self.log().unsynced_bytes() > LOG_SYNC_BYTES {
+        let appended = self.log().append(batches).map_err(|error| self.suspend(error))?;
+        let position = appended.position;
+        if appended.unsynced_before <= LOG_SYNC_BYTES && appended.unsynced > LOG_SYNC_BYTES {
             // The background syncs it, so that little is left to sync when the log ends.
             self.background.notify();
         }

@@ -33,16 +33,16 @@ impl Writes<'_> {
         let len = key.len().saturating_add(value.len()).saturating_add(FRAMING_BYTES);
         let mut batch = WriteBatch::with_capacity(len);
         batch.push_put(self.tree.id, key, value);
-        self.write(batch, durability)
+        self.write(batch.into_bytes()?, durability)
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
         let mut batch = WriteBatch::with_capacity(key.len().saturating_add(FRAMING_BYTES));
         batch.push_delete(self.tree.id, key);
-        self.write(batch, durability)
+        self.write(batch.into_bytes()?, durability)
     }
 
-    fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+    fn write(&self, batch: Vec<u8>, durability: Durability) -> Result<()> {
         let engine = self.owner.engine();
         engine.check_readable(self.tree)?;
         engine.write_in(self.tree, batch, durability)

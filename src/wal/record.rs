@@ -23,7 +23,6 @@ use std::fmt;
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::checksum::{FileId, checksum32};
-use crate::codec::{put_u16, put_u32, put_u64};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
@@ -187,12 +186,12 @@ pub(crate) fn put_fragment(
     *payload = later;
     let flags = if first { FIRST } else { 0 } | if later.is_empty() { LAST } else { 0 };
     let start = out.len();
-    put_u32(out, 0);
-    put_u16(out, now.len() as u16);
-    out.extend_from_slice(&[(kind as u8) << KIND_SHIFT | flags, 0]);
-    put_u64(out, synced);
-    out.extend_from_slice(now);
     out.resize(start + extent(offset, now.len()).unwrap_or(left), 0);
+    let (header, rest) = out[start..].split_at_mut(FRAGMENT_HEADER_BYTES);
+    LittleEndian::write_u16(&mut header[4..6], now.len() as u16);
+    header[6] = (kind as u8) << KIND_SHIFT | flags;
+    LittleEndian::write_u64(&mut header[8..], synced);
+    rest[..now.len()].copy_from_slice(now);
     let crc = checksum32(file_id, offset, &[&out[start + 4..]]);
     LittleEndian::write_u32(&mut out[start..start + 4], crc);
 }
