@@ -3,20 +3,30 @@
 //! Appending and syncing are separate stages. A writer that wants durability waits in [`Log::wait_durable`]
 //! for a position. The first writer syncs everything that has been appended so far; the others wait for it,
 //! and the next sync covers what was appended meanwhile. So the number of syncs depends on the speed of the
-//! disk, not on the number of writers. If nothing was appended during a sync, a promise record is appended,
+//! disk, not on the number of writers.
+//!
+//! Writers that a sync has released write again at once. A sync that began before they have done so would leave them
+//! to the next one, and the writers would split into two groups that take turns. So if several writers waited when
+//! the last sync ended, the next one begins when as many wait again, or after half the time that a sync takes
+//! ([`company_patience`]). A writer that is alone does not wait. If nothing was appended during a sync, a promise record is appended,
 //! which states how far the log is durable.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use super::health::catch;
 use super::schedule::point;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::manifest::edit::EditItem;
-use crate::sync::{lock, wait};
+use crate::sync::{lock, wait, wait_for};
 use crate::wal::{EditMark, FramedWriter, RecordKind, encode_close, encode_promise};
+
+/// How long a sync waits for company at most. If it would be shorter than the least, it does not wait.
+const PATIENCE_MAX: Duration = Duration::from_millis(1);
+const PATIENCE_MIN: Duration = Duration::from_micros(20);
 
 /// A place in the sequence of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +48,8 @@ pub(crate) struct Appended {
 pub(crate) struct Log {
     state: Mutex<LogState>,
     synced: Condvar,
+    /// As many writers wait as the thread that syncs next waits for.
+    joined: Condvar,
     /// Number of the active log, to be read without the lock.
     active: AtomicU64,
     syncs: AtomicU64,
@@ -58,7 +70,16 @@ struct LogState {
     batches_end: u64,
     /// Whether it may hold a batch.
     has_batches: bool,
+    /// A thread syncs, or waits for company before it does.
     syncing: bool,
+    /// How far the sync goes that runs, and how many threads wait for it.
+    running_to: Option<LogPosition>,
+    covered: usize,
+    /// How many threads wait for the next one, and how many waited in all when the last one ended.
+    waiting: usize,
+    company: usize,
+    /// How long the last sync took.
+    sync_time: Duration,
     /// Nothing may be appended: the log was closed or cut, or one of these failed.
     ended: bool,
     /// The edit that says where the log ends, once it is durable to there.
@@ -79,12 +100,18 @@ impl Log {
                 batches_end,
                 has_batches: true,
                 syncing: false,
+                running_to: None,
+                covered: 0,
+                waiting: 0,
+                company: 0,
+                sync_time: Duration::ZERO,
                 ended: false,
                 end: None,
                 failed: None,
                 older,
             }),
             synced: Condvar::new(),
+            joined: Condvar::new(),
             active: AtomicU64::new(number),
             syncs: AtomicU64::new(0),
         }
@@ -160,20 +187,38 @@ impl Log {
     ///
     /// The error of the first failed sync, from every later call: it is unknown what that sync has lost.
     pub(crate) fn wait_durable(&self, position: LogPosition, mark: impl Fn() -> EditMark) -> Result<Synced> {
+        self.wait_in_company(position, mark, company_patience)
+    }
+
+    /// [`Log::wait_durable`], where a sync waits for company for as long as `patience` says if the last one took so
+    /// long.
+    fn wait_in_company(
+        &self,
+        position: LogPosition,
+        mark: impl Fn() -> EditMark,
+        patience: impl Fn(Duration) -> Duration,
+    ) -> Result<Synced> {
         point();
-        let mut unpromised = None;
         let mut state = self.lock();
+        let (mut is_counted, mut unpromised) = (false, None);
         loop {
             if let Some(up_to) = state.durable_if(position)? {
                 return Ok(Synced { up_to, unpromised });
+            }
+            if !std::mem::replace(&mut is_counted, true) && state.join(position) {
+                self.joined.notify_one();
             }
             if state.syncing {
                 state = wait(&self.synced, state);
                 continue;
             }
             state.syncing = true;
+            state = self.await_company(state, &patience);
+            let begun = Instant::now();
             let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
             let path = state.writer.path().to_path_buf();
+            state.running_to = Some(LogPosition { number, offset: end });
+            state.covered = std::mem::take(&mut state.waiting);
             drop(state);
             // Others wait for the result of this sync, also after a panic.
             let sync = || file.sync().map_err(|error| Error::io("sync", &path, error));
@@ -181,6 +226,8 @@ impl Log {
             self.syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;
+            state.running_to = None;
+            (state.company, state.sync_time) = (state.covered + state.waiting, begun.elapsed());
             match result {
                 Ok(()) if state.number == number => {
                     unpromised = state.note_synced(end, &mark).err().map(|error| (number, error));
@@ -190,6 +237,26 @@ impl Log {
             }
             self.synced.notify_all();
         }
+    }
+
+    /// Waits until as many threads wait as waited when the last sync ended, if these were several, or until a time.
+    fn await_company<'l>(
+        &'l self,
+        mut state: MutexGuard<'l, LogState>,
+        patience: impl Fn(Duration) -> Duration,
+    ) -> MutexGuard<'l, LogState> {
+        if state.waiting >= state.company || state.company < 2 {
+            return state;
+        }
+        let end = Instant::now() + patience(state.sync_time);
+        while state.waiting < state.company {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = wait_for(&self.joined, state, left);
+        }
+        state
     }
 
     /// Whether everything up to `position` is durable; the error if a sync has failed.
@@ -307,9 +374,25 @@ impl Log {
     }
 }
 
+/// How long a sync waits for company if the last one took so long: half of that, if a timer is as precise as that.
+fn company_patience(sync_time: Duration) -> Duration {
+    let half = (sync_time / 2).min(PATIENCE_MAX);
+    if half < PATIENCE_MIN { Duration::ZERO } else { half }
+}
+
 impl LogState {
     fn unsynced(&self) -> u64 {
         self.batches_end.saturating_sub(self.writer.synced())
+    }
+
+    /// Counts a thread that waits. Returns whether as many wait as the next sync waits for.
+    fn join(&mut self, position: LogPosition) -> bool {
+        if self.running_to.is_some_and(|end| position <= end) {
+            self.covered += 1;
+            return false;
+        }
+        self.waiting += 1;
+        self.waiting == self.company
     }
 
     /// How far the logs are durable, if that is at least to `position`.
@@ -336,5 +419,58 @@ impl LogState {
             self.writer.flush_frames()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::file_header::{FileHeader, FileKind};
+    use crate::fs::{Fs, MemFs};
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn log() -> Log {
+        let fs = MemFs::new();
+        fs.create_dir(Path::new("/db")).unwrap();
+        let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);
+        let writer = FramedWriter::create(&fs, Path::new("/db/000001.wal"), header).unwrap();
+        Log::new(1, writer, BTreeMap::new())
+    }
+
+    fn write(log: &Log, patience: Duration) {
+        let position = log.append(std::iter::once(&b"a batch"[..])).unwrap().position;
+        log.wait_in_company(position, EditMark::default, |_| patience).unwrap();
+    }
+
+    #[test]
+    fn writers_that_one_sync_has_released_share_the_next_one_too() {
+        const WRITERS: usize = 8;
+        const ROUNDS: u64 = 40;
+        let log = log();
+        // As if all had waited for a sync before.
+        log.lock().company = WRITERS;
+        std::thread::scope(|scope| {
+            for _ in 0..WRITERS {
+                scope.spawn(|| (0..ROUNDS).for_each(|_| write(&log, LONG)));
+            }
+        });
+        assert_eq!((log.syncs(), log.lock().company), (ROUNDS, WRITERS));
+    }
+
+    #[test]
+    fn a_writer_that_is_alone_waits_for_nobody() {
+        let log = log();
+        (0..100).for_each(|_| write(&log, LONG));
+        assert_eq!((log.syncs(), log.lock().company), (100, 1));
+    }
+
+    #[test]
+    fn a_sync_waits_for_company_no_longer_than_half_a_sync() {
+        let micros = Duration::from_micros;
+        let waits = [0, 39, 40, 200, 5000].map(|time| company_patience(micros(time)));
+        assert_eq!(waits, [0, 0, 20, 100, 1000].map(micros));
     }
 }
