@@ -120,6 +120,10 @@ impl Engine {
         let activated = match begin() {
             Err(error) if is_out_of_space(&error) => {
                 self.spend_reserve(&error);
+                // The reserve tells of the full disk; where there is none the caller is told.
+                if self.reserve.cause().is_none() {
+                    return Err(error);
+                }
                 begin()?
             }
             begun => begun?,
