@@ -15,7 +15,8 @@
 //!    counts;
 //! 4. the new log's first promise: from here on the log counts as used (if the disk is full, writing is
 //!    suspended instead, and `resume` goes on);
-//! 5. remove files that the new state does not name.
+//! 5. remove files that the new state does not name. What only the last edit of the old manifest has let go is
+//!    removed here too, not in step 1: that edit may not be durable.
 //!
 //! An open that fails before step 3 removes what it wrote.
 
@@ -135,7 +136,10 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     {
         keyspace.options = options.encode();
     }
-    remove_strays(&*fs, dir, &recovered.strays)?;
+    let let_go: BTreeSet<FileName> = recovered.manifest.let_go.iter().copied().collect();
+    let (later, strays): (Vec<_>, Vec<_>) =
+        recovered.strays.iter().copied().partition(|name| let_go.contains(name));
+    remove_strays(&*fs, dir, &strays)?;
     if let Some(engine) = open_unchanged(dir, &options, &recovered, &state, &fs)? {
         return Ok(engine);
     }
@@ -157,6 +161,7 @@ fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let kept = engine.put_in_force(replayed, manifest)?;
     let old = recovered.manifest.state.logs.keys().filter(|number| !kept.contains(number));
     let mut old: Vec<_> = old.map(|&number| FileName::Log(number)).collect();
+    old.extend(later);
     old.extend(recovered.current.map(|current| FileName::Manifest(current.manifest)));
     remove(&*fs, dir, &old);
     Ok(engine)
@@ -243,7 +248,8 @@ fn build_engine(
 }
 
 /// Removes files of the store that the current state does not name. Syncs first: an interrupted open may have
-/// left `CURRENT` unsynced, and the previous one may name these files.
+/// left `CURRENT` unsynced, and the previous one may name these files. What only the last edit has let go is not
+/// among them: it stays until a newer state is durable.
 fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
     if !strays.is_empty() {
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
@@ -435,7 +441,8 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::file_header::{FileHeader, FileKind, MAGIC};
-    use crate::fs::MemFs;
+    use crate::fs::{CrashPolicy, MemFs, Op};
+    use std::sync::Mutex;
 
     #[test]
     fn a_stray_file_with_a_huge_number_neither_blocks_opening_nor_makes_a_number_twice() {
@@ -454,6 +461,57 @@ mod tests {
                 assert_eq!(fs.files(dir).iter().any(|(path, _)| *path == stray), is_foreign, "{number}");
             }
         }
+    }
+
+    #[test]
+    fn what_the_last_edit_has_let_go_stays_until_a_newer_state_is_durable() {
+        let fs = MemFs::new();
+        let (dir, none) = (Path::new("/db"), Options::new().background_threads(0));
+        let open = |fs: &MemFs| none.clone().fs(Arc::new(fs.clone())).open(dir).unwrap();
+        let db = open(&fs);
+        for n in 0..200u32 {
+            db.put((n / 2).to_be_bytes(), n.to_be_bytes()).unwrap();
+            if n % 20 == 19 {
+                db.flush().unwrap();
+            }
+        }
+        // The process dies between the append of an edit and its sync.
+        let images = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&images);
+        fs.observe(move |fs, op| {
+            if matches!(op, Op::Sync(path) if path.to_string_lossy().contains("MANIFEST")) {
+                taken.lock().unwrap().push(fs.crash(CrashPolicy::KeepAll));
+            }
+            Ok(())
+        });
+        db.compact().unwrap();
+        db.drop_keyspace("none").unwrap_err();
+        fs.stop_observing();
+        let (images, mut crashed, mut strays) = (std::mem::take(&mut *images.lock().unwrap()), 0, 0);
+        for image in images {
+            let left = Arc::new(Mutex::new(Vec::new()));
+            let taken = Arc::clone(&left);
+            image.observe(move |fs, _| {
+                let random = taken.lock().unwrap().len() as u64;
+                let policies = [CrashPolicy::DropUnsynced, CrashPolicy::Random(random)];
+                taken.lock().unwrap().extend(policies.map(|policy| fs.crash(policy)));
+                Ok(())
+            });
+            let opened = open(&image);
+            image.stop_observing();
+            strays += opened.open_report().ignored.len();
+            let tables = |fs: &MemFs| {
+                let files = fs.files(dir).into_iter();
+                files.filter(|(path, _)| path.extension() == Some("sst".as_ref())).count()
+            };
+            let named = opened.engine().keyspaces.default_tree().view().version.all_tables().count();
+            assert_eq!(tables(&image), named, "nothing is left over");
+            for left in std::mem::take(&mut *left.lock().unwrap()) {
+                crashed += 1;
+                assert_eq!(open(&left).iter().count(), 100);
+            }
+        }
+        assert!(crashed > 20 && strays > 2, "{crashed}, {strays}");
     }
 
     #[test]

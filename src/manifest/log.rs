@@ -36,6 +36,8 @@ pub(crate) struct ReadManifest {
     /// Whether the last edit says how logs ended and nothing else, and is not the first. Then every edit that says
     /// anything else is durable, and so is `CURRENT`: they were before this edit was appended.
     pub(crate) ends_with_closed_log: bool,
+    /// Files that the last edit does not name any more. It may not be durable, and the one before names them.
+    pub(crate) let_go: Vec<FileName>,
 }
 
 /// Reads the manifest that `current` names.
@@ -78,10 +80,10 @@ fn read_up_to(
         reader.end_at(len);
     }
     let (mut state, mut marks) = (ManifestState::default(), Vec::new());
-    let mut ends_with_closed_log = false;
+    let mut last = ReadEdit::default();
     let mut damage = loop {
         match read_edit(&mut reader, &path, &mut state, &mut marks) {
-            Ok(Some(ends_logs)) => ends_with_closed_log = ends_logs && marks.len() > 1,
+            Ok(Some(edit)) => last = edit,
             Ok(None) => break None,
             Err(error) => break Some(error),
         }
@@ -92,36 +94,47 @@ fn read_up_to(
     }
     let ending = reader.ending().unwrap_or(Ending::Complete);
     let len = reader.position();
-    Ok((ReadManifest { path, state, marks, ending, len, ends_with_closed_log }, damage))
+    let ends_with_closed_log = last.ends_logs && marks.len() > 1;
+    let let_go = last.let_go;
+    Ok((ReadManifest { path, state, marks, ending, len, ends_with_closed_log, let_go }, damage))
 }
 
-/// Applies the next edit; `None` if there is none. Gives whether it says only how logs ended.
+/// What an edit was about.
+#[derive(Default)]
+struct ReadEdit {
+    /// It says how logs ended and nothing else.
+    ends_logs: bool,
+    let_go: Vec<FileName>,
+}
+
+/// Applies the next edit; `None` if there is none.
 fn read_edit(
     reader: &mut FramedReader<'_>,
     path: &Path,
     state: &mut ManifestState,
     marks: &mut Vec<EditMark>,
-) -> Result<Option<bool>> {
+) -> Result<Option<ReadEdit>> {
     let Some(record) = reader.next_record()? else { return Ok(None) };
     let offset = record.offset;
     let (items, mark) =
         EditItems::open(record.bytes, marks.last().copied()).map_err(|error| record.error(error, path))?;
-    let mut ends_logs = true;
+    let mut edit = ReadEdit { ends_logs: true, let_go: Vec::new() };
     for item in items {
         let item = item.map_err(|error| record.error(error, path))?;
-        ends_logs &= matches!(item, EditItem::NextFile(_) | EditItem::LogClosed { .. });
+        edit.ends_logs &= matches!(item, EditItem::NextFile(_) | EditItem::LogClosed { .. });
+        edit.let_go.extend(state.let_go_by(&item));
         state.apply_item(&item).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
     }
     state.mark = mark;
     marks.push(mark);
-    Ok(Some(ends_logs))
+    Ok(Some(edit))
 }
 
 impl ReadManifest {
     /// One that says nothing, in the place of one that is not there.
     pub(crate) fn empty(path: PathBuf) -> Self {
         let (state, marks, ending) = (ManifestState::default(), Vec::new(), Ending::Complete);
-        Self { path, state, marks, ending, len: 0, ends_with_closed_log: false }
+        Self { path, state, marks, ending, len: 0, ends_with_closed_log: false, let_go: Vec::new() }
     }
 
     /// Checks that the manifest has at least the edits that a log promises.

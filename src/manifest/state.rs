@@ -14,6 +14,7 @@ use super::keyspace_options::KeyspaceOptions;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
+use crate::filename::FileName;
 use crate::key::SeqNo;
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
@@ -143,6 +144,29 @@ impl ManifestState {
             }
         }
         Ok(())
+    }
+
+    /// The files that the state names and will not name any more when this item is applied.
+    pub(crate) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
+        let files = |place: &TablePlace| {
+            let filters = place.meta.filters.iter().filter_map(|filter| filter.file.map(FileName::Filter));
+            filters.chain([FileName::Table(place.meta.number)]).collect::<Vec<_>>()
+        };
+        let place = |keyspace, number| self.keyspaces.get(keyspace)?.tables.get(number);
+        match item {
+            EditItem::LogFloor(floor) => {
+                self.logs.range(..floor).map(|(&number, _)| FileName::Log(number)).collect()
+            }
+            EditItem::KeyspaceDropped(id) => {
+                let tables = self.keyspaces.get(id).into_iter().flat_map(|keyspace| keyspace.tables.values());
+                tables.flat_map(files).collect()
+            }
+            EditItem::TableRemoved { keyspace, number }
+            | EditItem::FiltersReplaced { keyspace, number, .. } => {
+                place(keyspace, number).map(files).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn end_log(&mut self, number: u64, end: LogEnd) -> Result<(), String> {
