@@ -43,6 +43,9 @@ const FLUSH_TOGETHER_BYTES: usize = 1 << 20;
 /// The most memtables that are flushed together.
 const FLUSHES_TOGETHER_MAX: usize = 16;
 
+/// How many attempts that are put off, or tried again shorter, one step makes before it ends.
+const ATTEMPTS_MAX: usize = 16;
+
 /// How often to choose which filters to keep in memory, while there is no room for all of them.
 const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -67,6 +70,14 @@ pub(crate) enum Jobs {
     All,
     /// Only the jobs that writers may be waiting for.
     Urgent,
+}
+
+/// What looking for a job has come to.
+enum Tried {
+    /// A job, or none. Whether anything was done.
+    Job(bool),
+    /// An attempt that failed. Whether obsolete files were removed.
+    InVain(bool),
 }
 
 impl Background {
@@ -211,7 +222,20 @@ impl Engine {
         catch("background work", || self.find_and_do(jobs)).unwrap_or_else(|panic| Err(self.fail(panic)))
     }
 
+    /// A failed attempt at upkeep is put off, and other work is next.
     fn find_and_do(&self, jobs: Jobs) -> Result<bool> {
+        let mut any = false;
+        for _ in 0..ATTEMPTS_MAX {
+            match self.find_and_try(jobs)? {
+                Tried::Job(is_done) => return Ok(any || is_done),
+                Tried::InVain(has_removed) => any |= has_removed,
+            }
+            self.health.check_not_failed()?;
+        }
+        Ok(any)
+    }
+
+    fn find_and_try(&self, jobs: Jobs) -> Result<Tried> {
         let obsolete = self.remove_obsolete_files();
         // Read before the reservations are locked, because a sync may hold the log's lock for long.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
@@ -219,7 +243,7 @@ impl Engine {
         let reservation = self.background.reservations.reserve_next(next);
         let residency = || if jobs == Jobs::All { self.reserve_residency() } else { None };
         let Some(reservation) = reservation.or_else(residency) else {
-            return Ok(obsolete);
+            return Ok(Tried::Job(obsolete));
         };
         let work = Work::of(reservation.job());
         let result = self.carry_out_job(reservation.job());
@@ -227,18 +251,15 @@ impl Engine {
             self.retry.done(work);
         }
         match result {
-            // A failed attempt is put off, and other work is next.
             Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::NextLog | Upkeep::Reserve)) => {
-                drop(reservation);
-                self.health.check_not_failed()?;
-                Ok(self.find_and_do(jobs)? || obsolete)
+                Ok(Tried::InVain(obsolete))
             }
-            Ok(is_done) => Ok(is_done || obsolete),
+            Ok(is_done) => Ok(Tried::Job(is_done || obsolete)),
             // The keyspace was dropped during the job, or the store is being closed: not a failure.
-            Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(true),
+            Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(Tried::Job(true)),
             // The table does not change. The failure was counted and reported, and the job is not tried
             // again.
-            Err(JobError::Table(_)) => Ok(true),
+            Err(JobError::Table(_)) => Ok(Tried::Job(true)),
             Err(JobError::Store(error)) => {
                 let error = self.fail_if_final(error);
                 if matches!(reservation.job(), Job::Flush(_)) && is_out_of_space(&error) {

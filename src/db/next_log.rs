@@ -203,6 +203,7 @@ mod tests {
     use super::*;
     use crate::batch::WriteBatch;
     use crate::db::repair::ManifestCondition;
+    use crate::db::schedule::in_order;
     use crate::db::{Db, Durability};
     use crate::error::Error;
     use crate::file_header::HEADER_BYTES;
@@ -451,6 +452,54 @@ mod tests {
         assert_eq!(report.manifest, ManifestCondition::Cut, "{report:#?}");
         assert_eq!((report.certain_keys(), report.doubtful_keys()), (entries as u64, 0), "{report:#?}");
         assert!(report.lost_writes.is_empty(), "{report:#?}");
+    }
+
+    #[test]
+    fn an_edit_that_lets_a_log_go_says_before_how_it_ended_in_every_order() {
+        for seed in 0..150 {
+            let fs = MemFs::new();
+            let (db, ..) = with_begun_log(&fs);
+            assert!(db.step().unwrap(), "it says how the log before ended");
+            // Another one is there, and nothing is in the log in use.
+            db.engine().next_log.is_wanted.store(true, Ordering::Relaxed);
+            assert!(db.step().unwrap() && prepared(&db).is_some());
+            let (entries, before) = (db.iter().count(), active(&db));
+            let flush = || db.step().map(drop);
+            let begin = || db.engine().begin_log();
+            let done = in_order(seed, [&flush as &(dyn Fn() -> Result<()> + Sync), &begin]);
+            assert!(done.iter().all(Result::is_ok) && active(&db) > before, "order {seed}: {done:?}");
+            while db.step().unwrap_or_else(|error| panic!("order {seed}: {error}")) {}
+            assert!(!db.engine().suspension.is_suspended(), "order {seed}");
+            assert_eq!(opens(&fs.crash(CrashPolicy::DropUnsynced)).0, entries, "order {seed}");
+        }
+    }
+
+    #[test]
+    fn a_store_on_a_full_disk_opens_behind_a_log_whose_end_no_edit_says() {
+        let fs = MemFs::new();
+        let (db, number, next) = with_begun_log(&fs);
+        db.put("last", "value").unwrap();
+        let entries = db.iter().count();
+        let image = fs.crash(CrashPolicy::KeepAll);
+        let used =
+            |fs: &MemFs| fs.files(Path::new(DIR)).iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        image.set_room(Some(used(&image) + (4 << 10)));
+        let db = open(&image);
+        assert!(db.open_report().full_disk.is_some() && db.iter().count() == entries);
+        let logs = || db.engine().manifest.lock().as_ref().unwrap().state().logs.clone();
+        assert_eq!(logs().get(&number).map(|log| log.end.is_some()), Some(false), "{:?}", logs());
+        assert!(!logs().contains_key(&next), "what it held was copied");
+        for seed in 0..10 {
+            let left = image.crash(CrashPolicy::Random(seed));
+            left.set_room(None);
+            assert_eq!(opens(&left).0, entries);
+        }
+        image.set_room(None);
+        while db.step().unwrap() {}
+        db.flush().unwrap();
+        while db.step().unwrap() {}
+        assert!(!logs().contains_key(&number), "it is in tables");
+        assert_eq!(opens(&image.crash(CrashPolicy::DropUnsynced)).0, entries);
     }
 
     #[test]

@@ -110,6 +110,7 @@ impl Engine {
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
         let changed = self.items_of(&change)?;
+        point();
         // Read after the floor: where that is above a log which has just ended, the edit says how that ended, and
         // says so before.
         let ended = self.next_log.ended();

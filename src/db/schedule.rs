@@ -10,7 +10,7 @@
 pub(super) fn point() {}
 
 #[cfg(test)]
-pub(super) use tests::point;
+pub(super) use tests::{in_order, point};
 
 #[cfg(test)]
 mod tests {
@@ -240,7 +240,10 @@ mod tests {
     }
 
     /// Does these deeds in threads of their own, in the order that the seed says.
-    fn in_order<T: Send, const N: usize>(seed: u64, deeds: [&(dyn Fn() -> T + Sync); N]) -> [T; N] {
+    pub(in crate::db) fn in_order<T: Send, const N: usize>(
+        seed: u64,
+        deeds: [&(dyn Fn() -> T + Sync); N],
+    ) -> [T; N] {
         let schedule = Arc::new(Schedule::default());
         std::thread::scope(|scope| {
             let mut thread = 0;
