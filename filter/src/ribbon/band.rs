@@ -380,8 +380,9 @@ mod tests {
     #[test]
     fn rows_of_a_lone_shard_in_turns_have_the_solution_of_rows_one_after_another() {
         for (keys, salts) in [(300, 50), (3000, 10), (60_000, 1)] {
+            let salts = if cfg!(miri) { 1 } else { salts };
             let mut all_bumped = 0;
-            for salt in 0..if cfg!(miri) { 1 } else { salts } {
+            for salt in 0..salts {
                 let in_turns = solved(keys, salt, Band::eliminate);
                 assert!(in_turns == solved(keys, salt, Band::eliminate_in_turns), "{keys} keys, salt {salt}");
                 all_bumped += in_turns.bumped.len() as u64;
