@@ -21,7 +21,8 @@
 //!   same.
 //!
 //! If the power fails before the store changes, the next opening finds what this one has found. Whatever of this is
-//! not the case, the files are written anew before the opening returns.
+//! not the case, the files are written anew before the opening returns. A copy of a store is durable once its maker
+//! has synced it: an opening syncs neither its tables nor its logs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -94,8 +95,8 @@ impl Engine {
         self.unchanged.is_unchanged.load(Ordering::Acquire)
     }
 
-    /// Makes the new files of a store of which nothing has changed, on a full disk with the reserve's room. Not for who holds the lock of the manifest or of
-    /// the log.
+    /// Makes the new files of a store of which nothing has changed, on a full disk with the reserve's room. Not for
+    /// who holds the lock of the manifest or of the log.
     ///
     /// # Errors
     ///
@@ -110,12 +111,13 @@ impl Engine {
         }
         self.health.check_open()?;
         self.health.check_not_failed()?;
+        catch("beginning to write", || self.begin_once()).unwrap_or_else(|panic| Err(self.fail(panic)))
+    }
+
+    fn begin_once(&self) -> Result<()> {
         let begin = || {
-            let moved = catch("beginning to write", || {
-                self.files.check_locked()?;
-                self.move_to_new_files(Memory::Kept)
-            });
-            moved.flatten().map_err(|error| self.fail_if_final(error))
+            let moved = self.files.check_locked().and_then(|()| self.move_to_new_files(Memory::Kept));
+            moved.map_err(|error| self.fail_if_final(error))
         };
         let activated = match begin() {
             Err(error) if is_out_of_space(&error) => {

@@ -195,19 +195,20 @@ impl Engine {
             if let Some(error) = admitted.trees.iter().find_map(blocked_for) {
                 return Err((*error).clone());
             }
-            let is_awaited = |work| {
-                is_for(admitted, work) || lacks_room && matches!(work, Work::Flush(_) | Work::BeginLog)
-            };
-            if let Some(error) = self.retry.out_of_patience(is_awaited) {
-                return Err(error);
-            }
-            if lacks_room && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
+            let may_seal = self.background.threads == 0 || self.retry.is_due(Work::BeginLog);
+            if lacks_room && may_seal && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
                 match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
                     Some(Ok(())) => continue,
                     Some(Err(error)) if self.background.threads == 0 => return Err(error),
                     None if !is_pressed => return Ok(()),
                     Some(Err(_)) | None => {}
                 }
+            }
+            let is_awaited = |work| {
+                is_for(admitted, work) || lacks_room && matches!(work, Work::Flush(_) | Work::BeginLog)
+            };
+            if let Some(error) = self.retry.out_of_patience(is_awaited) {
+                return Err(error);
             }
             if self.background.threads == 0 {
                 self.retry.at_once();

@@ -322,15 +322,17 @@ impl Engine {
             }
         };
         let Prepared { manifest, log_number, log, old_logs } = prepared;
-        let manifest =
-            manifest.install().inspect_err(|_| self.suspension.keep_files(std::mem::take(&mut new)))?;
-        let mark = manifest.state().mark;
-        {
+        let mark = {
+            // Whoever compares `CURRENT` with what is in memory holds this lock.
             let mut guard = self.manifest.lock();
+            let manifest =
+                manifest.install().inspect_err(|_| self.suspension.keep_files(std::mem::take(&mut new)))?;
+            let mark = manifest.state().mark;
             self.manifest.set_mark(mark);
             *guard = Some(manifest);
             new.changes.into_iter().for_each(TreeChange::install);
-        }
+            mark
+        };
         let activated = self.log().activate(log_number, log, mark);
         // Nothing is in doubt any more.
         let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);

@@ -438,6 +438,44 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_that_waits_for_the_first_files_of_a_closed_store_gets_their_error_after_a_minute() {
+        let fs = MemFs::new();
+        let (db, _) = store(&fs, 2, 1 << 20);
+        db.put("most of the memory", vec![7; 200 << 10]).unwrap();
+        db.close().unwrap();
+        let full = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&full);
+        fs.observe(move |_, op| match op {
+            Op::Create(_) if flag.load(Ordering::SeqCst) => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        });
+        let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 20);
+        let options = Options::new().fs(Arc::new(fs.clone())).memory_budget(1 << 20).background_threads(2);
+        let db = options.default_keyspace(keyspace).open("/db").unwrap();
+        let retry = &db.engine().retry;
+        let failed = std::thread::scope(|scope| {
+            let (ends, ended) = mpsc::channel();
+            let writer = db.clone();
+            scope.spawn(move || ends.send(writer.put("more", vec![7; 100 << 10])).unwrap());
+            let failures = (0..10_000).find(|_| {
+                assert!(ended.recv_timeout(Duration::from_millis(1)).is_err(), "the writer does not wait");
+                retry.failures() >= 2
+            });
+            retry.advance(PATIENCE);
+            let failed = ended.recv_timeout(Duration::from_secs(30));
+            // The writer must end, also if the test has failed.
+            full.store(false, Ordering::SeqCst);
+            assert!(failures.is_some(), "no failure is told");
+            failed.expect("the writer waits no longer").unwrap_err()
+        });
+        assert!(is_full(&failed), "{failed}");
+        retry.advance(DELAY_MAX);
+        db.put("more", vec![7; 100 << 10]).unwrap();
+        db.settle().unwrap();
+        assert!(db.background_error().is_none());
+    }
+
+    #[test]
     fn without_threads_a_writer_gets_the_error_of_the_flush_it_tried_at_once() {
         let fs = MemFs::new();
         let (db, full) = store(&fs, 0, MEMTABLE_BYTES);

@@ -197,6 +197,7 @@ impl Options {
         path: impl AsRef<Path>,
         mut progress: impl FnMut(VerifyProgress),
     ) -> Result<VerifyReport> {
+        self.validate()?;
         let dir = path.as_ref();
         names_in(&*self.fs, dir)?;
         let _lock = lock_for_reading(&*self.fs, dir)?;

@@ -321,14 +321,13 @@ impl Engine {
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
     pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        self.begin_writing()?;
-        match self.begin_log() {
+        match self.begin_writing().and_then(|()| self.begin_log()) {
             Ok(()) => {
                 self.retry.done(Work::BeginLog);
                 self.retry.done(Work::PrepareLog);
             }
             Err(error) => {
-                if !self.health.has_failed() && !self.suspension.is_suspended() {
+                if self.check_writable().is_ok() && !self.suspension.is_suspended() {
                     self.put_off(Work::BeginLog, error.clone());
                 }
                 return Err(error);
