@@ -28,6 +28,10 @@ const CHEAP_INTERVALS: [usize; 2] = [4, 8];
 /// What leads searches is cheap if it adds at most one byte to so many.
 const CHEAP_PART: usize = 64;
 
+/// The most entries of a block with a hash index. Of more, some would have the same hash byte, and a search by
+/// restarts passes fewer entries.
+const HASHED_ENTRIES_MAX: usize = 256;
+
 /// Most entries from one restart to the next in any block.
 pub(super) const RESTART_INTERVAL_MAX: usize = 16;
 
@@ -149,7 +153,10 @@ impl BlockBuilder {
             Aids::Restarts => false,
             #[cfg(any(test, fuzzing))]
             Aids::HashIndex => true,
-            Aids::Cheap => shape.restarts * interval * CHEAP_PART <= entries_len,
+            Aids::Cheap => {
+                let bytes = shape.restarts * interval;
+                bytes <= HASHED_ENTRIES_MAX && bytes * CHEAP_PART <= entries_len
+            }
         };
         if is_there { interval } else { 0 }
     }
@@ -241,6 +248,18 @@ mod tests {
             builder.clear();
             assert!(builder.is_empty());
             assert_eq!(builder.size(), 4);
+        }
+    }
+
+    #[test]
+    fn a_block_of_many_entries_has_no_hash_index() {
+        for (entries, hash_bytes) in [(256, 256), (257, 0), (10_000, 0)] {
+            let mut builder = BlockBuilder::for_data();
+            for number in 0..entries as u32 {
+                let key = InternalKey { user: &number.to_be_bytes(), tag: Tag::newest_at(0) };
+                builder.add(key, &[1; 300], false);
+            }
+            assert_eq!(Trailer::of(builder.finish()).unwrap().hash_bytes().len(), hash_bytes, "{entries}");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A chunk is as large as all before it, up to [`CHUNK_BYTES`], so that a short scan takes little. A key that is
 //! kept keeps its chunk alive, as a value keeps its block. A key of more than [`SHARED_BYTES_MAX`] has an
-//! allocation of its own.
+//! allocation of its own, unless there is room left.
 
 use bytes::BytesMut;
 

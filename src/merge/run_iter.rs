@@ -72,6 +72,12 @@ impl<S: RunSource> RunIter<S> {
 
     /// Moves to the first entry of the tables after the open one if the cursor is not valid.
     fn settle_forward(&mut self) -> Step {
+        self.settle_forward_by(S::Iter::seek_first)
+    }
+
+    /// The same with `seek` in each of these tables. A table may have other keys than its bounds say, so a seek for
+    /// a target seeks there too.
+    fn settle_forward_by(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
         {
@@ -79,18 +85,22 @@ impl<S: RunSource> RunIter<S> {
             if next >= self.source.len() {
                 break;
             }
-            self.table(next)?.seek_first()?;
+            seek(self.table(next)?)?;
         }
         Ok(())
     }
 
     /// Moves to the last entry of the tables before the open one if the cursor is not valid.
     fn settle_backward(&mut self) -> Step {
+        self.settle_backward_by(S::Iter::seek_last)
+    }
+
+    fn settle_backward_by(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
         {
             let Some(previous) = table.checked_sub(1) else { break };
-            self.table(previous)?.seek_last()?;
+            seek(self.table(previous)?)?;
         }
         Ok(())
     }
@@ -134,7 +144,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
                 return Ok(());
             }
             run.table(table)?.seek(target)?;
-            run.settle_forward()
+            run.settle_forward_by(|iter| iter.seek(target))
         })
     }
 
@@ -145,7 +155,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
                 return Ok(());
             };
             run.table(table)?.seek_before(target)?;
-            run.settle_backward()
+            run.settle_backward_by(|iter| iter.seek_before(target))
         })
     }
 

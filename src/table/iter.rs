@@ -212,6 +212,16 @@ impl TableIter {
         }
     }
 
+    /// Checks that a seek which has gone on to another block has passed its target. Else the blocks are not in
+    /// order, and who seeks until the target is passed would do so for ever.
+    fn check_passed(&self, has_passed: impl FnOnce(InternalKey<'_>) -> bool) -> Step {
+        if self.key().is_none_or(has_passed) {
+            return Ok(());
+        }
+        let detail = "its keys are not in order with those of the block beside it";
+        Err(self.table.file.corrupt(self.data.block, "data block", detail).into())
+    }
+
     #[cold]
     fn error_in_data(&self, error: DecodeError) -> Box<Error> {
         self.table.file.error_in_block(error, self.data.block).into()
@@ -232,10 +242,11 @@ impl InternalIterator for TableIter {
             let in_block = iter.descend(Goal::AtOrAfter(target))?;
             // The target is after the last key of a block and before its separator: the next block begins
             // with the answer.
-            match in_block && !iter.data.entries.is_valid() {
-                true => iter.step_block(Direction::Forward),
-                false => Ok(()),
+            if !in_block || iter.data.entries.is_valid() {
+                return Ok(());
             }
+            iter.step_block(Direction::Forward)?;
+            iter.check_passed(|key| key >= target)
         })
     }
 
@@ -244,11 +255,12 @@ impl InternalIterator for TableIter {
             if !iter.descend(Goal::AtOrAfter(target))? {
                 return Ok(iter.descend(Goal::Last).map(drop)?);
             }
-            match iter.data.entries.is_valid() {
-                true => iter.step(Direction::Backward),
+            if !iter.data.entries.is_valid() {
                 // All keys of this block are before the target.
-                false => Ok(iter.stand(iter.index.len(), Goal::Last).map(drop)?),
+                return Ok(iter.stand(iter.index.len(), Goal::Last).map(drop)?);
             }
+            iter.step(Direction::Backward)?;
+            iter.check_passed(|key| key < target)
         })
     }
 

@@ -274,6 +274,28 @@ fn data_and_index_blocks_whose_offsets_descend_are_found() {
 }
 
 #[test]
+fn a_seek_that_would_not_pass_its_target_is_corruption() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    let first = forge.data(&[("a", inline("1")), ("k", inline("2"))]);
+    let second = forge.data(&[("b", inline("3")), ("z", inline("4"))]);
+    let root = forge.index(&[("m", first), ("z", second)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let table = fixture.open(&meta).unwrap();
+    let target = |user| InternalKey::new(user, Tag::newest_at(1));
+    let forward = table.iter(false).seek(target(b"l")).unwrap_err();
+    assert!(forward.to_string().contains("not in order"), "{forward}");
+    // "j" is a separator before the last key of its block.
+    let mut forge = Forge::new();
+    let first = forge.data(&[("a", inline("1")), ("x", inline("2"))]);
+    let second = forge.data(&[("y", inline("3"))]);
+    let root = forge.index(&[("j", first), ("y", second)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let backward = fixture.open(&meta).unwrap().iter(false).seek_before(target(b"k")).unwrap_err();
+    assert!(backward.to_string().contains("not in order"), "{backward}");
+}
+
+#[test]
 fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_found() {
     for (separators, complaint) in [
         (["a", "c"], None),
