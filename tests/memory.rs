@@ -173,7 +173,8 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
         values
     });
     let bytes = db.stats().memory.held as usize;
-    assert!((500 * 3000..500 * 6000).contains(&bytes), "a block for each value: {bytes}");
+    // A block of 4 KiB for each value, but for those that the cache still has.
+    assert!((500 * 2000..500 * 6000).contains(&bytes), "blocks of 500 values: {bytes}");
     phase("read beside what is held", before + bytes, || read(&db));
     assert!((0..500).all(|index| held[index as usize][..] == value(number(index))));
     drop(held);

@@ -66,7 +66,7 @@ const GAPS_MAX: u64 = 4;
 /// How many entries are merged between two calls of `stop`.
 const STOP_INTERVAL: u32 = 1024;
 
-/// How many entries are merged between two looks at the memory in use.
+/// How many entries are written between two looks at the memory in use, or more to the end of a user key.
 const MEMORY_INTERVAL: u32 = 16;
 
 impl Merge<'_> {
@@ -94,7 +94,7 @@ impl Merge<'_> {
     ) -> Result<()> {
         let mut older = KeyCursor::new(self.version, self.newest_level()..LEVELS, self.inputs);
         let mut overlap = Overlap::new(self.next_level(), self.overlap_max());
-        let (mut since_stop, mut bytes) = (0, 0);
+        let (mut since_stop, mut since_look, mut bytes) = (0, 0, 0);
         let (from, to) = self.part;
         match from {
             Some(from) => input.seek(InternalKey::new(from, Tag::newest_at(SEQNO_MAX)))?,
@@ -108,11 +108,19 @@ impl Merge<'_> {
             bytes += key.user.len() as u64;
             if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
+                since_look += 1;
+                let mut uses_too_much = |writer| {
+                    let looks = since_look >= MEMORY_INTERVAL;
+                    if looks {
+                        since_look = 0;
+                    }
+                    looks && self.uses_too_much(writer)
+                };
                 if let Some(writer) = &outputs.current
+                    && writer.last_user_key() != key.user
                     && (overlaps_too_much
                         || writer.file_bytes() >= self.shape.table_bytes
-                        || (since_stop % MEMORY_INTERVAL == 0 && self.uses_too_much(writer)))
-                    && writer.last_user_key() != key.user
+                        || uses_too_much(writer))
                 {
                     let last = Bytes::copy_from_slice(writer.last_user_key());
                     outputs.finish_current(Bound::Included(last))?;
@@ -306,6 +314,18 @@ mod tests {
         snapshots: Vec<SeqNo>,
         version: &Version,
         output_level: usize,
+        input: VecIter,
+        stop: &dyn Fn(u64) -> bool,
+    ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
+        run_in(1 << 30, snapshots, version, output_level, input, stop)
+    }
+
+    /// The same, in so much memory.
+    fn run_in(
+        memory_max: usize,
+        snapshots: Vec<SeqNo>,
+        version: &Version,
+        output_level: usize,
         mut input: VecIter,
         stop: &dyn Fn(u64) -> bool,
     ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
@@ -342,7 +362,7 @@ mod tests {
             lineage: &Lineage::default(),
             new_number: &new_number,
             create: &create,
-            memory_max: 1 << 30,
+            memory_max,
             memory: &|_| {},
             stop,
         };
@@ -358,6 +378,22 @@ mod tests {
     fn bounds(outputs: &[TableMeta]) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         outputs.iter().map(|meta| (text(&meta.smallest), text(&meta.largest))).collect()
+    }
+
+    #[test]
+    fn outputs_are_cut_when_they_take_too_much_memory_whatever_is_dropped_between_them() {
+        let merged = |memory_max, versions: u64| {
+            let keys = 0..200;
+            let entries =
+                keys.flat_map(|n| (0..versions).map(move |seqno| put(&format!("{n:03}"), seqno, 10)));
+            let input = VecIter::new(entries.collect());
+            let version = Version::default();
+            let (outputs, _) = run_in(memory_max, Vec::new(), &version, 1, input, &never);
+            outputs.unwrap().iter().map(|meta| meta.entries).collect::<Vec<_>>()
+        };
+        let cut = merged(512, 1);
+        assert!(cut.len() > merged(1 << 30, 1).len(), "{cut:?}");
+        assert!([2, 3, 16, 32].iter().all(|versions| merged(512, *versions) == cut));
     }
 
     #[test]

@@ -122,6 +122,8 @@ impl Engine {
         let activated = match begin() {
             Err(error) if is_out_of_space(&error) => {
                 self.spend_reserve(&error);
+                // What the attempt has left takes room.
+                self.remove_obsolete_files();
                 // The reserve tells of the full disk; where there is none the caller is told.
                 if self.reserve.cause().is_none() {
                     return Err(error);

@@ -131,7 +131,7 @@ impl Engine {
                 return Ok(());
             }
             // Bytes of those that wait to be flushed; none is empty.
-            if self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
+            if self.may_seal() && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
                 let Some(largest) = self.keyspaces.largest_filled() else { return Ok(()) };
                 match self.seal_now(&[largest]) {
                     Ok(()) => continue,
@@ -162,6 +162,11 @@ impl Engine {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
         has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
+    }
+
+    /// Whether beginning a log, without which nothing is sealed, is not put off.
+    fn may_seal(&self) -> bool {
+        self.background.threads == 0 || self.retry.is_due(Work::BeginLog)
     }
 
     /// Whether a writer has to wait for memory: the memtables have no room for its batch beside what is left to
@@ -195,8 +200,7 @@ impl Engine {
             if let Some(error) = admitted.trees.iter().find_map(blocked_for) {
                 return Err((*error).clone());
             }
-            let may_seal = self.background.threads == 0 || self.retry.is_due(Work::BeginLog);
-            if lacks_room && may_seal && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
+            if lacks_room && self.may_seal() && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
                 match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
                     Some(Ok(())) => continue,
                     Some(Err(error)) if self.background.threads == 0 => return Err(error),

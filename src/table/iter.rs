@@ -212,13 +212,13 @@ impl TableIter {
         }
     }
 
-    /// Checks that a seek which has gone on to another block has passed its target. Else the blocks are not in
+    /// Checks that a seek has passed its target where a separator led to another block. Else the keys are not in
     /// order, and who seeks until the target is passed would do so for ever.
     fn check_passed(&self, has_passed: impl FnOnce(InternalKey<'_>) -> bool) -> Step {
         if self.key().is_none_or(has_passed) {
             return Ok(());
         }
-        let detail = "its keys are not in order with those of the block beside it";
+        let detail = "its keys are not in order with their separators or the block beside it";
         Err(self.table.file.corrupt(self.data.block, "data block", detail).into())
     }
 
@@ -253,7 +253,8 @@ impl InternalIterator for TableIter {
     fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
         self.movement(|iter| {
             if !iter.descend(Goal::AtOrAfter(target))? {
-                return Ok(iter.descend(Goal::Last).map(drop)?);
+                iter.descend(Goal::Last)?;
+                return iter.check_passed(|key| key < target);
             }
             if !iter.data.entries.is_valid() {
                 // All keys of this block are before the target.

@@ -293,6 +293,13 @@ fn a_seek_that_would_not_pass_its_target_is_corruption() {
     let meta = forge.finish(&fixture, root, 1);
     let backward = fixture.open(&meta).unwrap().iter(false).seek_before(target(b"k")).unwrap_err();
     assert!(backward.to_string().contains("not in order"), "{backward}");
+    // So is the only separator.
+    let mut forge = Forge::new();
+    let only = forge.data(&[("x", inline("1"))]);
+    let root = forge.index(&[("j", only)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let last = fixture.open(&meta).unwrap().iter(false).seek_before(target(b"k")).unwrap_err();
+    assert!(last.to_string().contains("not in order"), "{last}");
 }
 
 #[test]
