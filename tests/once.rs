@@ -79,16 +79,23 @@ fn child() {
                 // One write for one record, so that a kill cuts none.
                 let mut note = |record: u64| file.write_all(&record.to_le_bytes()).unwrap();
                 let rng = &mut Rng::new(seed << 8 | thread);
-                for made in 1..=calls {
+                let end = Instant::now() + Duration::from_secs(60);
+                for made in 1.. {
                     let n = rng.below(keys);
                     if db.insert_if_absent(key(n), n.to_le_bytes()).unwrap() {
                         note(n);
                     }
-                    if made % NOTE_EVERY == 0 || made == calls {
+                    // Which filters are in memory is decided once a second: one thread goes on until it changes.
+                    let may_end = || thread > 0 || db.stats().residency_changes > 0 || Instant::now() > end;
+                    let ends = made >= calls && may_end();
+                    if made % NOTE_EVERY == 0 || ends {
                         note(CALLS | made);
                         if thread == 0 {
                             note(CHANGES | db.stats().residency_changes);
                         }
+                    }
+                    if ends {
+                        break;
                     }
                 }
             });
