@@ -571,11 +571,22 @@ fn a_long_manifest_whose_replacement_fails_costs_nothing() {
 
 #[test]
 fn with_threads_writing_resumes_by_itself_and_writers_wait_for_the_next_attempt() {
+    fail_with_threads(|db| db.delete("ghost").unwrap());
+}
+
+#[test]
+fn a_closed_store_on_a_full_disk_begins_to_write_by_itself_once_there_is_room() {
+    fail_with_threads(|_| {});
+}
+
+/// Appends to a store that was closed fail from after this deed until all calls have told it.
+fn fail_with_threads(begin: impl Fn(&Db)) {
     let fs = FaultyFs::new(&MemFs::new());
     prepare(&fs).0.close().unwrap();
     let options = store::options(&fs.mem).fs(Arc::new(fs.clone())).background_threads(2);
     let db = options.open(DIR).unwrap();
     let users = db.existing_keyspace("users").unwrap();
+    begin(&db);
     fs.judge(|_, call| matches!(call, Call::Append(_)).then(|| (Effect::Half, full())));
     assert!(write_both(&db, &users, "lost", Durability::Buffered).is_err());
     // It was tried again and failed again.

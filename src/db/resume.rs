@@ -204,21 +204,33 @@ impl Engine {
         // and then takes the work back.
         let mut state = lock(&self.suspension.state);
         if !self.suspension.is_suspended() && is_needed() {
+            // First: who finds writing suspended waits for the failure after this one.
+            self.put_off(Work::Resume, error.clone());
             self.suspension.begin(&mut state, error.clone());
             self.notice_full_disk(&error);
-            self.put_off(Work::Resume, error.clone());
         }
         error
     }
 
     /// Waits until writing is not suspended, or an attempt to resume is due. Without threads it always is.
+    ///
+    /// # Errors
+    ///
+    /// The failure of an attempt that another thread made meanwhile.
     pub(super) fn await_resume(&self) -> Result<()> {
+        if !self.suspension.is_suspended() {
+            return Ok(());
+        }
         let reservations = &self.background.reservations;
+        let failures = self.retry.failures();
         loop {
             if !self.suspension.is_suspended() {
                 return Ok(());
             }
             let epoch = reservations.epoch();
+            if let Some(error) = self.retry.failed_since(failures, |work| work == Work::Resume) {
+                return Err(error);
+            }
             let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
             if is_due || !self.suspension.is_suspended() {
                 return Ok(());
@@ -290,7 +302,6 @@ impl Engine {
         let next_log = self.next_log.pause();
         let activated = self.move_to_new_files(memory)?;
         next_log.forget();
-        self.retry.done(Work::PrepareLog);
         activated?;
         self.suspension.end();
         self.retry.done(Work::Resume);
@@ -344,6 +355,8 @@ impl Engine {
         drop(in_doubt.tables);
         // What the old logs held is in tables, or is durable in a log that was cut.
         self.completions.complete(LogPosition { number: log_number, offset: 0 }, &Ok(()));
+        self.retry.done(Work::BeginLog);
+        self.retry.done(Work::PrepareLog);
         Ok(activated)
     }
 
@@ -493,6 +506,27 @@ mod tests {
         told.recv_timeout(Duration::from_secs(60)).expect("the write ends").unwrap();
         fs.stop_observing();
         assert!(!db.engine().suspension.is_suspended() && db.contains("large").unwrap());
+    }
+
+    #[test]
+    fn a_writer_gets_the_error_of_an_attempt_that_another_thread_made() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(1).open("/db").unwrap();
+        db.put("k", "v").unwrap();
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        fs.observe(move |_, _| Err(full()));
+        let fail = || Error::io("append to", Path::new("/db"), full());
+        db.engine().suspend(fail());
+        let (tells, told) = mpsc::channel();
+        let writer = db.clone();
+        std::thread::spawn(move || tells.send(writer.put("l", "v")));
+        // Other threads are always faster: each attempt has failed before the writer finds that one is due.
+        let written = (0..500).find_map(|_| {
+            db.engine().put_off(Work::Resume, fail());
+            told.recv_timeout(Duration::from_millis(20)).ok()
+        });
+        fs.stop_observing();
+        assert!(matches!(written, Some(Err(Error::Io { op: "append to", .. }))), "{written:?}");
     }
 
     #[test]
