@@ -144,3 +144,61 @@ impl Engine {
         self.is_unchanged()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::db::recover::recover;
+    use crate::fs::{MemFs, Op};
+    use crate::options::Options;
+
+    const DIR: &str = "/db";
+
+    /// A store that was closed, and its manifest.
+    fn closed() -> (MemFs, (PathBuf, Vec<u8>)) {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open(DIR).unwrap();
+        db.put("k", "v").unwrap();
+        db.close().unwrap();
+        let is_manifest = |(path, _): &(PathBuf, _)| path.to_string_lossy().contains("MANIFEST");
+        let manifest = fs.files(Path::new(DIR)).into_iter().find(is_manifest);
+        (fs, manifest.expect("a manifest"))
+    }
+
+    /// Whether an opening makes no files; the store is whole in any case.
+    fn opens_unchanged(fs: &MemFs) -> bool {
+        let created = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&created);
+        fs.observe(move |_, op| {
+            counted.fetch_add(u64::from(matches!(op, Op::Create(_))), Ordering::SeqCst);
+            Ok(())
+        });
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open(DIR).unwrap();
+        fs.stop_observing();
+        assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]));
+        created.load(Ordering::SeqCst) == 0
+    }
+
+    #[test]
+    fn a_closed_store_whose_manifest_ends_within_an_edit_is_written_anew() {
+        let (fs, (manifest, mut bytes)) = closed();
+        assert!(opens_unchanged(&fs));
+        bytes.extend([0; 3]);
+        fs.overwrite(&manifest, bytes);
+        assert!(!opens_unchanged(&fs));
+    }
+
+    #[test]
+    fn a_closed_store_whose_manifest_has_one_edit_is_written_anew() {
+        let (fs, _) = closed();
+        let recovered = recover(&fs, Path::new(DIR)).unwrap().unwrap();
+        let current = recovered.current.unwrap();
+        let manifest = ManifestLog::ended(Arc::new(fs.clone()), Path::new(DIR), current, &recovered.manifest);
+        assert!(opens_unchanged(&fs));
+        manifest.prepare_next(1000, &|| Ok([7; 16])).unwrap().install().unwrap();
+        assert!(!opens_unchanged(&fs));
+    }
+}
