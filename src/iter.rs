@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::{Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::key::InternalKey;
 
 /// A cursor over entries in the order of internal keys.
@@ -41,6 +41,13 @@ pub(crate) trait InternalIterator: Send {
 
     /// The same, lent.
     fn lent_value(&self) -> LentValue<'_>;
+
+    /// The error that the entry is not where its key belongs. The iterator must be positioned at an entry.
+    #[cold]
+    fn out_of_order(&self) -> Box<Error> {
+        let detail = "the key of an entry is not in order with the one beside it".into();
+        Error::FaultyMemory { what: "the order of entries", detail }.into()
+    }
 }
 
 /// The value of an entry, in memory or still on disk.
@@ -154,5 +161,9 @@ impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
 
     fn lent_value(&self) -> LentValue<'_> {
         (**self).lent_value()
+    }
+
+    fn out_of_order(&self) -> Box<Error> {
+        (**self).out_of_order()
     }
 }

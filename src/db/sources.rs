@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tree::View;
-use crate::error::{Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{InternalKey, SeqNo};
 use crate::memtable::MemtableIter;
@@ -114,6 +114,10 @@ impl InternalIterator for Source {
     #[inline]
     fn lent_value(&self) -> LentValue<'_> {
         of_either!(self, iter => iter.lent_value())
+    }
+
+    fn out_of_order(&self) -> Box<Error> {
+        of_either!(self, iter => iter.out_of_order())
     }
 }
 

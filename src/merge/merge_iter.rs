@@ -266,6 +266,11 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     fn lent_value(&self) -> LentValue<'_> {
         self.sources[self.heap[0].source].lent_value()
     }
+
+    /// Of sources that are in order the merge is too, so it is the one on top that is not.
+    fn out_of_order(&self) -> Box<Error> {
+        self.sources[self.heap[0].source].out_of_order()
+    }
 }
 
 #[cfg(test)]

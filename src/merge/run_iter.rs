@@ -193,6 +193,11 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
         iter.lent_value()
     }
+
+    fn out_of_order(&self) -> Box<Error> {
+        let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
+        iter.out_of_order()
+    }
 }
 
 #[cfg(test)]

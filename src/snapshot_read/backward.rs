@@ -8,7 +8,10 @@
 //! 3. yield the visible entry if it is a put.
 //!
 //! If the key has many entries, seek forward to the visible one, then back before the key.
+//!
+//! Each key that is examined is less than the one before, or else an error, as in the other direction.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -142,9 +145,11 @@ impl Backward {
             }
             self.skipped += 1;
             self.source.prev()?;
-            match self.source.key() {
-                Some(key) if key.user == self.user => tag = key.tag,
-                _ => return Ok(found),
+            let Some(key) = self.source.key() else { return Ok(found) };
+            match key.user.cmp(&self.user) {
+                Ordering::Equal => tag = key.tag,
+                Ordering::Less => return Ok(found),
+                Ordering::Greater => return Err(self.source.out_of_order()),
             }
         }
         // Or only newer ones are left.

@@ -5,7 +5,11 @@
 //! 1. skip the entries that are newer than the snapshot;
 //! 2. the next entry, if it still belongs to the key, is the visible one: yield it if it is a put;
 //! 3. skip the other entries of the key. This is left to the next call, if there is one.
+//!
+//! Each key that is examined is greater than the one before, or else an error: so a scan ends, also of a table
+//! whose keys are not in order, where a seek may lead back.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -91,7 +95,7 @@ impl Forward {
             Some(key)
                 if key.tag.seqno() <= self.seqno
                     && key.tag.kind() == EntryKind::Put
-                    && key.user != self.user
+                    && key.user > &self.user[..]
                     && !self.range.ends_before(key.user) =>
             {
                 self.user.clear();
@@ -122,30 +126,36 @@ impl Forward {
     fn search(&mut self, mut steps: Option<usize>) -> Result<bool, Box<Error>> {
         loop {
             let Some(key) = self.source.key() else { return Ok(false) };
-            if let Some(taken) = steps
-                && key.user == self.user
-            {
-                self.skipped += 1;
-                steps = if taken < STEPS_MAX {
-                    self.source.next()?;
-                    Some(taken + 1)
-                } else {
-                    self.seek_past_user()?;
-                    None
-                };
-                continue;
+            if let Some(taken) = steps {
+                match key.user.cmp(&self.user) {
+                    Ordering::Less => return Err(self.source.out_of_order()),
+                    Ordering::Equal => {
+                        self.skipped += 1;
+                        steps = if taken < STEPS_MAX {
+                            self.source.next()?;
+                            Some(taken + 1)
+                        } else {
+                            self.seek_past_user()?;
+                            None
+                        };
+                        continue;
+                    }
+                    Ordering::Greater => {}
+                }
             }
             if self.range.ends_before(key.user) {
                 return Ok(false);
             }
             self.user.clear();
             self.user.extend_from_slice(key.user);
-            steps = None;
             let mut tag = key.tag;
             if tag.seqno() > self.seqno {
                 match self.skip_newer()? {
                     Some(visible) => tag = visible,
-                    None => continue,
+                    None => {
+                        steps = Some(1);
+                        continue;
+                    }
                 }
             }
             match tag.kind() {

@@ -295,4 +295,9 @@ impl InternalIterator for TableIter {
             Some(chunks) => LentValue::Chunked(self.table.chunks(chunks, self.data.block)),
         }
     }
+
+    fn out_of_order(&self) -> Box<Error> {
+        let detail = "its keys are not in order, or not with those of the block beside it";
+        self.table.file.corrupt(self.data.block, "data block", detail).into()
+    }
 }

@@ -8,6 +8,7 @@ use super::*;
 use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Sealer};
 use crate::filter::{FilterBuilder, Header};
 use crate::fs::ReadFile;
+use crate::snapshot_read::{KeyRange, Range};
 use crate::table::footer::Footer;
 use crate::table::properties::Properties;
 
@@ -300,6 +301,41 @@ fn a_seek_that_would_not_pass_its_target_is_corruption() {
     let meta = forge.finish(&fixture, root, 1);
     let last = fixture.open(&meta).unwrap().iter(false).seek_before(target(b"k")).unwrap_err();
     assert!(last.to_string().contains("not in order"), "{last}");
+}
+
+#[test]
+fn a_scan_of_keys_that_are_not_in_order_is_corruption_and_ends() {
+    let keys = |parts: [(&'static str, usize); 3]| -> Vec<(&str, EntryValue)> {
+        parts.iter().flat_map(|(key, count)| std::iter::repeat_n((*key, inline("")), *count)).collect()
+    };
+    let many = 48;
+    for (blocks, upward) in [
+        (vec![keys([("b", 1), ("a", 12), ("z", 0)])], true),
+        (vec![keys([("b", 1), ("c", 1), ("a", 1)])], true),
+        (vec![keys([("c", 1), ("d", 0), ("e", 0)]), keys([("a", many), ("f", 0), ("z", 1)])], true),
+        (vec![keys([("b", many), ("0", 1), ("a", many)])], false),
+        (vec![keys([("b", 1), ("c", 1), ("a", 1)])], false),
+    ] {
+        let fixture = Fixture::new(0);
+        let mut forge = Forge::new();
+        let entries: Vec<_> = blocks.iter().map(|keys| (keys[0].0, forge.data(keys))).collect();
+        let last = entries.len() - 1;
+        let separators =
+            entries.iter().enumerate().map(|(n, (key, at))| (if n < last { *key } else { "z" }, *at));
+        let root = forge.index(&separators.collect::<Vec<_>>());
+        let meta = forge.finish(&fixture, root, 1);
+        let table = fixture.open(&meta).unwrap();
+        let source = Box::new(move || Ok(Box::new(table.iter(false)) as Box<dyn InternalIterator>));
+        let mut range = Range::new(source, 1, KeyRange::all());
+        let step = || match upward {
+            true => range.next(|_| Ok(())),
+            false => range.next_back(|_| Ok(())),
+        };
+        let steps: Vec<_> = std::iter::from_fn(step).take(2 * many).collect();
+        let Some(Err(error)) = steps.last() else { panic!("{} steps, upward: {upward}", steps.len()) };
+        assert!(error.is_corruption() && error.to_string().contains("not in order"), "{error}");
+        assert!(steps.len() <= 3);
+    }
 }
 
 #[test]
