@@ -263,8 +263,8 @@ fn streams_appended_beside_a_compaction_keep_every_key_and_the_store_opens_again
 #[test]
 fn a_large_task_is_split_over_idle_threads_and_published_once() {
     let fs = MemFs::new();
-    let keyspace =
-        KeyspaceOptions::new().memtable_bytes(2 << 20).table_bytes(2 << 10).level_base_bytes(4 << 20);
+    // Nothing is compacted before the call.
+    let keyspace = KeyspaceOptions::new().memtable_bytes(2 << 20).table_bytes(2 << 10).l0_runs(100);
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(4).default_keyspace(keyspace);
     let db = options.open(DIR).unwrap();
     for round in 0..2u8 {

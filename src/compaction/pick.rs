@@ -10,6 +10,9 @@
 //!   down;
 //! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones count
 //!   as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
+//!
+//! While there is nothing else to do (an *idle compaction*), level 0 is compacted with half as many runs already, so
+//! that lookups probe fewer, if level 1 is not large beside it.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -44,6 +47,9 @@ impl Shape {
         self.table_bytes.saturating_mul(10)
     }
 }
+
+/// The most bytes that an idle compaction reads for each byte of level 0.
+const IDLE_COST_MAX: u64 = 4;
 
 /// How much a compaction is needed: first by the pressure on the writers of its tree, then by the score of its
 /// level. Both in thousandths.
@@ -115,6 +121,19 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
     Some((Urgency::new(pressure, score), task))
 }
 
+/// The compaction of level 0 of a tree that has nothing else to do, if lookups gain by it. It reads at most
+/// [`IDLE_COST_MAX`] times the bytes of level 0.
+pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
+    if version.runs(0).len() < shape.l0_runs.div_ceil(2).max(2) {
+        return None;
+    }
+    let groups = level_0_groups(version);
+    let group = groups.iter().find(|group| group.len() > 1 && !group.iter().any(|table| busy.has(table)))?;
+    let task = level_0_merge(version, busy, group)?;
+    let bytes = group.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
+    (task.rewritten_bytes() <= bytes.saturating_mul(IDLE_COST_MAX)).then_some(task)
+}
+
 /// The tables of the one run of a level (1 or below) that overlap a key range.
 pub(super) fn overlapping<'a>(
     version: &'a Version,
@@ -181,6 +200,12 @@ pub(super) fn level_0_task(version: &Version, busy: &Busy, group: &[Arc<TableHan
         let task = Task { inputs, output_level: 1, trivial_move: true };
         return busy.allows_task(&task).then_some(task);
     }
+    level_0_merge(version, busy, group)
+}
+
+/// The merge of a group of level 0 with what it overlaps in level 1; `None` if another job has reserved something of
+/// that, or puts its keys there.
+fn level_0_merge(version: &Version, busy: &Busy, group: &[Arc<TableHandle>]) -> Option<Task> {
     let smallest = group.iter().map(|table| &table.meta.smallest).min()?;
     let largest = group.iter().map(|table| &table.meta.largest).max()?;
     let below = overlapping(version, 1, smallest, largest);
@@ -293,6 +318,30 @@ mod tests {
         let (_, task) = pick(&queue, &Busy::from_iter([5]), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![2, 4, 8], false), "the others");
         assert!(pick(&queue, &Busy::from_iter([5, 8]), &SHAPE).is_none());
+    }
+
+    #[test]
+    fn an_idle_compaction_merges_half_as_many_runs_unless_level_1_is_large() {
+        let tree = |runs: u64, below: u64| {
+            let mut tables: Vec<_> = (1..=runs).map(|n| (0, n, "b", "d", 10)).collect();
+            tables.extend((below > 0).then_some((1, 9, "a", "c", below)));
+            version(&tables)
+        };
+        let picked = |runs: u64, below: u64, busy: &[u64]| {
+            pick_idle(&tree(runs, below), &busy.iter().copied().collect(), &SHAPE).map(|task| {
+                assert!(!task.trivial_move && task.output_level == 1);
+                numbers(&task)
+            })
+        };
+        assert_eq!(picked(1, 10, &[]), None);
+        assert_eq!(picked(2, 10, &[]), Some(vec![1, 2, 9]));
+        assert_eq!(picked(2, 0, &[]), Some(vec![1, 2]), "not the oldest alone");
+        assert_eq!(picked(2, 60, &[]), Some(vec![1, 2, 9]), "80 bytes for 20");
+        assert_eq!(picked(2, 61, &[]), None);
+        assert_eq!(picked(2, 10, &[1]), None);
+        let apart = version(&[(0, 1, "a", "b", 10), (0, 2, "y", "z", 10), (1, 9, "m", "n", 1)]);
+        assert!(pick_idle(&apart, &Busy::default(), &SHAPE).is_none(), "no lookup probes both");
+        assert!(pick_idle(&tree(3, 10), &Busy::default(), &Shape { l0_runs: 8, ..SHAPE }).is_none());
     }
 
     #[test]

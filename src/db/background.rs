@@ -3,7 +3,8 @@
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
 //! sync at its end is short); prepare the next log; close tables if there was no room for another one; flush the
 //! oldest immutable memtable of a keyspace, or of several if they are small; make the reserve; compact; rebuild
-//! an unusable filter; load or drop column groups of filters. Which keyspace is next, `pending` says. A job is
+//! an unusable filter; merge level 0 early in a keyspace that has had nothing else to do (an *idle compaction*); load or
+//! drop column groups of filters. Which keyspace is next, `pending` says. A job is
 //! chosen and reserved under one lock, carried out without the lock, and then released.
 //!
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
@@ -12,7 +13,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::engine::Engine;
 use super::health::{catch, is_out_of_space};
@@ -48,6 +49,9 @@ const ATTEMPTS_MAX: usize = 16;
 
 /// How often to choose which filters to keep in memory, while there is no room for all of them.
 const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the tables of a keyspace have to be the same before its idle compaction.
+const IDLE_DELAY: Duration = Duration::from_secs(1);
 
 /// The background threads of a store and their jobs.
 pub(crate) struct Background {
@@ -199,7 +203,13 @@ impl Engine {
     pub(super) fn until_next_work(&self, jobs: Jobs) -> Option<Duration> {
         let has_ended = self.health.has_failed();
         let is_short = jobs == Jobs::All && self.background.is_short_of_memory() && !has_ended;
-        let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due(has_ended)];
+        let until_idle = || {
+            let at = self.background.reservations.look(|reserved| reserved.pending().next_idle())?;
+            Some(at.saturating_duration_since(Instant::now()))
+        };
+        let may_be_idle = jobs == Jobs::All && !has_ended && !self.suspension.is_suspended();
+        let idle = if may_be_idle { until_idle() } else { None };
+        let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due(has_ended), idle];
         intervals.into_iter().flatten().min()
     }
 
@@ -324,7 +334,7 @@ impl Engine {
             return None;
         }
         let compaction = self.next_compaction(reserved);
-        compaction.or_else(|| self.next_refilter(reserved))
+        compaction.or_else(|| self.next_refilter(reserved)).or_else(|| self.next_idle(reserved))
     }
 
     /// Finds out what the marked keyspaces have to do, and those with work that was put off and is due. The
@@ -369,6 +379,11 @@ impl Engine {
         let compaction = self.if_due(Work::Compact(keyspace), urgency, is_busy);
         reserved.pending().set(keyspace, flush, compaction);
         reserved.pending().set_held_back(keyspace, held_back);
+        let idle = tree.filter(|_| self.background.threads > 0 && urgency.is_none()).and_then(|tree| {
+            let free = Free::new(tree, oldest_snapshot, reserved);
+            free.pick_idle().map(|_| Instant::now() + IDLE_DELAY)
+        });
+        reserved.pending().set_idle(keyspace, idle);
     }
 
     /// To be called after a snapshot was released: it may have held back compactions.
@@ -425,6 +440,36 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// An idle compaction. It waits until no job is running and nothing fails.
+    fn next_idle(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
+        let now = Instant::now();
+        while let Some(keyspace) = reserved.pending().take_idle(now) {
+            if !reserved.is_idle() || self.retry.is_failing(|_| true) {
+                reserved.pending().set_idle(keyspace, Some(now + IDLE_DELAY));
+                return None;
+            }
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
+            let free = Free::new(&tree, self.sequence.snapshots.oldest(), reserved);
+            if let Some(task) = free.pick_idle() {
+                return Some(Job::Compact(Arc::clone(&tree), task));
+            }
+        }
+        None
+    }
+
+    /// Whether there is an idle compaction to do. It need not wait any longer.
+    pub(super) fn idle_now(&self) -> bool {
+        if self.retry.is_failing(|_| true) {
+            return false;
+        }
+        let is_any =
+            self.background.reservations.look(|reserved| reserved.pending().idle_now(Instant::now()));
+        if is_any {
+            self.background.notify();
+        }
+        is_any
     }
 
     /// A table whose filter is unusable. Looks at keyspaces only in which a filter has turned out so.
@@ -491,6 +536,10 @@ impl<'a> Free<'a> {
 
     fn pick_for_tombstones(&self) -> Option<(Urgency, Task)> {
         tombstones::pick(&self.version, &self.busy, &self.readers)
+    }
+
+    fn pick_idle(&self) -> Option<Task> {
+        pick::pick_idle(&self.version, &self.busy, &self.tree.shape())
     }
 
     /// The most urgent compaction.
@@ -768,6 +817,68 @@ mod tests {
         db.compact().unwrap();
         (0..4).for_each(|_| (keyspace.put("k", "v").unwrap(), keyspace.flush().unwrap()).1);
         check(Work::Compact(keyspace.tree.id));
+    }
+
+    /// A store with two runs in level 0, where four are compacted.
+    fn with_two_runs(threads: usize) -> Db {
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(threads);
+        let db = options.default_keyspace(KeyspaceOptions::new().l0_runs(4)).open("/db").unwrap();
+        for value in ["old", "new"] {
+            db.put("k", value).unwrap();
+            db.flush().unwrap();
+        }
+        db
+    }
+
+    fn level_0_runs(db: &Db) -> usize {
+        db.default_keyspace().tree.view().version.runs(0).len()
+    }
+
+    #[test]
+    fn with_nothing_else_to_do_level_0_is_merged_early() {
+        for threads in [1, 2] {
+            let db = with_two_runs(threads);
+            let start = Instant::now();
+            while level_0_runs(&db) > 0 {
+                assert!(start.elapsed() < Duration::from_secs(60), "level 0 is not merged");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"new"[..]));
+            assert!(db.engine().until_next_work(Jobs::All).is_none(), "nothing is left to wait for");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_background_work_waits_for_idle_compactions() {
+        let db = with_two_runs(1);
+        db.settle().unwrap();
+        assert_eq!(level_0_runs(&db), 0);
+        let db = with_two_runs(0);
+        db.settle().unwrap();
+        while db.step().unwrap() {}
+        assert_eq!(level_0_runs(&db), 2, "without threads a store is never idle");
+    }
+
+    #[test]
+    fn an_idle_compaction_waits_for_other_jobs_and_for_what_fails() {
+        let db = with_two_runs(0);
+        let engine = db.engine();
+        let id = db.default_keyspace().tree.id;
+        let next = |reserved: &mut Reserved<'_>| {
+            reserved.pending().set_idle(id, Some(Instant::now()));
+            engine.next_idle(reserved)
+        };
+        let due = || engine.background.reservations.look(|reserved| reserved.pending().next_idle());
+        let reservations = &engine.background.reservations;
+        let other = reservations.reserve_next(|_| Some(Job::Upkeep(Upkeep::SyncLog))).unwrap();
+        assert!(reservations.reserve_next(next).is_none() && due() > Some(Instant::now()));
+        drop(other);
+        let full = std::io::ErrorKind::StorageFull.into();
+        engine.retry.put_off(Work::Reserve, Error::io("write", Path::new("/db"), full));
+        assert!(reservations.reserve_next(next).is_none() && due() > Some(Instant::now()));
+        assert!(!engine.idle_now());
+        engine.retry.done(Work::Reserve);
+        assert!(matches!(reservations.reserve_next(next).unwrap().job(), Job::Compact(..)));
     }
 
     #[test]

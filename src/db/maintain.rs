@@ -78,6 +78,7 @@ impl Engine {
             !self.background.reservations.is_working()
                 && !self.has_work()
                 && !self.retry.is_failing(is_concerned)
+                && !self.idle_now()
         })?;
         self.remove_obsolete_files();
         Ok(())

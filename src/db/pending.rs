@@ -7,11 +7,13 @@
 //!
 //! *Flushes*: keyspaces whose writers are slowed, because more than one memtable waits, come first; then those
 //! with most bytes waiting. Every fourth choice is the keyspace that has waited longest, so that none waits
-//! for ever (an old memtable also keeps old logs). *Compactions*: by [`Urgency`].
+//! for ever (an old memtable also keeps old logs). *Compactions*: by [`Urgency`]. *Idle compactions*:
+//! keyspaces whose level 0 is merged early once they have had nothing else to do for some time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Urgency;
@@ -68,6 +70,9 @@ pub(crate) struct Pending {
     /// Keyspaces with tombstones that snapshots hold back, by the number of the snapshot that would not.
     held_back: BTreeSet<(SeqNo, KeyspaceId)>,
     held_back_until: HashMap<KeyspaceId, SeqNo>,
+    /// When the idle compaction of a keyspace is due.
+    idle: BTreeSet<(Instant, KeyspaceId)>,
+    idle_at: HashMap<KeyspaceId, Instant>,
     /// Flushes chosen so far.
     chosen: u64,
     /// How often a keyspace was looked at, for tests.
@@ -107,6 +112,37 @@ impl Pending {
     /// The first number of an oldest snapshot at which a keyspace is no longer held back.
     pub(crate) fn awaited(&self) -> SeqNo {
         self.held_back.first().map_or(SeqNo::MAX, |&(until, _)| until)
+    }
+
+    /// Sets when level 0 of a keyspace is to be merged if there is nothing else to do then.
+    pub(crate) fn set_idle(&mut self, keyspace: KeyspaceId, at: Option<Instant>) {
+        if let Some(before) = self.idle_at.remove(&keyspace) {
+            self.idle.remove(&(before, keyspace));
+        }
+        if let Some(at) = at {
+            self.idle.insert((at, keyspace));
+            self.idle_at.insert(keyspace, at);
+        }
+    }
+
+    /// Takes the keyspace whose idle compaction is next if it is due.
+    pub(crate) fn take_idle(&mut self, now: Instant) -> Option<KeyspaceId> {
+        let &(_, keyspace) = self.idle.first().filter(|(at, _)| *at <= now)?;
+        self.set_idle(keyspace, None);
+        Some(keyspace)
+    }
+
+    /// When the next idle compaction is due.
+    pub(crate) fn next_idle(&self) -> Option<Instant> {
+        self.idle.first().map(|&(at, _)| at)
+    }
+
+    /// Makes the idle compactions due. Whether there is any.
+    pub(crate) fn idle_now(&mut self, now: Instant) -> bool {
+        let later: Vec<KeyspaceId> =
+            self.idle.iter().filter(|(at, _)| *at > now).map(|&(_, keyspace)| keyspace).collect();
+        later.into_iter().for_each(|keyspace| self.set_idle(keyspace, Some(now)));
+        !self.idle.is_empty()
     }
 
     /// Takes the keyspace whose flush is next. It is marked again when its flush has ended.

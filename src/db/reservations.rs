@@ -265,6 +265,11 @@ impl Reserved<'_> {
         &mut self.state.pending
     }
 
+    /// Whether no job is running.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.running.is_empty()
+    }
+
     pub(crate) fn is_upkeep(&self, upkeep: Upkeep) -> bool {
         self.state.upkeep.contains(&upkeep)
     }

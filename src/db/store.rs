@@ -561,7 +561,8 @@ impl Db {
         self.engine().retry.error()
     }
 
-    /// Waits until no background job is left. Work that was put off is tried at once.
+    /// Waits until no background job is left. Work that was put off is tried at once; so are the compactions that the
+    /// background threads do when there is nothing else to do.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

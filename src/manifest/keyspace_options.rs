@@ -122,7 +122,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Number of runs at which level 0 is compacted; 4 by default.
+    /// Number of runs at which level 0 is compacted; 4 by default. Background threads that have had nothing else to
+    /// do for a second compact it with half as many, if they overlap at most three times their bytes in level 1.
     #[must_use]
     pub fn l0_runs(mut self, runs: usize) -> Self {
         self.l0_runs = runs;
