@@ -12,7 +12,7 @@ use super::version::Version;
 use crate::counters::Stripe;
 use crate::error::Result;
 use crate::iter::EntryValue;
-use crate::key::{SeqNo, Tag};
+use crate::key::{SeqNo, Tag, key_prefix};
 use crate::table::Verdict;
 
 /// A point lookup. The key is hashed once for all tables.
@@ -113,15 +113,36 @@ fn first_candidate<'a>(
     hash: u64,
     stripe: Stripe,
 ) -> Option<Candidate<'a>> {
+    let part = key_prefix(user_key);
+    if far {
+        return first_prefetched(runs, user_key, part, hash, stripe);
+    }
+    for (number, run) in runs.iter().enumerate() {
+        let Some(handle) = run.table_with(user_key, part) else { continue };
+        if let Some(verdict) = handle.unless_absent(hash, stripe) {
+            return Some(Candidate { run: number, handle, verdict });
+        }
+    }
+    None
+}
+
+#[inline(never)]
+fn first_prefetched<'a>(
+    runs: &'a [Run],
+    user_key: &[u8],
+    part: u64,
+    hash: u64,
+    stripe: Stripe,
+) -> Option<Candidate<'a>> {
     for (number, wave) in runs.chunks(WAVE).enumerate() {
         let mut handles: [Option<&TableHandle>; WAVE] = [None; WAVE];
         for (handle, run) in handles.iter_mut().zip(wave) {
-            *handle = run.table_for(user_key).map(|handle| &**handle);
-            if let Some(handle) = handle.filter(|_| far) {
+            *handle = run.table_with(user_key, part).map(|handle| &**handle);
+            if let Some(handle) = handle {
                 handle.prefetch_filter(hash);
             }
         }
-        for (run, (handle, _)) in handles.into_iter().zip(wave).enumerate() {
+        for (run, handle) in handles.iter().enumerate().take(wave.len()) {
             let Some(handle) = handle else { continue };
             if let Some(verdict) = handle.unless_absent(hash, stripe) {
                 return Some(Candidate { run: number * WAVE + run, handle, verdict });
@@ -180,5 +201,45 @@ impl TableHandle {
             _ => {}
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::hash::key_hash;
+    use crate::options::Options;
+
+    #[test]
+    fn filters_that_are_prefetched_lead_to_the_same_table_as_others() {
+        let runs = 2 * WAVE as u32 + 3;
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let key = |number: u32| [b"key ", &number.to_be_bytes()[..]].concat();
+        // Of all runs, one in four does not have the middle of the keys between its bounds.
+        for run in 0..runs {
+            let numbers = (0..200).map(|number| number * runs + run);
+            numbers.filter(|n| run % 4 != 1 || *n < 500).for_each(|n| db.put(key(n), "").unwrap());
+            db.flush().unwrap();
+        }
+        db.open_tables().unwrap();
+        let version = Arc::clone(&db.engine().keyspaces.default_tree().view().version);
+        assert_eq!(version.newest_first().len(), runs as usize);
+        let (seed, stripe) = (db.engine().keyspaces.hash_seed, Stripe::of_thread());
+        let mut found = Vec::new();
+        for number in 0..300 * runs {
+            let user_key = key(number);
+            let hash = key_hash(seed, &user_key);
+            let [near, far] = [false, true].map(|far| {
+                let candidate = first_candidate(version.newest_first(), far, &user_key, hash, stripe)?;
+                Some((candidate.run, candidate.handle.meta.number, candidate.verdict))
+            });
+            assert_eq!(near, far, "{number}");
+            found.extend(near.map(|(run, ..)| run));
+        }
+        assert!((0..runs as usize).all(|run| found.contains(&run)), "a run was never found");
     }
 }

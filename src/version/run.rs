@@ -53,16 +53,27 @@ impl Run {
     /// The one table that can hold `user_key`.
     #[inline(always)]
     pub(crate) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
-        self.tables.get(self.place_of(user_key)?)
+        self.table_with(user_key, key_prefix(user_key))
     }
 
-    /// The place of [`Run::table_for`] among the tables, found by binary search over the fences. Compares bounds
-    /// in full only where eight bytes do not decide.
+    /// [`Run::table_for`] with the [`key_prefix`] of the key, which a search of several runs computes once.
+    #[inline(always)]
+    pub(super) fn table_with(&self, user_key: &[u8], part: u64) -> Option<&Arc<TableHandle>> {
+        self.tables.get(self.place_with(user_key, part)?)
+    }
+
+    /// The place of [`Run::table_for`] among the tables.
     #[inline(always)]
     pub(super) fn place_of(&self, user_key: &[u8]) -> Option<usize> {
-        // Most runs share no prefix; then nothing is to be called.
-        let rest = if self.prefix.is_empty() { user_key } else { user_key.strip_prefix(&*self.prefix)? };
-        let part = key_prefix(rest);
+        self.place_with(user_key, key_prefix(user_key))
+    }
+
+    /// [`Run::place_of`] with the [`key_prefix`] of the key. Found by binary search over the fences; compares
+    /// bounds in full only where eight bytes do not decide.
+    #[inline(always)]
+    fn place_with(&self, user_key: &[u8], part: u64) -> Option<usize> {
+        // Most runs share no prefix.
+        let part = if self.prefix.is_empty() { part } else { self.part_behind_prefix(user_key)? };
         // One table takes no search.
         let index = match &*self.fences {
             [_] => 0,
@@ -76,6 +87,11 @@ impl Run {
         } else {
             self.place_at(index, part, user_key)
         }
+    }
+
+    #[inline(never)]
+    fn part_behind_prefix(&self, user_key: &[u8]) -> Option<u64> {
+        user_key.strip_prefix(&*self.prefix).map(key_prefix)
     }
 
     /// [`Run::place_of`] if the eight bytes are those of a bound: `index` is the first table whose largest
