@@ -31,6 +31,22 @@ pub(crate) struct TableFile {
     pub(super) blocks_end: u64,
 }
 
+/// The end of a file, or nothing of it.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// Where it starts.
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Tail {
+    /// The bytes of a block, if all of them are there.
+    fn get(&self, handle: BlockHandle) -> Option<&[u8]> {
+        let start = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
+        self.bytes.get(start..)?.get(..usize::try_from(handle.len).ok()?)
+    }
+}
+
 impl TableFile {
     /// Reads bytes that must all exist.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
@@ -78,6 +94,16 @@ impl TableFile {
 
     /// Reads a block from the file, bypassing the cache. The handle may come from anywhere.
     pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Payload> {
+        self.read_block_near(&Tail::default(), handle, kind)
+    }
+
+    /// [`TableFile::read_block`] of a block that may lie in a part of the file that was read already.
+    pub(super) fn read_block_near(
+        &self,
+        tail: &Tail,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Payload> {
         handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
         match kind {
             BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),
@@ -85,14 +111,12 @@ impl TableFile {
             BlockKind::ValueChunk => TableIo::count(&self.ctx.io.value_chunk_reads),
             BlockKind::Properties | BlockKind::Padding => {}
         }
-        let attempt = || {
-            let sealed = self.read(handle.offset, handle.len)?;
-            Ok::<_, Error>(open(&self.file_id, handle.offset, sealed, kind))
-        };
-        let opened = match attempt()? {
+        let read = || self.read(handle.offset, handle.len);
+        let open = |sealed| open(&self.file_id, handle.offset, sealed, kind);
+        let opened = match open(tail.get(handle).map_or_else(read, |sealed| Ok(sealed.to_vec()))?) {
             Err(DecodeError { kind: DecodeErrorKind::Corrupt(_), .. }) => {
                 TableIo::count(&self.ctx.io.block_rereads);
-                attempt()?
+                open(read()?)
             }
             first => first,
         };

@@ -6,6 +6,8 @@
 //! 4. The properties agree with footer and manifest.
 //! 5. The root of the index is read and kept in memory.
 //!
+//! Footer, properties and root lie side by side: one read of [`TAIL_BYTES`] has all three, unless the root is long.
+//!
 //! The filter (read by `version/filter`), data blocks and index partitions are not read.
 
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ use crate::memory::LeaseKind;
 use crate::table_meta::TableMeta;
 
 use super::context::TableContext;
-use super::file::{TableFile, open_file, read_exact};
+use super::file::{TableFile, Tail, open_file, read_exact};
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::IndexNode;
 use super::origin::Origin;
@@ -47,17 +49,18 @@ impl Table {
         if unverified.header.file_id != meta.file_id {
             return Err(Error::corruption(&path, 32, "file id", "not that of the manifest"));
         }
-        let (footer, checksum) = unverified.footer(&path)?;
+        let tail = unverified.tail(&path)?;
+        let (footer, checksum) = unverified.footer(&path, &tail)?;
         if checksum != meta.footer_checksum {
             let detail = format!("expected {:08x}, found {checksum:08x}", meta.footer_checksum);
             return Err(Error::corruption(&path, unverified.blocks_end(), "footer checksum", detail));
         }
         let file = unverified.into_file(Arc::clone(ctx), meta.number, path);
         // Repair alone needs the origin, and reads it from the file.
-        let properties = Properties { origin: None, ..read_properties(&file, &footer)? };
+        let properties = Properties { origin: None, ..read_properties(&file, &footer, &tail)? };
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
-        let root = Bytes::from(file.read_block(footer.root, BlockKind::Index)?);
+        let root = Bytes::from(file.read_block_near(&tail, footer.root, BlockKind::Index)?);
         BlockIter::new(root.clone(), BlockValues::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let lease = ctx.memory.try_lease_open_table(Self::bytes_of(&meta));
@@ -92,16 +95,17 @@ impl Table {
 
     /// Where the entries come from, read from the file; `None` if the table does not say.
     pub(crate) fn read_origin(&self) -> Result<Option<Origin>> {
-        Ok(read_properties(&self.file, &self.footer)?.origin.map(|origin| *origin))
+        Ok(read_properties(&self.file, &self.footer, &Tail::default())?.origin.map(|origin| *origin))
     }
 
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
     pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
         let unverified = UnverifiedTable::read(ctx, number, path)?;
-        let (footer, checksum) = unverified.footer(path)?;
+        let tail = unverified.tail(path)?;
+        let (footer, checksum) = unverified.footer(path, &tail)?;
         let (len, file_id) = (unverified.len, unverified.header.file_id);
         let file = unverified.into_file(Arc::clone(ctx), number, path.to_path_buf());
-        Ok(read_properties(&file, &footer)?.to_meta(number, file_id, len, checksum))
+        Ok(read_properties(&file, &footer, &tail)?.to_meta(number, file_id, len, checksum))
     }
 }
 
@@ -130,10 +134,16 @@ impl UnverifiedTable {
         self.len.saturating_sub(FOOTER_BYTES as u64)
     }
 
-    fn footer(&self, path: &Path) -> Result<(Footer, u32)> {
+    /// The footer and what comes before it.
+    fn tail(&self, path: &Path) -> Result<Tail> {
+        let start = self.len.saturating_sub(TAIL_BYTES);
+        Ok(Tail { start, bytes: read_exact(&*self.file, path, start, self.len - start)? })
+    }
+
+    fn footer(&self, path: &Path, tail: &Tail) -> Result<(Footer, u32)> {
         let offset = self.blocks_end();
-        let bytes = read_exact(&*self.file, path, offset, self.len - offset)?;
-        Footer::decode(&bytes, &self.header.file_id, self.len).map_err(|error| error.in_file(path, offset))
+        let bytes = &tail.bytes[(offset - tail.start) as usize..];
+        Footer::decode(bytes, &self.header.file_id, self.len).map_err(|error| error.in_file(path, offset))
     }
 
     fn into_file(self, ctx: Arc<TableContext>, number: u64, path: PathBuf) -> TableFile {
@@ -157,9 +167,9 @@ pub(super) fn read_header(
     Ok((len, header))
 }
 
-fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
+fn read_properties(file: &TableFile, footer: &Footer, tail: &Tail) -> Result<Properties> {
     let at = footer.properties.offset;
-    let payload = file.read_block(footer.properties, BlockKind::Properties)?;
+    let payload = file.read_block_near(tail, footer.properties, BlockKind::Properties)?;
     let properties = Properties::decode(&payload).map_err(|error| file.error_in_block(error, at))?;
     let first = properties.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
     let own = (properties.entries, properties.index_depth, properties.filters.len() as u64, first);
@@ -175,3 +185,6 @@ fn read_properties(file: &TableFile, footer: &Footer) -> Result<Properties> {
 /// Approximate memory of an open table and of all that refers to it, without its bounds and the root of its
 /// index.
 const TABLE_BYTES: usize = 2048;
+
+/// How much of the end of a file is read at once when it is opened: a page.
+const TAIL_BYTES: u64 = 4096;

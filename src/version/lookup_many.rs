@@ -184,7 +184,7 @@ impl Version {
     /// said, or not to be believed.
     fn probe_by_table(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>) -> Left {
         if let [table] = &*run.tables {
-            // `unless_absent_of` prefetches.
+            // A filter that is probed for many hashes prefetches by itself.
             let group = Set::of_keys(lookups.user_keys, |key| run.place_of(key).is_some());
             return table.unless_absent_of(group.and(wanted), lookups);
         }

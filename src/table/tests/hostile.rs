@@ -595,3 +595,52 @@ fn blocks_that_overlap_are_not_read_over_and_over() {
     let times = times_read(&fixture, &meta);
     assert!(times < 20, "{times} times");
 }
+
+/// Flips a bit of the first read that has this byte.
+#[derive(Debug)]
+struct FlipsOnce(Arc<dyn ReadFile>, AtomicU64);
+
+impl ReadFile for FlipsOnce {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_at(buffer, offset)?;
+        let at = self.1.load(Ordering::Relaxed);
+        if (offset..offset + buffer.len() as u64).contains(&at) {
+            buffer[(at - offset) as usize] ^= 1;
+            self.1.store(u64::MAX, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn two_reads_open_a_table_and_a_third_has_a_long_root() {
+    let fixture = Fixture::new(0);
+    for (entries, has_long_root) in [(3, false), (200, false), (20_000, true)] {
+        let mut model = Model::new();
+        (0..entries).for_each(|i| insert(&mut model, format!("{i:05}"), 3, Some(vec![b'v'; 30])));
+        let meta = fixture.write(&model, 1024, Compression::None);
+        let open_as = |file: Arc<dyn ReadFile>| {
+            fixture.ctx.files.remove(12);
+            fixture.ctx.files.get_or_open(12, || Ok::<_, Error>(file)).unwrap();
+            fixture.open(&meta).unwrap()
+        };
+        let file = || fixture.fs.open(&fixture.path).unwrap();
+        let read = Arc::new(AtomicU64::new(0));
+        let table = open_as(Arc::new(Counted(file(), Arc::clone(&read))));
+        let (root, properties) = (table.footer.root, table.footer.properties);
+        assert_eq!(root.len > 4096, has_long_root, "{} bytes", root.len);
+        let more = if has_long_root { root.len } else { 0 };
+        assert_eq!(read.load(Ordering::Relaxed), 64 + meta.len.min(4096) + more, "{entries} entries");
+        // What is damaged on its way is read once more: here a byte of the checksum.
+        for (number, block) in (1..).zip([root, properties]) {
+            let before = fixture.ctx.io.block_rereads.load(Ordering::Relaxed);
+            open_as(Arc::new(FlipsOnce(file(), AtomicU64::new(block.offset + 12))));
+            assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), before + 1, "block {number}");
+        }
+        fixture.fs.remove(&fixture.path).unwrap();
+    }
+}
