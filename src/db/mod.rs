@@ -51,6 +51,7 @@ mod maintain;
 mod memtables;
 mod next_log;
 mod open;
+mod open_all;
 mod parallel;
 mod pending;
 mod pop;

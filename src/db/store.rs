@@ -500,7 +500,8 @@ impl Db {
 
     /// Opens every table now, not at the first lookup that needs it: reads filters and root indexes into
     /// memory, as far as the memory budget allows. Afterwards [`Db::may_contain`] and [`Db::stats`] cover all
-    /// tables.
+    /// tables. If there are many, up to three more threads read beside this one; none do in a store opened with
+    /// [`Options::background_threads`]`(0)`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -514,13 +515,7 @@ impl Db {
     /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot
     /// be opened; the others are opened. A damaged filter is not an error.
     pub fn open_tables(&self) -> Result<()> {
-        let views: Vec<_> = self.engine().keyspaces.all().iter().map(|tree| tree.view()).collect();
-        let tables = views.iter().flat_map(|view| view.version.all_tables());
-        let mut first_error = Ok(());
-        for (_, table) in tables {
-            first_error = first_error.and(table.open().map(drop));
-        }
-        first_error
+        self.engine().open_tables()
     }
 
     /// Runs one background job in the calling thread; returns `false` if there is none. For stores opened
