@@ -37,7 +37,8 @@ use crate::sync::lock;
 pub(crate) enum LeaseKind {
     /// Open tables, without the roots of their indexes.
     OpenTables,
-    /// The roots and fences of their indexes, and what an opening reads logs with.
+    /// The roots and fences of their indexes, what an opening reads logs with, and what long scans and compactions
+    /// read ahead.
     Tables,
     Filters,
 }
@@ -111,7 +112,7 @@ pub struct MemoryStats {
     pub memtables_max: u64,
     /// Tables being written by flushes and compactions.
     pub builders: u64,
-    /// Open tables and what is in memory of their indexes.
+    /// Open tables, what is in memory of their indexes, and what long scans and compactions have read ahead.
     pub tables: u64,
     /// Filters.
     pub filters: u64,

@@ -2,7 +2,7 @@
 //!
 //! All blocks are read here: from the cache, or from the file. The cache gives a block only to who asks for the
 //! length and the kind that it has. Before the file is read, a handle is checked against its length; then the
-//! envelope of the block is verified. A block that fails its check is read once more before corruption is
+//! envelope of the block is verified. A long walk reads several blocks at once (`read_ahead`). A block that fails its check is read once more before corruption is
 //! reported, because the bit may have flipped in transfer and not on disk.
 
 use std::io::{self, ErrorKind};
@@ -19,6 +19,7 @@ use crate::error::{Error, InFile, Result};
 use crate::fs::ReadFile;
 
 use super::context::{TableContext, TableIo};
+use super::read_ahead::ReadAhead;
 
 /// An open table file (the handle itself may be closed and reopened by the file cache).
 #[derive(Debug)]
@@ -50,31 +51,68 @@ impl Tail {
 impl TableFile {
     /// Reads bytes that must all exist.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
-        let file = self.ctx.files.get_or_open(self.number, || open_file(&self.ctx, &self.path))?;
-        read_exact(&*file, &self.path, offset, len)
+        read_exact(&*self.handle()?, &self.path, offset, len)
+    }
+
+    /// Fills `bytes`, which must all exist.
+    pub(super) fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        read_into(&*self.handle()?, &self.path, offset, bytes)
+    }
+
+    fn handle(&self) -> Result<Arc<dyn ReadFile>> {
+        self.ctx.files.get_or_open(self.number, || open_file(&self.ctx, &self.path))
     }
 
     /// Returns a block from the cache, or else from the file; caches it then if `fill_cache`.
     #[inline]
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind, fill_cache: bool) -> Result<Bytes> {
+        self.block_by(handle, kind, fill_cache, || self.read_block(handle, kind))
+    }
+
+    /// The same for the next data block of a walk.
+    pub(super) fn next_block(
+        &self,
+        handle: BlockHandle,
+        fill_cache: bool,
+        ahead: &mut ReadAhead,
+    ) -> Result<Bytes> {
+        let kind = BlockKind::Data;
+        self.block_by(handle, kind, fill_cache, || {
+            self.read_block_by(handle, kind, || ahead.read(self, handle))
+        })
+    }
+
+    #[inline]
+    fn block_by(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        fill_cache: bool,
+        read: impl FnOnce() -> Result<Payload>,
+    ) -> Result<Bytes> {
         let (blocks, key) = (self.ctx.memory.blocks(), BlockKey::block(self.number, handle, kind));
         match blocks.get(&key) {
             Some(payload) => {
                 self.count_hit(kind);
                 Ok(payload)
             }
-            None if fill_cache => self.read_into_cache(handle, kind),
-            None => Ok(self.read_block(handle, kind)?.into()),
+            None if fill_cache => self.read_into_cache(handle, kind, read),
+            None => Ok(read()?.into()),
         }
     }
 
     /// Reads a block that the cache did not have, unless another thread reads it meanwhile.
     #[inline(never)]
-    fn read_into_cache(&self, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
+    fn read_into_cache(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        read: impl FnOnce() -> Result<Payload>,
+    ) -> Result<Bytes> {
         let mut was_read = false;
         let read = || {
             was_read = true;
-            self.read_block(handle, kind)
+            read()
         };
         let key = BlockKey::block(self.number, handle, kind);
         let payload = self.ctx.memory.blocks().read_after_miss(key, read)?;
@@ -94,7 +132,7 @@ impl TableFile {
 
     /// Reads a block from the file, bypassing the cache. The handle may come from anywhere.
     pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Payload> {
-        self.read_block_near(&Tail::default(), handle, kind)
+        self.read_block_by(handle, kind, || self.read(handle.offset, handle.len))
     }
 
     /// [`TableFile::read_block`] of a block that may lie in a part of the file that was read already.
@@ -104,6 +142,19 @@ impl TableFile {
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Payload> {
+        self.read_block_by(handle, kind, || match tail.get(handle) {
+            Some(sealed) => Ok(sealed.to_vec()),
+            None => self.read(handle.offset, handle.len),
+        })
+    }
+
+    /// The same with the bytes that `read` gives; of a block that fails its check, they are read from the file.
+    fn read_block_by(
+        &self,
+        handle: BlockHandle,
+        kind: BlockKind,
+        read: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<Payload> {
         handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
         match kind {
             BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),
@@ -111,12 +162,11 @@ impl TableFile {
             BlockKind::ValueChunk => TableIo::count(&self.ctx.io.value_chunk_reads),
             BlockKind::Properties | BlockKind::Padding => {}
         }
-        let read = || self.read(handle.offset, handle.len);
         let open = |sealed| open(&self.file_id, handle.offset, sealed, kind);
-        let opened = match open(tail.get(handle).map_or_else(read, |sealed| Ok(sealed.to_vec()))?) {
+        let opened = match open(read()?) {
             Err(DecodeError { kind: DecodeErrorKind::Corrupt(_), .. }) => {
                 TableIo::count(&self.ctx.io.block_rereads);
-                open(read()?)
+                open(self.read(handle.offset, handle.len)?)
             }
             first => first,
         };

@@ -16,7 +16,14 @@ use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
+use super::read_ahead::ReadAhead;
 use super::reader::Table;
+
+/// The most that a scan reads ahead of each table.
+const SCAN_AHEAD_BYTES: u64 = 512 << 10;
+
+/// The same for what passes whole tables and caches nothing: compactions, new filters.
+const MERGE_AHEAD_BYTES: u64 = 1 << 20;
 
 /// An [`InternalIterator`] over a table. Made by [`Table::iter`].
 #[derive(Debug)]
@@ -27,6 +34,7 @@ pub(crate) struct TableIter {
     index: Vec<Level>,
     /// Positioned at an entry while the iterator is, and else closed.
     data: Level,
+    ahead: ReadAhead,
     failed: Option<Error>,
 }
 
@@ -61,7 +69,9 @@ enum Direction {
 impl TableIter {
     pub(super) fn new(table: Arc<Table>, fill_cache: bool) -> Self {
         let index = (0..table.footer.index_depth).map(|_| Level::new(BlockValues::Index)).collect();
-        Self { table, fill_cache, index, data: Level::new(BlockValues::Data), failed: None }
+        let ahead_max = if fill_cache { SCAN_AHEAD_BYTES } else { MERGE_AHEAD_BYTES };
+        let ahead = ReadAhead::new(ahead_max, table.properties.data_end);
+        Self { table, fill_cache, index, data: Level::new(BlockValues::Data), ahead, failed: None }
     }
 
     /// Runs one movement and keeps its error.
@@ -140,8 +150,10 @@ impl TableIter {
             let detail = format!("the block at {} does not stand in order", handle.offset);
             return Err(file.corrupt(parent, "index block", detail));
         }
-        let kind = if level == self.index.len() { BlockKind::Data } else { BlockKind::Index };
-        let payload = file.block(handle, kind, self.fill_cache)?;
+        let payload = match level == self.index.len() {
+            true => file.next_block(handle, self.fill_cache, &mut self.ahead)?,
+            false => file.block(handle, BlockKind::Index, self.fill_cache)?,
+        };
         let entered = self.level(level);
         entered.block = handle.offset;
         let opened = entered.entries.open(payload);

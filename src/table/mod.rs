@@ -31,6 +31,7 @@ mod iter;
 mod open;
 pub(crate) mod origin;
 pub(crate) mod properties;
+mod read_ahead;
 mod reader;
 mod value;
 mod writer;

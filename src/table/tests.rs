@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -17,11 +18,11 @@ use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filter::{FilterPlan, Kind};
-use crate::fs::{Fs, MemFs};
+use crate::fs::{Fs, MemFs, ReadFile};
 use crate::hash::key_hash;
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
-use crate::memory::Memory;
+use crate::memory::{LeaseKind, Memory};
 use crate::table_meta::{FilterRef, TableMeta};
 use crate::version::{FilterState, read_filter};
 
@@ -567,6 +568,142 @@ fn a_block_is_read_once_and_then_comes_from_the_cache_unless_told_not_to() {
         "nothing is read for a key behind the last separator"
     );
     assert_eq!(count(&io.block_rereads), 0);
+}
+
+/// Counts reads of a file, and their bytes.
+#[derive(Debug)]
+struct Counted {
+    file: Arc<dyn ReadFile>,
+    reads: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl ReadFile for Counted {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.file.read_at(buffer, offset)
+    }
+}
+
+impl Fixture {
+    /// Counts the reads of the table from now on, and their bytes.
+    fn counted(&self) -> [Arc<AtomicU64>; 2] {
+        let counted =
+            Counted { file: self.fs.open(&self.path).unwrap(), reads: Arc::default(), bytes: Arc::default() };
+        let counts = [&counted.reads, &counted.bytes].map(Arc::clone);
+        self.ctx.files.remove(12);
+        self.ctx.files.get_or_open(12, || Ok::<_, Error>(Arc::new(counted) as Arc<dyn ReadFile>)).unwrap();
+        counts
+    }
+}
+
+/// A table of over 300 data blocks of 4 KiB, in a store that caches no block.
+fn long_table() -> (Fixture, TableMeta) {
+    let mut model = Model::new();
+    for i in 0..20_000 {
+        insert(&mut model, format!("{i:05}"), 3, Some(vec![b'v'; 60]));
+    }
+    let fixture = Fixture::new(0);
+    let meta = fixture.write(&model, 4096, Compression::None);
+    (fixture, meta)
+}
+
+/// Moves an iterator over `entries` entries from `first` on, or down from before it.
+fn walk(iter: &mut TableIter, first: &[u8], entries: usize, up: bool) {
+    let target = InternalKey::new(first, Tag::newest_at(9));
+    if up {
+        iter.seek(target).unwrap()
+    } else {
+        iter.seek_before(target).unwrap()
+    }
+    for _ in 1..entries {
+        assert!(iter.key().is_some());
+        if up { iter.next().unwrap() } else { iter.prev().unwrap() }
+    }
+    assert!(iter.key().is_some());
+}
+
+#[test]
+fn a_long_walk_reads_many_blocks_at_once_and_a_short_one_only_what_it_needs() {
+    let (fixture, meta) = long_table();
+    let table = fixture.open(&meta).unwrap();
+    let counts = fixture.counted();
+    let read = || counts.each_ref().map(|count| count.swap(0, Ordering::Relaxed));
+    for fill_cache in [true, false] {
+        for (up, end) in [(true, &b"00000"[..]), (false, b"99999")] {
+            let blocks = &fixture.ctx.io.data_block_reads;
+            blocks.store(0, Ordering::Relaxed);
+            walk(&mut table.iter(fill_cache), b"10000", 200, up);
+            let [reads, bytes] = read();
+            let needed = blocks.swap(0, Ordering::Relaxed);
+            assert!((4..=5).contains(&needed), "{needed} blocks");
+            assert!(reads == needed && bytes <= needed * 4096, "{reads} reads of {bytes} bytes");
+            walk(&mut table.iter(fill_cache), end, 20_000, up);
+            let [reads, bytes] = read();
+            let needed = blocks.load(Ordering::Relaxed);
+            assert!(needed == table.properties.data_blocks && needed > 300, "{needed} blocks");
+            assert!(reads < 16, "{reads} reads of {needed} blocks");
+            // Each read may end within a block, which the next one reads again.
+            assert!(bytes < table.properties.data_end + reads * 4096, "{bytes} bytes");
+        }
+    }
+    let before = fixture.ctx.memory.stats().tables;
+    let mut iter = table.iter(true);
+    walk(&mut iter, b"00000", 20_000, true);
+    let ahead = fixture.ctx.memory.stats().tables - before;
+    assert!((256 << 10..=512 << 10).contains(&ahead), "{ahead} bytes");
+    drop(iter);
+    assert_eq!(fixture.ctx.memory.stats().tables, before);
+}
+
+#[test]
+fn a_walk_for_which_there_is_no_memory_reads_block_by_block() {
+    let (fixture, meta) = long_table();
+    let table = fixture.open(&meta).unwrap();
+    let _all = fixture.ctx.memory.lease(LeaseKind::Filters, 64 << 20);
+    let [reads, _] = fixture.counted();
+    walk(&mut table.iter(true), b"00000", 20_000, true);
+    assert_eq!(reads.load(Ordering::Relaxed), table.properties.data_blocks);
+}
+
+#[test]
+fn damage_ahead_of_a_walk_is_an_error_only_where_the_walk_gets_there() {
+    let (fixture, meta) = long_table();
+    let end = fixture.open(&meta).unwrap().properties.data_end as usize;
+    let mut bytes = fixture.bytes();
+    let at = end / 2;
+    bytes[at] ^= 1;
+    fixture.fs.overwrite(&fixture.path, bytes.clone());
+    fixture.ctx.files.remove(12);
+    let passed = |table: Arc<Table>| {
+        let mut iter = table.iter(true);
+        let (mut moved, mut passed) = (iter.seek_first(), 0);
+        while moved.is_ok() && iter.key().is_some() {
+            assert_eq!(iter.key().unwrap().user, format!("{passed:05}").as_bytes());
+            passed += 1;
+            moved = iter.next();
+        }
+        (passed, moved)
+    };
+    let (found, moved) = passed(fixture.open(&meta).unwrap());
+    let Err(error) = moved else { panic!("the damage was passed over") };
+    assert!(
+        matches!(*error, Error::Corruption { offset, .. } if (at - 4096..=at).contains(&(offset as usize)))
+    );
+    assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), 1);
+    // The same where the file ends: what lies before can be read.
+    let table = fixture.open(&meta).unwrap();
+    bytes.truncate(at);
+    fixture.fs.overwrite(&fixture.path, bytes);
+    fixture.ctx.files.remove(12);
+    let (found_before_the_end, moved) = passed(table);
+    assert!(moved.is_err());
+    assert_eq!(found_before_the_end, found);
 }
 
 #[test]

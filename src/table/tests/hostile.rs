@@ -1,13 +1,9 @@
 //! Tables whose checksums are right and that lie all the same: what `verify` must find in them, and at what
 //! cost.
 
-use std::io;
-use std::sync::atomic::AtomicU64;
-
 use super::*;
 use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Sealer};
 use crate::filter::{FilterBuilder, Header};
-use crate::fs::ReadFile;
 use crate::snapshot_read::{KeyRange, Range};
 use crate::table::footer::Footer;
 use crate::table::properties::Properties;
@@ -517,27 +513,9 @@ fn long_keys_in_the_list_are_bounded_and_the_rest_is_counted() {
     assert!((500..=560).contains(&report.damage.len()), "{}", report.damage.len());
 }
 
-/// Counts what is read of a file.
-#[derive(Debug)]
-struct Counted(Arc<dyn ReadFile>, Arc<AtomicU64>);
-
-impl ReadFile for Counted {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.1.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        self.0.read_at(buffer, offset)
-    }
-}
-
 /// How many times its length `verify` reads of a table that is damaged.
 fn times_read(fixture: &Fixture, meta: &TableMeta) -> u64 {
-    let read = Arc::new(AtomicU64::new(0));
-    let counted = Counted(fixture.fs.open(&fixture.path).unwrap(), Arc::clone(&read));
-    fixture.ctx.files.remove(12);
-    fixture.ctx.files.get_or_open(12, || Ok::<_, Error>(Arc::new(counted) as Arc<dyn ReadFile>)).unwrap();
+    let [_, read] = fixture.counted();
     assert!(!fixture.damage(meta).is_empty());
     read.load(Ordering::Relaxed) / meta.len
 }
@@ -630,7 +608,8 @@ fn two_reads_open_a_table_and_a_third_has_a_long_root() {
         };
         let file = || fixture.fs.open(&fixture.path).unwrap();
         let read = Arc::new(AtomicU64::new(0));
-        let table = open_as(Arc::new(Counted(file(), Arc::clone(&read))));
+        let table =
+            open_as(Arc::new(Counted { file: file(), reads: Arc::default(), bytes: Arc::clone(&read) }));
         let (root, properties) = (table.footer.root, table.footer.properties);
         assert_eq!(root.len > 4096, has_long_root, "{} bytes", root.len);
         let more = if has_long_root { root.len } else { 0 };
