@@ -50,6 +50,30 @@ pub(crate) trait InternalIterator: Send {
     }
 }
 
+/// The error of the movement of an iterator that failed, which every later movement repeats.
+#[derive(Debug, Default)]
+pub(crate) struct Failure(Option<Error>);
+
+impl Failure {
+    /// The error, if a movement has failed.
+    #[inline(always)]
+    pub(crate) fn repeat(&self) -> Step {
+        if self.0.is_none() { Ok(()) } else { self.repeat_error() }
+    }
+
+    #[cold]
+    fn repeat_error(&self) -> Step {
+        self.0.clone().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Keeps the error of a movement.
+    #[cold]
+    pub(crate) fn keep(&mut self, error: Box<Error>) -> Step {
+        self.0 = Some((*error).clone());
+        Err(error)
+    }
+}
+
 /// The value of an entry, in memory or still on disk.
 #[derive(Debug, Clone)]
 pub(crate) enum EntryValue {

@@ -21,7 +21,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{Error, Step};
-use crate::iter::{EntryValue, InternalIterator, LentValue};
+use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::{InternalKey, key_prefix};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) struct MergeIter<I> {
     /// The place in the heap of the source that comes after the one on top; 0 if it is not known.
     second: usize,
     direction: Direction,
-    failed: Option<Error>,
+    failure: Failure,
 }
 
 /// A source that stands on an entry.
@@ -53,28 +53,20 @@ impl<I: InternalIterator> MergeIter<I> {
     /// The merge of these sources, newest first. It is not positioned yet.
     pub(crate) fn new(sources: Vec<I>) -> Self {
         let heap = Vec::with_capacity(sources.len());
-        Self { sources, heap, second: 0, direction: Direction::Forward, failed: None }
+        Self { sources, heap, second: 0, direction: Direction::Forward, failure: Failure::default() }
     }
 
     /// Does one movement, or repeats the error of the one that failed.
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
-        if self.failed.is_none() {
-            return movement(self).or_else(|error| self.fail(error));
-        }
-        self.repeat()
+        self.failure.repeat()?;
+        movement(self).or_else(|error| self.fail(error))
     }
 
     #[cold]
     fn fail(&mut self, error: Box<Error>) -> Step {
-        self.failed = Some((*error).clone());
         self.heap.clear();
-        Err(error)
-    }
-
-    #[cold]
-    fn repeat(&self) -> Step {
-        self.failed.clone().map_or(Ok(()), |error| Err(error.into()))
+        self.failure.keep(error)
     }
 
     /// Moves every source, then makes the heap.

@@ -9,7 +9,7 @@
 //! opens the next one, even if that is past the reader's bounds.
 
 use crate::error::{Error, Result, Step};
-use crate::iter::{EntryValue, InternalIterator, LentValue};
+use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
 /// The tables of a run: what a [`RunIter`] needs to know of them.
@@ -32,33 +32,25 @@ pub(crate) struct RunIter<S: RunSource> {
     source: S,
     /// The open table and its cursor.
     open: Option<(usize, S::Iter)>,
-    failed: Option<Error>,
+    failure: Failure,
 }
 
 impl<S: RunSource> RunIter<S> {
     pub(crate) fn new(source: S) -> Self {
-        Self { source, open: None, failed: None }
+        Self { source, open: None, failure: Failure::default() }
     }
 
     /// Does one movement, or repeats the error of the one that failed.
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
-        if self.failed.is_none() {
-            return movement(self).or_else(|error| self.fail(error));
-        }
-        self.repeat()
+        self.failure.repeat()?;
+        movement(self).or_else(|error| self.fail(error))
     }
 
     #[cold]
     fn fail(&mut self, error: Box<Error>) -> Step {
-        self.failed = Some((*error).clone());
         self.open = None;
-        Err(error)
-    }
-
-    #[cold]
-    fn repeat(&self) -> Step {
-        self.failed.clone().map_or(Ok(()), |error| Err(error.into()))
+        self.failure.keep(error)
     }
 
     /// The cursor over `table`, kept if it is open already.

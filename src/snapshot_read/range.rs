@@ -68,31 +68,35 @@ impl Range {
     /// What `read` makes of the next entry.
     #[inline(always)]
     pub(crate) fn next<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let error = match get_mut(&mut self.halves).as_mut()?.next() {
-            Ok(Some(entry)) => match read(entry) {
-                Ok(item) => return Some(Ok(item)),
-                Err(error) => Some(error),
-            },
-            Ok(None) => None,
-            Err(error) => Some(error),
-        };
-        self.end();
-        error.map(Err)
+        let item = read_found(get_mut(&mut self.halves).as_mut()?.next(), read);
+        self.end_unless_found(item)
     }
 
     /// The same from the other end.
     #[inline(always)]
     pub(crate) fn next_back<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let error = match get_mut(&mut self.halves).as_mut()?.next_back() {
-            Ok(Some(entry)) => match read(entry) {
-                Ok(item) => return Some(Ok(item)),
-                Err(error) => Some(error),
-            },
-            Ok(None) => None,
-            Err(error) => Some(error),
-        };
-        self.end();
-        error.map(Err)
+        let item = read_found(get_mut(&mut self.halves).as_mut()?.next_back(), read);
+        self.end_unless_found(item)
+    }
+
+    #[inline(always)]
+    fn end_unless_found<T>(&mut self, item: Option<Result<T>>) -> Option<Result<T>> {
+        if !matches!(item, Some(Ok(_))) {
+            self.end();
+        }
+        item
+    }
+}
+
+/// What `read` makes of an entry that was found.
+#[inline(always)]
+fn read_found<T>(
+    found: Result<Option<Visible<'_>>>,
+    read: impl FnOnce(Visible<'_>) -> Result<T>,
+) -> Option<Result<T>> {
+    match found {
+        Ok(entry) => entry.map(read),
+        Err(error) => Some(Err(error)),
     }
 }
 

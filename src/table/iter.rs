@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::codec::DecodeError;
 use crate::error::{Error, Result, Step};
-use crate::iter::{EntryValue, InternalIterator, LentValue};
+use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
 use super::read_ahead::ReadAhead;
@@ -35,7 +35,7 @@ pub(crate) struct TableIter {
     /// Positioned at an entry while the iterator is, and else closed.
     data: Level,
     ahead: ReadAhead,
-    failed: Option<Error>,
+    failure: Failure,
 }
 
 #[derive(Debug)]
@@ -71,15 +71,20 @@ impl TableIter {
         let index = (0..table.footer.index_depth).map(|_| Level::new(BlockValues::Index)).collect();
         let ahead_max = if fill_cache { SCAN_AHEAD_BYTES } else { MERGE_AHEAD_BYTES };
         let ahead = ReadAhead::new(ahead_max, table.properties.data_end);
-        Self { table, fill_cache, index, data: Level::new(BlockValues::Data), ahead, failed: None }
+        Self {
+            table,
+            fill_cache,
+            index,
+            data: Level::new(BlockValues::Data),
+            ahead,
+            failure: Failure::default(),
+        }
     }
 
     /// Runs one movement and keeps its error.
     #[inline(always)]
     fn movement(&mut self, run: impl FnOnce(&mut Self) -> Step) -> Step {
-        if self.failed.is_some() {
-            return self.repeat();
-        }
+        self.failure.repeat()?;
         let Level { block, entries } = match run(self) {
             Ok(()) => &self.data,
             Err(error) => return self.fail(error),
@@ -97,13 +102,7 @@ impl TableIter {
     #[cold]
     fn fail(&mut self, error: Box<Error>) -> Step {
         self.data.entries.close();
-        self.failed = Some((*error).clone());
-        Err(error)
-    }
-
-    #[cold]
-    fn repeat(&self) -> Step {
-        self.failed.clone().map_or(Ok(()), |error| Err(error.into()))
+        self.failure.keep(error)
     }
 
     /// The levels of the index from the root (0) down, then the data.
