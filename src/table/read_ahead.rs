@@ -88,11 +88,7 @@ impl ReadAhead {
         if self.lease.is_none() {
             return;
         }
-        match self.bytes.is_empty() {
-            // Fresh pages are zero already.
-            true => self.bytes = vec![0; len as usize],
-            false => self.bytes.resize(len as usize, 0),
-        }
+        self.bytes.resize(len as usize, 0);
         self.start = window.start;
         if file.read_into(window.start, &mut self.bytes).is_err() {
             self.bytes.clear();
