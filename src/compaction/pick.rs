@@ -128,7 +128,8 @@ pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option
         return None;
     }
     let groups = level_0_groups(version);
-    let group = groups.iter().find(|group| group.len() > 1 && !group.iter().any(|table| busy.has(table)))?;
+    let is_free = |group: &[Arc<TableHandle>]| !group.iter().any(|table| busy.has(table));
+    let group = groups.iter().find(|group| overlap_each_other(group) && is_free(group))?;
     let task = level_0_merge(version, busy, group)?;
     let bytes = group.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
     (task.rewritten_bytes() <= bytes.saturating_mul(IDLE_COST_MAX)).then_some(task)
@@ -187,6 +188,13 @@ pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
 fn lies_between(version: &Version, end: &[u8], start: &[u8]) -> bool {
     let mut met = overlapping(version, 1, end, start).iter();
     met.any(|table| &table.meta.smallest[..] > end && &table.meta.largest[..] < start)
+}
+
+/// Whether two of these tables can hold the same key.
+fn overlap_each_other(tables: &[Arc<TableHandle>]) -> bool {
+    let mut bounds: Vec<_> = tables.iter().map(|table| (&table.meta.smallest, &table.meta.largest)).collect();
+    bounds.sort();
+    bounds.windows(2).any(|pair| pair[1].0 <= pair[0].1)
 }
 
 /// The compaction of a group of level 0 into level 1; `None` if another job has reserved something of it.
@@ -339,8 +347,10 @@ mod tests {
         assert_eq!(picked(2, 60, &[]), Some(vec![1, 2, 9]), "80 bytes for 20");
         assert_eq!(picked(2, 61, &[]), None);
         assert_eq!(picked(2, 10, &[1]), None);
-        let apart = version(&[(0, 1, "a", "b", 10), (0, 2, "y", "z", 10), (1, 9, "m", "n", 1)]);
-        assert!(pick_idle(&apart, &Busy::default(), &SHAPE).is_none(), "no lookup probes both");
+        for between in [&[][..], &[(1, 9, "m", "n", 1)]] {
+            let apart = version(&[&[(0, 1, "a", "b", 10), (0, 2, "y", "z", 10)], between].concat());
+            assert!(pick_idle(&apart, &Busy::default(), &SHAPE).is_none(), "no lookup probes both");
+        }
         assert!(pick_idle(&tree(3, 10), &Busy::default(), &Shape { l0_runs: 8, ..SHAPE }).is_none());
     }
 

@@ -379,7 +379,9 @@ impl Engine {
         let compaction = self.if_due(Work::Compact(keyspace), urgency, is_busy);
         reserved.pending().set(keyspace, flush, compaction);
         reserved.pending().set_held_back(keyspace, held_back);
-        let idle = tree.filter(|_| self.background.threads > 0 && urgency.is_none()).and_then(|tree| {
+        // A store that was closed stays as it is while it is only read.
+        let may_be_idle = self.background.threads > 0 && urgency.is_none() && !self.is_unchanged();
+        let idle = tree.filter(|_| may_be_idle).and_then(|tree| {
             let free = Free::new(tree, oldest_snapshot, reserved);
             free.pick_idle().map(|_| Instant::now() + IDLE_DELAY)
         });
@@ -445,14 +447,16 @@ impl Engine {
     /// An idle compaction. It waits until no job is running and nothing fails.
     fn next_idle(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         let now = Instant::now();
+        reserved.pending().next_idle().filter(|at| *at <= now)?;
+        if !reserved.is_idle() || self.retry.is_failing(Work::is_background) {
+            reserved.pending().put_off_idle(now + IDLE_DELAY);
+            return None;
+        }
         while let Some(keyspace) = reserved.pending().take_idle(now) {
-            if !reserved.is_idle() || self.retry.is_failing(|_| true) {
-                reserved.pending().set_idle(keyspace, Some(now + IDLE_DELAY));
-                return None;
-            }
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
             let free = Free::new(&tree, self.sequence.snapshots.oldest(), reserved);
             if let Some(task) = free.pick_idle() {
+                tree.set_idle_tried(newest_level_0(&free.version));
                 return Some(Job::Compact(Arc::clone(&tree), task));
             }
         }
@@ -461,12 +465,15 @@ impl Engine {
 
     /// Whether there is an idle compaction to do. It need not wait any longer.
     pub(super) fn idle_now(&self) -> bool {
-        if self.retry.is_failing(|_| true) {
+        if self.retry.is_failing(Work::is_background) {
             return false;
         }
-        let is_any =
-            self.background.reservations.look(|reserved| reserved.pending().idle_now(Instant::now()));
-        if is_any {
+        let (is_any, is_newly_due) = self.background.reservations.look(|reserved| {
+            let pending = reserved.pending();
+            let is_newly_due = pending.make_idle_due(Instant::now());
+            (pending.is_any_idle(), is_newly_due)
+        });
+        if is_any && is_newly_due {
             self.background.notify();
         }
         is_any
@@ -513,6 +520,11 @@ fn flush_urgency(tree: &Arc<Tree>) -> Option<FlushUrgency> {
     Some(FlushUrgency { beyond_first: view.immutables.len() - 1, bytes: oldest.memtable.size_bytes() })
 }
 
+/// The number of the newest table in level 0; 0 if there is none.
+fn newest_level_0(version: &Version) -> u64 {
+    version.runs(0).iter().flat_map(|run| run.tables.iter()).map(|table| table.meta.number).max().unwrap_or(0)
+}
+
 /// What can be compacted in a keyspace: what no job has reserved.
 struct Free<'a> {
     tree: &'a Tree,
@@ -538,7 +550,12 @@ impl<'a> Free<'a> {
         tombstones::pick(&self.version, &self.busy, &self.readers)
     }
 
+    /// A compaction for when there is nothing else to do. One that failed is not tried again until level 0 has changed:
+    /// nothing needs it.
     fn pick_idle(&self) -> Option<Task> {
+        if self.tree.idle_tried() == newest_level_0(&self.version) {
+            return None;
+        }
         pick::pick_idle(&self.version, &self.busy, &self.tree.shape())
     }
 
@@ -865,6 +882,7 @@ mod tests {
         let engine = db.engine();
         let id = db.default_keyspace().tree.id;
         let next = |reserved: &mut Reserved<'_>| {
+            reserved.pending().make_idle_due(Instant::now());
             reserved.pending().set_idle(id, Some(Instant::now()));
             engine.next_idle(reserved)
         };
@@ -878,7 +896,31 @@ mod tests {
         assert!(reservations.reserve_next(next).is_none() && due() > Some(Instant::now()));
         assert!(!engine.idle_now());
         engine.retry.done(Work::Reserve);
-        assert!(matches!(reservations.reserve_next(next).unwrap().job(), Job::Compact(..)));
+        let begun = reservations.reserve_next(next).unwrap();
+        assert!(matches!(begun.job(), Job::Compact(..)));
+        drop(begun);
+        assert!(reservations.reserve_next(next).is_none(), "it came to nothing, and level 0 is the same");
+        db.put("k", "newest").unwrap();
+        db.flush().unwrap();
+        assert!(reservations.reserve_next(next).is_some());
+    }
+
+    #[test]
+    fn a_closed_store_that_is_only_read_has_no_idle_compaction() {
+        let fs = MemFs::new();
+        let open = |threads| {
+            let options = Options::new().fs(Arc::new(fs.clone())).background_threads(threads);
+            options.default_keyspace(KeyspaceOptions::new().l0_runs(4)).open("/db").unwrap()
+        };
+        let db = open(0);
+        for value in ["old", "new"] {
+            db.put("k", value).unwrap();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let db = open(1);
+        db.settle().unwrap();
+        assert!(db.engine().is_unchanged() && level_0_runs(&db) == 2);
     }
 
     #[test]

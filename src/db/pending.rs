@@ -73,6 +73,8 @@ pub(crate) struct Pending {
     /// When the idle compaction of a keyspace is due.
     idle: BTreeSet<(Instant, KeyspaceId)>,
     idle_at: HashMap<KeyspaceId, Instant>,
+    /// No idle compaction is due before.
+    idle_not_before: Option<Instant>,
     /// Flushes chosen so far.
     chosen: u64,
     /// How often a keyspace was looked at, for tests.
@@ -127,21 +129,33 @@ impl Pending {
 
     /// Takes the keyspace whose idle compaction is next if it is due.
     pub(crate) fn take_idle(&mut self, now: Instant) -> Option<KeyspaceId> {
-        let &(_, keyspace) = self.idle.first().filter(|(at, _)| *at <= now)?;
+        self.next_idle().filter(|at| *at <= now)?;
+        let &(_, keyspace) = self.idle.first()?;
         self.set_idle(keyspace, None);
         Some(keyspace)
     }
 
     /// When the next idle compaction is due.
     pub(crate) fn next_idle(&self) -> Option<Instant> {
-        self.idle.first().map(|&(at, _)| at)
+        self.idle.first().map(|&(at, _)| self.idle_not_before.map_or(at, |not_before| at.max(not_before)))
     }
 
-    /// Makes the idle compactions due. Whether there is any.
-    pub(crate) fn idle_now(&mut self, now: Instant) -> bool {
+    /// Puts all idle compactions off.
+    pub(crate) fn put_off_idle(&mut self, until: Instant) {
+        self.idle_not_before = Some(until);
+    }
+
+    /// Makes all idle compactions due. Whether some were not.
+    pub(crate) fn make_idle_due(&mut self, now: Instant) -> bool {
+        let were_due = self.idle_not_before.take().is_none_or(|not_before| not_before <= now);
         let later: Vec<KeyspaceId> =
-            self.idle.iter().filter(|(at, _)| *at > now).map(|&(_, keyspace)| keyspace).collect();
+            self.idle.iter().rev().map_while(|&(at, keyspace)| (at > now).then_some(keyspace)).collect();
+        let any = !later.is_empty();
         later.into_iter().for_each(|keyspace| self.set_idle(keyspace, Some(now)));
+        any || !were_due
+    }
+
+    pub(crate) fn is_any_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 

@@ -204,10 +204,9 @@ impl Engine {
         // and then takes the work back.
         let mut state = lock(&self.suspension.state);
         if !self.suspension.is_suspended() && is_needed() {
-            // First: who finds writing suspended waits for the failure after this one.
-            self.put_off(Work::Resume, error.clone());
             self.suspension.begin(&mut state, error.clone());
             self.notice_full_disk(&error);
+            self.put_off(Work::Resume, error.clone());
         }
         error
     }
@@ -222,7 +221,11 @@ impl Engine {
             return Ok(());
         }
         let reservations = &self.background.reservations;
-        let failures = self.retry.failures();
+        let failures = {
+            // Who suspends counts the failure under this lock.
+            let _state = lock(&self.suspension.state);
+            self.retry.failures()
+        };
         loop {
             if !self.suspension.is_suspended() {
                 return Ok(());

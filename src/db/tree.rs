@@ -114,6 +114,8 @@ pub(crate) struct Tree {
     skipped: AtomicU64,
     skipped_before_seal: AtomicU64,
     skipped_before_compaction: AtomicU64,
+    /// The newest table of level 0 when an idle compaction was last begun.
+    idle_tried: AtomicU64,
     /// Filter counts of tables that have left the tree, by level, so that sums never decrease.
     retired: Mutex<[Retired; LEVELS]>,
     /// Lookups that no memtable answered; approximate.
@@ -156,6 +158,7 @@ impl Tree {
             is_behind,
             memtable_bytes,
             skipped: AtomicU64::new(0),
+            idle_tried: AtomicU64::new(0),
             skipped_before_seal: AtomicU64::new(0),
             skipped_before_compaction: AtomicU64::new(0),
             retired: Mutex::default(),
@@ -366,6 +369,14 @@ impl Tree {
     pub(crate) fn skipped_since_compaction(&self) -> u64 {
         let since = self.skipped().saturating_sub(self.skipped_before_compaction.load(Ordering::Relaxed));
         if since < SKIPPED_MAX { 0 } else { since }
+    }
+
+    pub(crate) fn idle_tried(&self) -> u64 {
+        self.idle_tried.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_idle_tried(&self, newest: u64) {
+        self.idle_tried.store(newest, Ordering::Relaxed);
     }
 
     /// To be called when a compaction begins that gets rid of tombstones.
