@@ -77,7 +77,7 @@ impl Failure {
 /// The value of an entry, in memory or still on disk.
 #[derive(Debug, Clone)]
 pub(crate) enum EntryValue {
-    /// A slice of the memtable or of the data block.
+    /// A slice of the data block, or of a long entry of a memtable; a copy of a short one.
     Inline(Bytes),
     /// A value longer than [`VALUE_INLINE_MAX`](crate::limits::VALUE_INLINE_MAX), in chunks of its own.
     Chunked(Arc<dyn ChunkedValue>),

@@ -57,6 +57,11 @@ impl Tag {
         EntryKind::from_u8(raw as u8).map(|_| Self(raw))
     }
 
+    /// The tag that [`Tag::to_u64`] was called on.
+    pub(crate) fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
     pub(crate) fn to_u64(self) -> u64 {
         self.0
     }

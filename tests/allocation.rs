@@ -23,7 +23,7 @@ fn tree(policy: FilterPolicy, keys: u64) -> Db {
     let keyspace = KeyspaceOptions::new()
         .filter(policy)
         .compression(Compression::None)
-        .memtable_bytes(128 << 10)
+        .memtable_bytes(64 << 10)
         .table_bytes(32 << 10)
         .l0_runs(2)
         .level_base_bytes(6 << 10)
@@ -98,7 +98,7 @@ fn loaded_in_haste(policy: FilterPolicy, keys: u64, lag: u64) -> Db {
     let keyspace = KeyspaceOptions::new()
         .filter(policy)
         .compression(Compression::None)
-        .memtable_bytes(128 << 10)
+        .memtable_bytes(72 << 10)
         .table_bytes(256 << 10)
         .level_base_bytes(256 << 10)
         .level_ratio(4);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn is_again(n: u32) -> bool {
 /// Full tables without filters, whose lengths are those of their entries.
 fn plain() -> KeyspaceOptions {
     let filter = FilterPolicy::new(FilterKind::None);
-    store::small().memtable_bytes(10 << 10).filter(filter).compression(Compression::None)
+    store::small().memtable_bytes(8 << 10).filter(filter).compression(Compression::None)
 }
 
 /// A store of several levels, of which some keys were written again and flushed.
@@ -88,10 +88,12 @@ fn a_cancelled_compaction_keeps_what_it_has_finished_and_leaves_nothing_else() {
     let fs = MemFs::new();
     let db = levels(&fs);
     let progress = Progress::new();
-    let (cancels, made) = (progress.clone(), AtomicUsize::new(0));
+    let (cancels, made) = (progress.clone(), AtomicU64::new(0));
+    // Far from the first one and from the last.
+    let half = db.stats().keyspaces[0].total().tables / 2;
     fs.observe(move |_, op| {
         let is_new_table = matches!(op, Op::Create(path) if is_table(path));
-        if is_new_table && made.fetch_add(1, Ordering::Relaxed) == 20 {
+        if is_new_table && made.fetch_add(1, Ordering::Relaxed) == half {
             cancels.cancel();
         }
         Ok(())

@@ -179,7 +179,7 @@ fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Co
     // Sometimes with so little room that there are many flushes and operations, so that fewer images
     // do.
     let is_tight = (number / NESTED_ONE_IN) % 4 == 3;
-    let (memtable_bytes, one_in) = if is_tight { (3 << 10, 2) } else { (4 << 10, 1) };
+    let (memtable_bytes, one_in) = if is_tight { (2 << 10, 2) } else { (2600, 1) };
     let images = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&images);
     image.observe(move |fs, op| {

@@ -78,7 +78,7 @@ fn prepare(fs: &FaultyFs) -> (Db, Keyspace) {
     write_both(&db, &users, "deleted", Durability::Buffered).unwrap();
     db.flush().unwrap();
     write_both(&db, &users, "ghost", Durability::Buffered).unwrap();
-    (0..30).for_each(|n| users.put(format!("fill {n:02}"), [7; 200]).unwrap());
+    (0..30).for_each(|n| users.put(format!("fill {n:02}"), [7; 300]).unwrap());
     for key in ["deleted", "ghost"] {
         db.delete(key).unwrap();
         users.delete(key).unwrap();
@@ -87,7 +87,7 @@ fn prepare(fs: &FaultyFs) -> (Db, Keyspace) {
     for key in ["buffered 1", "buffered 2"] {
         write_both(&db, &users, key, Durability::Buffered).unwrap();
     }
-    assert!(db.stats().keyspace("users").unwrap().immutable_memtables > 0);
+    assert!(db.stats().keyspace("users").unwrap().immutable_memtables > 1, "the first step flushes");
     (db, users)
 }
 

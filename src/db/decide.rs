@@ -282,10 +282,10 @@ impl<'g> Since<'g> {
             return Some((value.map_or(Latest::Deleted, Latest::InBatch), true));
         }
         let entries = self.memtables.iter().filter_map(|memtable| memtable.get(hash, key, SEQNO_MAX));
-        let newest = entries.max_by_key(|(tag, _)| tag.seqno());
-        let (tag, value) = newest.filter(|(tag, _)| tag.seqno() > self.read_at)?;
-        Some(match tag.kind() {
-            EntryKind::Put => (Latest::InMemtable(value), false),
+        let newest = entries.max_by_key(|entry| entry.tag().seqno());
+        let entry = newest.filter(|entry| entry.tag().seqno() > self.read_at)?;
+        Some(match entry.tag().kind() {
+            EntryKind::Put => (Latest::InMemtable(entry.value()), false),
             EntryKind::Delete => (Latest::Deleted, false),
         })
     }

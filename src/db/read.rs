@@ -32,10 +32,10 @@ impl Engine {
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         if view.has_memtables()
-            && let Some((tag, value)) = view.get_in_memtables(user_key, hash, seqno)
+            && let Some(entry) = view.get_in_memtables(user_key, hash, seqno)
         {
-            return if tag.kind() == EntryKind::Put {
-                read(EntryValue::Inline(value)).map(Some)
+            return if entry.tag().kind() == EntryKind::Put {
+                read(EntryValue::Inline(entry.value())).map(Some)
             } else {
                 Ok(None)
             };
@@ -113,9 +113,9 @@ impl Engine {
             let mut wanted = Set::below(len);
             if view.has_memtables() {
                 for number in wanted {
-                    if let Some((tag, value)) = view.get_in_memtables(parts[number], hashes[number], seqno) {
+                    if let Some(entry) = view.get_in_memtables(parts[number], hashes[number], seqno) {
                         wanted.remove(number);
-                        found(number, (tag, EntryValue::Inline(value)))?;
+                        found(number, (entry.tag(), EntryValue::Inline(entry.value())))?;
                     }
                 }
             }
@@ -131,7 +131,7 @@ impl Engine {
         let view = tree.view_ref();
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         match view.get_in_memtables(user_key, hash, self.sequence.visible()) {
-            Some((tag, _)) => tag.kind() == EntryKind::Put,
+            Some(entry) => entry.tag().kind() == EntryKind::Put,
             None => view.version.may_contain(user_key, hash),
         }
     }

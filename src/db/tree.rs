@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 
 use super::departed::{Departed, Keeper};
 use super::memtables::Memtables;
@@ -17,9 +16,9 @@ use crate::batch::KeyspaceId;
 use crate::compaction::pick::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::error::{Error, Result};
-use crate::key::{SeqNo, Tag};
+use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
-use crate::memtable::Memtable;
+use crate::memtable::{Entry, Memtable};
 use crate::options::KeyspaceOptions;
 use crate::sync::lock;
 use crate::version::{TableHandle, Version};
@@ -72,9 +71,8 @@ impl View {
 
     /// The newest entry of the key in a memtable that is visible at this number. `hash` is that of the key.
     #[inline(never)]
-    pub(crate) fn get_in_memtables(&self, user_key: &[u8], hash: u64, seqno: SeqNo) -> Option<(Tag, Bytes)> {
-        let get = |memtable: &Arc<LoggedMemtable>| memtable.memtable.get(hash, user_key, seqno);
-        self.active.as_ref().and_then(get).or_else(|| self.immutables.iter().find_map(get))
+    pub(crate) fn get_in_memtables(&self, user_key: &[u8], hash: u64, seqno: SeqNo) -> Option<Entry<'_>> {
+        self.memtables().find_map(|memtable| memtable.memtable.get(hash, user_key, seqno))
     }
 
     /// Bytes of the active memtable.
@@ -432,7 +430,7 @@ impl Tree {
 }
 
 fn memtable_bytes(options: &KeyspaceOptions, memtables: &Memtables) -> usize {
-    options.memtable_bytes_in(memtables.memory.memtables_max())
+    options.memtable_bytes_in(memtables.memory.memtables_max()).min(Memtable::FLUSH_BYTES_MAX)
 }
 
 impl std::fmt::Debug for Tree {

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::iter::EntryValue;
 
-/// A value as a slice of the block or memtable that holds it, or a key of an iterator: a copy if it is short, or
-/// else a slice of a few keys (1 KiB at most). Cheap to clone. It keeps that memory alive; [`Value::to_vec`] copies
-/// the bytes.
+/// A value as a slice of the block that holds it (or a copy, if it is in a memtable and has at most 1 KiB), or a key of
+/// an iterator: a copy if it is short, or else a slice of a few keys (1 KiB at most). Cheap to clone. It keeps that
+/// memory alive; [`Value::to_vec`] copies the bytes.
 ///
 /// It is compared with bytes and with text alike, and converts from and into [`Vec<u8>`] and [`Bytes`].
 ///

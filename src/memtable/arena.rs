@@ -1,263 +1,137 @@
-//! The nodes of a memtable: slots that are filled once, never move and are never freed one by one.
+//! The memory of a memtable: words of 32 bits in chunks that never move and are freed together.
 //!
-//! A node has a number, and a link is a number, so no node owns another and nothing has to be freed while
-//! readers walk: the whole arena is freed with the memtable. Slots lie in chunks, and chunks in regions, each
-//! of which is as large as all before it, so that an almost empty memtable is small:
+//! A place is a number: that of the chunk, and the word in it. A chunk is an eighth as large as all before it, up to
+//! [`CHUNK_WORDS`], so that little of a small memtable is unused, and allocating one takes no noticeable time. The
+//! chunks are listed in regions, each of twice as many as the one before, which are made when they are needed. So a
+//! place leads to its words by two loads, and nothing has to be replaced when the memtable grows.
 //!
-//! 1. region 0 has [`FIRST_SLOTS`] slots, region r has 2^(r-1) times as many;
-//! 2. a region is one chunk as long as it has no more than [`CHUNK_SLOTS`] slots; beyond, it is chunks of
-//!    that size, allocated one by one: allocating half a megabyte takes no noticeable time, half the memtable
-//!    would.
-//!
-//! Region, chunk and slot of a node are computed from its number. A slot has two parts, because a search
-//! visits many nodes and reads little of each:
-//!
-//! - [`Links`], half a cache line: the lower links and the first bytes of the key. All atomic, and already
-//!   there (as zeros) when the chunk is made;
-//! - [`Entry`], set once: the entry itself, read when the first bytes of two keys are equal.
-//!
-//! One node in a thousand is *tall*: it reaches levels whose links are not in [`Links`], and has a [`Tower`]
-//! with these. Tall nodes have regions of their own; the number says which a node is.
-//!
-//! A reader gets the number of a node from a link that was stored, with release, after the slot was filled.
-//! So it sees the slot filled.
+//! All words are atomic and there (as zeros) when a chunk is made: the writer fills them while readers look at
+//! others in the same chunk. A reader gets a place from a link that was stored, with release, after the words that
+//! it leads to were filled. So it sees them filled.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU32;
 
-use byteorder::{ByteOrder, LittleEndian};
-use bytes::{BufMut, Bytes, BytesMut};
+/// A word: that of the chunk in its upper bits.
+pub(super) type Place = u32;
 
-use crate::key::{InternalKey, Tag, key_prefix};
+const CHUNK_BITS: u32 = 16;
 
-/// Number of a node. [`HEAD`] is the sentinel.
-pub(super) type NodeId = u32;
+/// Words of the largest chunks.
+const CHUNK_WORDS: usize = 1 << CHUNK_BITS;
 
-/// The sentinel before the first entry and after the last: the list is a ring. The first tall node.
-pub(super) const HEAD: NodeId = 0;
+/// Words of the first chunk, and of the smallest.
+const FIRST_WORDS: usize = 128;
 
-/// In the numbers of nodes that are not tall.
-const LOW: NodeId = 1 << 31;
+/// All chunks together are so many times as large as the next, unless that is one of the smallest or the largest.
+const GROWTH: usize = 8;
 
-const FIRST_BITS: u32 = 2;
-const CHUNK_BITS: u32 = 12;
+/// The most chunks with which the words double.
+const CHUNKS_PER_DOUBLING: usize = 6;
 
-/// Slots of region 0.
-const FIRST_SLOTS: usize = 1 << FIRST_BITS;
+/// Chunks of the first region.
+const REGION_CHUNKS: u32 = 8;
 
-/// Slots of the largest chunks.
-const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;
+/// Regions that all chunks need.
+const REGIONS: usize = (u32::BITS - CHUNK_BITS - REGION_CHUNKS.ilog2() + 1) as usize;
 
-const SLOT_BYTES: usize = size_of::<Links>() + size_of::<OnceLock<Entry>>();
+/// Bytes of the largest chunks.
+pub(super) const CHUNK_BYTES: usize = CHUNK_WORDS * size_of::<AtomicU32>();
 
-/// The most bytes of one slot, and of a whole chunk of slots that are not tall.
-pub(super) const SLOT_BYTES_MAX: usize = SLOT_BYTES + size_of::<Tower>();
-pub(super) const CHUNK_BYTES_MAX: usize = CHUNK_SLOTS * SLOT_BYTES;
+/// Bytes of the list that the first chunk of [`CHUNK_WORDS`] is in, the fourth.
+const LIST_BYTES: usize = (REGION_CHUNKS as usize * size_of::<OnceLock<Chunk>>()) << 3;
 
-/// What is allocated for the sentinel: the first region of tall nodes.
-pub(super) const FIRST_BYTES: usize = size_of::<OnceLock<Chunk>>() + FIRST_SLOTS * SLOT_BYTES_MAX;
+/// Bytes of the first chunk, and of the list that it is in.
+pub(super) const FIRST_BYTES: usize =
+    FIRST_WORDS * size_of::<AtomicU32>() + REGION_CHUNKS as usize * size_of::<OnceLock<Chunk>>();
 
-/// Regions that all numbers of 31 bits need.
-const REGIONS: usize = (u32::BITS - FIRST_BITS) as usize;
+type Chunk = Box<[AtomicU32]>;
 
-/// Levels whose links are in the slot.
-pub(super) const LOW_LEVELS: usize = 5;
-
-/// Levels of the highest nodes: enough for 4^12, or 16 million, entries; beyond, searches slowly lengthen.
-pub(super) const HEIGHT_MAX: usize = 12;
-
-/// Links of the levels that one node in a thousand reaches.
-type Tower = [AtomicU32; HEIGHT_MAX - LOW_LEVELS];
-
-/// What a search needs of a node.
-#[derive(Default)]
-#[repr(align(32))]
-pub(super) struct Links {
-    /// The first bytes of the user key, see [`key_prefix`].
-    prefix: AtomicU64,
-    /// The next nodes on the lower levels.
-    next: [AtomicU32; LOW_LEVELS],
-    pub(super) prev: AtomicU32,
-}
-
-impl Links {
-    #[inline]
-    pub(super) fn prefix(&self) -> u64 {
-        self.prefix.load(Ordering::Relaxed)
-    }
-}
-
-/// What a node is there for.
-pub(super) struct Entry {
-    /// Length of the user key u32 · user key · value.
-    data: Bytes,
-    pub(super) tag: Tag,
-}
-
-/// Bytes of [`Entry::data`] in front of the key.
-pub(super) const KEY_LEN_BYTES: usize = 4;
-
-impl Entry {
-    /// The entry with these data, which [`put_data`] has made.
-    pub(super) fn new(data: Bytes, tag: Tag) -> Self {
-        Self { data, tag }
-    }
-
-    #[inline]
-    fn key_end(&self) -> usize {
-        KEY_LEN_BYTES + LittleEndian::read_u32(&self.data) as usize
-    }
-
-    #[inline]
-    pub(super) fn key(&self) -> &[u8] {
-        &self.data[KEY_LEN_BYTES..self.key_end()]
-    }
-
-    pub(super) fn value(&self) -> Bytes {
-        self.data.slice(self.key_end()..)
-    }
-
-    pub(super) fn lent_value(&self) -> &[u8] {
-        &self.data[self.key_end()..]
-    }
-
-    pub(super) fn internal_key(&self) -> InternalKey<'_> {
-        InternalKey::new(self.key(), self.tag)
-    }
-}
-
-/// Appends the data of an entry.
-pub(super) fn put_data(out: &mut BytesMut, key: &[u8], value: &[u8]) {
-    out.put_u32_le(key.len() as u32);
-    out.extend_from_slice(key);
-    out.extend_from_slice(value);
-}
-
-struct Chunk {
-    links: Box<[Links]>,
-    entries: Box<[OnceLock<Entry>]>,
-    /// Of tall nodes.
-    towers: Box<[Tower]>,
-}
-
-impl Chunk {
-    fn new(slots: usize, is_tall: bool) -> Self {
-        Self {
-            links: (0..slots).map(|_| Links::default()).collect(),
-            entries: (0..slots).map(|_| OnceLock::new()).collect(),
-            towers: (0..if is_tall { slots } else { 0 }).map(|_| Tower::default()).collect(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        size_of_val(&*self.links) + size_of_val(&*self.entries) + size_of_val(&*self.towers)
-    }
-}
-
-/// The chunks of a region, each made when it is first needed.
+/// Some chunks, each made when it is first needed.
 type Region = Box<[OnceLock<Chunk>]>;
 
-/// All nodes of one memtable: the tall ones and the others.
+/// All chunks of one memtable.
+#[derive(Default)]
 pub(super) struct Arena {
-    /// The regions of tall nodes, then those of the others.
-    regions: [OnceLock<Region>; 2 * REGIONS],
-}
-
-/// The number of the `index`th node, which is tall or not. `None` if there are too many.
-pub(super) fn node_id(index: u32, is_tall: bool) -> Option<NodeId> {
-    (index < LOW).then_some(if is_tall { index } else { index | LOW })
+    regions: [OnceLock<Region>; REGIONS],
 }
 
 impl Arena {
-    pub(super) fn new() -> Self {
-        Self { regions: [const { OnceLock::new() }; 2 * REGIONS] }
-    }
-
+    /// The words from this place, which was read from a link, to the end of its chunk.
     #[inline]
-    fn region(&self, id: NodeId, region: usize) -> &OnceLock<Region> {
-        &self.regions[region + if id & LOW == 0 { 0 } else { REGIONS }]
+    pub(super) fn words(&self, place: Place) -> &[AtomicU32] {
+        let (region, chunk) = locate(place >> CHUNK_BITS);
+        let found = self.regions[region].get().and_then(|chunks| chunks[chunk].get());
+        &found.expect("a place is in a chunk")[place as usize % CHUNK_WORDS..]
     }
 
-    /// The chunk of a node, and its slot there.
-    #[inline]
-    fn chunk(&self, id: NodeId) -> (&Chunk, usize) {
-        let (region, chunk, slot) = locate(id);
-        let found = self.region(id, region).get().and_then(|chunks| chunks[chunk].get());
-        (found.expect("a linked node is in its chunk"), slot)
-    }
-
-    /// The links of a node whose number was read from a link.
-    #[inline]
-    pub(super) fn links(&self, id: NodeId) -> &Links {
-        let (chunk, slot) = self.chunk(id);
-        &chunk.links[slot]
-    }
-
-    /// The entry of a node whose number was read from a link.
-    #[inline]
-    pub(super) fn entry(&self, id: NodeId) -> &Entry {
-        let (chunk, slot) = self.chunk(id);
-        chunk.entries[slot].get().expect("a linked node is in its slot")
-    }
-
-    /// The link from a node to the next on `level`, which it must reach. `links` are those of `id`.
-    #[inline]
-    pub(super) fn next<'a>(&'a self, id: NodeId, links: &'a Links, level: usize) -> &'a AtomicU32 {
-        match links.next.get(level) {
-            Some(next) => next,
-            None => {
-                let (chunk, slot) = self.chunk(id);
-                &chunk.towers[slot][level - LOW_LEVELS]
-            }
-        }
-    }
-
-    /// Fills the slot `id`, all but its links, and returns how many bytes were allocated for slots. Numbers are
-    /// given in order.
-    pub(super) fn fill(&self, id: NodeId, entry: Entry) -> usize {
-        let (region, chunk, slot) = locate(id);
-        let mut allocated = 0;
-        let chunks = self.region(id, region).get_or_init(|| {
-            let chunks: Region = (0..chunks_of(region)).map(|_| OnceLock::new()).collect();
+    /// Makes a chunk, and returns how many bytes were allocated.
+    fn make(&self, chunk: u32, words: usize) -> usize {
+        let (region, at) = locate(chunk);
+        let mut allocated = words * size_of::<AtomicU32>();
+        let chunks = self.regions[region].get_or_init(|| {
+            let chunks: Region = (0..REGION_CHUNKS << region).map(|_| OnceLock::new()).collect();
             allocated += size_of_val(&*chunks);
             chunks
         });
-        let chunk = chunks[chunk].get_or_init(|| {
-            let chunk = Chunk::new(slots_of(region).min(CHUNK_SLOTS), id & LOW == 0);
-            allocated += chunk.bytes();
-            chunk
-        });
-        chunk.links[slot].prefix.store(key_prefix(entry.key()), Ordering::Relaxed);
-        let taken = chunk.entries[slot].set(entry).is_err();
-        debug_assert!(!taken, "a slot is filled once");
+        let taken = chunks[at].set((0..words).map(|_| AtomicU32::new(0)).collect()).is_err();
+        debug_assert!(!taken, "a chunk is made once");
         allocated
     }
 }
 
-/// The most that is allocated at once, beside a chunk of slots, in a memtable of so many bytes: the list of the
-/// chunks of a region, and a chunk of tall nodes, of which there is one in a thousand.
-pub(super) fn sparse_bytes_max(size_bytes: usize) -> usize {
-    FIRST_BYTES + size_bytes / 512
-}
-
-/// Region of a node, chunk in the region and slot in the chunk.
+/// Region of a chunk, and its number there.
 #[inline]
-fn locate(id: NodeId) -> (usize, usize, usize) {
-    let id = (id & !LOW) as usize;
-    if id < FIRST_SLOTS {
-        return (0, 0, id);
+fn locate(chunk: u32) -> (usize, usize) {
+    let at = chunk + REGION_CHUNKS;
+    let region = at.ilog2() - REGION_CHUNKS.ilog2();
+    (region as usize, (at - (REGION_CHUNKS << region)) as usize)
+}
+
+/// What of an arena is not used yet. Hands out one word after the other.
+#[derive(Default)]
+pub(super) struct Room {
+    chunks: u32,
+    /// Of the last chunk: its words, and those that are used.
+    words: usize,
+    used: usize,
+    /// Words of all chunks.
+    total: usize,
+}
+
+impl Room {
+    /// Takes so many words, and returns the first and how many bytes were allocated for them.
+    ///
+    /// # Panics
+    ///
+    /// When there are 2^16 chunks, which take 16 GiB.
+    pub(super) fn take(&mut self, arena: &Arena, words: usize) -> (Place, usize) {
+        debug_assert!(words <= CHUNK_WORDS, "{words} words");
+        let mut allocated = 0;
+        if words > self.words - self.used {
+            assert!(self.chunks < 1 << (u32::BITS - CHUNK_BITS), "a memtable takes less than 16 GiB");
+            self.words = (self.total / GROWTH).clamp(FIRST_WORDS, CHUNK_WORDS).max(words);
+            allocated = arena.make(self.chunks, self.words);
+            (self.chunks, self.used, self.total) = (self.chunks + 1, 0, self.total + self.words);
+        }
+        let place = (self.chunks - 1) << CHUNK_BITS | self.used as Place;
+        self.used += words;
+        (place, allocated)
     }
-    let doublings = id.ilog2() - FIRST_BITS;
-    let within = id - (FIRST_SLOTS << doublings);
-    (1 + doublings as usize, within >> CHUNK_BITS, within & (CHUNK_SLOTS - 1))
 }
 
-fn slots_of(region: usize) -> usize {
-    FIRST_SLOTS << region.saturating_sub(1)
+/// The most that is allocated ahead of what it is for, because there are so many bytes in so many memtables, beside
+/// [`FIRST_BYTES`] for each: a chunk, and a list of chunks. As long as chunks grow, no list is larger than the next chunk.
+pub(super) fn ahead_max(bytes: usize, memtables: usize) -> usize {
+    (2 * bytes / GROWTH).min(memtables * (CHUNK_BYTES + LIST_BYTES)) + bytes / 1024
 }
 
-fn chunks_of(region: usize) -> usize {
-    slots_of(region).div_ceil(CHUNK_SLOTS)
+/// The most that is left over at the ends of chunks when so many bytes are taken, at most `most` at once, of so many
+/// memtables: as often as a chunk is full.
+pub(super) fn left_over_max(bytes: usize, most: usize, memtables: usize) -> usize {
+    let doublings = (bytes / memtables / (FIRST_WORDS * size_of::<AtomicU32>())).max(1).ilog2() as usize + 1;
+    let small = doublings.min(CHUNK_WORDS.ilog2() as usize) * CHUNKS_PER_DOUBLING * memtables;
+    bytes.min((small + bytes / CHUNK_BYTES) * most)
 }
 
 #[cfg(test)]
@@ -265,29 +139,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_given_in_order_and_every_chunk_is_filled_before_the_next() {
-        let (mut region, mut chunk, mut slot) = (0, 0, 0);
-        for id in 0..100_000 {
-            assert_eq!(locate(id), (region, chunk, slot), "node {id}");
-            assert_eq!(locate(id | LOW), (region, chunk, slot), "node {id}");
-            slot += 1;
-            if slot == slots_of(region).min(CHUNK_SLOTS) {
-                (chunk, slot) = (chunk + 1, 0);
-            }
-            if chunk == chunks_of(region) {
-                (region, chunk) = (region + 1, 0);
+    fn chunks_are_in_regions_each_of_twice_as_many_as_the_one_before() {
+        let (mut region, mut at) = (0, 0);
+        for chunk in 0..1 << (u32::BITS - CHUNK_BITS) {
+            assert_eq!(locate(chunk), (region, at), "chunk {chunk}");
+            at += 1;
+            if at == (REGION_CHUNKS as usize) << region {
+                (region, at) = (region + 1, 0);
             }
         }
+        assert_eq!(region, REGIONS - 1);
     }
 
     #[test]
-    fn the_last_number_has_a_slot() {
-        assert_eq!(locate(u32::MAX), (REGIONS - 1, chunks_of(REGIONS - 1) - 1, CHUNK_SLOTS - 1));
-    }
-
-    #[test]
-    fn links_take_half_a_cache_line() {
-        assert_eq!((size_of::<Links>(), align_of::<Links>()), (32, 32));
-        assert_eq!(SLOT_BYTES, 80);
+    fn places_do_not_overlap_and_chunks_grow_with_what_is_used() {
+        let (arena, mut room) = (Arena::default(), Room::default());
+        let (mut end, mut used, mut allocated) = (0, 0, 0);
+        for words in (1..400).cycle().take(3000) {
+            let (place, new) = room.take(&arena, words);
+            assert!(place >= end && arena.words(place).len() >= words);
+            assert!(
+                new == 0 || new <= FIRST_BYTES + ahead_max(allocated, 1) + 4 * words,
+                "{new} after {allocated}"
+            );
+            end = place + words as Place;
+            (used, allocated) = (used + 4 * words, allocated + new);
+        }
+        let most = used + left_over_max(used, 4 * 400, 1);
+        assert!(allocated <= most + FIRST_BYTES + ahead_max(most, 1), "{allocated} for {used}");
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::hash::reduce;
 
 /// The least that an entry costs a memtable, in bytes, if key and value have 40: bounds the number of keys.
-const ENTRY_BYTES_MIN: usize = 128;
+const ENTRY_BYTES_MIN: usize = 80;
 
 /// Bits per key if all entries are of the smallest size; about one absent key in 200 is a false positive.
 const BITS_PER_KEY: usize = 12;

@@ -3,52 +3,72 @@
 //! It never fails. It sees every entry that was inserted before it was made, and may see later ones; readers
 //! skip those by their sequence numbers.
 
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use super::Memtable;
-use super::arena::{HEAD, NodeId};
+use super::node::{HEAD, NodeId};
 use crate::error::Step;
 use crate::iter::{EntryValue, InternalIterator, LentValue};
-use crate::key::InternalKey;
+use crate::key::{InternalKey, Tag};
 
 /// The [`InternalIterator`] of a [`Memtable`].
 pub(crate) struct MemtableIter {
     memtable: Arc<Memtable>,
     /// The current node; the sentinel if the cursor is not valid.
     at: NodeId,
+    /// Its key and tag.
+    key: Vec<u8>,
+    tag: Tag,
+    /// A copy of its value, if it was lent; a buffer for the next one.
+    value: OnceCell<Vec<u8>>,
+    spare: Cell<Vec<u8>>,
 }
 
 impl MemtableIter {
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
-        Self { memtable, at: HEAD }
+        let (value, spare) = (OnceCell::new(), Cell::default());
+        Self { memtable, at: HEAD, key: Vec::new(), tag: Tag::newest_at(0), value, spare }
+    }
+
+    fn move_to(&mut self, id: NodeId) {
+        self.at = id;
+        if let Some(lent) = self.value.take() {
+            self.spare.set(lent);
+        }
+        if id != HEAD {
+            let entry = self.memtable.list.entry(id);
+            self.tag = entry.tag();
+            entry.copy_key(&mut self.key);
+        }
     }
 }
 
 impl InternalIterator for MemtableIter {
     fn seek_first(&mut self) -> Step {
-        self.at = self.memtable.list.next(HEAD);
+        self.move_to(self.memtable.list.next(HEAD));
         Ok(())
     }
 
     fn seek_last(&mut self) -> Step {
-        self.at = self.memtable.list.prev(HEAD);
+        self.move_to(self.memtable.list.prev(HEAD));
         Ok(())
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Step {
-        self.at = self.memtable.list.at_or_after(target);
+        self.move_to(self.memtable.list.at_or_after(target));
         Ok(())
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
-        self.at = self.memtable.list.before(target);
+        self.move_to(self.memtable.list.before(target));
         Ok(())
     }
 
     #[inline]
     fn next(&mut self) -> Step {
         if self.at != HEAD {
-            self.at = self.memtable.list.next(self.at);
+            self.move_to(self.memtable.list.next(self.at));
         }
         Ok(())
     }
@@ -56,13 +76,13 @@ impl InternalIterator for MemtableIter {
     #[inline]
     fn prev(&mut self) -> Step {
         if self.at != HEAD {
-            self.at = self.memtable.list.prev(self.at);
+            self.move_to(self.memtable.list.prev(self.at));
         }
         Ok(())
     }
 
     fn key(&self) -> Option<InternalKey<'_>> {
-        (self.at != HEAD).then(|| self.memtable.list.entry(self.at).internal_key())
+        (self.at != HEAD).then(|| InternalKey::new(&self.key, self.tag))
     }
 
     fn value(&self) -> EntryValue {
@@ -70,6 +90,12 @@ impl InternalIterator for MemtableIter {
     }
 
     fn lent_value(&self) -> LentValue<'_> {
-        LentValue::Inline(self.memtable.list.entry(self.at).lent_value())
+        let entry = self.memtable.list.entry(self.at);
+        let copy = || {
+            let mut value = self.spare.take();
+            entry.copy_value(&mut value);
+            value
+        };
+        LentValue::Inline(entry.long_value().unwrap_or_else(|| self.value.get_or_init(copy)))
     }
 }

@@ -5,9 +5,10 @@
 //! scan, without locks. An entry is never changed or removed: a new value of a key is another entry, and a full
 //! memtable is flushed and dropped as a whole.
 //!
-//! - `arena`: nodes in slots that never move;
-//! - `data`: the bytes of keys and values, in chunks;
+//! - `arena`: the memory, words in chunks that never move;
+//! - `node`: an entry and its links in words; `long`: the entries that are too long for that;
 //! - `skiplist`: the nodes linked in the order of their keys, and why readers need no lock;
+//! - `index`: where the writer begins to search;
 //! - `iter`: the cursor that flush and scans use;
 //! - `filter`: a small Bloom filter, which saves most searches for absent keys.
 //!
@@ -15,29 +16,31 @@
 //!
 //! # Memory
 //!
-//! [`Memtable::size_bytes`] is what the memory budget counts: all that is allocated for slots, for the filter and
-//! for the bytes of keys and values. An entry takes about 86 bytes beside its key and value: a slot of 80, the
-//! length of its key, two bytes of filter. (A slice for each entry, which a value that is read shares, is most of
-//! it. Without one a value would be copied whenever it is read; and what a reader may look at while the rest of
-//! its chunk is written has to have an owner of its own, if no code is unsafe.)
+//! [`Memtable::size_bytes`] is what the memory budget counts: all that is allocated for nodes, for long entries and
+//! for the filter. An entry takes about 30 bytes beside its key and value: 20 for its node, the link on each of its
+//! levels, two bytes of filter, two of index, and what fills up the last words of key and value.
+//!
+//! Keys and values are in atomic words, because readers look at nodes while the rest of their chunk is written and no
+//! code is unsafe. So what is read is copied; only the value of a long entry is shared. (With a slice for each entry, which
+//! a value that is read shares, an entry took 86 bytes more than its key and value, and 600 instructions more to insert.)
 
 mod arena;
-mod data;
 mod filter;
+mod index;
 mod iter;
+mod long;
+mod node;
 mod skiplist;
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-
 pub(crate) use iter::MemtableIter;
+pub(crate) use skiplist::Entry;
 
 use crate::hash::key_hash;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
-use arena::HEAD;
 use filter::{KEYS_MIN, MemtableFilter};
 use skiplist::SkipList;
 
@@ -55,6 +58,9 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
+    /// The largest memtable that is not flushed: leaves room, in the 16 GiB that places count, for the largest batch.
+    pub(crate) const FLUSH_BYTES_MAX: usize = 3 << 30;
+
     /// An empty memtable that will be flushed when it occupies about `flush_bytes`; `hash_seed` is the seed
     /// of the hashes passed to [`Memtable::get`].
     pub(crate) fn new(flush_bytes: usize, hash_seed: u64) -> Self {
@@ -92,7 +98,11 @@ impl Memtable {
             self.tombstones.fetch_add(1, Ordering::Relaxed);
         }
         if self.entries.fetch_add(1, Ordering::Relaxed) + 1 == KEYS_MIN {
-            let hashes = self.list.keys().map(|key| key_hash(self.hash_seed, key));
+            let mut key = Vec::new();
+            let hashes = self.list.newest_first().map(|entry| {
+                entry.copy_key(&mut key);
+                key_hash(self.hash_seed, &key)
+            });
             self.charge(self.filter.make(hashes));
         }
     }
@@ -104,7 +114,7 @@ impl Memtable {
     /// The newest entry of a user key with a sequence number of at most `seqno`: a value or a tombstone.
     /// `hash` is the [`key_hash`] of the key.
     #[inline]
-    pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
+    pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
         // An entry is counted after it is linked, and before its sequence number is published.
         if self.is_empty() || !self.filter.may_contain(hash) {
             return None;
@@ -114,13 +124,9 @@ impl Memtable {
 
     /// [`Memtable::get`] without the filter.
     #[inline(never)]
-    fn search(&self, user_key: &[u8], seqno: SeqNo) -> Option<(Tag, Bytes)> {
+    fn search(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
         let found = self.list.at_or_after(InternalKey::new(user_key, Tag::newest_at(seqno)));
-        if found == HEAD {
-            return None;
-        }
-        let entry = self.list.entry(found);
-        (entry.key() == user_key).then(|| (entry.tag, entry.value()))
+        self.list.entry_of(found, user_key)
     }
 
     /// A cursor that is not positioned yet.
@@ -128,10 +134,10 @@ impl Memtable {
         MemtableIter::new(Arc::clone(self))
     }
 
-    /// The keys and tags of all entries: of what the commit leader has inserted, the largest sequence numbers
-    /// first. Waits while an entry is inserted.
-    pub(crate) fn newest_first(&self) -> impl Iterator<Item = (&[u8], Tag)> {
-        self.list.newest_first().map(|entry| (entry.key(), entry.tag))
+    /// All entries: of those that the commit leader has inserted, the largest sequence numbers first. Waits while an
+    /// entry is inserted.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.list.newest_first()
     }
 
     /// Number of entries, tombstones and old versions included.
@@ -156,30 +162,27 @@ impl Memtable {
     /// The most that inserting entries into so many memtables adds to all of them, beside what each has to grow by
     /// ([`Memtable::growth_max`]), if the keys and values have so many bytes together.
     ///
-    /// A chunk of slots or of data is at most as large as everything before it. So what is allocated ahead of the
-    /// entries it is for is bounded by what the memtable had and by what the entries take themselves.
+    /// How large a chunk is depends on what is before it. So what is allocated ahead of the entries it is for is bounded
+    /// by what the memtable had and by what the entries take themselves.
     pub(crate) fn bytes_max(entries: usize, bytes: usize, memtables: usize) -> usize {
-        let slots = entries * arena::SLOT_BYTES_MAX;
-        let data = data::bytes_max(entries, bytes);
-        let slots_ahead = slots.min(memtables * arena::CHUNK_BYTES_MAX);
-        let data_ahead = data.min(memtables * data::unused_max(usize::MAX));
-        slots + slots_ahead + data + data_ahead
+        // The longer the entries in nodes, the more is allocated beside them; those that are long are in no node.
+        let short = bytes.min(entries * node::SHORT_BYTES_MAX);
+        let nodes = entries * (node::OVERHEAD_BYTES_MAX + index::SLOT_BYTES) + short;
+        let node_max = node::OVERHEAD_BYTES_MAX + node::SHORT_BYTES_MAX;
+        let nodes = nodes + arena::left_over_max(nodes, node_max, memtables);
+        let long = bytes - short + long::overhead_max(entries, bytes, memtables);
+        nodes + arena::ahead_max(nodes, memtables) + long
     }
 
     /// The most that a memtable allocates ahead of entries, as far as what it has already bounds that; the filter.
     pub(crate) fn growth_max(&self) -> usize {
-        Self::growth_of(self.size_bytes()) + self.filter.bytes()
+        self.list.ahead_max(self.size_bytes()) + self.filter.bytes()
     }
 
     /// [`Memtable::growth_max`] of a memtable that is not there yet, itself included.
     pub(crate) fn first_growth_max(flush_bytes: usize) -> usize {
         let empty = size_of::<Self>() + SkipList::EMPTY_BYTES;
-        empty + Self::growth_of(empty) + MemtableFilter::new(flush_bytes).bytes()
-    }
-
-    fn growth_of(size_bytes: usize) -> usize {
-        let chunks = size_bytes.min(arena::CHUNK_BYTES_MAX) + data::unused_max(size_bytes);
-        chunks + arena::sparse_bytes_max(size_bytes)
+        empty + arena::FIRST_BYTES + arena::ahead_max(empty, 1) + MemtableFilter::new(flush_bytes).bytes()
     }
 
     /// Largest sequence number, `None` if there are no entries.

@@ -6,11 +6,17 @@
 //! To insert a node X between its neighbours P and N, under the writer's lock:
 //!
 //! 1. find P and N, and the nodes before X on the other levels;
-//! 2. put X in its slot, with all its own links set;
-//! 3. link it: `P.next = X`, then `N.prev = X`, then the upper levels from below, each with release.
+//! 2. fill X, with its link back;
+//! 3. link it: on level 0 `X.next = N`, then `P.next = X`, then `N.prev = X`; then likewise, without a link back, the
+//!    upper levels from below. A link to X is stored with release.
 //!
 //! Nodes are never removed, and every link is read with acquire: a reader that sees X in a link sees all of
-//! X.
+//! X that it goes on to: its entry, and its links from this level down.
+//!
+//! Readers search from the top. The writer needs to compare fewer keys: it has an index of the nodes on level
+//! [`REACH`], by the first bytes of their keys (`index`). Where these do not tell keys apart, and for keys that come in
+//! order, it begins at the node that it inserted last, the *finger*, if its target is shortly after that. One node in
+//! 4^3 is so high that it needs its place on the levels above, too: then the writer searches as readers do.
 //!
 //! # A reader misses nothing that was complete before it started
 //!
@@ -33,13 +39,16 @@
 //! backward but not forward: X was not complete then. Since step 3 is done in full before the next
 //! insertion starts, `M.prev` is exactly M's predecessor whenever a later insertion reads it.
 
+use std::cmp::Ordering;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering as Memory};
+use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 
-use bytes::BytesMut;
+use bytes::Bytes;
 
-use super::arena::{self, Arena, Entry, HEAD, HEIGHT_MAX, LOW_LEVELS, Links, NodeId, node_id, put_data};
-use super::data::Data;
+use super::arena::{self, Arena, Room};
+use super::index::{self, Index};
+use super::long::LongEntries;
+use super::node::{Content, HEAD, HEIGHT_MAX, Node, NodeId, SHORT_BYTES_MAX};
 use crate::key::{InternalKey, Tag, key_prefix};
 use crate::sync::lock;
 
@@ -49,14 +58,12 @@ const BRANCHING: u32 = 4;
 /// State of the generator that draws heights. Fixed, so that the same insertions make the same list.
 const HEIGHT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A node and its links.
-type Node<'a> = (NodeId, &'a Links);
-
-/// Per level, a node.
-type Path<'a> = [Node<'a>; HEIGHT_MAX];
+/// The level on which searches from the index and from the finger begin; about 4^2 nodes are between two of its nodes.
+const REACH: usize = 2;
 
 pub(super) struct SkipList {
     arena: Arena,
+    long: LongEntries,
     /// Levels in use. Only shortens the search: a reader that sees an old height finds the same.
     height: AtomicUsize,
     writer: Mutex<Writer>,
@@ -65,12 +72,20 @@ pub(super) struct SkipList {
 /// What only the writer needs.
 struct Writer {
     random: u64,
-    /// How many nodes are tall, the sentinel too, and how many are not.
-    tall: u32,
-    low: u32,
-    data: Data,
-    /// The last node of each level: the path of an insertion at the end.
-    tail: [NodeId; HEIGHT_MAX],
+    room: Room,
+    /// The last node at or before the one that was inserted last, on the levels up to [`REACH`]; that itself on level
+    /// 0. Above, the path to the last node that was so high.
+    finger: [NodeId; HEIGHT_MAX],
+    /// The nodes on level [`REACH`].
+    index: Index,
+}
+
+/// Where the writer begins to search.
+enum Start {
+    Top,
+    Finger,
+    /// The last node before the target on level [`REACH`].
+    Indexed(NodeId),
 }
 
 /// An internal key that is searched for.
@@ -85,27 +100,75 @@ impl<'a> Target<'a> {
     }
 }
 
+/// An entry of the list. Its key and value are copied, unless the entry is long.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    node: Node<'a>,
+    long: &'a LongEntries,
+}
+
+impl<'a> Entry<'a> {
+    #[inline]
+    pub(crate) fn tag(&self) -> Tag {
+        self.node.tag()
+    }
+
+    /// Puts the user key into a buffer.
+    pub(crate) fn copy_key(&self, key: &mut Vec<u8>) {
+        key.clear();
+        match self.node.long() {
+            None => self.node.copy_key(key),
+            Some(number) => key.extend_from_slice(&self.long.get(number)[..self.node.key_len()]),
+        }
+    }
+
+    /// The value: a copy of it, or of a long entry a share.
+    pub(crate) fn value(&self) -> Bytes {
+        match self.node.long() {
+            None => {
+                let mut value = Vec::new();
+                self.node.copy_value(&mut value);
+                value.into()
+            }
+            Some(number) => self.long.get(number).slice(self.node.key_len()..),
+        }
+    }
+
+    /// The value of a long entry where it lies.
+    pub(super) fn long_value(&self) -> Option<&'a [u8]> {
+        Some(&self.long.get(self.node.long()?)[self.node.key_len()..])
+    }
+
+    /// Puts the value of an entry that is not long into a buffer.
+    pub(super) fn copy_value(&self, value: &mut Vec<u8>) {
+        value.clear();
+        self.node.copy_value(value);
+    }
+
+    /// Compares the user key with a key of the same prefix.
+    fn compare(&self, key: &[u8]) -> Ordering {
+        match self.node.long() {
+            None => self.node.compare(key),
+            Some(number) => self.long.get(number)[..self.node.key_len()].cmp(key),
+        }
+    }
+}
+
 impl SkipList {
-    /// What is allocated for an empty list.
-    pub(super) const EMPTY_BYTES: usize = arena::FIRST_BYTES;
+    /// What is allocated for an empty list, and for the first nodes in its index.
+    pub(super) const EMPTY_BYTES: usize = arena::FIRST_BYTES + index::FIRST_BYTES;
 
     /// An empty list, and how many bytes were allocated for it.
     pub(super) fn new() -> (Self, usize) {
-        let list = Self {
-            arena: Arena::new(),
-            height: AtomicUsize::new(1),
-            writer: Mutex::new(Writer {
-                random: HEIGHT_SEED,
-                tall: 1,
-                low: 0,
-                data: Data::default(),
-                tail: [HEAD; HEIGHT_MAX],
-            }),
-        };
-        let mut nothing = BytesMut::new();
-        put_data(&mut nothing, &[], &[]);
-        let allocated = list.arena.fill(HEAD, Entry::new(nothing.freeze(), Tag::newest_at(0)));
-        (list, allocated)
+        let (arena, mut room) = (Arena::default(), Room::default());
+        let sentinel = Content::Short(&[], &[]);
+        let (head, allocated) = room.take(&arena, sentinel.words(HEIGHT_MAX));
+        debug_assert_eq!(head, HEAD);
+        Node::at(&arena, HEAD).fill(HEIGHT_MAX, Tag::newest_at(0), HEAD, sentinel);
+        let finger = [HEAD; HEIGHT_MAX];
+        let writer = Mutex::new(Writer { random: HEIGHT_SEED, room, finger, index: Index::default() });
+        debug_assert_eq!(allocated, arena::FIRST_BYTES);
+        (Self { arena, long: LongEntries::default(), height: AtomicUsize::new(1), writer }, Self::EMPTY_BYTES)
     }
 
     /// Inserts a copy of an entry and says how many bytes were allocated. An entry whose internal key is there
@@ -113,168 +176,179 @@ impl SkipList {
     ///
     /// # Panics
     ///
-    /// When there are 2^31 entries, which take a sixth of a terabyte without their keys.
+    /// When the entries that are not long take 16 GiB.
     pub(super) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) -> usize {
         let mut writer = lock(&self.writer);
-        let height = writer.draw_height();
-        let path = self.path_to(&writer, &Target::new(InternalKey::new(key, tag)), height);
-        let id = writer.next_id(height);
-        let (data, allocated) = writer.data.add(key, value);
+        let writer = &mut *writer;
+        let (last, height) = (writer.finger[0], writer.draw_height());
+        let target = Target::new(InternalKey::new(key, tag));
+        self.find_place(writer, &target, height);
 
-        let allocated = allocated + self.arena.fill(id, Entry::new(data, tag));
-        let links = self.arena.links(id);
-        let mut after = [HEAD; HEIGHT_MAX];
-        for (level, &before) in path[..height].iter().enumerate() {
-            after[level] = self.next_on(before, level).load(Memory::Relaxed);
-            self.next_on((id, links), level).store(after[level], Memory::Relaxed);
-        }
-        links.prev.store(path[0].0, Memory::Relaxed);
-
-        self.next_on(path[0], 0).store(id, Memory::Release);
-        self.arena.links(after[0]).prev.store(id, Memory::Release);
-        for (level, &before) in path[..height].iter().enumerate().skip(1) {
-            self.next_on(before, level).store(id, Memory::Release);
+        let (content, long) = if key.len() + value.len() <= SHORT_BYTES_MAX {
+            (Content::Short(key, value), 0)
+        } else {
+            let (number, allocated) = self.long.add(key, value);
+            (Content::Long(number, key), allocated)
+        };
+        let (id, mut allocated) = writer.room.take(&self.arena, content.words(height));
+        let node = self.node(id);
+        node.fill(height, tag, last, content);
+        node.prev().store(writer.finger[0], Memory::Relaxed);
+        for (level, before) in writer.finger[..height].iter_mut().enumerate() {
+            let link = self.node(*before).next(level);
+            let after = link.load(Memory::Relaxed);
+            node.next(level).store(after, Memory::Relaxed);
+            link.store(id, Memory::Release);
+            if level == 0 {
+                self.node(after).prev().store(id, Memory::Release);
+            }
+            *before = id;
         }
         self.height.fetch_max(height, Memory::Relaxed);
-        for level in (0..height).filter(|&level| after[level] == HEAD) {
-            writer.tail[level] = id;
+        if height > REACH {
+            allocated +=
+                writer.index.add(target.prefix, id, |other| self.is_before(&self.node(other), &target));
         }
-        allocated
+        allocated + long
     }
 
-    /// The last node before `target` on each level below `height`.
-    fn path_to(&self, writer: &Writer, target: &Target<'_>, height: usize) -> Path<'_> {
-        let head = (HEAD, self.arena.links(HEAD));
-        let mut path = [head; HEIGHT_MAX];
-        let last = writer.tail[0];
-        if last == HEAD || self.is_before(last, self.arena.links(last), target) {
-            for (node, &id) in path[..height].iter_mut().zip(&writer.tail) {
-                *node = (id, self.arena.links(id));
-            }
-        } else {
-            self.search(target, |level, node| path[level] = node);
+    /// Moves the finger to the last node before `target`, for a node of this height: on the levels that it reaches, and
+    /// on those up to [`REACH`].
+    fn find_place(&self, writer: &mut Writer, target: &Target<'_>, height: usize) {
+        let start = if height > REACH + 1 { Start::Top } else { self.start(writer, target) };
+        let finger = &mut writer.finger;
+        let (levels, first) = match start {
+            Start::Top => (self.height.load(Memory::Relaxed).max(height), HEAD),
+            Start::Finger => (REACH + 1, finger[REACH]),
+            Start::Indexed(id) => (REACH, id),
+        };
+        finger[REACH] = first;
+        let mut is_at_finger = matches!(start, Start::Finger);
+        let (mut at, mut after) = (self.node(first), HEAD);
+        for level in (0..levels).rev() {
+            // As long as there was nothing to pass, the finger is further than what was found a level above.
+            let from = if is_at_finger { self.node(finger[level]) } else { at };
+            at = self.walk(target, level, from, &mut after);
+            is_at_finger &= at.id == from.id;
+            finger[level] = at.id;
         }
-        path
     }
 
-    /// The link of a node to the next on a level.
-    #[inline]
-    fn next_on<'a>(&'a self, (id, links): Node<'a>, level: usize) -> &'a AtomicU32 {
-        self.arena.next(id, links, level)
+    fn start(&self, writer: &Writer, target: &Target<'_>) -> Start {
+        let Writer { finger, index, .. } = writer;
+        let end = self.node(finger[REACH]).next(REACH).load(Memory::Relaxed);
+        let indexed = if end == HEAD { None } else { index.before(target.prefix) };
+        if let Some(id) = indexed {
+            return Start::Indexed(id);
+        }
+        let is_behind = finger[0] != HEAD && self.is_before(&self.node(finger[0]), target);
+        if is_behind && (end == HEAD || !self.is_before(&self.node(end), target)) {
+            return Start::Finger;
+        }
+        Start::Top
     }
 
-    /// Whether a node, whose links these are, comes before the target.
+    /// Whether a node comes before the target.
     #[inline]
-    fn is_before(&self, id: NodeId, links: &Links, target: &Target<'_>) -> bool {
-        let prefix = links.prefix();
-        prefix < target.prefix || prefix == target.prefix && self.entry_is_before(id, target)
+    fn is_before(&self, node: &Node<'_>, target: &Target<'_>) -> bool {
+        let prefix = node.prefix();
+        prefix < target.prefix || prefix == target.prefix && self.entry_is_before(node, target)
     }
 
     /// The same if the first bytes of their keys do not decide.
     #[inline(never)]
-    fn entry_is_before(&self, id: NodeId, target: &Target<'_>) -> bool {
-        self.arena.entry(id).internal_key() < target.key
+    fn entry_is_before(&self, node: &Node<'_>, target: &Target<'_>) -> bool {
+        let entry = Entry { node: *node, long: &self.long };
+        entry.compare(target.key.user).then_with(|| target.key.tag.cmp(&node.tag())).is_lt()
     }
 
-    /// The neighbours of `target`: the last node before it and the first one not before it. `visit` is
-    /// given the last node before it on each level.
-    #[inline]
-    fn search<'a>(&'a self, target: &Target<'_>, mut visit: impl FnMut(usize, Node<'a>)) -> (NodeId, NodeId) {
-        let (mut before, mut after) = (HEAD, HEAD);
-        let mut links = self.arena.links(HEAD);
-        for level in (0..self.height.load(Memory::Relaxed)).rev() {
-            loop {
-                let next = self.arena.next(before, links, level).load(Memory::Acquire);
-                // `after` is known not to be before the target, and is not compared again on each level.
-                if next == HEAD || next == after {
-                    after = next;
-                    break;
-                }
-                let next_links = self.arena.links(next);
-                if !self.is_before(next, next_links, target) {
-                    after = next;
-                    break;
-                }
-                (before, links) = (next, next_links);
+    /// The last node on a level before `target`, from a node that is before it. `after` is known not to be before it,
+    /// and becomes the node after the one that is returned.
+    #[inline(always)]
+    fn walk<'a>(&'a self, target: &Target<'_>, level: usize, from: Node<'a>, after: &mut NodeId) -> Node<'a> {
+        let mut before = from;
+        loop {
+            let next = before.next(level).load(Memory::Acquire);
+            if next == HEAD || next == *after {
+                *after = next;
+                return before;
             }
-            visit(level, (before, links));
+            let node = self.node(next);
+            if !self.is_before(&node, target) {
+                *after = next;
+                return before;
+            }
+            before = node;
         }
-        (before, after)
     }
 
-    fn link(&self, id: NodeId, level: usize) -> &AtomicU32 {
-        self.arena.next(id, self.arena.links(id), level)
+    /// The neighbours of `target`: the last node before it and the first one not before it.
+    #[inline]
+    fn search(&self, target: InternalKey<'_>) -> (NodeId, NodeId) {
+        let target = Target::new(target);
+        let (mut before, mut after) = (self.node(HEAD), HEAD);
+        for level in (0..self.height.load(Memory::Relaxed)).rev() {
+            before = self.walk(&target, level, before, &mut after);
+        }
+        (before.id, after)
     }
 
-    /// The user keys of all entries, in order; one for each entry.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        let first = self.next(HEAD);
-        let ids = std::iter::successors(Some(first), |&id| Some(self.next(id)));
-        ids.take_while(|&id| id != HEAD).map(|id| self.entry(id).key())
+    #[inline]
+    fn node(&self, id: NodeId) -> Node<'_> {
+        Node::at(&self.arena, id)
     }
 
-    /// All entries, those with the largest sequence numbers first, if they were inserted in ascending order.
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = &Entry> {
-        let (mut tall, mut low) = {
-            let writer = lock(&self.writer);
-            ((1..writer.tall).rev().peekable(), (0..writer.low).rev().peekable())
-        };
-        let entry = |index: &u32, is_tall| node_id(*index, is_tall).map(|id| self.arena.entry(id));
-        std::iter::from_fn(move || {
-            let tallest = tall.peek().and_then(|index| entry(index, true));
-            let lowest = low.peek().and_then(|index| entry(index, false));
-            let is_tall = match (tallest, lowest) {
-                (Some(tall), Some(low)) => tall.tag.seqno() > low.tag.seqno(),
-                (tall, _) => tall.is_some(),
-            };
-            if is_tall {
-                tall.next();
-                tallest
-            } else {
-                low.next();
-                lowest
-            }
-        })
+    /// The most that is allocated ahead of entries in a memtable of so many bytes.
+    pub(super) fn ahead_max(&self, size_bytes: usize) -> usize {
+        arena::FIRST_BYTES + arena::ahead_max(size_bytes, 1) + self.long.ahead_max()
+    }
+
+    /// All entries, those with the largest sequence numbers first, if they were inserted in ascending order. Waits
+    /// while an entry is inserted.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = Entry<'_>> {
+        let last = lock(&self.writer).finger[0];
+        let ids = std::iter::successors(Some(last), |&id| Some(self.node(id).inserted_before()));
+        ids.take_while(|&id| id != HEAD).map(|id| self.entry(id))
     }
 
     /// The entry of a node, not of [`HEAD`].
     #[inline]
-    pub(super) fn entry(&self, id: NodeId) -> &Entry {
-        self.arena.entry(id)
+    pub(super) fn entry(&self, id: NodeId) -> Entry<'_> {
+        Entry { node: self.node(id), long: &self.long }
+    }
+
+    /// The entry of a node, if it is not [`HEAD`] and has this user key.
+    pub(super) fn entry_of(&self, id: NodeId, user_key: &[u8]) -> Option<Entry<'_>> {
+        let entry = self.entry(id);
+        let is_same =
+            id != HEAD && entry.node.prefix() == key_prefix(user_key) && entry.compare(user_key).is_eq();
+        is_same.then_some(entry)
     }
 
     /// The node after `id`, or [`HEAD`] after the last; the first if `id` is [`HEAD`].
     #[inline]
     pub(super) fn next(&self, id: NodeId) -> NodeId {
-        self.link(id, 0).load(Memory::Acquire)
+        self.node(id).next(0).load(Memory::Acquire)
     }
 
     /// The node before `id`, or [`HEAD`] before the first; the last if `id` is [`HEAD`].
     #[inline]
     pub(super) fn prev(&self, id: NodeId) -> NodeId {
-        self.arena.links(id).prev.load(Memory::Acquire)
+        self.node(id).prev().load(Memory::Acquire)
     }
 
     /// The first node at or after `target`, or [`HEAD`].
     pub(super) fn at_or_after(&self, target: InternalKey<'_>) -> NodeId {
-        self.search(&Target::new(target), |_, _| ()).1
+        self.search(target).1
     }
 
     /// The last node before `target`, or [`HEAD`].
     pub(super) fn before(&self, target: InternalKey<'_>) -> NodeId {
-        self.search(&Target::new(target), |_, _| ()).0
+        self.search(target).0
     }
 }
 
 impl Writer {
-    fn next_id(&mut self, height: usize) -> NodeId {
-        let is_tall = height > LOW_LEVELS;
-        let nodes = if is_tall { &mut self.tall } else { &mut self.low };
-        let id = node_id(*nodes, is_tall).expect("a memtable has fewer than 2^31 entries");
-        *nodes += 1;
-        id
-    }
-
     fn draw_height(&mut self) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -292,12 +366,18 @@ mod tests {
 
     fn numbers(list: &SkipList, level: usize) -> Vec<NodeId> {
         let mut found = Vec::new();
-        let mut at = list.link(HEAD, level).load(Memory::Acquire);
+        let mut at = list.node(HEAD).next(level).load(Memory::Acquire);
         while at != HEAD {
             found.push(at);
-            at = list.link(at, level).load(Memory::Acquire);
+            at = list.node(at).next(level).load(Memory::Acquire);
         }
         found
+    }
+
+    fn key_of(list: &SkipList, id: NodeId) -> Vec<u8> {
+        let mut key = Vec::new();
+        list.entry(id).copy_key(&mut key);
+        key
     }
 
     fn insert(list: &SkipList, number: u32) {
@@ -340,14 +420,25 @@ mod tests {
     }
 
     #[test]
-    fn ascending_insertions_keep_every_level_linked_to_its_end() {
+    fn insertions_in_and_out_of_order_keep_every_level_sorted_and_the_finger_on_it() {
         let (list, _) = SkipList::new();
-        (0..5000).for_each(|number| insert(&list, number));
-        let writer = list.writer.lock().unwrap();
+        for number in 0..3000u32 {
+            let key = match number % 100 {
+                0..50 => number << 16,
+                50..80 => (number - number % 100) << 16 | number,
+                _ => number.wrapping_mul(0x9e37_79b9),
+            };
+            insert(&list, key);
+            let writer = list.writer.lock().unwrap();
+            for level in 0..=REACH {
+                let at = writer.finger[level];
+                let next = list.node(at).next(level).load(Memory::Acquire);
+                assert!(at == HEAD || key_of(&list, at)[..] <= key.to_be_bytes()[..], "level {level}");
+                assert!(next == HEAD || key_of(&list, next)[..] >= key.to_be_bytes()[..], "level {level}");
+            }
+        }
         for level in 0..HEIGHT_MAX {
-            let nodes = numbers(&list, level);
-            assert!(nodes.is_sorted_by_key(|&id| list.entry(id).key()));
-            assert_eq!(writer.tail[level], nodes.last().copied().unwrap_or(HEAD), "level {level}");
+            assert!(numbers(&list, level).is_sorted_by_key(|&id| key_of(&list, id)));
         }
     }
 }

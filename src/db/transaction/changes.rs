@@ -57,7 +57,7 @@ impl Engine {
     fn is_changed(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<bool> {
         let hash = key_hash(self.keyspaces.hash_seed, key);
         match view.get_in_memtables(key, hash, SEQNO_MAX) {
-            Some((tag, _)) if tag.seqno() > seqno => Ok(true),
+            Some(entry) if entry.tag().seqno() > seqno => Ok(true),
             // Tables have older entries.
             Some(_) => Ok(false),
             None => {
@@ -156,12 +156,17 @@ impl ReadCondition {
             let Some(memtables) = part.tree.memtables_since(self.read_at) else {
                 return Some(Check::LookAgain);
             };
-            let newer = memtables.iter().flat_map(|memtable| {
-                let newer = memtable.newest_first().take_while(|(_, tag)| tag.seqno() > self.read_at);
-                newer.map(|(key, _)| key).filter(|key| part.contains(key))
-            });
-            if let Some(key) = newer.min() {
-                return Some(Check::Refused { why: conflict(&part.tree, key), rests_on_group: false });
+            let (mut key, mut first) = (Vec::new(), None);
+            for entry in memtables.iter().flat_map(|memtable| {
+                memtable.newest_first().take_while(|entry| entry.tag().seqno() > self.read_at)
+            }) {
+                entry.copy_key(&mut key);
+                if first.as_ref().is_none_or(|first| key < *first) && part.contains(&key) {
+                    first = Some(key.clone());
+                }
+            }
+            if let Some(key) = first {
+                return Some(Check::Refused { why: conflict(&part.tree, &key), rests_on_group: false });
             }
         }
         None

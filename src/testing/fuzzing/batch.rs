@@ -113,9 +113,9 @@ fn apply(batch: &Bytes, entries: &[BatchEntry]) {
     }
     for (key, found) in &newest {
         let seqno = found.0.seqno();
-        assert_eq!(memtable.get(key_hash(SEED, key), key, seqno).as_ref(), Some(found));
-        let older = seqno.checked_sub(1).and_then(|seqno| memtable.get(key_hash(SEED, key), key, seqno));
-        assert!(older.is_none_or(|(tag, _)| tag < found.0));
+        let get = |seqno| memtable.get(key_hash(SEED, key), key, seqno);
+        assert_eq!(get(seqno).map(|entry| (entry.tag(), entry.value())).as_ref(), Some(found));
+        assert!(seqno.checked_sub(1).and_then(get).is_none_or(|entry| entry.tag() < found.0));
     }
     let mut iter = memtable.iter();
     let mut walked = 0;
