@@ -134,15 +134,21 @@ impl UnverifiedTable {
         self.len.saturating_sub(FOOTER_BYTES as u64)
     }
 
-    /// The footer and what comes before it.
+    /// The footer and what comes before it; if that cannot be read, the footer alone: perhaps nobody needs more.
     fn tail(&self, path: &Path) -> Result<Tail> {
-        let start = self.len.saturating_sub(TAIL_BYTES);
-        Ok(Tail { start, bytes: read_exact(&*self.file, path, start, self.len - start)? })
+        let read = |start| -> Result<Tail> {
+            Ok(Tail { start, bytes: read_exact(&*self.file, path, start, self.len - start)? })
+        };
+        let (start, end) = (self.len.saturating_sub(TAIL_BYTES), self.blocks_end());
+        match read(start) {
+            Err(Error::Io { .. }) if start < end => read(end),
+            tail => tail,
+        }
     }
 
     fn footer(&self, path: &Path, tail: &Tail) -> Result<(Footer, u32)> {
         let offset = self.blocks_end();
-        let bytes = &tail.bytes[(offset - tail.start) as usize..];
+        let bytes = tail.bytes.get((offset - tail.start) as usize..).unwrap_or_default();
         Footer::decode(bytes, &self.header.file_id, self.len).map_err(|error| error.in_file(path, offset))
     }
 

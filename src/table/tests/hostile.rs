@@ -594,6 +594,39 @@ impl ReadFile for FlipsOnce {
     }
 }
 
+/// A file of which one byte cannot be read.
+#[derive(Debug)]
+struct Unreadable(Arc<dyn ReadFile>, u64);
+
+impl ReadFile for Unreadable {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if (offset..offset + buffer.len() as u64).contains(&self.1) {
+            return Err(io::Error::other("a bad sector"));
+        }
+        self.0.read_at(buffer, offset)
+    }
+}
+
+#[test]
+fn a_table_opens_if_only_the_data_before_its_root_cannot_be_read() {
+    let fixture = Fixture::new(0);
+    let mut model = Model::new();
+    (0..60).for_each(|i| insert(&mut model, format!("{i:05}"), 3, Some(vec![b'v'; 30])));
+    let meta = fixture.write(&model, 1024, Compression::None);
+    let root = fixture.open(&meta).unwrap().footer.root;
+    assert!(meta.len - root.offset < 4096, "more is read with it");
+    for (byte, opens) in [(root.offset - 1, true), (root.offset, false), (meta.len - 1, false)] {
+        fixture.ctx.files.remove(12);
+        let file: Arc<dyn ReadFile> = Arc::new(Unreadable(fixture.fs.open(&fixture.path).unwrap(), byte));
+        fixture.ctx.files.get_or_open(12, || Ok::<_, Error>(file)).unwrap();
+        assert_eq!(fixture.open(&meta).is_ok(), opens, "byte {byte} of {}", meta.len);
+    }
+}
+
 #[test]
 fn two_reads_open_a_table_and_a_third_has_a_long_root() {
     let fixture = Fixture::new(0);
