@@ -11,7 +11,7 @@ use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, wor
 pub(crate) struct SieveDb(Db);
 
 /// One budget is for everything. While nothing is written it is what the others get for their caches. While
-/// something is, it also has to hold memtables, of which one takes at most a quarter.
+/// something is, it also has to hold memtables, by default in a quarter of it.
 fn memory_budget(settings: &Settings) -> u64 {
     settings.cache_bytes
         + match settings.writes {
@@ -27,8 +27,12 @@ impl Engine for SieveDb {
             .memtable_bytes(settings.memtable_bytes as usize)
             .table_bytes(settings.table_bytes)
             .level_base_bytes(settings.level_base_bytes);
-        let options =
+        let mut options =
             Options::new().memory_budget(memory_budget(settings) as usize).default_keyspace(keyspace);
+        if let Writes::Only = settings.writes {
+            // One memtable is written while another is flushed, as RocksDB's default is.
+            options = options.memtable_budget(2 * settings.memtable_bytes as usize);
+        }
         Ok(Self(options.open(dir)?))
     }
 
