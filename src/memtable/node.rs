@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Bytes of keys are in words in big-endian order, so keys are compared word by word; those of values in little-endian
-//! order, as most processors copy them. An entry whose key and value have more
-//! than [`SHORT_BYTES_MAX`] is *long*: its key and value are in an allocation of their own (`long`).
+//! order, as most processors copy them. An entry whose key and value have more than [`SHORT_BYTES_MAX`] is *long*: its
+//! key and value are in an allocation of their own (`long`).
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU32, Ordering as Memory};
