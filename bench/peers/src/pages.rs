@@ -11,44 +11,16 @@ use crate::workload::Workload;
 pub(crate) enum Page {
     /// All rows beside other stores.
     Peers,
-    /// Few of them, for the same page.
+    /// The same on smaller stores and for a shorter time, for the same page.
     Short,
     Transactions,
 }
-
-/// The rows of a short run: of each question the one that tells most.
-const SHORT: [&str; 19] = [
-    "absent, uniform, one run",
-    "absent, uniform, as left",
-    "absent, near misses, as left",
-    "absent, batches of 32, one run",
-    "absent, batches of 1,000, as left",
-    "50 % present, as left",
-    "absent URLs, uniform, as left",
-    "filters larger than memory, page cache cold, as left",
-    "filters in memory, page cache cold, as left",
-    "present, uniform, one run",
-    "present, uniform, all cached",
-    "scan of 100, as left",
-    "full scan, one run",
-    "fill, random, batches of 100",
-    "fill, synced, 8 writers",
-    "YCSB A: half updates",
-    "open, closed cleanly",
-    "absent, uniform, as left, 10 times the keys",
-    "present, uniform, as left, 10 times the keys",
-];
 
 impl Page {
     /// What is to be measured, in the order of the page.
     pub(crate) fn rows(self) -> Vec<Workload> {
         match self {
-            Self::Peers => rows::all(),
-            Self::Short => {
-                let mut rows = rows::all();
-                rows.retain(|row| SHORT.contains(&row.name.as_str()));
-                rows
-            }
+            Self::Peers | Self::Short => rows::all(),
             Self::Transactions => rows::transactions(),
         }
     }
@@ -89,11 +61,8 @@ impl Page {
         match self {
             Self::Peers => String::new(),
             Self::Short => format!(
-                "This is a short run: {} of {} workloads, chosen before they were measured, on smaller stores and for \
-                 a shorter time than in a full one. A store this small has few levels. What is not here was not \
-                 measured.{}\n\n",
-                self.rows().len(),
-                rows::all().len(),
+                "This is a short run: all workloads on smaller stores and for a shorter time than in a full one. A store \
+                 this small has few levels.{}\n\n",
                 if has_rocksdb { "" } else { " RocksDB was not built for this run." },
             ),
             Self::Transactions => TRANSACTIONS.into(),
@@ -123,13 +92,3 @@ memtable), 21 % in the three lookups and 24 % in the two maps of what was read a
 sievedb sleeps, and the others do not.
 
 ";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_rows_of_a_short_run_are_there() {
-        assert_eq!(Page::Short.rows().len(), SHORT.len());
-    }
-}
