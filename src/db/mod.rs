@@ -60,7 +60,10 @@ mod progress;
 mod publish;
 mod queue;
 mod read;
+mod read_many;
 mod reads;
+#[cfg(test)]
+mod reads_tell;
 mod recover;
 mod refilter;
 mod repair;

@@ -1,11 +1,8 @@
 //! Opens all tables of a store. Each takes a few reads of its file, one after the other; so several are opened at the
 //! same time, each thread taking the next one: with memory for some of them, the first ones are open.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::Builder;
-
 use super::engine::Engine;
-use super::parallel::in_parallel;
+use super::parallel::each_in_parallel;
 use crate::error::Result;
 
 /// How many threads open tables at most. They wait for reads more than they work.
@@ -19,24 +16,13 @@ impl Engine {
     pub(super) fn open_tables(&self) -> Result<()> {
         let views: Vec<_> = self.keyspaces.all().iter().map(|tree| tree.view()).collect();
         let tables: Vec<_> = views.iter().flat_map(|view| view.version.all_tables()).collect();
-        let next = AtomicUsize::new(0);
-        let open_some = |_| {
-            let mut first_error = None;
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some((_, table)) = tables.get(number) else { return first_error };
-                if let Err(error) = table.open() {
-                    first_error.get_or_insert((number, error));
-                }
-            }
-        };
         let threads = match self.options.background_threads {
             0 => 1,
             _ => (tables.len() / TABLES_A_THREAD).clamp(1, THREADS_MAX),
         };
-        let errors = in_parallel(threads, || Builder::new().name("sievedb-open".to_owned()), open_some);
-        let first = errors.into_iter().flatten().min_by_key(|(number, _)| *number);
-        first.map_or(Ok(()), |(_, error)| Err(error))
+        each_in_parallel(tables, threads, "sievedb-open", |(_, table)| table.open().map(drop))
+            .into_iter()
+            .collect()
     }
 }
 

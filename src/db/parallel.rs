@@ -1,7 +1,29 @@
 //! The parts of one piece of work at the same time, each in a thread of its own.
 
 use std::panic::resume_unwind;
+use std::sync::Mutex;
 use std::thread::{self, Builder};
+
+use crate::sync::lock;
+
+/// Does `work` for each of these and returns the results in order. Each of so many threads takes the next one;
+/// this thread is among them.
+pub(super) fn each_in_parallel<I: Send, T: Send>(
+    all: Vec<I>,
+    threads: usize,
+    name: &str,
+    work: impl Fn(I) -> T + Sync,
+) -> Vec<T> {
+    let left = Mutex::new(all.into_iter().enumerate());
+    let take_some = |_| {
+        let take = || lock(&left).next();
+        std::iter::from_fn(take).map(|(place, one)| (place, work(one))).collect::<Vec<_>>()
+    };
+    let parts = in_parallel(threads, || Builder::new().name(name.to_owned()), take_some);
+    let mut done: Vec<_> = parts.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
 
 /// Does all parts and returns their results in order. The first is done in this thread, and so is each for which
 /// the system refuses a thread of this kind. A panic of a part goes on here, once all have ended.

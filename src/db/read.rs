@@ -12,8 +12,8 @@ use crate::counters::Stripe;
 use crate::error::Result;
 use crate::hash::key_hash;
 use crate::iter::EntryValue;
-use crate::key::{EntryKind, SeqNo, Tag};
-use crate::version::{Lookup, Lookups, Set, TOGETHER};
+use crate::key::{EntryKind, SeqNo};
+use crate::version::Lookup;
 
 impl Engine {
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
@@ -48,82 +48,6 @@ impl Engine {
             Ok(_) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// The values of several keys, all as of the same moment, converted by `read`.
-    pub(crate) fn multi_get<K: AsRef<[u8]>, T>(
-        &self,
-        tree: &Tree,
-        user_keys: &[K],
-        seqno: Option<SeqNo>,
-        read: impl Fn(EntryValue) -> Result<T>,
-    ) -> Result<Vec<Option<T>>> {
-        let mut values = Vec::with_capacity(user_keys.len());
-        values.resize_with(user_keys.len(), || None);
-        self.get_many(tree, user_keys, seqno, |number, value| {
-            values[number] = Some(read(value)?);
-            Ok(())
-        })?;
-        Ok(values)
-    }
-
-    /// Which of several keys are present, all as of the same moment.
-    pub(crate) fn multi_contains<K: AsRef<[u8]>>(
-        &self,
-        tree: &Tree,
-        user_keys: &[K],
-        seqno: Option<SeqNo>,
-    ) -> Result<Vec<bool>> {
-        let mut found = vec![false; user_keys.len()];
-        self.get_many(tree, user_keys, seqno, |number, _| {
-            found[number] = true;
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    /// Looks up several keys, as of the same moment, some at a time. Calls `found` with the place of each that is
-    /// present and its value, in no particular order. It is called while the view is held, as by
-    /// [`Engine::get`].
-    fn get_many<K: AsRef<[u8]>>(
-        &self,
-        tree: &Tree,
-        user_keys: &[K],
-        seqno: Option<SeqNo>,
-        mut found: impl FnMut(usize, EntryValue) -> Result<()>,
-    ) -> Result<()> {
-        let view = tree.view();
-        self.check_readable(tree)?;
-        let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
-        let stripe = Stripe::of_thread();
-        let (mut parts, mut hashes): ([&[u8]; TOGETHER], _) = ([&[]; TOGETHER], [0; TOGETHER]);
-        let mut start = 0;
-        let hash_seed = self.keyspaces.hash_seed;
-        for user_keys in user_keys.chunks(TOGETHER) {
-            let len = user_keys.len();
-            for ((part, hash), user_key) in parts.iter_mut().zip(&mut hashes).zip(user_keys) {
-                *part = user_key.as_ref();
-                *hash = key_hash(hash_seed, part);
-            }
-            let lookups = Lookups { user_keys: &parts[..len], hashes: &hashes[..len], seqno, stripe };
-            let mut found = |number, (tag, value): (Tag, EntryValue)| match tag.kind() {
-                EntryKind::Put => found(start + number, value),
-                EntryKind::Delete => Ok(()),
-            };
-            let mut wanted = Set::below(len);
-            if view.has_memtables() {
-                for number in wanted {
-                    if let Some(entry) = view.get_in_memtables(parts[number], hashes[number], seqno) {
-                        wanted.remove(number);
-                        found(number, (entry.tag(), EntryValue::Inline(entry.value())))?;
-                    }
-                }
-            }
-            tree.count_lookups(stripe, wanted.len() as u64);
-            view.version.get_many(&lookups, wanted, &mut found)?;
-            start += len;
-        }
-        Ok(())
     }
 
     /// Whether the key may be in the store. Does no I/O.

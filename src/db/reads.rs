@@ -85,10 +85,10 @@ impl Reads<'_> {
         }
     }
 
-    fn multi_get<T>(
+    fn multi_get<T: Send>(
         &self,
         keys: &[impl AsRef<[u8]>],
-        read: impl Fn(EntryValue) -> Result<T>,
+        read: impl Fn(EntryValue) -> Result<T> + Sync,
     ) -> Result<Vec<Option<T>>> {
         self.check()?;
         let engine = self.owner.engine();

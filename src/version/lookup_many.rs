@@ -140,7 +140,7 @@ impl Left {
 
 impl Version {
     /// [`Version::get`] of those lookups that are `wanted`. Calls `found` with the number of a lookup and its
-    /// newest entry, in no particular order; not for those without one.
+    /// newest entry, in no particular order; not for those without one. Returns how often a table was read.
     ///
     /// Run by run, newest first: find the table of each key, and prefetch its filter; then probe the filters, each
     /// for all of its keys at once if the tables are few; then read the tables for the keys that are left, in the
@@ -150,7 +150,8 @@ impl Version {
         lookups: &Lookups<'_>,
         mut wanted: Set,
         found: &mut dyn FnMut(usize, (Tag, EntryValue)) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
+        let mut reads = 0;
         for run in self.newest_first() {
             if wanted.is_empty() {
                 break;
@@ -165,6 +166,7 @@ impl Version {
             }
             let mut numbers = [0; TOGETHER];
             let in_order = &mut numbers[..left.all().len()];
+            reads += in_order.len();
             in_order.iter_mut().zip(left.all()).for_each(|(place, number)| *place = number as u8);
             in_order.sort_unstable_by_key(|&number| lookups.user_keys[usize::from(number)]);
             for &mut number in in_order {
@@ -177,7 +179,7 @@ impl Version {
                 }
             }
         }
-        Ok(())
+        Ok(reads)
     }
 
     /// Probes the filters of a run, each for all of its keys at once. Returns the lookups of which "absent" is not

@@ -1,7 +1,6 @@
 //! Transactions: what counts as read, what conflicts, and what the leader decides.
 
 mod cursors;
-mod reads_tell;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -14,6 +13,7 @@ use super::*;
 use crate::batch::WriteBatch;
 use crate::db::decide::{Condition, Decision, decide};
 use crate::db::queue::{Admitted, Turn, Wanted};
+use crate::db::reads_tell::ReadsTell;
 use crate::db::{Db, Durability, Keyspace};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
@@ -699,7 +699,7 @@ fn a_check_that_cannot_be_made_is_an_error_and_writes_nothing() {
 
 #[test]
 fn the_snapshot_keeps_deletes_until_all_that_was_read_is_checked() {
-    let fs = reads_tell::ReadsTell::default();
+    let fs = ReadsTell::default();
     let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(FilterKind::None));
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).default_keyspace(keyspace);
     let db = options.open("/db").unwrap();
@@ -727,7 +727,7 @@ fn the_snapshot_keeps_deletes_until_all_that_was_read_is_checked() {
 }
 
 /// Lets memtables with other keys be flushed at the next read of a table, and then again at the one after.
-fn flush_when_told(fs: &reads_tell::ReadsTell, db: &Db) {
+fn flush_when_told(fs: &ReadsTell, db: &Db) {
     let (again, other) = (fs.clone(), db.clone());
     fs.tell(move || {
         for _ in 0..6 {
@@ -741,7 +741,7 @@ fn flush_when_told(fs: &reads_tell::ReadsTell, db: &Db) {
 
 #[test]
 fn reads_that_cannot_be_checked_are_an_error_of_their_own_that_names_no_key() {
-    let fs = reads_tell::ReadsTell::default();
+    let fs = ReadsTell::default();
     let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(FilterKind::None));
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).default_keyspace(keyspace);
     let db = options.open("/db").unwrap();
@@ -760,7 +760,7 @@ fn reads_that_cannot_be_checked_are_an_error_of_their_own_that_names_no_key() {
 
 #[test]
 fn a_write_while_the_reads_are_checked_is_found_by_the_leader() {
-    let fs = reads_tell::ReadsTell::default();
+    let fs = ReadsTell::default();
     // Without a filter every lookup reads a block.
     let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(FilterKind::None));
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).default_keyspace(keyspace);

@@ -1,4 +1,4 @@
-//! A file system in memory that calls a function before the next read of a table.
+//! A file system in memory that calls a function before reads of tables.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,23 +8,41 @@ use std::sync::{Arc, Mutex};
 use crate::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 use crate::sync::lock;
 
-type Told = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+/// Is called with the offset of the read, which fails with its error.
+type Told = dyn Fn(u64) -> io::Result<()> + Send + Sync;
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct ReadsTell {
     mem: MemFs,
-    told: Told,
+    told: Arc<Mutex<Arc<Told>>>,
 }
 
 struct TellingFile {
     file: Arc<dyn ReadFile>,
-    told: Told,
+    told: Arc<Mutex<Arc<Told>>>,
+}
+
+impl Default for ReadsTell {
+    fn default() -> Self {
+        let told: Arc<Told> = Arc::new(|_| Ok(()));
+        Self { mem: MemFs::new(), told: Arc::new(Mutex::new(told)) }
+    }
 }
 
 impl ReadsTell {
-    /// Sets what is called, once.
+    /// Sets what is called before the next read, once.
     pub(super) fn tell(&self, told: impl FnOnce() + Send + 'static) {
-        *lock(&self.told) = Some(Box::new(told));
+        let told = Mutex::new(Some(told));
+        self.tell_each(move |_| {
+            let told = lock(&told).take();
+            told.into_iter().for_each(|told| told());
+            Ok(())
+        });
+    }
+
+    /// Sets what is called before every read, by the thread that reads.
+    pub(super) fn tell_each(&self, told: impl Fn(u64) -> io::Result<()> + Send + Sync + 'static) {
+        *lock(&self.told) = Arc::new(told);
     }
 }
 
@@ -46,10 +64,8 @@ impl ReadFile for TellingFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let told = lock(&self.told).take();
-        if let Some(told) = told {
-            told();
-        }
+        let told = Arc::clone(&lock(&self.told));
+        told(offset)?;
         self.file.read_at(buffer, offset)
     }
 }
