@@ -20,7 +20,6 @@
 
 use alloc::format;
 use alloc::string::ToString;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -73,8 +72,10 @@ pub struct FilterBuilder {
     columns: Option<f64>,
     bits_and_probes: Option<(u64, u8)>,
     groups: Groups,
-    // All but the last are full.
+    /// The hashes, in full chunks.
     chunks: Vec<Vec<u64>>,
+    /// The latest hashes.
+    chunk: Vec<u64>,
 }
 
 /// Without seed, salt and hashes.
@@ -108,7 +109,6 @@ impl FilterBuilder {
         owner: FileId,
     ) -> Result<Self, FilterError> {
         check_bits_per_key(bits_per_key)?;
-        let chunks = Vec::new();
         Ok(Self {
             kind,
             bits_per_key,
@@ -118,7 +118,8 @@ impl FilterBuilder {
             columns: None,
             bits_and_probes: None,
             groups: Groups { count: 1, first: 0 },
-            chunks,
+            chunks: Vec::new(),
+            chunk: Vec::new(),
         })
     }
 
@@ -175,16 +176,17 @@ impl FilterBuilder {
     /// key.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(hash),
-            Some(_) => {
-                let mut chunk = Vec::with_capacity(CHUNK);
-                chunk.push(hash);
-                self.chunks.push(chunk);
-            }
-            // The first chunk grows as it fills, because a small table has few keys.
-            None => self.chunks.push(vec![hash]),
+        if self.chunk.len() == CHUNK {
+            self.start_chunk();
         }
+        self.chunk.push(hash);
+    }
+
+    // The first chunk grows as it fills, because a small table has few keys.
+    #[cold]
+    #[inline(never)]
+    fn start_chunk(&mut self) {
+        self.chunks.push(core::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK)));
     }
 
     /// Adds a user key. See [`FilterBuilder::add_hash`].
@@ -195,19 +197,19 @@ impl FilterBuilder {
     /// Number of keys added.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.chunks.len().saturating_sub(1) * CHUNK + self.chunks.last().map_or(0, Vec::len)
+        self.chunks.len() * CHUNK + self.chunk.len()
     }
 
     /// Whether no key was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        self.chunk.is_empty()
     }
 
     /// Memory of the collected hashes, in bytes. `finish` takes more, see [`FilterBuilder::finish_bytes`].
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<u64>()).sum()
+        (self.chunks.len() * CHUNK + self.chunk.capacity()) * size_of::<u64>()
     }
 
     /// Peak memory of `finish`, with the hashes, in bytes; approximate.
@@ -282,6 +284,7 @@ impl FilterBuilder {
 
     fn finish_ribbon(mut self, keys: u64) -> Result<Vec<u8>, FilterError> {
         let mut chunks = core::mem::take(&mut self.chunks);
+        chunks.push(core::mem::take(&mut self.chunk));
         let built = ribbon::build(&mut chunks, self.salt, self.size(), self.groups);
         self.salt = built.salt;
         let build = |built| {
@@ -368,7 +371,7 @@ impl FilterBuilder {
     /// Whether the filter reports one of the keys absent.
     fn lost(&self, filter: &Filter<&[u8]>) -> bool {
         let mut answers = [false; CHUNK];
-        self.chunks.iter().any(|chunk| {
+        self.all_chunks().any(|chunk| {
             let answers = &mut answers[..chunk.len()];
             filter.may_contain_many(chunk, answers);
             answers.iter().any(|&maybe| !maybe)
@@ -417,8 +420,12 @@ impl FilterBuilder {
         block[..HEADER_BYTES].copy_from_slice(&header);
     }
 
+    fn all_chunks(&self) -> impl Iterator<Item = &Vec<u64>> {
+        self.chunks.iter().chain([&self.chunk])
+    }
+
     fn hashes(&self) -> impl Iterator<Item = u64> {
-        self.chunks.iter().flatten().copied()
+        self.all_chunks().flatten().copied()
     }
 
     fn fill(&self, body: &mut [u8], shape: Shape) {
@@ -816,7 +823,7 @@ mod tests {
             |builder: &FilterBuilder, bytes: &[u8]| builder.fault(bytes, 50, |filter| builder.lost(filter));
         assert_eq!(check(&builder, &bytes), None);
         // A hash that changed in memory after its bits were set.
-        builder.chunks[0][20] ^= 1 << 40;
+        builder.chunk[20] ^= 1 << 40;
         assert_eq!(check(&builder, &bytes).unwrap().what, "filter under construction");
         let mut damaged = bytes;
         *damaged.last_mut().unwrap() ^= 1;

@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::matrix::{LANES, Matrix, Row};
+use super::matrix::{LANES, Matrix, Row, WINDOW};
 use super::row::{narrow, next_layer};
 use super::{BLOCK_SLOTS, BUCKET_STARTS};
 use crate::arch::{Simd, Work};
@@ -41,6 +41,11 @@ impl ShardStarts {
     pub(super) fn slots(self) -> usize {
         (self.starts + BLOCK_SLOTS) as usize
     }
+
+    /// Its slots in the matrix, with the free ones behind them.
+    pub(super) fn room(self) -> usize {
+        self.slots() + WINDOW
+    }
 }
 
 /// The shards that are eliminated in turns, one after the other in one matrix. Later shards reuse their
@@ -62,8 +67,8 @@ struct Shard {
     thresholds: Vec<u8>,
     /// Hashes that were bumped, as the next layer has them.
     bumped: Vec<u64>,
-    /// The rows of the part that is being eliminated.
-    rows: Vec<Row>,
+    /// The slots in which rows ended of the part that is being eliminated.
+    slots: Vec<u32>,
 }
 
 impl Band {
@@ -73,7 +78,7 @@ impl Band {
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(&mut *shards) {
             shard.arrange(*span, hashes, &mut self.copy);
         }
-        self.matrix.clear(shards.iter().map(|(span, _)| span.slots()).sum());
+        self.matrix.clear(shards.iter().map(|(span, _)| span.room()).sum());
     }
 
     /// The threshold of each bucket of a shard.
@@ -133,31 +138,24 @@ impl Band {
         let Self { matrix, shards: [shard, ..], .. } = self;
         let mut lane = Lane::new(shard, span, hashes, 0);
         loop {
-            // The number of the row in each turn.
-            let mut numbers = [0; LANES];
+            let mut turns = [Row::default(); LANES];
             let mut count = 0;
             while count < LANES {
-                let Some((number, row)) = lane.take() else { break };
-                matrix.take(count, row);
-                numbers[count] = number;
+                let Some(row) = lane.take() else { break };
+                turns[count] = row;
                 count += 1;
             }
             while count > 0 {
-                let (at, row) = matrix.eliminate(count);
-                if row.coefficients != 0 {
-                    matrix.put(at);
-                    lane.end_as(numbers[at], row);
-                } else if row.mark != 0 {
+                let at = matrix.eliminate(&mut turns, count);
+                if lane.contradicts(turns[at]) {
                     lane.bump(matrix);
                     break;
                 }
-                if let Some((number, row)) = lane.take() {
-                    matrix.take(at, row);
-                    numbers[at] = number;
+                if let Some(row) = lane.take() {
+                    turns[at] = row;
                 } else {
                     count -= 1;
-                    matrix.leave(at, count);
-                    numbers[at] = numbers[count];
+                    turns[at] = turns[count];
                 }
             }
             if !lane.next_part() {
@@ -170,29 +168,27 @@ impl Band {
     #[inline(always)]
     fn eliminate_in_turns(&mut self, shards: &[(ShardStarts, &mut [u64])]) {
         let mut lanes = Vec::with_capacity(LANES);
+        let mut turns = [Row::default(); LANES];
         let mut first = 0;
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(shards) {
             let mut lane = Lane::new(shard, *span, hashes, first);
             if let Some(row) = lane.next() {
-                self.matrix.take(lanes.len(), row);
+                turns[lanes.len()] = row;
                 lanes.push(lane);
             }
-            first += span.slots();
+            first += span.room();
         }
         while !lanes.is_empty() {
-            let (at, row) = self.matrix.eliminate(lanes.len());
+            let at = self.matrix.eliminate(&mut turns, lanes.len());
             let lane = &mut lanes[at];
-            if row.coefficients != 0 {
-                self.matrix.put(at);
-                lane.end_as(lane.taken - 1, row);
-            } else if row.mark != 0 {
+            if lane.contradicts(turns[at]) {
                 lane.bump(&mut self.matrix);
             }
             if let Some(row) = lane.next() {
-                self.matrix.take(at, row);
+                turns[at] = row;
             } else {
                 lanes.swap_remove(at);
-                self.matrix.leave(at, lanes.len());
+                turns[at] = turns[lanes.len()];
             }
         }
     }
@@ -266,18 +262,17 @@ struct Lane<'a> {
     bucket: usize,
     /// The part of the bucket that is being eliminated, 0 to 2.
     part: usize,
-    /// Where its hashes start and end.
+    /// Where its hashes start and end, and how far they were taken.
     start: usize,
-    end: usize,
-    /// How many of its rows were taken.
     taken: usize,
+    end: usize,
 }
 
 impl<'a> Lane<'a> {
     fn new(shard: &'a mut Shard, span: ShardStarts, hashes: &'a [u64], first: usize) -> Self {
-        shard.rows.clear();
         // Before the first part.
-        let mut lane = Self { span, first, hashes, shard, bucket: 0, part: 0, start: 0, end: 0, taken: 0 };
+        let (bucket, part, start, taken, end) = (0, 0, 0, 0, 0);
+        let mut lane = Self { span, first, hashes, shard, bucket, part, start, taken, end };
         lane.prepare();
         lane
     }
@@ -286,7 +281,7 @@ impl<'a> Lane<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<Row> {
         loop {
-            if let Some((_, row)) = self.take() {
+            if let Some(row) = self.take() {
                 return Some(row);
             }
             if !self.next_part() {
@@ -295,14 +290,27 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The next row of the part, and its number. Until it ends, it counts as one without coefficients.
+    /// The next row of the part.
     #[inline(always)]
-    fn take(&mut self) -> Option<(usize, Row)> {
-        let row = self.shard.rows.get_mut(self.taken)?;
-        let taken = *row;
-        row.coefficients = 0;
+    fn take(&mut self) -> Option<Row> {
+        if self.taken == self.end {
+            return None;
+        }
+        let hash = self.hashes[self.taken];
         self.taken += 1;
-        Some((self.taken - 1, taken))
+        let (coefficients, mark) = narrow(hash);
+        let slot = (reduce(hash, self.span.layer) - self.span.first) as usize + self.first;
+        Some(Row { coefficients, slot, mark: mark & self.span.columns })
+    }
+
+    /// Notes where a row has ended, if it has a coefficient left; or else returns whether it contradicts others.
+    #[inline(always)]
+    fn contradicts(&mut self, ended: Row) -> bool {
+        if ended.coefficients == 0 {
+            return ended.mark != 0;
+        }
+        self.shard.slots.push(ended.slot as u32);
+        false
     }
 
     #[inline(never)]
@@ -315,38 +323,25 @@ impl<'a> Lane<'a> {
         self.prepare()
     }
 
-    /// Builds the rows of the part. Returns whether there is such a part.
+    /// Turns to the rows of the part. Returns whether there is such a part.
     fn prepare(&mut self) -> bool {
-        let Shard { ends, rows, .. } = &mut *self.shard;
+        let Shard { ends, slots, .. } = &mut *self.shard;
         let Some(&end) = ends.get(self.bucket * RANGES + PART_ENDS[self.part]) else { return false };
-        self.end = end as usize;
-        self.taken = 0;
-        rows.clear();
-        rows.extend(self.hashes[self.start..self.end].iter().map(|&hash| {
-            let (coefficients, mark) = narrow(hash);
-            let slot = (reduce(hash, self.span.layer) - self.span.first) as usize + self.first;
-            Row { coefficients, slot: slot as u32, mark: mark & self.span.columns }
-        }));
+        (self.taken, self.end) = (self.start, end as usize);
+        slots.clear();
         true
-    }
-
-    /// The row with this number ended in a free slot, as this.
-    #[inline(always)]
-    fn end_as(&mut self, number: usize, row: Row) {
-        self.shard.rows[number] = row;
     }
 
     /// The part has a row that contradicts others: it and the parts after it leave the band.
     #[cold]
     #[inline(never)]
     fn bump(&mut self, matrix: &mut Matrix) {
-        let Shard { ends, thresholds, bumped, rows } = &mut *self.shard;
-        rows[..self.taken].iter().filter(|row| row.coefficients != 0).for_each(|row| matrix.free(row.slot));
-        rows.clear();
+        let Shard { ends, thresholds, bumped, slots } = &mut *self.shard;
+        slots.drain(..).for_each(|slot| matrix.free(slot as usize));
         let end = ends[self.bucket * RANGES + RANGES - 1] as usize;
         bumped.extend(self.hashes[self.start..end].iter().map(|&hash| next_layer(hash)));
         thresholds[self.bucket] = self.part as u8;
-        (self.part, self.end, self.taken) = (PART_ENDS.len() - 1, end, 0);
+        (self.part, self.taken, self.end) = (PART_ENDS.len() - 1, end, end);
     }
 }
 

@@ -200,7 +200,7 @@ impl Builder {
             let base = self.solution.extend(span.slots() as u64 / super::BLOCK_SLOTS);
             let solution = &mut self.solution;
             let slots = first..first + span.slots();
-            first = slots.end;
+            first += span.room();
             self.simd.run_probe(Solve, &self.band, (slots, most), |block, words: &[u64]| {
                 solution.put(base + block, words);
             });
