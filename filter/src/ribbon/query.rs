@@ -43,7 +43,7 @@ impl Work<(&RibbonProbe, &[u8]), &Layer, (u64, u64)> for TestNarrow {
 
     #[inline(always)]
     fn work(simd: Simd, (reading, block): (&RibbonProbe, &[u8]), layer: &Layer, located: (u64, u64)) -> bool {
-        reading.test_narrow(simd, block, layer, located)
+        reading.test_narrow(simd, block, layer, located, 0)
     }
 }
 
@@ -173,7 +173,8 @@ impl Test for RibbonProbe {
         match self.look::<false, false>(simd, block, hash) {
             Looked::Answer(answer) => answer,
             Looked::More => {
-                self.test_narrow(simd, block, &self.rest.layers[0], (hash, self.first.start(hash)))
+                let located = (hash, self.first.start(hash));
+                self.test_narrow(simd, block, &self.rest.layers[0], located, FIRST_COLUMNS)
             }
             Looked::Later => self.test_rest(simd, block, hash),
         }
@@ -232,10 +233,19 @@ impl RibbonProbe {
         if self.rest.has_more { Looked::More } else { Looked::Answer(true) }
     }
 
+    /// Whether the columns fit, without the first `tested` ones of the first group.
     #[inline(always)]
-    fn test_narrow(&self, simd: Simd, block: &[u8], layer: &Layer, (hash, start): (u64, u64)) -> bool {
+    fn test_narrow(
+        &self,
+        simd: Simd,
+        block: &[u8],
+        layer: &Layer,
+        (hash, start): (u64, u64),
+        tested: u32,
+    ) -> bool {
         let number = layer.block + Layer::block_of(start);
         let (coefficients, mut mark) = window(hash, start);
+        let mut tested = 8 * tested as usize;
         // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
         for (group, section) in &self.rest.groups[..self.rest.group_count] {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
@@ -243,10 +253,13 @@ impl RibbonProbe {
             // The next block follows at once, and has no fewer columns.
             let Some(rows) = block.get(at..at + 2 * len) else { return true };
             let (one, two) = rows.split_at(len);
-            if !simd.matches([one, two], coefficients, mark) {
+            let [one, two] = [one, two].map(|row| &row[tested.min(len)..]);
+            let behind = mark.checked_shr((tested.min(len) / 8) as u32).unwrap_or(0);
+            if !simd.matches([one, two], coefficients, behind) {
                 return false;
             }
             mark = mark.checked_shr(columns as u32).unwrap_or(0);
+            tested = 0;
         }
         true
     }
