@@ -13,10 +13,10 @@
 //! is if its offset and the bytes that it does not share are a 64th of what was written before; otherwise 16. A data
 //! block has a hash index if that is cheap too: a byte for an entry where entries are 64 bytes long in the mean.
 
-use crate::codec::{put_u32, varint_len};
+use crate::codec::put_u32;
 use crate::key::InternalKey;
 
-use super::entry::{common_prefix, encode};
+use super::entry::{EncodedHead, common_prefix, encode};
 use super::trailer::{hash_byte, last_number};
 
 /// Entries between restarts in an index block, which is searched often.
@@ -47,6 +47,7 @@ pub(crate) struct BlockBuilder {
     restarts: Vec<u32>,
     /// One for each entry, if there may be a hash index.
     hash_bytes: Vec<u8>,
+    /// Also that of the block before, until an entry is added.
     last_user_key: Vec<u8>,
 }
 
@@ -82,10 +83,11 @@ enum Aids {
 pub(crate) struct Place {
     /// How many bytes it shares with the key before.
     shared: usize,
+    head: EncodedHead,
     /// That of the block with it.
     shape: Shape,
-    /// Length of the payload with it.
-    pub(crate) size: usize,
+    /// Length of all entries with it.
+    entries_len: usize,
 }
 
 impl BlockBuilder {
@@ -127,18 +129,51 @@ impl BlockBuilder {
         self.size_of(self.payload.len(), self.shape)
     }
 
-    /// Length of the payload with one more entry.
-    pub(crate) fn size_with(&self, key: InternalKey<'_>, value_len: usize) -> usize {
-        self.place(key, value_len).size
+    /// Length of the entries.
+    pub(crate) fn entries_len(&self) -> usize {
+        self.payload.len()
     }
 
-    /// How the next entry would be stored.
-    pub(crate) fn place(&self, key: InternalKey<'_>, value_len: usize) -> Place {
-        let (shared, shape) = self.next(key.user);
+    /// Length of the payload with one more entry.
+    pub(crate) fn size_with(&self, key: InternalKey<'_>, value_len: usize) -> usize {
+        let place = self.place(key, value_len, false, self.common(key.user));
+        self.size_of(place.entries_len, place.shape)
+    }
+
+    /// The user key of the last entry, in this block or before it.
+    pub(crate) fn last_user_key(&self) -> &[u8] {
+        &self.last_user_key
+    }
+
+    /// The length of the prefix that a user key has in common with the last one.
+    #[inline(always)]
+    pub(crate) fn common(&self, user_key: &[u8]) -> usize {
+        common_prefix(&self.last_user_key, user_key)
+    }
+
+    /// How the next entry would be stored; `chunked` says that its value is an encoded
+    /// [`ChunkRef`](super::ChunkRef), `common` is [`BlockBuilder::common`].
+    #[inline(always)]
+    pub(crate) fn place(
+        &self,
+        key: InternalKey<'_>,
+        value_len: usize,
+        chunked: bool,
+        common: usize,
+    ) -> Place {
+        let (shared, shape) = self.next(common);
         let unshared = key.user.len() - shared;
-        let numbers = [shared as u64, unshared as u64, key.tag.to_u64(), (value_len as u64) << 1];
-        let head: usize = numbers.iter().map(|&n| varint_len(n)).sum();
-        Place { shared, shape, size: self.size_of(self.payload.len() + head + unshared + value_len, shape) }
+        let head = EncodedHead::new(shared, unshared, key.tag, value_len, chunked);
+        Place { shared, head, shape, entries_len: self.payload.len() + head.len + unshared + value_len }
+    }
+
+    /// Whether the payload is not longer than this with the entry at this place.
+    #[inline(always)]
+    pub(crate) fn fits(&self, place: &Place, size_max: usize) -> bool {
+        let &Place { entries_len, shape, .. } = place;
+        // What is surely not exceeded is not computed: a hash index adds at most this part.
+        let most = entries_len + entries_len / CHEAP_PART + shape.restarts * OFFSET_BYTES + 4;
+        (most <= size_max && self.aids == Aids::Cheap) || self.size_of(entries_len, shape) <= size_max
     }
 
     fn size_of(&self, entries_len: usize, shape: Shape) -> usize {
@@ -163,22 +198,24 @@ impl BlockBuilder {
 
     /// Appends an entry; `chunked` says that `value` is an encoded [`ChunkRef`](super::ChunkRef).
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8], chunked: bool) {
-        self.add_at(self.place(key, value.len()), key, value, chunked);
+        self.add_at(&self.place(key, value.len(), chunked, self.common(key.user)), key, value);
     }
 
     /// Appends the entry for which [`BlockBuilder::place`] was asked last.
-    pub(crate) fn add_at(&mut self, place: Place, key: InternalKey<'_>, value: &[u8], chunked: bool) {
-        let Place { shared, shape, .. } = place;
+    #[inline(always)]
+    pub(crate) fn add_at(&mut self, place: &Place, key: InternalKey<'_>, value: &[u8]) {
+        let &Place { shared, shape, .. } = place;
         if shape.restarts > self.restarts.len() {
             self.restarts.push(self.payload.len() as u32);
         }
         self.shape = shape;
-        encode(&mut self.payload, shared, &key.user[shared..], key.tag, value, chunked);
+        let suffix = &key.user[shared..];
+        encode(&mut self.payload, &place.head, suffix, value);
         if self.aids != Aids::Restarts {
             self.hash_bytes.push(hash_byte(key.user));
         }
         self.last_user_key.truncate(shared);
-        self.last_user_key.extend_from_slice(&key.user[shared..]);
+        self.last_user_key.extend_from_slice(suffix);
     }
 
     /// The finished payload. [`BlockBuilder::clear`] makes the builder ready for the next one.
@@ -202,16 +239,17 @@ impl BlockBuilder {
         self.payload.clear();
         self.restarts.clear();
         self.hash_bytes.clear();
-        self.last_user_key.clear();
     }
 
-    /// How many bytes the next entry shares with the last one, none if it is a restart; and the shape with it.
-    fn next(&self, user: &[u8]) -> (usize, Shape) {
+    /// How many bytes the next entry shares with the last one, with which it has `common` bytes in common, none if
+    /// it is a restart; and the shape with it.
+    #[inline(always)]
+    fn next(&self, common: usize) -> (usize, Shape) {
         let Shape { mut interval, restarts, since_restart } = self.shape;
         let mut shared = 0;
         let mut is_restart = restarts == 0 || since_restart == interval;
         if !is_restart {
-            shared = common_prefix(&self.last_user_key, user);
+            shared = common;
             let decides =
                 self.aids == Aids::Cheap && restarts == 1 && CHEAP_INTERVALS.contains(&since_restart);
             if decides && (OFFSET_BYTES + shared) * CHEAP_PART <= self.payload.len() {

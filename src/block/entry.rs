@@ -151,11 +151,61 @@ pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Appends an entry.
-pub(super) fn encode(out: &mut Vec<u8>, shared: usize, suffix: &[u8], tag: Tag, value: &[u8], chunked: bool) {
-    let code = (value.len() as u64) << 1 | u64::from(chunked);
+/// The numbers in front of an entry's bytes, encoded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EncodedHead {
+    numbers: [u64; 4],
+    /// The bytes, if there are no more; else 0.
+    bytes: u128,
+    pub(super) len: usize,
+}
+
+/// Bits of the numbers whose varints fit into a word.
+const WORD_BITS: u32 = 56;
+
+impl EncodedHead {
+    #[inline(always)]
+    pub(super) fn new(shared: usize, unshared: usize, tag: Tag, value_len: usize, chunked: bool) -> Self {
+        let (tag, code) = (tag.to_u64(), (value_len as u64) << 1 | u64::from(chunked));
+        let numbers = [shared as u64, unshared as u64, tag, code];
+        if (shared | unshared) >= 0x80 || code >= 1 << 14 || tag >> WORD_BITS > 0 {
+            return Self { numbers, bytes: 0, len: long_head(numbers).1 };
+        }
+        let lens = numbers[0] | numbers[1] << 8;
+        let (code, code_len) =
+            if code < 0x80 { (code, 1) } else { (code & 0x7f | 0x80 | (code >> 7) << 8, 2) };
+        if tag < 0x80 {
+            return Self { numbers, bytes: u128::from(lens | tag << 16 | code << 24), len: 3 + code_len };
+        }
+        let (tag, tag_len) = encode_word(tag);
+        let behind = 2 + tag_len;
+        let bytes = u128::from(lens) | u128::from(tag) << 16 | u128::from(code) << (8 * behind);
+        Self { numbers, bytes, len: behind + code_len }
+    }
+
+    #[inline(always)]
+    fn put(&self, out: &mut Vec<u8>) {
+        if self.bytes == 0 {
+            return self.put_long(out);
+        }
+        // As many bytes whatever the length is: to copy bytes that are counted takes longer.
+        let end = out.len() + self.len;
+        out.extend_from_slice(&self.bytes.to_le_bytes());
+        out.truncate(end);
+    }
+
+    #[inline(never)]
+    fn put_long(&self, out: &mut Vec<u8>) {
+        let (head, len) = long_head(self.numbers);
+        out.extend_from_slice(&head[..len]);
+    }
+}
+
+/// Numbers of any length, encoded, and the length of that.
+#[inline(never)]
+fn long_head(numbers: [u64; 4]) -> ([u8; 4 * VARINT_BYTES_MAX], usize) {
     let (mut head, mut len) = ([0; 4 * VARINT_BYTES_MAX], 0);
-    for mut number in [shared as u64, suffix.len() as u64, tag.to_u64(), code] {
+    for mut number in numbers {
         while number >= 0x80 {
             head[len] = number as u8 | 0x80;
             number >>= 7;
@@ -164,7 +214,26 @@ pub(super) fn encode(out: &mut Vec<u8>, shared: usize, suffix: &[u8], tag: Tag, 
         head[len] = number as u8;
         len += 1;
     }
-    out.extend_from_slice(&head[..len]);
+    (head, len)
+}
+
+/// The varint of a number of up to [`WORD_BITS`] bits, in the lowest bytes of a word, and its length: the
+/// opposite of [`decode_word`].
+#[inline]
+fn encode_word(number: u64) -> (u64, usize) {
+    let fours = number & 0x0fff_ffff | (number << 4) & 0x0fff_ffff_0000_0000;
+    let pairs = fours & 0x0000_3fff_0000_3fff | (fours << 2) & 0x3fff_0000_3fff_0000;
+    let bytes = pairs & 0x007f_007f_007f_007f | (pairs << 1) & 0x7f00_7f00_7f00_7f00;
+    let last = (63 - (bytes | 1).leading_zeros()) / 8;
+    // All bytes before the last one have the highest bit.
+    let before = (1u64 << (8 * last)) - 1;
+    (bytes | 0x8080_8080_8080_8080 & before, last as usize + 1)
+}
+
+/// Appends an entry.
+#[inline(always)]
+pub(super) fn encode(out: &mut Vec<u8>, head: &EncodedHead, suffix: &[u8], value: &[u8]) {
+    head.put(out);
     out.extend_from_slice(suffix);
     out.extend_from_slice(value);
 }
@@ -195,12 +264,16 @@ mod tests {
     use crate::key::EntryKind;
 
     #[test]
-    fn numbers_of_all_lengths_are_read_from_a_word_as_byte_by_byte() {
+    fn numbers_of_all_lengths_are_words_as_they_are_byte_by_byte() {
         for bit in 0..64 {
             for number in [1 << bit, (1 << bit) - 1, u64::MAX >> bit] {
                 let mut bytes = Vec::new();
                 put_varint(&mut bytes, number);
                 let len = bytes.len();
+                if number >> WORD_BITS == 0 {
+                    let (word, word_len) = encode_word(number);
+                    assert_eq!((&word.to_le_bytes()[..word_len], word_len), (&bytes[..], len));
+                }
                 for rest in [0, 0x7f, 0x80, 0xff] {
                     bytes.resize(16, rest);
                     let word = LittleEndian::read_u64(&bytes);
@@ -227,7 +300,13 @@ mod tests {
             (3, b"abc", 1 << 20, &[2; 9000], true),
         ] {
             let mut out = vec![0xff];
-            encode(&mut out, shared, suffix, Tag::new(seqno, EntryKind::Put), value, chunked);
+            let tag = Tag::new(seqno, EntryKind::Put);
+            encode(
+                &mut out,
+                &EncodedHead::new(shared, suffix.len(), tag, value.len(), chunked),
+                suffix,
+                value,
+            );
             let entry = decode(&out, 1).unwrap();
             assert_eq!((entry.shared, entry.chunked, entry.tag.seqno()), (shared, chunked, seqno));
             assert_eq!((&out[entry.suffix], &out[entry.value.clone()]), (suffix, value));

@@ -11,7 +11,7 @@
 //! 3. A put that every snapshot sees gets the sequence number 0 if the key has no older entries outside this
 //!    merge. It is the oldest entry of its key that remains, and a 0 is shorter on disk.
 
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
 
 /// Whether an entry is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,10 @@ impl Retain {
 
     /// Whether the next entry is kept. `base` returns whether a key has no older entries outside this merge.
     /// It is called only if a rule needs it, with ascending user keys.
+    #[inline]
     pub(crate) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
         let stripe = self.snapshots.partition_point(|&snapshot| snapshot < key.tag.seqno());
-        let same_key = self.stripe.is_some() && self.user_key == key.user;
+        let same_key = self.stripe.is_some() && is_same(&self.user_key, key.user);
         if same_key && self.stripe == Some(stripe) {
             return Fate::Drop;
         }
@@ -57,6 +58,12 @@ impl Retain {
             EntryKind::Put => Fate::Keep(Tag::new(0, EntryKind::Put)),
         }
     }
+}
+
+/// Whether two user keys are equal; most differ in their first bytes, which are compared at once.
+#[inline]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    key_prefix(a) == key_prefix(b) && a == b
 }
 
 #[cfg(test)]

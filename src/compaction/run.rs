@@ -109,21 +109,16 @@ impl Merge<'_> {
             if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
                 since_look += 1;
-                let mut uses_too_much = |writer| {
+                if let Some(writer) = &outputs.current {
+                    let is_full = overlaps_too_much || writer.file_bytes() >= self.shape.table_bytes;
                     let looks = since_look >= MEMORY_INTERVAL;
-                    if looks {
-                        since_look = 0;
+                    if (is_full || looks) && writer.last_user_key() != key.user {
+                        since_look = if looks { 0 } else { since_look };
+                        if is_full || self.uses_too_much(writer) {
+                            let last = Bytes::copy_from_slice(writer.last_user_key());
+                            outputs.finish_current(Bound::Included(last))?;
+                        }
                     }
-                    looks && self.uses_too_much(writer)
-                };
-                if let Some(writer) = &outputs.current
-                    && writer.last_user_key() != key.user
-                    && (overlaps_too_much
-                        || writer.file_bytes() >= self.shape.table_bytes
-                        || uses_too_much(writer))
-                {
-                    let last = Bytes::copy_from_slice(writer.last_user_key());
-                    outputs.finish_current(Bound::Included(last))?;
                 }
                 // Of level 0 the gap between two keys counts, not the whole table.
                 if outputs.current.is_none() || self.output_level == 0 {
@@ -235,11 +230,14 @@ impl<'a> KeyCursor<'a> {
             let tables = run.tables.iter().map(|table| &**table);
             Box::new(tables.filter(|table| !skipped.contains(&table.meta.number)))
         };
-        let runs = levels.flat_map(|level| version.runs(level)).map(|run| tables(run).peekable());
-        Self { runs: runs.collect() }
+        let mut runs: Vec<_> =
+            levels.flat_map(|level| version.runs(level)).map(|run| tables(run).peekable()).collect();
+        runs.retain_mut(|tables| tables.peek().is_some());
+        Self { runs }
     }
 
     /// Whether a table's key range includes this key, which is not before that of the last call.
+    #[inline]
     fn holds(&mut self, user_key: &[u8]) -> bool {
         self.runs.iter_mut().any(|tables| {
             while tables.next_if(|table| &table.meta.largest[..] < user_key).is_some() {}

@@ -63,6 +63,14 @@ pub(crate) struct TableConfig {
     pub(crate) append_bytes: usize,
 }
 
+/// How a key follows the one before.
+struct Follows {
+    /// The user key is another one.
+    is_new: bool,
+    /// Bytes that both user keys begin with.
+    common: usize,
+}
+
 /// A table that is being written.
 #[derive(Debug)]
 pub(crate) struct TableWriter {
@@ -70,8 +78,10 @@ pub(crate) struct TableWriter {
     out: Output,
     data: BlockBuilder,
     index: IndexBuilder,
-    /// The last entry's key, if there is one.
-    last: Option<(Vec<u8>, Tag)>,
+    /// The last entry's tag, if there is one. The data block knows its user key.
+    last: Option<Tag>,
+    /// Bytes of the index so far.
+    index_bytes: usize,
     filter: Option<FilterBuilder>,
     properties: Properties,
     failed: Option<Error>,
@@ -105,6 +115,7 @@ impl TableWriter {
             data: BlockBuilder::for_data(),
             index: IndexBuilder::new(),
             last: None,
+            index_bytes: 0,
             filter,
             properties,
             failed: None,
@@ -118,12 +129,13 @@ impl TableWriter {
             return Err(error.clone());
         }
         let value = value.into();
-        let is_new = self.check(key, &value)?;
-        self.try_add(key, value, is_new).inspect_err(|error| self.failed = Some(error.clone()))
+        let follows = self.check(key, &value)?;
+        self.try_add(key, value, follows).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    /// Whether the user key is not that of the entry before; an error if this entry may not follow it.
-    fn check(&self, key: InternalKey<'_>, value: &LentValue<'_>) -> Result<bool> {
+    /// How the key follows that of the entry before; an error if it may not.
+    #[inline(always)]
+    fn check(&self, key: InternalKey<'_>, value: &LentValue<'_>) -> Result<Follows> {
         if key.user.len() > KEY_BYTES_MAX {
             return Err(Error::limit("key length", KEY_BYTES_MAX as u64, key.user.len() as u64));
         }
@@ -136,28 +148,35 @@ impl TableWriter {
         if key.tag.kind() == EntryKind::Delete && value.len() > 0 {
             return Err(Error::invalid("a tombstone must have an empty value"));
         }
-        let Some((user, tag)) = &self.last else { return Ok(true) };
-        match (**user).cmp(key.user) {
-            Ordering::Less => Ok(true),
-            Ordering::Equal if key.tag < *tag => Ok(false),
+        let Some(tag) = self.last else { return Ok(Follows { is_new: true, common: 0 }) };
+        let (last, common) = (self.data.last_user_key(), self.data.common(key.user));
+        match last[common..].first().cmp(&key.user[common..].first()) {
+            Ordering::Less => Ok(Follows { is_new: true, common }),
+            Ordering::Equal if key.tag < tag => Ok(Follows { is_new: false, common }),
             _ => Err(Error::invalid("entries of a table must be added in ascending order")),
         }
     }
 
-    fn try_add(&mut self, key: InternalKey<'_>, value: LentValue<'_>, is_new: bool) -> Result<()> {
-        let len = value.len();
-        let (stored, chunked) = self.store_value(value)?;
-        let mut place = self.data.place(key, stored.len());
-        if !self.data.is_empty() && place.size + ENVELOPE_BYTES > self.config.block_bytes {
+    #[inline(always)]
+    fn try_add(&mut self, key: InternalKey<'_>, value: LentValue<'_>, follows: Follows) -> Result<()> {
+        let (len, common) = (value.len(), follows.common);
+        let (stored, chunked) = match value {
+            LentValue::Inline(bytes) if len <= VALUE_INLINE_MAX as u64 => (Cow::Borrowed(bytes), false),
+            value => self.store_value(value)?,
+        };
+        let mut place = self.data.place(key, stored.len(), chunked, common);
+        let size_max = self.config.block_bytes - ENVELOPE_BYTES;
+        if !self.data.is_empty() && !self.data.fits(&place, size_max) {
             self.finish_data_block(Some(key))?;
-            place = self.data.place(key, stored.len());
+            place = self.data.place(key, stored.len(), chunked, common);
         }
-        self.data.add_at(place, key, &stored, chunked);
-        self.count(key, len, is_new);
+        self.data.add_at(&place, key, &stored);
+        self.count(key, len, follows.is_new);
         Ok(())
     }
 
     /// The bytes to store in the data block for this value, and whether they refer to chunk blocks.
+    #[inline(never)]
     fn store_value<'v>(&mut self, value: LentValue<'v>) -> Result<(Cow<'v, [u8]>, bool)> {
         let total = value.len();
         if total <= VALUE_INLINE_MAX as u64 {
@@ -193,6 +212,7 @@ impl TableWriter {
     }
 
     /// Counts an entry, whose user key is new or that of the entry before.
+    #[inline(always)]
     fn count(&mut self, key: InternalKey<'_>, value_len: u64, is_new: bool) {
         let properties = &mut self.properties;
         properties.entries += 1;
@@ -201,16 +221,12 @@ impl TableWriter {
         properties.value_bytes += value_len;
         properties.seqno_min = properties.seqno_min.min(key.tag.seqno());
         properties.seqno_max = properties.seqno_max.max(key.tag.seqno());
-        if self.last.is_none() {
+        if self.last.replace(key.tag).is_none() {
             properties.smallest = Bytes::copy_from_slice(key.user);
         }
-        let (last_user, last_tag) = self.last.get_or_insert((Vec::new(), key.tag));
-        *last_tag = key.tag;
         if !is_new {
             return;
         }
-        last_user.clear();
-        last_user.extend_from_slice(key.user);
         properties.keys += 1;
         if let Some(filter) = &mut self.filter {
             filter.add_hash(key_hash(self.config.hash_seed, key.user));
@@ -219,17 +235,18 @@ impl TableWriter {
 
     /// The user key of the last entry; empty if there is none.
     pub(crate) fn last_user_key(&self) -> &[u8] {
-        self.last.as_ref().map_or(&[], |(user, _)| user)
+        self.data.last_user_key()
     }
 
     /// Seals the data block. `next` is the key of the entry after it, if there is one.
     fn finish_data_block(&mut self, next: Option<InternalKey<'_>>) -> Result<()> {
-        let Some((user, tag)) = &self.last else { return Ok(()) };
-        let last = InternalKey::new(user, *tag);
+        let Some(tag) = self.last else { return Ok(()) };
+        let last = InternalKey::new(self.data.last_user_key(), tag);
         let separator = next.map_or_else(|| separator_of_last(last), |next| separator(last, next));
         let handle = self.out.block(BlockKind::Data, self.config.compression, self.data.finish())?;
         self.data.clear();
         self.index.add(separator, handle);
+        self.index_bytes = self.index.size();
         self.properties.data_blocks += 1;
         Ok(())
     }
@@ -237,14 +254,14 @@ impl TableWriter {
     /// Length that the file would have if it were finished now, without its filter; accurate to a few per
     /// cent.
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.out.position() + (self.data.size() + self.index.size()) as u64
+        self.out.position() + (self.data.entries_len() + self.index_bytes) as u64
     }
 
     /// Memory that the writer holds, plus what `finish` will allocate, in bytes; approximate.
     pub(crate) fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::finish_bytes);
         // Two blocks: one as it is built, one sealed.
-        filter + self.index.size() + self.out.buffer.capacity() + 2 * self.config.block_bytes
+        filter + self.index_bytes + self.out.buffer.capacity() + 2 * self.config.block_bytes
     }
 
     /// Records where the entries come from. The table need not say.
@@ -257,11 +274,11 @@ impl TableWriter {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let Some((largest, _)) = self.last.clone() else {
+        if self.last.is_none() {
             return Err(Error::invalid("a table must have at least one entry"));
-        };
+        }
+        self.properties.largest = Bytes::copy_from_slice(self.data.last_user_key());
         self.finish_data_block(None)?;
-        self.properties.largest = largest.into();
         self.properties.data_end = self.out.position();
         self.write_filter()?;
         let index = self.write_index()?;
