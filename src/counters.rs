@@ -78,7 +78,7 @@ where
 
 /// Results of the probes of one table's filter.
 #[derive(Debug, Default)]
-pub(crate) struct FilterCounters(Striped<4>);
+pub(crate) struct FilterCounters(Striped<5>);
 
 /// Answers of filters, and whether they were right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -112,6 +112,16 @@ impl FilterCounters {
     #[inline]
     pub(crate) fn positive(&self, found: bool) {
         self.0.add(if found { 2 } else { 1 }, 1);
+    }
+
+    /// Counts a key that passed the column groups in memory and was denied by another one.
+    pub(crate) fn denied_by_page(&self) {
+        self.0.add(4, 1);
+    }
+
+    /// How many of them there were.
+    pub(crate) fn denials_by_page(&self) -> u64 {
+        self.0.sum(4)
     }
 
     #[inline]

@@ -153,6 +153,25 @@ impl PagedFilter {
         hash: u64,
         read: impl FnMut(&Page) -> Result<P, E>,
     ) -> Result<bool, E> {
+        self.may_contain_after(0, hash, read)
+    }
+
+    /// [`PagedFilter::may_contain`] for a key that may be there by the first column groups, which a
+    /// [`Filter`](super::Filter) has in memory ([`Filter::open_groups`](super::Filter::open_groups)). Probes only
+    /// the others.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn may_contain_after<P: AsRef<[u8]>, E>(
+        &self,
+        column_groups: usize,
+        hash: u64,
+        read: impl FnMut(&Page) -> Result<P, E>,
+    ) -> Result<bool, E> {
+        if column_groups > 0 && column_groups >= self.header.column_group_count() {
+            return Ok(true);
+        }
         let hash = table_hash(hash, self.header.salt);
         let mut last = LastPage { filter: self, read, last: None };
         match (&self.shape, &self.ribbon) {
@@ -176,7 +195,7 @@ impl PagedFilter {
                 let thresholds = self.header.sections.first().map_or(0, |section| section.offset as usize);
                 let thresholds = self.head.get(thresholds..).unwrap_or_default();
                 let mut source = |section, at, out: &mut [u8]| last.read(section, at, out);
-                ribbon.may_contain(self.simd, thresholds, hash, &mut source)
+                ribbon.may_contain(self.simd, thresholds, column_groups, hash, &mut source)
             }
             (Shape::Ribbon(_), None) => Ok(true),
         }
@@ -360,6 +379,24 @@ mod tests {
             let (answer, read) = probe(&paged, block, hash);
             assert_eq!(answer.unwrap(), filter.may_contain(hash), "{paged:?}");
             pages += read;
+        }
+        // The first column groups in memory, the others by pages.
+        for groups in 1..=filter.column_groups() {
+            let first = &block[..filter.header().column_groups_len(groups) as usize];
+            let first = Filter::open_groups(first, expect, groups).unwrap();
+            let mut pages = 0;
+            for hash in absent(10_000).chain(present(keys, 1 + keys as usize / 1000)) {
+                let answer = first.may_contain(hash)
+                    && paged
+                        .may_contain_after(groups, hash, |page| {
+                            pages += 1;
+                            let bytes = &block[page.offset as usize..][..page.len];
+                            page.verify(bytes).map(|()| bytes)
+                        })
+                        .unwrap();
+                assert_eq!(answer, filter.may_contain(hash), "{paged:?} {groups}");
+            }
+            assert!(groups < filter.column_groups() || pages == 0, "{paged:?}");
         }
         assert_eq!(paged.predicted_rate(), filter.predicted_rate());
         f64::from(pages) / 50_000.0

@@ -109,12 +109,17 @@ mod tests {
         table
     }
 
-    /// A store with one table, and memory for little more than the head of its filter.
-    fn without_room(options: Options) -> (Db, Lease) {
+    fn open_with_room(options: Options, bytes: u64) -> (Db, Lease) {
         let db = options.open(DIR).unwrap();
         let memory = &db.engine().context.memory;
-        let taken = memory.try_lease(LeaseKind::Filters, memory.room() - (24 << 10)).unwrap();
+        let taken = memory.try_lease(LeaseKind::Filters, memory.room() - bytes).unwrap();
         db.open_tables().unwrap();
+        (db, taken)
+    }
+
+    /// A store with one table, and memory for little more than the head of its filter.
+    fn without_room(options: Options) -> (Db, Lease) {
+        let (db, taken) = open_with_room(options, 24 << 10);
         let total = db.stats().keyspaces[0].total();
         assert_eq!((total.tables, total.unloaded_filters, total.paged_filters), (1, 1, 1));
         (db, taken)
@@ -202,6 +207,60 @@ mod tests {
             assert_eq!(db.stats().keyspaces[0].total().unloaded_filters, 0);
             assert_eq!(ask(30_000), (0, 0));
         }
+    }
+
+    #[test]
+    fn column_groups_without_room_are_probed_by_pages_for_keys_that_pass_the_others() {
+        let fs = sample(FilterKind::Ribbon);
+        let len = {
+            let db = options(&fs, FilterKind::Ribbon).open(DIR).unwrap();
+            table(&db).meta.filters[0].len
+        };
+        for is_dropped in [false, true] {
+            let options = options(&fs, FilterKind::Ribbon).audit_absent(1000);
+            let room = if is_dropped { 2 * len } else { len / 8 * 7 };
+            let (db, taken) = open_with_room(options, room);
+            if is_dropped {
+                let (tree, old) = (db.engine().keyspaces.default_tree(), table(&db));
+                let shorter = old.with_column_groups(1).unwrap();
+                tree.replace_handles(&[(1, old)], &[shorter]);
+            }
+            let total = db.stats().keyspaces[0].total();
+            assert_eq!((total.filter_column_groups, total.loaded_filter_column_groups), (2, 1));
+            let in_memory = total.predicted_rate.unwrap();
+            let touched = |stats: &crate::Stats| {
+                let pages = stats.filter_page_reads + stats.filter_page_cache_hits;
+                (stats.data_block_reads + stats.data_block_cache_hits, pages)
+            };
+            let ask = |db: &Db, keys: std::ops::Range<u32>| {
+                let (blocks, pages) = touched(&db.stats());
+                let count = f64::from(keys.len() as u32);
+                assert!(keys.clone().all(|key| db.get(absent(key)).unwrap().is_none()));
+                let after = touched(&db.stats());
+                ((after.0 - blocks) as f64 / count, (after.1 - pages) as f64 / count)
+            };
+            let (blocks, pages) = ask(&db, 0..20_000);
+            assert!(in_memory > 0.01 && blocks < in_memory / 2.0, "{blocks} {in_memory}");
+            assert!((in_memory * 0.7..in_memory * 1.4).contains(&pages), "{pages} {in_memory}");
+            let counts = db.stats().keyspaces[0].total().filter;
+            assert_eq!(counts.negatives + counts.false_positives, 20_000);
+            // For keys that are there, nothing is gained.
+            assert!((0..10_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
+            let (_, before) = touched(&db.stats());
+            assert!((10_000..12_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
+            assert_eq!(touched(&db.stats()).1, before);
+            assert!(db.stats().memory.total() <= db.stats().memory.budget);
+            db.close().unwrap();
+            drop(taken);
+        }
+
+        // Damage of a page is found by the first probe of it.
+        let (db, _taken) = open_with_room(options(&fs, FilterKind::Ribbon), len / 8 * 7);
+        db.engine().context.memory.blocks().set_capacity(0);
+        damage_pages(&db, &fs);
+        assert!((0..5000).all(|key| db.get(absent(key)).unwrap().is_none()));
+        assert_eq!(db.stats().unusable_filters, 1);
+        assert!((0..KEYS).step_by(50).all(|key| db.contains(key.to_be_bytes()).unwrap()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which filters are in memory, and how much of each.
 //!
-//! A filter has one or more *column groups*, which are loaded one after the other. With none of them in
-//! memory it is probed by pages, which are read. The worth of a column group is the number of absent answers
+//! A filter has one or more *column groups*, which are loaded one after the other. Those that are not in memory
+//! are probed by pages, which are read. The worth of a column group is the number of absent answers
 //! that it adds per lookup, divided by its bytes. The number of lookups of absent keys comes from the table's
 //! counters. When there is no more urgent job, one change is made ([`choose`]). The search for it looks only at
 //! keyspaces with open tables, whose number the budget bounds:
@@ -718,12 +718,17 @@ mod tests {
         assert_eq!(loaded(&db, "a").0, 1);
         let counts = db.stats().keyspace("a").unwrap().total();
         let (found, expected) = (counts.filter.false_positives as f64, counts.expected_false_positives);
-        assert!(expected > 600.0 && (found / expected - 1.0).abs() < 0.2, "{found} {expected}");
+        let in_memory = counts.predicted_rate.unwrap() * 20_000.0;
+        assert!(
+            in_memory > 600.0 && found < 60.0,
+            "{found} of {in_memory}: the second one is probed by pages"
+        );
+        assert!((0.0..in_memory / 4.0).contains(&(expected - found).abs()), "{found} {expected}");
         drop(lease);
         assert_eq!(settle(&db), 1);
         ask_absent(&a, 20_000);
         let counts = db.stats().keyspace("a").unwrap().total();
-        assert!(counts.filter.false_positives as f64 - found < 60.0, "the rate of both groups");
+        assert!(counts.filter.false_positives as f64 - found < 60.0, "both groups are in memory");
         assert_eq!(counts.filter.negatives + counts.filter.false_positives, 40_000, "nothing is lost");
     }
 

@@ -1,4 +1,4 @@
-//! A filter that does not fit in memory: it is probed page by page.
+//! A filter that does not fit in memory, or some column groups of one: they are probed page by page.
 //!
 //! Its head is in memory, leased like a filter. Its pages come from the block cache or from the file; a page
 //! that several threads need is read once, and verified before it enters the cache. A page that fails its
@@ -9,7 +9,7 @@ use super::context::TableContext;
 use super::filter_block::Verdict;
 use super::filter_location::FilterLocation;
 use crate::error::Result;
-use crate::filter::{Header, PagedFilter};
+use crate::filter::{Header, Page, PagedFilter};
 
 /// A filter that is probed by pages.
 #[derive(Debug)]
@@ -23,9 +23,16 @@ impl FilterPages {
         Self { filter, location }
     }
 
-    /// Probes the filter for the key with this hash. Reads pages that are not in the cache.
-    pub(crate) fn read_and_probe(&self, ctx: &TableContext, hash: u64) -> Result<Verdict> {
-        let maybe = self.filter.may_contain(hash, |page| self.location.page(ctx, page))?;
+    /// Probes the filter for the key with this hash, which passed the first column groups. Reads pages that are
+    /// not in the cache.
+    pub(crate) fn read_and_probe(
+        &self,
+        ctx: &TableContext,
+        column_groups: usize,
+        hash: u64,
+    ) -> Result<Verdict> {
+        let page = |page: &Page| self.location.page(ctx, page);
+        let maybe = self.filter.may_contain_after(column_groups, hash, page)?;
         Ok(if maybe { Verdict::Maybe } else { Verdict::Absent })
     }
 

@@ -119,15 +119,18 @@ impl<'a> FilterSource<'a> {
         Filter::open_groups(bytes, self.expect, column_groups).map_err(|error| self.error(error))
     }
 
-    /// Reads what must be in memory to probe the filter by pages.
-    pub(crate) fn read_page_needs(&self) -> Result<PageNeeds> {
-        let needs = PagedFilter::needs(&self.read_first()?, self.filter.len);
+    /// What must be in memory to probe the filter by pages, which its header says.
+    pub(crate) fn page_needs(&self, first: &[u8]) -> Result<PageNeeds> {
+        let needs = PagedFilter::needs(first, self.filter.len);
         needs.map(PageNeeds).map_err(|error| self.error(error))
     }
 
-    /// The filter, to be probed by pages.
-    pub(crate) fn read_pages(self, needs: &PageNeeds) -> Result<FilterPages> {
+    /// The filter, to be probed by pages. What is `known` of its start is copied, not read.
+    pub(crate) fn read_pages(self, needs: &PageNeeds, known: &[u8]) -> Result<FilterPages> {
         let read = |part: &Range<u64>| {
+            if let Some(known) = known.get(part.start as usize..part.end as usize) {
+                return Ok(known.to_vec());
+            }
             let mut bytes = vec![0; (part.end - part.start) as usize];
             self.read_into(part.start, &mut bytes).map(|()| bytes)
         };
@@ -138,7 +141,7 @@ impl<'a> FilterSource<'a> {
     }
 
     /// Reads as many bytes as a header has.
-    fn read_first(&self) -> Result<Vec<u8>> {
+    pub(crate) fn read_first(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.filter.len.min(HEADER_BYTES as u64) as usize];
         self.read_into(0, &mut bytes)?;
         Ok(bytes)

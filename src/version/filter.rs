@@ -5,7 +5,7 @@
 //!
 //! - *not read*: the table is not open;
 //! - *none*: the table has no filter;
-//! - *loaded*: as many of its column groups are in memory as there is room for;
+//! - *loaded*: as many of its column groups are in memory as there is room for; for the others there are pages;
 //! - *paged*: only its head is in memory; a probe reads pages through the block cache;
 //! - *unloaded*: there was no room even for the head; lookups read the table without probing;
 //! - *unusable*: the filter or one of its pages failed a check, or it answered "absent" for a key of its
@@ -109,7 +109,16 @@ impl FilterState {
 /// A filter that was read, and its lease of memory.
 pub(super) struct ReadFilter {
     pub(super) state: FilterState,
+    /// For the column groups that are not in memory, if others are.
+    pub(super) rest: Option<Arc<Rest>>,
     pub(super) _lease: Option<Lease>,
+}
+
+/// The column groups of a filter that are not in memory. They are probed by pages for the keys that pass the
+/// others.
+pub(super) struct Rest {
+    pub(super) pages: FilterPages,
+    pub(super) _lease: Lease,
 }
 
 /// What is learned about a filter while it is in use. All handles of the table with this filter share it.
@@ -174,7 +183,7 @@ impl TableFilter {
         ctx: &TableContext,
         column_groups: usize,
     ) -> Option<Self> {
-        let read = residency::read_column_groups(table, meta, ctx, self.state()?, column_groups)?;
+        let read = residency::read_column_groups(table, meta, ctx, self.read.get()?, column_groups)?;
         Some(Self { read: OnceLock::from(read), health: Arc::clone(&self.health) })
     }
 
@@ -248,15 +257,29 @@ impl TableFilter {
         }
     }
 
-    /// Probes a paged filter for the key with this hash. Reads the pages that are not in the cache.
+    /// Whether it is probed by pages for a key that what is in memory of it does not deny.
+    #[inline]
+    pub(super) fn has_pages(&self) -> bool {
+        let is_paged = |read: &ReadFilter| read.rest.is_some() || matches!(read.state, FilterState::Paged(_));
+        self.read.get().is_some_and(is_paged)
+    }
+
+    /// Probes what is not in memory of a filter for the key with this hash, which had this verdict. Reads the
+    /// pages that are not in the cache.
     ///
     /// # Errors
     ///
     /// A page is damaged or cannot be read. The caller stops using the filter.
-    pub(super) fn read_pages(&self, ctx: &TableContext, hash: u64) -> Result<Verdict> {
-        match self.state() {
-            Some(FilterState::Paged(pages)) if !self.is_defective() => pages.read_and_probe(ctx, hash),
-            _ => Ok(Verdict::Unknown),
+    pub(super) fn read_pages(&self, ctx: &TableContext, hash: u64, verdict: Verdict) -> Result<Verdict> {
+        let Some(ReadFilter { state, rest, .. }) = self.read.get().filter(|_| !self.is_defective()) else {
+            return Ok(verdict);
+        };
+        match (state, rest) {
+            (FilterState::Paged(pages), _) => pages.read_and_probe(ctx, 0, hash),
+            (FilterState::Loaded(filter), Some(rest)) => {
+                rest.pages.read_and_probe(ctx, filter.column_groups(), hash)
+            }
+            _ => Ok(verdict),
         }
     }
 }

@@ -261,9 +261,12 @@ impl TableHandle {
     /// How many false positives its filter predicts for the lookups of absent keys so far.
     pub(crate) fn expected_false_positives(&self) -> f64 {
         let counts = self.counters.counts();
-        let probes = counts.negatives + counts.false_positives;
-        let rate = self.filter.state().and_then(FilterState::predicted_rate);
-        rate.map_or(0.0, |rate| rate * probes as f64)
+        let probes = (counts.negatives + counts.false_positives) as f64;
+        let Some(state) = self.filter.state() else { return 0.0 };
+        let whole = state.header().map_or(0.0, |header| header.column_groups_rate(usize::MAX));
+        // Of those that pass what is in memory, pages have denied some.
+        let passed = state.predicted_rate().map_or(0.0, |rate| rate * probes);
+        (passed - self.counters.denials_by_page() as f64).max(passed.min(whole * probes))
     }
 
     /// Whether a compaction of the table would repair its filter: the filter is unusable, or its rebuild
@@ -334,15 +337,30 @@ impl TableHandle {
         Ok(false)
     }
 
-    /// Probes a paged filter, and reads the pages that this takes. A filter of which a page is damaged or
-    /// cannot be read is not used any more. That too many files are open says nothing about the filter.
+    /// Probes by pages what is not in memory of a filter, and reads the pages that this takes. A filter of which a
+    /// page is damaged or cannot be read is not used any more. That too many files are open says nothing about
+    /// the filter.
+    ///
+    /// If some column groups are in memory, the others are probed only as long as most keys that pass these turn
+    /// out to be absent: to a lookup of a present key a page is one more read.
     ///
     /// # Errors
     ///
     /// With `strict_filters`, that too many files are open.
     #[cold]
-    pub(super) fn read_filter_pages(&self, hash: u64) -> Result<Verdict> {
-        self.filter.read_pages(&self.shared.context, hash).or_else(|error| {
+    pub(super) fn read_filter_pages(&self, hash: u64, verdict: Verdict) -> Result<Verdict> {
+        let has_passed = verdict == Verdict::Maybe;
+        if has_passed {
+            let counts = self.counters.counts();
+            if self.counters.denials_by_page() + counts.false_positives < counts.true_positives {
+                return Ok(verdict);
+            }
+        }
+        let probed = self.filter.read_pages(&self.shared.context, hash, verdict);
+        if has_passed && matches!(probed, Ok(Verdict::Absent)) {
+            self.counters.denied_by_page();
+        }
+        probed.or_else(|error| {
             if !is_lack_of_files(&error) {
                 self.stop_using_filter(error);
             } else if self.shared.context.trust.strict {

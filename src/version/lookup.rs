@@ -185,10 +185,10 @@ impl TableHandle {
         mut verdict: Verdict,
     ) -> Result<Option<(Tag, EntryValue)>> {
         if verdict == Verdict::Unknown {
-            verdict = match self.open_filter()?.map_or(Verdict::Unknown, |filter| filter.probe(lookup.hash)) {
-                Verdict::Unknown => self.read_filter_pages(lookup.hash)?,
-                verdict => verdict,
-            };
+            verdict = self.open_filter()?.map_or(Verdict::Unknown, |filter| filter.probe(lookup.hash));
+        }
+        if verdict != Verdict::Absent && self.filter.has_pages() {
+            verdict = self.read_filter_pages(lookup.hash, verdict)?;
         }
         if verdict == Verdict::Absent && self.audit_absent(lookup)? {
             return Ok(None);

@@ -1,8 +1,8 @@
 //! How much of a table's filter comes into memory.
 //!
 //! A filter comes in column groups ([`Header::column_group_count`]): all of them, or the first ones; with
-//! none of them it is probed by pages ([`FilterPages`](crate::table::FilterPages)). When a table is opened,
-//! as many are read as there is room for. Later `db/residency` decides from the counters how many each table
+//! none of them it is probed by pages ([`FilterPages`](crate::table::FilterPages)), and so are those that are
+//! missing, for keys that pass the others. When a table is opened, as many are read as there is room for. Later `db/residency` decides from the counters how many each table
 //! is to have. A handle with another number of column groups takes the place of the old one, over the same
 //! open table: lookups that are under way keep the filter that they have probed, and its memory comes back
 //! when they are done.
@@ -16,9 +16,7 @@ use crate::memory::{Lease, LeaseKind};
 use crate::table::{FilterSource, Table, TableContext};
 use crate::table_meta::TableMeta;
 
-use super::filter::{FilterState, ReadFilter};
-
-type Loaded = (FilterState, Option<Lease>);
+use super::filter::{FilterState, ReadFilter, Rest};
 
 /// The first filter that can be used, or why none can: as much of it as there is room for.
 ///
@@ -29,7 +27,7 @@ pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext
     let mut state = FilterState::None;
     for filter in meta.whole_key_filters() {
         match table.filter_source(meta, filter).and_then(|source| fit(source, ctx)) {
-            Ok((state, lease)) => return Ok(ReadFilter { state, _lease: lease }),
+            Ok(read) => return Ok(read),
             Err(error) if is_lack_of_files(&error) => return Err(error),
             Err(error) => {
                 ctx.io.note_unusable_filter(meta.number, &error);
@@ -37,7 +35,12 @@ pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext
             }
         }
     }
-    Ok(ReadFilter { state, _lease: None })
+    Ok(without_memory(state))
+}
+
+/// A filter of which nothing is in memory but what describes it.
+fn without_memory(state: FilterState) -> ReadFilter {
+    ReadFilter { state, rest: None, _lease: None }
 }
 
 /// Whether the process had too many open files.
@@ -52,27 +55,44 @@ pub(crate) fn read_filter(table: &Table, meta: &TableMeta, ctx: &TableContext) -
 }
 
 /// As many column groups as there is room for, and the memory that they have.
-fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<Loaded> {
+fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<ReadFilter> {
     let lease = |len| ctx.memory.try_lease(LeaseKind::Filters, len);
     if let Some(lease) = lease(source.filter.len) {
-        return Ok((FilterState::Loaded(source.read()?), Some(lease)));
+        return Ok(loaded(source.read()?, None, lease));
     }
     let header = source.read_header()?;
     for column_groups in (1..header.column_group_count()).rev() {
         if let Some(lease) = lease(header.column_groups_len(column_groups)) {
             let filter = source.read_column_groups(&header, &[], column_groups)?;
-            return Ok((FilterState::Loaded(filter), Some(lease)));
+            let rest = rest(source, filter.as_bytes(), ctx)?;
+            return Ok(loaded(filter, rest, lease));
         }
     }
     page(source, header, ctx)
 }
 
+fn loaded(filter: Filter<AlignedBytes>, rest: Option<Arc<Rest>>, lease: Lease) -> ReadFilter {
+    ReadFilter { state: FilterState::Loaded(filter), rest, _lease: Some(lease) }
+}
+
+/// What it takes to probe the column groups by pages that are not in memory, if there is room for that. The first
+/// ones are `known`.
+fn rest(source: FilterSource<'_>, known: &[u8], ctx: &TableContext) -> Result<Option<Arc<Rest>>> {
+    let needs = source.page_needs(known)?;
+    let lease = ctx.memory.try_lease(LeaseKind::Filters, needs.memory_bytes());
+    let read = |lease| Ok(Arc::new(Rest { pages: source.read_pages(&needs, known)?, _lease: lease }));
+    lease.map(read).transpose()
+}
+
 /// No column groups, but the head, to probe the filter by pages, if there is room for that.
-fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<Loaded> {
-    let needs = source.read_page_needs()?;
+fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<ReadFilter> {
+    let needs = source.page_needs(&source.read_first()?)?;
     Ok(match ctx.memory.try_lease(LeaseKind::Filters, needs.memory_bytes()) {
-        Some(lease) => (FilterState::Paged(Box::new(source.read_pages(&needs)?)), Some(lease)),
-        None => (FilterState::Unloaded(Box::new(header)), None),
+        Some(lease) => {
+            let state = FilterState::Paged(Box::new(source.read_pages(&needs, &[])?));
+            ReadFilter { state, rest: None, _lease: Some(lease) }
+        }
+        None => without_memory(FilterState::Unloaded(Box::new(header))),
     })
 }
 
@@ -83,29 +103,42 @@ pub(super) fn read_column_groups(
     table: &Table,
     meta: &TableMeta,
     ctx: &TableContext,
-    current: &FilterState,
+    current: &ReadFilter,
     column_groups: usize,
 ) -> Option<ReadFilter> {
-    let header = current.header()?;
+    let header = current.state.header()?;
     let changed = if column_groups == 0 {
         find_source(table, meta, header).and_then(|source| page(source, header.clone(), ctx))
     } else {
-        let (before, after) = (current.column_groups(), header.column_groups_len(column_groups));
+        let (before, after) = (current.state.column_groups(), header.column_groups_len(column_groups));
         let before = header.column_groups_len(before);
         let lease = ctx.memory.try_lease_instead(LeaseKind::Filters, after, before)?;
-        let filter = keep_or_read(table, meta, current, header, column_groups);
-        filter.map(|filter| (FilterState::Loaded(filter), Some(lease)))
+        keep_or_read(table, meta, &current.state, header, column_groups).and_then(|filter| {
+            let rest = match &current.rest {
+                _ if column_groups == header.column_group_count() => None,
+                Some(rest) => Some(Arc::clone(rest)),
+                None => {
+                    let known = loaded_bytes(&current.state).unwrap_or(filter.as_bytes());
+                    rest(find_source(table, meta, header)?, known, ctx)?
+                }
+            };
+            Ok(loaded(filter, rest, lease))
+        })
     };
-    let (state, lease) = match changed {
-        Ok(changed) => changed,
+    match changed {
+        Ok(changed) => Some(changed),
         // The filter may still be good: what is in memory of it stays.
-        Err(Error::Io { .. }) => return None,
+        Err(Error::Io { .. }) => None,
         Err(error) => {
             ctx.io.note_unusable_filter(meta.number, &error);
-            (FilterState::Unusable(Arc::new(error)), None)
+            Some(without_memory(FilterState::Unusable(Arc::new(error))))
         }
-    };
-    Some(ReadFilter { state, _lease: lease })
+    }
+}
+
+/// What is in memory of a filter.
+fn loaded_bytes(state: &FilterState) -> Option<&[u8]> {
+    if let FilterState::Loaded(filter) = state { Some(filter.as_bytes()) } else { None }
 }
 
 fn keep_or_read(
@@ -115,14 +148,15 @@ fn keep_or_read(
     header: &Header,
     column_groups: usize,
 ) -> Result<Filter<AlignedBytes>> {
-    let known = match current {
+    match current {
         FilterState::Loaded(filter) if column_groups <= filter.column_groups() => {
-            return Ok(filter.keep_groups(column_groups));
+            Ok(filter.keep_groups(column_groups))
         }
-        FilterState::Loaded(filter) => filter.as_bytes(),
-        _ => &[],
-    };
-    find_source(table, meta, header)?.read_column_groups(header, known, column_groups)
+        _ => {
+            let known = loaded_bytes(current).unwrap_or_default();
+            find_source(table, meta, header)?.read_column_groups(header, known, column_groups)
+        }
+    }
 }
 
 /// Where the filter with this header lies.

@@ -58,11 +58,13 @@ impl Paged {
         Ok(Self { ribbon, tails })
     }
 
-    /// Whether a key with this table hash may be present. Missing bytes count as a match.
+    /// Whether a key with this table hash may be present, by the column groups from number `from` on. Missing
+    /// bytes count as a match.
     pub(crate) fn may_contain<E>(
         &self,
         simd: Simd,
         thresholds: &[u8],
+        from: usize,
         mut hash: u64,
         source: &mut impl Source<E>,
     ) -> Result<bool, E> {
@@ -79,27 +81,27 @@ impl Paged {
                 let offset = start % BLOCK_SLOTS;
                 let coefficients = [coefficients << offset, coefficients >> 1 >> (63 - offset)];
                 let number = layer.block + Layer::block_of(start);
-                return self.matches(simd, number, coefficients, mark, source);
+                return self.matches(simd, from, number, (coefficients, mark), source);
             }
             hash = next_layer(hash);
         }
         let row = wide(hash, self.ribbon.attempt, self.ribbon.slots);
         let number = self.ribbon.last_layer_block() + row.start / BLOCK_SLOTS;
         let coefficients = aligned(&row, (row.start % BLOCK_SLOTS) as u32);
-        self.matches(simd, number, coefficients, row.mark, source)
+        self.matches(simd, from, number, (coefficients, row.mark), source)
     }
 
-    /// Whether the rows of the window that starts in block `number` match, in all column groups.
+    /// Whether the rows of the window that starts in block `number` match, in all column groups from `from` on.
     fn matches<const N: usize, E>(
         &self,
         simd: Simd,
+        from: usize,
         number: u64,
-        coefficients: [u64; N],
-        mut mark: u32,
+        (coefficients, mut mark): ([u64; N], u32),
         source: &mut impl Source<E>,
     ) -> Result<bool, E> {
         for group in 0..self.tails.len() {
-            if !self.group_matches(simd, group, number, (coefficients, mark), source)? {
+            if group >= from && !self.group_matches(simd, group, number, (coefficients, mark), source)? {
                 return Ok(false);
             }
             let columns = self.ribbon.group(group).columns_of(number);
