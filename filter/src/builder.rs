@@ -590,6 +590,34 @@ mod tests {
     }
 
     #[test]
+    fn lost_bits_of_any_column_of_a_ribbon_filter_are_noticed() {
+        type Fault = fn(&mut [u8], u32);
+        let faults: [Fault; 3] = [
+            |bits, _| spoil_columns(bits, 0),
+            |bits, _| spoil_columns(bits, 8),
+            |bits, _| spoil_columns(bits, 11),
+        ];
+        for (groups, fault) in [1, 2].into_iter().flat_map(|groups| faults.map(|fault| (groups, fault))) {
+            let builder = FilterBuilder::new(Kind::Ribbon, 10.0, 1, 3, OWNER).unwrap();
+            let mut builder = builder.columns(12.0).unwrap().column_groups(groups);
+            // So many that the first layer is a bumped one.
+            (0..20_000).map(hash).for_each(|hash| builder.add_hash(hash));
+            fault_injection::set(Some(fault));
+            let block = builder.finish();
+            fault_injection::set(None);
+            let filter = Filter::open(block.unwrap(), Expect::table(OWNER, 1, 20_000)).unwrap();
+            assert!(filter.header().answers_only_maybe(), "{groups} groups");
+        }
+    }
+
+    /// Spoils a column of the first block, and leaves the thresholds as they are.
+    fn spoil_columns(bits: &mut [u8], column: usize) {
+        if bits.len() > 1000 {
+            bits[8 * column + 1] ^= 0xff;
+        }
+    }
+
+    #[test]
     fn a_second_attempt_with_other_bytes_is_an_error_of_faulty_memory() {
         type Fault = fn(&mut [u8], u32);
         let first_fails: Fault = |bits, before| {

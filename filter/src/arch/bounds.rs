@@ -175,6 +175,17 @@ impl<'a> Window<'a> {
         // columns than the one before it.
         unsafe { [block.get_unchecked(one..one + len), block.get_unchecked(two..two + len)] }
     }
+
+    /// All columns of the block in which the start is, and as many of the next.
+    #[inline(always)]
+    pub(crate) fn whole_rows(self) -> [&'a [u8]; 2] {
+        let Self { layer, block, start } = self;
+        let number = block_of(start);
+        let Strip { base, stride, .. } = layer.strips[usize::from(number >= layer.plain)];
+        let one = base.wrapping_add((number as usize).wrapping_mul(stride as usize));
+        let rows = &block[one..one + 2 * stride as usize];
+        [&rows[..stride as usize], &rows[stride as usize..]]
+    }
 }
 
 /// The block of the layer in which a start is: each shard has one block more than its starts have.
@@ -235,6 +246,9 @@ mod tests {
                     assert_eq!((one, two), (&all[offset(number)..][..64], &all[next..][..64]));
                     assert!(window.rows::<true, true>().iter().all(|row| row.len() == 64));
                     assert_eq!(window.thresholds(), all[7 + (window.start() / 512) as usize]);
+                    let [one, two] = window.whole_rows();
+                    assert_eq!(*one, all[offset(number)..next]);
+                    assert_eq!(*two, all[next..][..one.len()]);
                 }
             }
         }

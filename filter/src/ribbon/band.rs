@@ -199,7 +199,8 @@ impl Band {
     fn solve(&self, slots: Range<usize>, columns: usize, put: impl FnMut(u64, &[u64])) {
         match columns {
             0..=8 => self.solve_columns::<8>(slots, columns, put),
-            9..=16 => self.solve_columns::<16>(slots, columns, put),
+            9..=12 => self.solve_columns::<12>(slots, columns, put),
+            13..=16 => self.solve_columns::<16>(slots, columns, put),
             _ => self.solve_columns::<32>(slots, columns, put),
         }
     }

@@ -180,6 +180,22 @@ impl Test for RibbonProbe {
         }
     }
 
+    /// All columns of the first layer, if they are in one group: those that are tested first by themselves tell
+    /// nothing of a present key.
+    #[inline(always)]
+    fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        if self.rest.group_count != 1 {
+            return self.test(simd, block, hash);
+        }
+        match self.first.window(block, hash) {
+            Some(rows) if !is_bumped(rows.thresholds(), rows.start()) => {
+                let (coefficients, mark) = window(hash, rows.start());
+                simd.matches(rows.whole_rows(), coefficients, mark)
+            }
+            _ => self.test_rest(simd, block, hash),
+        }
+    }
+
     /// From the beginning: fewer instructions in [`Test::test_first`] save more time than this costs.
     #[cold]
     #[inline(never)]
