@@ -179,7 +179,10 @@ impl TableIter {
     #[inline(never)]
     fn step_block(&mut self, direction: Direction) -> Step {
         self.data.entries.close();
-        let Some(moved) = self.step_index(direction)? else { return Ok(()) };
+        let Some(moved) = self.step_index(direction)? else {
+            self.ahead.release();
+            return Ok(());
+        };
         let goal = match direction {
             Direction::Forward => Goal::First,
             Direction::Backward => Goal::Last,

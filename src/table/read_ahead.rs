@@ -60,7 +60,8 @@ impl ReadAhead {
             return Ok(found);
         }
         let ahead = passed.min(self.bytes_max).min((file.ctx.memory.budget() / BUDGET_PARTS) as u64);
-        if ahead >= AHEAD_BYTES_MIN && ahead > handle.len {
+        let ahead = if ahead >= AHEAD_BYTES_MIN { self.lease(file, ahead) } else { 0 };
+        if ahead > handle.len {
             let window = match down {
                 true => block.end.saturating_sub(ahead)..block.end,
                 false => block.start..(block.start + ahead).min(self.data_end).max(block.end),
@@ -77,18 +78,25 @@ impl ReadAhead {
         Some(bytes.to_vec())
     }
 
-    /// Reads these bytes of the file, if there is memory for them.
+    /// Lets the buffer and its memory go: the walk has come to an end.
+    pub(super) fn release(&mut self) {
+        (self.lease, self.bytes) = (None, Vec::new());
+    }
+
+    /// Leases memory for this many bytes, or keeps what it has. Returns how many of them there is memory for.
+    fn lease(&mut self, file: &TableFile, len: u64) -> u64 {
+        let leased = self.lease.as_ref().map_or(0, |(leased, _)| *leased);
+        if leased >= len {
+            return len;
+        }
+        let Some(lease) = file.ctx.memory.try_lease_if_plenty(LeaseKind::Tables, len) else { return leased };
+        (self.lease, self.bytes) = (Some((len, lease)), Vec::new());
+        len
+    }
+
+    /// Reads these bytes of the file.
     fn fill(&mut self, file: &TableFile, window: Range<u64>) {
-        let len = window.end - window.start;
-        if self.lease.as_ref().is_none_or(|(leased, _)| *leased < len) {
-            (self.lease, self.bytes) = (None, Vec::new());
-            let lease = file.ctx.memory.try_lease_if_plenty(LeaseKind::Tables, len);
-            self.lease = lease.map(|lease| (len, lease));
-        }
-        if self.lease.is_none() {
-            return;
-        }
-        self.bytes.resize(len as usize, 0);
+        self.bytes.resize((window.end - window.start) as usize, 0);
         self.start = window.start;
         if file.read_into(window.start, &mut self.bytes).is_err() {
             self.bytes.clear();

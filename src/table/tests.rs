@@ -672,6 +672,28 @@ fn a_walk_for_which_there_is_no_memory_reads_block_by_block() {
 }
 
 #[test]
+fn a_walk_that_gets_no_more_memory_goes_on_with_what_it_has_and_ends_without_any() {
+    let (fixture, meta) = long_table();
+    let table = fixture.open(&meta).unwrap();
+    let leased = || fixture.ctx.memory.stats().tables;
+    let before = leased();
+    let mut iter = table.iter(true);
+    iter.seek_first().unwrap();
+    while leased() == before {
+        iter.next().unwrap();
+    }
+    let ahead = leased();
+    let _all = fixture.ctx.memory.lease(LeaseKind::Filters, 64 << 20);
+    let [reads, _] = fixture.counted();
+    while iter.key().is_some() {
+        iter.next().unwrap();
+        assert!([ahead, before].contains(&leased()));
+    }
+    assert_eq!(leased(), before);
+    assert!(reads.load(Ordering::Relaxed) < table.properties.data_blocks / 3);
+}
+
+#[test]
 fn damage_ahead_of_a_walk_is_an_error_only_where_the_walk_gets_there() {
     let (fixture, meta) = long_table();
     let end = fixture.open(&meta).unwrap().properties.data_end as usize;
