@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::block::BlockIter;
 use crate::error::{Error, Result, Step};
 use crate::key::InternalKey;
 
@@ -41,6 +42,20 @@ pub(crate) trait InternalIterator: Send {
 
     /// The same, lent.
     fn lent_value(&self) -> LentValue<'_>;
+
+    /// The cursor over the data block in which the iterator stands. Moved within the block, it moves the iterator.
+    #[inline(always)]
+    fn block(&self) -> Option<&BlockIter> {
+        None
+    }
+
+    /// The same to move it in the direction of the last movement, if what comes up to the end of the block is all in
+    /// it. With a limit, this is so if its keys begin with less, as [`key_prefix`](crate::key::key_prefix).
+    #[inline(always)]
+    fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+        let _ = limit;
+        None
+    }
 
     /// The error that the entry is not where its key belongs. The iterator must be positioned at an entry.
     #[cold]
@@ -128,7 +143,7 @@ impl EntryValue {
     }
 
     /// The whole value in memory.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn read(self) -> Result<Bytes> {
         match self {
             Self::Inline(bytes) => Ok(bytes),
@@ -164,27 +179,38 @@ impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
         (**self).seek_before(target)
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Step {
         (**self).next()
     }
 
-    #[inline]
+    #[inline(always)]
     fn prev(&mut self) -> Step {
         (**self).prev()
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(&self) -> Option<InternalKey<'_>> {
         (**self).key()
     }
 
+    #[inline(always)]
     fn value(&self) -> EntryValue {
         (**self).value()
     }
 
     fn lent_value(&self) -> LentValue<'_> {
         (**self).lent_value()
+    }
+
+    #[inline(always)]
+    fn block(&self) -> Option<&BlockIter> {
+        (**self).block()
+    }
+
+    #[inline(always)]
+    fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+        (**self).leading_block(limit)
     }
 
     fn out_of_order(&self) -> Box<Error> {

@@ -116,6 +116,17 @@ pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
+/// The order of two user keys. Mostly their first bytes decide.
+#[inline]
+pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
+    match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => {
+            BigEndian::read_u64(first_of_a).cmp(&BigEndian::read_u64(first_of_b))
+        }
+        _ => a.cmp(b),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,14 +157,26 @@ mod tests {
 
     #[test]
     fn prefixes_never_contradict_the_order_of_keys() {
-        let keys: [&[u8]; 9] =
-            [b"", b"\0", b"\0\0\0\0\0\0\0\0\0", b"a", b"a\0", b"a\0b", b"abcdefgh", b"abcdefghi", b"\xff"];
+        let keys: [&[u8]; 11] = [
+            b"",
+            b"\0",
+            b"\0\0\0\0\0\0\0\0\0",
+            b"a",
+            b"a\0",
+            b"a\0b",
+            b"abcdefgh",
+            b"abcdefghi",
+            b"abcdefgi",
+            b"bbbbbbbba",
+            b"\xff",
+        ];
         for a in keys {
             for b in keys {
                 assert!(
                     key_prefix(a) == key_prefix(b) || (key_prefix(a) < key_prefix(b)) == (a < b),
                     "{a:?} {b:?}"
                 );
+                assert_eq!(compare_keys(a, b), a.cmp(b), "{a:?} {b:?}");
             }
         }
     }

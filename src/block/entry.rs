@@ -41,8 +41,8 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let (head, len) = decode_short_head(bytes).or_else(|| decode_long_head(bytes))?;
     let Head { shared, unshared, tag, code } = head;
     // No sum can overflow: both lengths of a key are bounded by their limit, and half of a number by 2^63.
-    let (key_max, value_len, left) = (KEY_BYTES_MAX as u64, code >> 1, (bytes.len() - len) as u64);
-    if shared > key_max || unshared > key_max - shared || unshared + value_len > left {
+    let (value_len, left) = (code >> 1, (bytes.len() - len) as u64);
+    if unshared + value_len > left {
         return None;
     }
     let start = at + len;
@@ -56,7 +56,7 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     })
 }
 
-/// The numbers in front of an entry's bytes.
+/// The numbers in front of an entry's bytes. The two lengths are those of a key within the limit.
 struct Head {
     shared: u64,
     unshared: u64,
@@ -81,6 +81,9 @@ fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
 fn decode_long_head(bytes: &[u8]) -> Option<(Head, usize)> {
     decode_tagged_head(bytes).or_else(|| decode_any_head(bytes))
 }
+
+// A key of lengths of a byte each is shorter than the limit.
+const _: () = assert!(2 * 0x7f < KEY_BYTES_MAX);
 
 /// The numbers and their length, if lengths of keys take a byte each: mostly so before compactions have set the
 /// sequence numbers to zero.
@@ -121,6 +124,10 @@ fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
         Some(value)
     };
     let (shared, unshared, tag, code) = (number()?, number()?, number()?, number()?);
+    let key_max = KEY_BYTES_MAX as u64;
+    if shared > key_max || unshared > key_max - shared {
+        return None;
+    }
     Some((Head { shared, unshared, tag, code }, len))
 }
 

@@ -16,7 +16,7 @@ use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 use crate::codec::DecodeError;
-use crate::key::{InternalKey, Tag};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
@@ -51,6 +51,14 @@ pub(crate) struct BlockIter {
     backward: Interval,
 }
 
+/// An entry whose value is here.
+pub(crate) struct PlainEntry<'a> {
+    pub(crate) user_key: &'a [u8],
+    pub(crate) payload: &'a Bytes,
+    /// Where the value is in the payload.
+    pub(crate) value: Range<usize>,
+}
+
 /// An entry that was checked.
 #[derive(Debug, Clone, Copy)]
 struct Current {
@@ -68,7 +76,8 @@ struct Interval {
     keys: Vec<u8>,
     /// The number of the restart at which they begin.
     restart: usize,
-    /// How many entries come before the current one, if that was reached by a step backward.
+    /// How many entries come before the current one, if that was reached by a step backward. Its user key is the one
+    /// here.
     left: Option<usize>,
 }
 
@@ -78,6 +87,48 @@ impl Interval {
         self.keys.clear();
         self.left = None;
     }
+
+    /// The user key of an entry.
+    #[inline(always)]
+    fn key(&self, index: usize) -> &[u8] {
+        &self.keys[self.entries[index].0.clone()]
+    }
+}
+
+/// Decodes the entry at `at` and checks what can be wrong with it, whose predecessor's user key has `key_len` bytes.
+/// Gives how many of them it shares, where the rest of its key is, and the entry.
+#[inline(always)]
+fn decode_after(
+    values: BlockValues,
+    entries: &[u8],
+    at: usize,
+    key_len: usize,
+) -> Result<(usize, Range<usize>, Current), Box<DecodeError>> {
+    let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at).into()) };
+    if entry.shared > key_len {
+        return Err(shares_too_much(at, entry.shared, key_len));
+    }
+    let (tag, chunked, value) = (entry.tag, entry.chunked, entry.value.start..entry.value.end);
+    if !is_plain(&entry) {
+        follow_unusual(values, tag, chunked, value.start, &entries[value.clone()])?;
+    }
+    let current = Current { start: at, tag, value_start: value.start, value_end: value.end, chunked };
+    Ok((entry.shared, entry.suffix, current))
+}
+
+/// Whether `a` comes after `b`. Mostly the first bytes decide, because what is common is shared.
+#[inline(always)]
+fn is_greater(a: &[u8], b: &[u8]) -> bool {
+    match (a.first(), b.first()) {
+        (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => first_of_a > first_of_b,
+        _ => a > b,
+    }
+}
+
+#[cold]
+fn shares_too_much(at: usize, shared: usize, key_len: usize) -> Box<DecodeError> {
+    let detail = format!("{shared} of a key of {key_len} bytes");
+    DecodeError::corrupt(at as u64, "shared key length", detail).into()
 }
 
 impl BlockIter {
@@ -134,15 +185,20 @@ impl BlockIter {
         self.values
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_valid(&self) -> bool {
         self.current.is_some()
     }
 
     /// The key of the entry, or `None` if the cursor is not valid.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
-        self.current.as_ref().map(|current| InternalKey::new(&self.user_key, current.tag))
+        let current = self.current.as_ref()?;
+        let user = match self.backward.left {
+            None => &self.user_key[..],
+            Some(left) => self.backward.key(left),
+        };
+        Some(InternalKey::new(user, current.tag))
     }
 
     /// The bytes of the value, empty if the cursor is not valid.
@@ -152,7 +208,7 @@ impl BlockIter {
     }
 
     /// The value as a slice that keeps the block alive.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn value_bytes(&self) -> Bytes {
         match &self.current {
             Some(current) => self.payload.slice(current.value_start..current.value_end),
@@ -161,7 +217,7 @@ impl BlockIter {
     }
 
     /// The reference, if the value is in chunks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn chunks(&self) -> Option<ChunkRef> {
         self.current
             .as_ref()
@@ -171,6 +227,7 @@ impl BlockIter {
 
     pub(crate) fn seek_first(&mut self) -> Moved {
         self.user_key.clear();
+        self.backward.left = None;
         self.read(0)
     }
 
@@ -192,6 +249,7 @@ impl BlockIter {
             }
         }
         self.user_key.clear();
+        self.backward.left = None;
         let mut at = self.restart(low)?;
         loop {
             self.read(at)?;
@@ -205,26 +263,89 @@ impl BlockIter {
     }
 
     /// Moves to the next entry; the cursor is not valid if there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Moved {
-        match &self.current {
-            Some(current) => self.read(current.value_end),
-            None => Ok(()),
+        let Some(current) = &self.current else { return Ok(()) };
+        let end = current.value_end;
+        if let Some(left) = self.backward.left.take() {
+            self.user_key.clear();
+            self.user_key.extend_from_slice(self.backward.key(left));
         }
+        self.read(end)
+    }
+
+    /// Moves to the next entry if it is one of which nothing has to be looked into: a put that is visible at `seqno`,
+    /// whose value is here, of a greater user key. Otherwise stays where it is, and says `false`.
+    #[inline(always)]
+    pub(crate) fn step_to_plain(&mut self, seqno: SeqNo) -> bool {
+        let at = match (&self.current, self.backward.left) {
+            (Some(current), None) if current.value_end < self.entries_end => current.value_end,
+            _ => return false,
+        };
+        let entries = &self.payload[..self.entries_end];
+        let Some(entry) = decode_good(entries, at) else { return false };
+        let suffix = &entries[entry.suffix.clone()];
+        let Some(replaced) = self.user_key.get(entry.shared..) else { return false };
+        if !is_plain(&entry) || entry.tag.seqno() > seqno || !is_greater(suffix, replaced) {
+            return false;
+        }
+        self.user_key.truncate(entry.shared);
+        self.user_key.extend_from_slice(suffix);
+        let (tag, value) = (entry.tag, entry.value);
+        self.current =
+            Some(Current { start: at, tag, value_start: value.start, value_end: value.end, chunked: false });
+        true
+    }
+
+    /// The current entry, of which nothing has to be looked into: after [`BlockIter::step_to_plain`].
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> PlainEntry<'_> {
+        let value = self.current.as_ref().map_or(0..0, |current| current.value_start..current.value_end);
+        PlainEntry { user_key: &self.user_key, payload: &self.payload, value }
+    }
+
+    /// Moves to the previous entry if that is known to be of another user key and nothing has to be looked into of the
+    /// current one: a put that is visible at `seqno`, whose value is here. Otherwise stays where it is.
+    #[inline(always)]
+    pub(crate) fn step_back_over_plain(&mut self, seqno: SeqNo) -> bool {
+        let (Some(current), Some(left @ 1..)) = (&self.current, self.backward.left) else { return false };
+        let is_plain = !current.chunked && current.tag.kind() == EntryKind::Put;
+        let (before, user) = (self.backward.key(left - 1), self.backward.key(left));
+        if !is_plain || current.tag.seqno() > seqno || compare_keys(before, user).is_ge() {
+            return false;
+        }
+        self.current = Some(self.backward.entries[left - 1].1);
+        self.backward.left = Some(left - 1);
+        true
+    }
+
+    /// The entry behind the current one, after [`BlockIter::step_back_over_plain`].
+    #[inline(always)]
+    pub(crate) fn plain_behind(&self) -> Option<PlainEntry<'_>> {
+        let (key, entry) = self.backward.entries.get(self.backward.left? + 1)?;
+        let value = entry.value_start..entry.value_end;
+        Some(PlainEntry { user_key: &self.backward.keys[key.clone()], payload: &self.payload, value })
     }
 
     /// Moves to the previous entry; the cursor is not valid if there is none.
+    #[inline(always)]
     pub(crate) fn prev(&mut self) -> Moved {
+        match (self.backward.left, &self.current) {
+            (Some(left), Some(_)) if left > 0 => self.stand_in_interval(left - 1),
+            _ => self.prev_elsewhere(),
+        }
+    }
+
+    /// The same if the entry before the current one is not known from a step backward.
+    fn prev_elsewhere(&mut self) -> Moved {
         let Some(start) = self.current.as_ref().map(|current| current.start) else { return Ok(()) };
         if start == 0 {
             self.current = None;
             return Ok(());
         }
-        let entries = &self.backward.entries;
         match self.backward.left {
             Some(0) if self.backward.restart > 0 => self.enter_interval(self.backward.restart - 1, start),
-            Some(left) if left > 0 => self.stand_in_interval(left - 1),
-            _ => match entries.iter().position(|(_, entry)| entry.start == start) {
+            _ => match self.backward.entries.iter().position(|(_, entry)| entry.start == start) {
                 Some(left) if left > 0 => self.stand_in_interval(left - 1),
                 _ => self.walk_back_from(start),
             },
@@ -235,30 +356,15 @@ impl BlockIter {
     #[inline(always)]
     fn read(&mut self, at: usize) -> Moved {
         self.current = None;
-        self.backward.left = None;
         if at >= self.entries_end {
             return Ok(());
         }
         let entries = &self.payload[..self.entries_end];
-        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at).into()) };
-        if entry.shared > self.user_key.len() {
-            return Err(self.shares_too_much(at, entry.shared));
-        }
-        let (tag, chunked, value) = (entry.tag, entry.chunked, entry.value.start..entry.value.end);
-        if !is_plain(&entry) {
-            follow_unusual(self.values, tag, chunked, value.start, &entries[value.clone()])?;
-        }
-        self.user_key.truncate(entry.shared);
-        self.user_key.extend_from_slice(&entries[entry.suffix]);
-        self.current =
-            Some(Current { start: at, tag, value_start: value.start, value_end: value.end, chunked });
+        let (shared, suffix, current) = decode_after(self.values, entries, at, self.user_key.len())?;
+        self.user_key.truncate(shared);
+        self.user_key.extend_from_slice(&entries[suffix]);
+        self.current = Some(current);
         Ok(())
-    }
-
-    #[cold]
-    fn shares_too_much(&self, at: usize, shared: usize) -> Box<DecodeError> {
-        let detail = format!("{shared} of a key of {} bytes", self.user_key.len());
-        DecodeError::corrupt(at as u64, "shared key length", detail).into()
     }
 
     /// Offset of a restart, somewhere among the entries.
@@ -297,31 +403,30 @@ impl BlockIter {
     fn enter_interval(&mut self, restart: usize, end: usize) -> Moved {
         self.current = None;
         let first = self.restart(restart)?;
-        let mut interval = std::mem::take(&mut self.backward);
+        let entries = &self.payload[..self.entries_end];
+        let interval = &mut self.backward;
         interval.clear();
-        self.user_key.clear();
-        let mut at = first;
-        while at < end && interval.entries.len() < RESTART_INTERVAL_MAX {
-            self.read(at)?;
-            let Some(current) = self.current.take() else { break };
+        interval.restart = restart;
+        let (mut at, mut key) = (first, 0..0);
+        while at < end && at < entries.len() && interval.entries.len() < RESTART_INTERVAL_MAX {
+            let (shared, suffix, current) = decode_after(self.values, entries, at, key.len())?;
+            let start = interval.keys.len();
+            interval.keys.extend_from_within(key.start..key.start + shared);
+            interval.keys.extend_from_slice(&entries[suffix]);
+            key = start..interval.keys.len();
             at = current.value_end;
-            let key_start = interval.keys.len();
-            interval.keys.extend_from_slice(&self.user_key);
-            interval.entries.push((key_start..interval.keys.len(), current));
+            interval.entries.push((key.clone(), current));
         }
         if at != end || interval.entries.is_empty() {
             let detail = format!("the entries after the restart at {first} do not end at {end} but at {at}");
             return Err(DecodeError::corrupt(first as u64, "restart interval", detail).into());
         }
-        self.backward = Interval { restart, ..interval };
         self.stand_in_interval(self.backward.entries.len() - 1)
     }
 
+    #[inline]
     fn stand_in_interval(&mut self, index: usize) -> Moved {
-        let (key, entry) = &self.backward.entries[index];
-        self.user_key.clear();
-        self.user_key.extend_from_slice(&self.backward.keys[key.clone()]);
-        self.current = Some(*entry);
+        self.current = Some(self.backward.entries[index].1);
         self.backward.left = Some(index);
         Ok(())
     }
@@ -336,7 +441,6 @@ impl BlockIter {
 mod tests {
     use super::*;
     use crate::block::BlockBuilder;
-    use crate::key::EntryKind;
 
     fn put(seqno: u64) -> Tag {
         Tag::new(seqno, EntryKind::Put)

@@ -42,7 +42,7 @@ pub(crate) use fences::{Fences, Sketch, Sought};
 pub(crate) use find::Found;
 pub(crate) use find::{find, find_user_key};
 pub(crate) use handle::BlockHandle;
-pub(crate) use iter::{BlockIter, BlockValues};
+pub(crate) use iter::{BlockIter, BlockValues, PlainEntry};
 pub(crate) use separator::{separator, separator_of_last};
 pub(crate) use trailer::Trailer;
 pub(crate) use walk::{WalkedEntry, walk_entries};

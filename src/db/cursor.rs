@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::engine::Owner;
 use super::reads::Reads;
-use super::sources::sources;
+use super::sources::Sources;
 use super::transaction::MergedCursor;
 use super::tree::Tree;
 use super::value::Value;
@@ -60,7 +60,7 @@ use crate::snapshot_read::{self, KeyRange, Movement};
 #[doc(alias = "DBRawIterator")]
 #[doc(alias = "raw_iterator")]
 pub struct Cursor<'t> {
-    store: snapshot_read::Cursor,
+    store: snapshot_read::Cursor<Sources>,
     /// Writes laid over the entries of the store.
     own: Option<Box<MergedCursor>>,
     tree: Arc<Tree>,
@@ -83,7 +83,7 @@ impl Cursor<'_> {
         let own = own.map(|own| Box::new(MergedCursor::new(own.clone(), &range)));
         let part = range.clone();
         let source = Box::new(move || match &moment {
-            Ok((view, _)) => Ok(sources(view, &part)),
+            Ok((view, _)) => Ok(Sources::new(view, &part)),
             Err(error) => Err(error.clone()),
         });
         let store = snapshot_read::Cursor::new(source, seqno, range);

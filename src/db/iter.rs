@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::engine::Owner;
 use super::key_copies::KeyCopies;
 use super::reads::Reads;
-use super::sources::sources;
+use super::sources::Sources;
 use super::transaction::{Direction, Merged};
 use super::tree::{Tree, View};
 use super::value::Value;
@@ -21,7 +21,7 @@ use crate::snapshot_read::{KeyRange, Range, Visible};
 
 /// The visible entries of a range, from both ends; long values are not read.
 pub(super) struct Scan<'t> {
-    range: Range,
+    range: Range<Sources>,
     keys: KeyCopies,
     /// Writes laid over the entries of the store.
     own: Option<Box<Merged>>,
@@ -31,6 +31,14 @@ pub(super) struct Scan<'t> {
     owner: Arc<Owner>,
     /// The transaction that notes what is read.
     transaction: PhantomData<&'t ()>,
+}
+
+/// What an iterator makes of an entry.
+trait Read {
+    type Item;
+
+    /// Always gives something, in the form in which it is handed out.
+    fn read(keys: &mut KeyCopies, entry: Visible<'_, Sources>) -> Option<Result<Self::Item>>;
 }
 
 struct Scanned {
@@ -46,20 +54,20 @@ impl Scan<'_> {
     fn begin(reads: &Reads<'_>, range: KeyRange) -> Result<Self> {
         let (view, seqno) = reads.moment()?;
         let (of, part) = (Arc::clone(&view), range.clone());
-        let source = Box::new(move || Ok(sources(&of, &part)));
+        let source = Box::new(move || Ok(Sources::new(&of, &part)));
         let tree = Arc::clone(reads.tree);
         let own = reads.own.as_deref().map(|own| Box::new(Merged::new(own.clone(), &range)));
         let range = Range::new(source, seqno, range);
-        Ok(Self { own, of: Some(Scanned { tree, view }), ..Self::over(range, reads.owner) })
+        Ok(Self { own, of: Some(Scanned { tree, view }), ..Self::of_range(range, reads.owner) })
     }
 
     /// A scan that yields one error.
     fn failed(owner: &Arc<Owner>, error: Error) -> Self {
         let source = Box::new(move || Err(error.clone()));
-        Self::over(Range::new(source, 0, KeyRange::all()), owner)
+        Self::of_range(Range::new(source, 0, KeyRange::all()), owner)
     }
 
-    fn over(range: Range, owner: &Arc<Owner>) -> Self {
+    fn of_range(range: Range<Sources>, owner: &Arc<Owner>) -> Self {
         let keys = KeyCopies::default();
         Self { range, keys, own: None, of: None, owner: Arc::clone(owner), transaction: PhantomData }
     }
@@ -72,65 +80,87 @@ impl Scan<'_> {
         self.of = None;
     }
 
-    /// Counts the hidden entries that the last step has skipped, and ends the scan if it has found nothing.
+    /// Counts the hidden entries that the last step has skipped.
     #[inline(always)]
-    fn after(&mut self, found: bool) {
+    fn count_skipped(&mut self) {
         let skipped = self.range.take_skipped();
         if skipped > 0
             && let Some(of) = &self.of
         {
             self.owner.engine().count_skipped(&of.tree, skipped);
         }
-        if !found {
-            self.end();
-        }
     }
 
-    /// What `read` makes of the next entry. If that fails, the scan is over.
+    /// Ends the scan, which has found nothing more, or an error.
+    #[cold]
+    fn over<T>(&mut self, error: Option<Error>) -> Option<Result<T>> {
+        self.count_skipped();
+        self.end();
+        error.map(Err)
+    }
+
+    /// What `R` makes of the next entry. If that fails, the scan is over.
     #[inline(always)]
-    fn next<T>(&mut self, read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let item = match self.own {
-            None => self.range.next(|entry| read(&mut self.keys, entry)),
-            Some(_) => self.next_of_both(Direction::Up, read),
+    fn next<R: Read>(&mut self) -> Option<Result<R::Item>> {
+        if self.own.is_some() {
+            return self.next_of_both::<R>(Direction::Up);
+        }
+        let item = match self.range.next() {
+            Ok(Some(entry)) => R::read(&mut self.keys, entry),
+            Ok(None) => return self.over(None),
+            Err(error) => return self.over(Some(error)),
         };
-        self.after(matches!(item, Some(Ok(_))));
+        self.after(&item);
         item
     }
 
     /// The same from the other end.
     #[inline(always)]
-    fn next_back<T>(
-        &mut self,
-        read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>,
-    ) -> Option<Result<T>> {
-        let item = match self.own {
-            None => self.range.next_back(|entry| read(&mut self.keys, entry)),
-            Some(_) => self.next_of_both(Direction::Down, read),
+    fn next_back<R: Read>(&mut self) -> Option<Result<R::Item>> {
+        if self.own.is_some() {
+            return self.next_of_both::<R>(Direction::Down);
+        }
+        let item = match self.range.next_back() {
+            Ok(Some(entry)) => R::read(&mut self.keys, entry),
+            Ok(None) => return self.over(None),
+            Err(error) => return self.over(Some(error)),
         };
-        self.after(matches!(item, Some(Ok(_))));
+        self.after(&item);
         item
     }
 
-    /// What `read` makes of the next entry of the store or of the writes laid over it.
+    /// Counts the hidden entries that a step has skipped, and ends the scan if what it found could not be read.
+    #[inline(always)]
+    fn after<T>(&mut self, item: &Option<Result<T>>) {
+        self.count_skipped();
+        if let Some(Err(_)) = item {
+            self.end();
+        }
+    }
+
+    /// What `R` makes of the next entry of the store or of the writes laid over it.
     #[cold]
-    fn next_of_both<T>(
-        &mut self,
-        direction: Direction,
-        read: impl FnOnce(&mut KeyCopies, Visible<'_>) -> Result<T>,
-    ) -> Option<Result<T>> {
-        let entry = self.own.as_mut()?.step(&mut self.range, direction)?;
-        Some(entry.and_then(|(key, mut value)| read(&mut self.keys, Visible::kept(&key, &mut value))))
+    fn next_of_both<R: Read>(&mut self, direction: Direction) -> Option<Result<R::Item>> {
+        match self.own.as_mut()?.step(&mut self.range, direction) {
+            Some(Ok((key, mut value))) => {
+                let item = R::read(&mut self.keys, Visible::kept(&key, &mut value));
+                self.after(&item);
+                item
+            }
+            Some(Err(error)) => self.over(Some(error)),
+            None => self.over(None),
+        }
     }
 
     /// Whether there is no entry. Reads no value.
     pub(super) fn is_empty(&mut self) -> Result<bool> {
-        self.next(|_, _| Ok(())).transpose().map(|entry| entry.is_none())
+        self.next::<Nothing>().transpose().map(|entry| entry.is_none())
     }
 
     /// Counts the entries. Reads no value.
     pub(super) fn count(mut self) -> Result<u64> {
         let mut count = 0;
-        while self.next(|_, _| Ok(())).transpose()?.is_some() {
+        while self.next::<Nothing>().transpose()?.is_some() {
             count += 1;
         }
         Ok(count)
@@ -143,20 +173,68 @@ impl fmt::Debug for Scan<'_> {
     }
 }
 
-#[inline(always)]
-fn entry(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<(Value, Value)> {
-    let key = keys.copy(entry.key);
-    Ok((key, Value::read(entry.value())?))
+/// An entry with its value.
+enum Both {}
+
+impl Read for Both {
+    type Item = (Value, Value);
+
+    #[inline(always)]
+    fn read(keys: &mut KeyCopies, entry: Visible<'_, Sources>) -> Option<Result<(Value, Value)>> {
+        let key = keys.copy(entry.key);
+        match entry.value() {
+            EntryValue::Inline(value) => Some(Ok((key, Value::new(value)))),
+            long @ EntryValue::Chunked(_) => Some(Value::read(long).map(|value| (key, value))),
+        }
+    }
 }
 
-#[inline(always)]
-fn key(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<Value> {
-    Ok(keys.copy(entry.key))
+/// The key alone.
+enum Key {}
+
+impl Read for Key {
+    type Item = Value;
+
+    #[inline(always)]
+    fn read(keys: &mut KeyCopies, entry: Visible<'_, Sources>) -> Option<Result<Value>> {
+        Some(Ok(keys.copy(entry.key)))
+    }
 }
 
-#[inline(always)]
-fn value(_: &mut KeyCopies, entry: Visible<'_>) -> Result<Value> {
-    Value::read(entry.value())
+/// The value alone.
+enum ValueOnly {}
+
+impl Read for ValueOnly {
+    type Item = Value;
+
+    #[inline(always)]
+    fn read(_: &mut KeyCopies, entry: Visible<'_, Sources>) -> Option<Result<Value>> {
+        Some(Value::read(entry.value()))
+    }
+}
+
+/// An entry whose value is not read.
+enum Unread {}
+
+impl Read for Unread {
+    type Item = (Value, EntryValue);
+
+    #[inline(always)]
+    fn read(keys: &mut KeyCopies, entry: Visible<'_, Sources>) -> Option<Result<(Value, EntryValue)>> {
+        Some(Ok((keys.copy(entry.key), entry.value())))
+    }
+}
+
+/// That there is one.
+enum Nothing {}
+
+impl Read for Nothing {
+    type Item = ();
+
+    #[inline(always)]
+    fn read(_: &mut KeyCopies, _: Visible<'_, Sources>) -> Option<Result<()>> {
+        Some(Ok(()))
+    }
 }
 
 /// An iterator over the entries of a range in the order of their keys, usable from both ends.
@@ -233,18 +311,18 @@ impl<'t> Iter<'t> {
 }
 
 macro_rules! iterate {
-    ($iterator:ident, $item:ty, $read:expr) => {
+    ($iterator:ident, $item:ty, $read:ty) => {
         impl Iterator for $iterator<'_> {
             type Item = Result<$item>;
 
             fn next(&mut self) -> Option<Self::Item> {
-                self.0.next($read)
+                self.0.next::<$read>()
             }
         }
 
         impl DoubleEndedIterator for $iterator<'_> {
             fn next_back(&mut self) -> Option<Self::Item> {
-                self.0.next_back($read)
+                self.0.next_back::<$read>()
             }
         }
 
@@ -252,19 +330,19 @@ macro_rules! iterate {
     };
 }
 
-iterate!(Iter, (Value, Value), entry);
+iterate!(Iter, (Value, Value), Both);
 
 /// An iterator over the keys of a range, like [`Iter`]; made by [`Iter::keys`]. Long values are not read.
 #[derive(Debug)]
 pub struct Keys<'t>(Scan<'t>);
 
-iterate!(Keys, Value, key);
+iterate!(Keys, Value, Key);
 
 /// An iterator over the values of a range in the order of their keys, like [`Iter`]; made by [`Iter::values`].
 #[derive(Debug)]
 pub struct Values<'t>(Scan<'t>);
 
-iterate!(Values, Value, value);
+iterate!(Values, Value, ValueOnly);
 
 /// An iterator over the entries of a range, like [`Iter`], that reads no long value; made by [`Iter::lazy`].
 #[derive(Debug)]
@@ -277,22 +355,18 @@ impl LazyIter<'_> {
     }
 }
 
-fn lazy(keys: &mut KeyCopies, entry: Visible<'_>) -> Result<(Value, EntryValue)> {
-    Ok((keys.copy(entry.key), entry.value()))
-}
-
 impl Iterator for LazyIter<'_> {
     type Item = Result<(Value, LazyValue)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let item = self.0.next(lazy)?;
+        let item = self.0.next::<Unread>()?;
         Some(item.map(|(key, value)| (key, LazyValue::new(value, || self.pins()))))
     }
 }
 
 impl DoubleEndedIterator for LazyIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let item = self.0.next_back(lazy)?;
+        let item = self.0.next_back::<Unread>()?;
         Some(item.map(|(key, value)| (key, LazyValue::new(value, || self.pins()))))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::tree::View;
+use crate::block::BlockIter;
 use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{InternalKey, SeqNo};
@@ -12,25 +13,32 @@ use crate::snapshot_read::KeyRange;
 use crate::table::TableIter;
 use crate::version::TableHandle;
 
-/// The entries of a view in a range, newest source first.
-pub(super) fn sources(view: &View, range: &KeyRange) -> Box<dyn InternalIterator> {
-    let mut sources = Vec::new();
-    for memtable in view.memtables().filter(|memtable| !memtable.memtable.is_empty()) {
-        sources.push(Source::Memtable(memtable.memtable.iter()));
-    }
-    for (_, run) in view.version.all_runs() {
-        let part = run.between(|key| range.starts_after(key), |key| range.ends_before(key));
-        if !part.is_empty() {
-            let tables = Arc::clone(&run.tables);
-            sources.push(Source::run(Tables { tables, part, fill_cache: true }));
+/// The entries of a view in a range.
+pub(super) enum Sources {
+    /// Where nothing has to be merged.
+    One(Source),
+    Merge(MergeIter<Source>),
+}
+
+impl Sources {
+    pub(super) fn new(view: &View, range: &KeyRange) -> Self {
+        let mut sources = Vec::new();
+        for memtable in view.memtables().filter(|memtable| !memtable.memtable.is_empty()) {
+            sources.push(Source::Memtable(memtable.memtable.iter()));
         }
-    }
-    match sources.pop() {
-        Some(Source::Memtable(only)) if sources.is_empty() => Box::new(only),
-        Some(Source::Run(only)) if sources.is_empty() => only,
-        last => {
-            sources.extend(last);
-            Box::new(MergeIter::new(sources))
+        for (_, run) in view.version.all_runs() {
+            let part = run.between(|key| range.starts_after(key), |key| range.ends_before(key));
+            if !part.is_empty() {
+                let tables = Arc::clone(&run.tables);
+                sources.push(Source::run(Tables { tables, part, fill_cache: true }));
+            }
+        }
+        match sources.pop() {
+            Some(only) if sources.is_empty() => Self::One(only),
+            last => {
+                sources.extend(last);
+                Self::Merge(MergeIter::new(sources))
+            }
         }
     }
 }
@@ -65,61 +73,70 @@ impl Source {
     }
 }
 
-macro_rules! of_either {
-    ($source:expr, $iter:ident => $call:expr) => {
-        match $source {
-            Source::Memtable($iter) => $call,
-            Source::Run($iter) => $call,
+/// Hands the calls of an [`InternalIterator`] on to what a variant holds.
+macro_rules! iterate_by_variant {
+    ($iterator:ident: $($variant:ident),*) => {
+        impl InternalIterator for $iterator {
+            fn seek_first(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek_first(),)* }
+            }
+
+            fn seek_last(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek_last(),)* }
+            }
+
+            fn seek(&mut self, target: InternalKey<'_>) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek(target),)* }
+            }
+
+            fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek_before(target),)* }
+            }
+
+            #[inline(always)]
+            fn next(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.next(),)* }
+            }
+
+            #[inline(always)]
+            fn prev(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.prev(),)* }
+            }
+
+            #[inline(always)]
+            fn key(&self) -> Option<InternalKey<'_>> {
+                match self { $(Self::$variant(iter) => iter.key(),)* }
+            }
+
+            #[inline(always)]
+            fn value(&self) -> EntryValue {
+                match self { $(Self::$variant(iter) => iter.value(),)* }
+            }
+
+            #[inline]
+            fn lent_value(&self) -> LentValue<'_> {
+                match self { $(Self::$variant(iter) => iter.lent_value(),)* }
+            }
+
+            #[inline(always)]
+            fn block(&self) -> Option<&BlockIter> {
+                match self { $(Self::$variant(iter) => iter.block(),)* }
+            }
+
+            #[inline(always)]
+            fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+                match self { $(Self::$variant(iter) => iter.leading_block(limit),)* }
+            }
+
+            fn out_of_order(&self) -> Box<Error> {
+                match self { $(Self::$variant(iter) => iter.out_of_order(),)* }
+            }
         }
     };
 }
 
-impl InternalIterator for Source {
-    fn seek_first(&mut self) -> Step {
-        of_either!(self, iter => iter.seek_first())
-    }
-
-    fn seek_last(&mut self) -> Step {
-        of_either!(self, iter => iter.seek_last())
-    }
-
-    fn seek(&mut self, target: InternalKey<'_>) -> Step {
-        of_either!(self, iter => iter.seek(target))
-    }
-
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
-        of_either!(self, iter => iter.seek_before(target))
-    }
-
-    #[inline]
-    fn next(&mut self) -> Step {
-        of_either!(self, iter => iter.next())
-    }
-
-    #[inline]
-    fn prev(&mut self) -> Step {
-        of_either!(self, iter => iter.prev())
-    }
-
-    #[inline]
-    fn key(&self) -> Option<InternalKey<'_>> {
-        of_either!(self, iter => iter.key())
-    }
-
-    #[inline]
-    fn value(&self) -> EntryValue {
-        of_either!(self, iter => iter.value())
-    }
-
-    #[inline]
-    fn lent_value(&self) -> LentValue<'_> {
-        of_either!(self, iter => iter.lent_value())
-    }
-
-    fn out_of_order(&self) -> Box<Error> {
-        of_either!(self, iter => iter.out_of_order())
-    }
-}
+iterate_by_variant!(Source: Memtable, Run);
+iterate_by_variant!(Sources: One, Merge);
 
 /// Tables of one run as the source of a [`RunIter`].
 pub(crate) struct Tables {

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::iter::EntryValue;
+use crate::iter::{EntryValue, read_whole};
 
 /// A value as a slice of the block that holds it (or a copy, if it is in a memtable and has at most 1 KiB), or a key of
 /// an iterator: a copy if it is short, or else a slice of a few keys (1 KiB at most). Cheap to clone. It keeps that
@@ -62,7 +62,10 @@ impl Value {
     /// The whole of a value that a lookup found.
     #[inline]
     pub(crate) fn read(value: EntryValue) -> Result<Self> {
-        value.read().map(Self::new)
+        match value {
+            EntryValue::Inline(bytes) => Ok(Self::new(bytes)),
+            EntryValue::Chunked(value) => read_whole(&*value).map(Self::new),
+        }
     }
 
     /// A copy of the bytes.

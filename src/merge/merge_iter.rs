@@ -4,10 +4,11 @@
 //! same internal key only after a compaction has set sequence numbers to zero; the newer source then comes
 //! first (last, backward).
 //!
-//! 1. Valid sources form a binary heap. The source whose entry comes next in the current direction is on top.
-//!    The heap has the first bytes of each key beside it, which decide most comparisons.
-//! 2. A step moves the source on top and restores the heap. If that source also has the next entry, this
-//!    costs one comparison: with the second, which is remembered.
+//! 1. Valid sources stand in a list, in the order of their entries in the current direction. Beside each are the
+//!    first bytes of its key, which decide most comparisons.
+//! 2. A step moves the first source, and puts it in its place again. If it also has the next entry, this costs one
+//!    comparison, else one for each source that it goes behind: fewer than a heap takes, which needs one or two
+//!    for each of its layers.
 //! 3. A change of direction moves every other source to the other side of the current entry.
 //! 4. A seek in the current direction moves only the sources that are not at or past the target yet. (Entries
 //!    that a memtable gained meanwhile may be passed over; the reader's snapshot does not hold them.)
@@ -20,6 +21,7 @@
 
 use std::cmp::Ordering;
 
+use crate::block::BlockIter;
 use crate::error::{Error, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::{InternalKey, key_prefix};
@@ -30,13 +32,24 @@ enum Direction {
     Backward,
 }
 
+impl Direction {
+    /// The first bytes of a user key as a number that is smaller for keys that come before in this direction.
+    #[inline]
+    fn rank(self, key: InternalKey<'_>) -> u64 {
+        match self {
+            Self::Forward => key_prefix(key.user),
+            Self::Backward => !key_prefix(key.user),
+        }
+    }
+}
+
 /// The [`InternalIterator`] over the entries of all its sources.
 pub(crate) struct MergeIter<I> {
     sources: Vec<I>,
-    /// The sources that stand on an entry, as a binary heap.
-    heap: Vec<Standing>,
-    /// The place in the heap of the source that comes after the one on top; 0 if it is not known.
-    second: usize,
+    /// The sources that stand on an entry, in the order of their entries in the direction of travel.
+    standing: Vec<Standing>,
+    /// Whether the source that was moved last is still the first.
+    leads: bool,
     direction: Direction,
     failure: Failure,
 }
@@ -44,110 +57,96 @@ pub(crate) struct MergeIter<I> {
 /// A source that stands on an entry.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
-    /// The first bytes of the user key, see [`key_prefix`].
-    prefix: u64,
+    /// Smaller for entries that come before in the direction of travel, or equal: see [`Direction::rank`].
+    rank: u64,
     source: usize,
 }
 
 impl<I: InternalIterator> MergeIter<I> {
     /// The merge of these sources, newest first. It is not positioned yet.
     pub(crate) fn new(sources: Vec<I>) -> Self {
-        let heap = Vec::with_capacity(sources.len());
-        Self { sources, heap, second: 0, direction: Direction::Forward, failure: Failure::default() }
+        let standing = Vec::with_capacity(sources.len());
+        Self { sources, standing, leads: false, direction: Direction::Forward, failure: Failure::default() }
     }
 
     /// Does one movement, or repeats the error of the one that failed.
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
         self.failure.repeat()?;
-        movement(self).or_else(|error| self.fail(error))
+        match movement(self) {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(error),
+        }
     }
 
     #[cold]
     fn fail(&mut self, error: Box<Error>) -> Step {
-        self.heap.clear();
+        self.standing.clear();
         self.failure.keep(error)
     }
 
-    /// Moves every source, then makes the heap.
+    /// Moves every source, then orders them.
     fn place_all(&mut self, direction: Direction, mut place: impl FnMut(&mut I) -> Step) -> Step {
         for source in &mut self.sources {
             place(source)?;
         }
-        self.build_heap(direction);
+        self.order_all(direction);
         Ok(())
     }
 
-    fn build_heap(&mut self, direction: Direction) {
+    /// Makes the list of the sources that stand on an entry.
+    fn order_all(&mut self, direction: Direction) {
         self.direction = direction;
-        self.heap.clear();
-        let standing = self.sources.iter().enumerate().filter_map(|(source, iter)| {
-            iter.key().map(|key| Standing { prefix: key_prefix(key.user), source })
-        });
-        self.heap.extend(standing);
-        for at in (0..self.heap.len() / 2).rev() {
-            self.sink(at);
+        self.standing.clear();
+        for source in (0..self.sources.len()).rev() {
+            if let Some(key) = self.sources[source].key() {
+                self.standing.insert(0, Standing { rank: direction.rank(key), source });
+                self.settle();
+            }
         }
-        self.second = 0;
     }
 
-    /// Whether the entry of the source at `a` in the heap comes before that at `b` in the direction of travel.
+    /// Whether the entry of `a` comes before that of `b` in the direction of travel.
     #[inline]
-    fn precedes(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (self.heap[a], self.heap[b]);
-        let order = a.prefix.cmp(&b.prefix).then_with(|| self.compare(a.source, b.source));
+    fn precedes(&self, a: Standing, b: Standing) -> bool {
+        a.rank < b.rank || (a.rank == b.rank && self.precedes_among_equals(a.source, b.source))
+    }
+
+    /// The same for two sources whose keys begin alike.
+    #[inline(never)]
+    fn precedes_among_equals(&self, a: usize, b: usize) -> bool {
+        let order = self.sources[a].key().cmp(&self.sources[b].key()).then(a.cmp(&b));
         match self.direction {
             Direction::Forward => order.is_lt(),
             Direction::Backward => order.is_gt(),
         }
     }
 
-    /// The order of the entries of two sources.
-    fn compare(&self, a: usize, b: usize) -> Ordering {
-        self.sources[a].key().cmp(&self.sources[b].key()).then(a.cmp(&b))
-    }
-
-    /// The child of `at` in the heap that comes first, if it has one.
-    #[inline]
-    fn first_child(&self, at: usize) -> Option<usize> {
-        let child = 2 * at + 1;
-        let other_is_first = child + 1 < self.heap.len() && self.precedes(child + 1, child);
-        (child < self.heap.len()).then_some(child + usize::from(other_is_first))
-    }
-
-    /// Moves the source at `at` down to where no child comes before it.
-    fn sink(&mut self, mut at: usize) {
-        while let Some(child) = self.first_child(at).filter(|&child| self.precedes(child, at)) {
-            self.heap.swap(at, child);
-            at = child;
-        }
-    }
-
-    /// Puts the heap in order after the source on top was moved.
-    #[inline]
+    /// Puts the first source, which was moved, in its place in the list.
+    #[inline(always)]
     fn settle(&mut self) {
-        let Some(key) = self.sources[self.heap[0].source].key() else {
-            self.heap.swap_remove(0);
-            self.sink(0);
-            self.second = 0;
+        let source = self.standing[0].source;
+        let Some(key) = self.sources[source].key() else {
+            self.standing.remove(0);
+            self.leads = false;
             return;
         };
-        self.heap[0].prefix = key_prefix(key.user);
-        if self.second == 0 {
-            let Some(second) = self.first_child(0) else { return };
-            self.second = second;
+        let moved = Standing { rank: self.direction.rank(key), source };
+        let mut at = 0;
+        while let Some(&next) = self.standing.get(at + 1)
+            && self.precedes(next, moved)
+        {
+            self.standing[at] = next;
+            at += 1;
         }
-        if self.precedes(self.second, 0) {
-            self.heap.swap(0, self.second);
-            self.sink(self.second);
-            self.second = 0;
-        }
+        self.standing[at] = moved;
+        self.leads = at == 0;
     }
 
     /// Moves one step, after a turn if the last movement went the other way.
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, direction: Direction) -> Step {
-        let Some(&Standing { source: top, .. }) = self.heap.first() else { return Ok(()) };
+        let Some(&Standing { source: top, .. }) = self.standing.first() else { return Ok(()) };
         if self.direction != direction {
             return self.turn(direction, top);
         }
@@ -157,6 +156,7 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Moves one step from the entry of `top` against the direction of travel.
+    #[inline(never)]
     fn turn(&mut self, direction: Direction, top: usize) -> Step {
         let Some(key) = self.sources[top].key() else { return Ok(()) };
         let (user, tag) = (key.user.to_vec(), key.tag);
@@ -183,7 +183,7 @@ impl<I: InternalIterator> MergeIter<I> {
                 }
             }
         }
-        self.build_heap(direction);
+        self.order_all(direction);
         Ok(())
     }
 
@@ -204,7 +204,7 @@ impl<I: InternalIterator> MergeIter<I> {
             return self.place_all(direction, place);
         }
         while self.is_behind(target) {
-            place(&mut self.sources[self.heap[0].source])?;
+            place(&mut self.sources[self.standing[0].source])?;
             self.settle();
         }
         Ok(())
@@ -236,32 +236,52 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         self.attempt(|merge| merge.seek_towards(Direction::Backward, target))
     }
 
-    #[inline]
+    #[inline(never)]
     fn next(&mut self) -> Step {
         self.attempt(|merge| merge.step(Direction::Forward))
     }
 
-    #[inline]
+    #[inline(never)]
     fn prev(&mut self) -> Step {
         self.attempt(|merge| merge.step(Direction::Backward))
     }
 
+    #[inline(always)]
     fn key(&self) -> Option<InternalKey<'_>> {
-        self.sources[self.heap.first()?.source].key()
+        self.sources[self.standing.first()?.source].key()
     }
 
+    #[inline(always)]
     fn value(&self) -> EntryValue {
-        self.sources[self.heap[0].source].value()
+        self.sources[self.standing[0].source].value()
     }
 
     #[inline]
     fn lent_value(&self) -> LentValue<'_> {
-        self.sources[self.heap[0].source].lent_value()
+        self.sources[self.standing[0].source].lent_value()
     }
 
-    /// Of sources that are in order the merge is too, so it is the one on top that is not.
+    #[inline(always)]
+    fn block(&self) -> Option<&BlockIter> {
+        self.sources[self.standing.first()?.source].block()
+    }
+
+    /// Only if the last step has left the first source first: where sources alternate it does not pay to ask.
+    #[inline(always)]
+    fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+        let first = &mut self.sources[self.standing.first()?.source];
+        match self.standing.get(1) {
+            None => first.leading_block(limit),
+            Some(second) if self.leads && self.direction == Direction::Forward => {
+                first.leading_block(Some(limit.map_or(second.rank, |limit| limit.min(second.rank))))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Of sources that are in order the merge is too, so it is the first one that is not.
     fn out_of_order(&self) -> Box<Error> {
-        self.sources[self.heap[0].source].out_of_order()
+        self.sources[self.standing[0].source].out_of_order()
     }
 }
 

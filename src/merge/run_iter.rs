@@ -8,6 +8,7 @@
 //! A reader of a part of the key space should pass only the tables in that part: a cursor that leaves a table
 //! opens the next one, even if that is past the reader's bounds.
 
+use crate::block::BlockIter;
 use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::InternalKey;
@@ -44,7 +45,10 @@ impl<S: RunSource> RunIter<S> {
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
         self.failure.repeat()?;
-        movement(self).or_else(|error| self.fail(error))
+        match movement(self) {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(error),
+        }
     }
 
     #[cold]
@@ -151,7 +155,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Step {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
@@ -160,7 +164,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn prev(&mut self) -> Step {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
@@ -169,12 +173,12 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(&self) -> Option<InternalKey<'_>> {
         self.open.as_ref()?.1.key()
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&self) -> EntryValue {
         let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
         iter.value()
@@ -184,6 +188,16 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
     fn lent_value(&self) -> LentValue<'_> {
         let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
         iter.lent_value()
+    }
+
+    #[inline(always)]
+    fn block(&self) -> Option<&BlockIter> {
+        self.open.as_ref()?.1.block()
+    }
+
+    #[inline(always)]
+    fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+        self.open.as_mut()?.1.leading_block(limit)
     }
 
     fn out_of_order(&self) -> Box<Error> {

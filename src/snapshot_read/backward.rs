@@ -7,6 +7,9 @@
 //! 2. skip the newer entries;
 //! 3. yield the visible entry if it is a put.
 //!
+//! Mostly the entry is the only one of its key, and the one before it is in the same block. If no other source comes
+//! before the start of that block, such a step is one of the block's cursor alone: nothing is copied.
+//!
 //! If the key has many entries, seek forward to the visible one, then back before the key.
 //!
 //! Each key that is examined is less than the one before, or else an error, as in the other direction.
@@ -17,9 +20,10 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::{KeyRange, STEPS_MAX, Visible};
+use crate::block::BlockIter;
 use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator};
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 use crate::limits::SEQNO_MAX;
 
 /// What a call of [`Backward::next`] finds.
@@ -33,12 +37,14 @@ enum State {
 }
 
 /// Visible entries, descending.
-pub(crate) struct Backward {
-    source: Box<dyn InternalIterator>,
+pub(crate) struct Backward<S> {
+    source: S,
     seqno: SeqNo,
     range: KeyRange,
     state: State,
-    /// The user key that was examined last.
+    /// Whether the last step was one within a block: then that has the entry, behind the one where it stands.
+    led: bool,
+    /// Else, the user key that was examined last.
     user: Vec<u8>,
     /// The value that was found last.
     value: EntryValue,
@@ -46,39 +52,57 @@ pub(crate) struct Backward {
     pub(super) skipped: u64,
 }
 
-impl Backward {
-    pub(crate) fn new(source: Box<dyn InternalIterator>, seqno: SeqNo, range: KeyRange) -> Self {
+impl<S: InternalIterator> Backward<S> {
+    pub(crate) fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
         let value = EntryValue::Inline(Bytes::new());
-        Self { source, seqno, range, state: State::New, user: Vec::new(), value, skipped: 0 }
+        Self { source, seqno, range, state: State::New, led: false, user: Vec::new(), value, skipped: 0 }
     }
 
     /// The next visible entry, going down, or `None` at the end. One that failed fails forever.
+    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_, S>>> {
+        Ok(self.step()?.then(|| self.here()))
+    }
+
+    /// Goes to the next visible entry; `false` at the end.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_>>> {
+    pub(super) fn step(&mut self) -> Result<bool, Box<Error>> {
         match self.advance() {
-            Ok(true) => Ok(Some(Visible::kept(&self.user, &mut self.value))),
-            Ok(false) => {
-                self.state = State::Ended;
-                Ok(None)
-            }
-            Err(error) => Err(self.fail(*error)),
+            Ok(true) => Ok(true),
+            over => self.end(over),
         }
     }
 
     #[cold]
-    fn fail(&mut self, error: Error) -> Error {
-        self.state = State::Failed(error.clone());
-        error
+    fn end(&mut self, over: Result<bool, Box<Error>>) -> Result<bool, Box<Error>> {
+        self.state = match &over {
+            Ok(_) => State::Ended,
+            Err(error) => State::Failed((**error).clone()),
+        };
+        over
+    }
+
+    /// The entry to which the last step went. Its value can be taken once.
+    #[inline(always)]
+    pub(super) fn here(&mut self) -> Visible<'_, S> {
+        if self.led
+            && let Some(entry) = self.source.block().and_then(BlockIter::plain_behind)
+        {
+            return Visible::inside(entry);
+        }
+        Visible::kept(&self.user, &mut self.value)
     }
 
     /// The key that was yielded last, before the end is reached.
     pub(super) fn last(&self) -> Option<&[u8]> {
-        matches!(self.state, State::Unseen).then_some(&self.user)
+        let behind = self.source.block().filter(|_| self.led).and_then(BlockIter::plain_behind);
+        let user = behind.map_or(&self.user[..], |entry| entry.user_key);
+        matches!(self.state, State::Unseen).then_some(user)
     }
 
     /// Begins again, at `end`. A half that failed stays failed.
     pub(super) fn restart(&mut self, end: Bound<Bytes>) {
         self.range.end = end;
+        self.led = false;
         if !matches!(self.state, State::Failed(_)) {
             self.state = State::New;
         }
@@ -90,11 +114,26 @@ impl Backward {
     }
 
     /// Goes on to the next visible entry, if there is one, and keeps its key and value.
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self) -> Result<bool, Box<Error>> {
         if !matches!(self.state, State::Unseen) && !self.start()? {
             return Ok(false);
         }
+        // Mostly the entry is the only one of its key, and the one before is in the same block.
+        if let Some(block) = self.source.leading_block(None)
+            && block.step_back_over_plain(self.seqno)
+            && let Some(entry) = block.plain_behind()
+        {
+            self.led = true;
+            return Ok(!self.range.starts_after(entry.user_key));
+        }
+        self.advance_source()
+    }
+
+    /// The same by movements of the source.
+    #[inline(never)]
+    fn advance_source(&mut self) -> Result<bool, Box<Error>> {
+        self.led = false;
         while let Some(key) = self.source.key() {
             if self.range.starts_after(key.user) {
                 return Ok(false);
@@ -146,7 +185,7 @@ impl Backward {
             self.skipped += 1;
             self.source.prev()?;
             let Some(key) = self.source.key() else { return Ok(found) };
-            match key.user.cmp(&self.user) {
+            match compare_keys(key.user, &self.user) {
                 Ordering::Equal => tag = key.tag,
                 Ordering::Less => return Ok(found),
                 Ordering::Greater => return Err(self.source.out_of_order()),

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::range::Source;
 use super::{Backward, Forward, KeyRange, Visible};
 use crate::error::{Error, Result};
-use crate::iter::EntryValue;
+use crate::iter::{EntryValue, InternalIterator};
 use crate::key::SeqNo;
 use crate::sync::get_mut;
 
@@ -75,26 +75,26 @@ pub(crate) enum Movement<'k> {
 }
 
 /// A movable position in a range.
-pub(crate) struct Cursor {
+pub(crate) struct Cursor<S> {
     seqno: SeqNo,
     range: KeyRange,
     place: Place,
     /// Whether `place` was reached going up.
     upward: bool,
     /// Only ever reached through `&mut`: see [`Range`](super::Range).
-    halves: Mutex<Halves>,
+    halves: Mutex<Halves<S>>,
 }
 
 /// The halves, each made when it is first used.
-struct Halves {
-    source: Source,
-    forward: Option<Forward>,
-    backward: Option<Backward>,
+struct Halves<S> {
+    source: Source<S>,
+    forward: Option<Forward<S>>,
+    backward: Option<Backward<S>>,
 }
 
-impl Cursor {
+impl<S: InternalIterator> Cursor<S> {
     /// A cursor over the entries of `range` that are visible at `seqno`. Nothing is read before it is moved.
-    pub(crate) fn new(source: Source, seqno: SeqNo, range: KeyRange) -> Self {
+    pub(crate) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
         let halves = Mutex::new(Halves { source, forward: None, backward: None });
         Self { seqno, range, place: Place::New, upward: true, halves }
     }

@@ -6,6 +6,9 @@
 //! 2. the next entry, if it still belongs to the key, is the visible one: yield it if it is a put;
 //! 3. skip the other entries of the key. This is left to the next call, if there is one.
 //!
+//! Mostly the next entry is in the same block, a visible put and of another key. If no other source comes before the
+//! end of that block, such a step is one of the block's cursor alone: nothing is copied.
+//!
 //! Each key that is examined is greater than the one before, or else an error: so a scan ends, also of a table
 //! whose keys are not in order, where a seek may lead back.
 
@@ -17,7 +20,7 @@ use bytes::Bytes;
 use super::{KeyRange, STEPS_MAX, Visible};
 use crate::error::{Error, Result, Step};
 use crate::iter::InternalIterator;
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 
 /// What a call of [`Forward::next`] finds.
 enum State {
@@ -30,49 +33,67 @@ enum State {
 }
 
 /// Visible entries, ascending.
-pub(crate) struct Forward {
-    source: Box<dyn InternalIterator>,
+pub(crate) struct Forward<S> {
+    source: S,
     seqno: SeqNo,
     range: KeyRange,
     state: State,
-    /// The user key that was examined last.
+    /// The user key that was examined last, unless `led`.
     user: Vec<u8>,
+    /// Whether the last step was one within a block: then the source has the key.
+    led: bool,
     /// Hidden entries that were skipped: tombstones, and what newer entries hide.
     pub(super) skipped: u64,
 }
 
-impl Forward {
-    pub(crate) fn new(source: Box<dyn InternalIterator>, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { source, seqno, range, state: State::New, user: Vec::new(), skipped: 0 }
+impl<S: InternalIterator> Forward<S> {
+    pub(crate) fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
+        Self { source, seqno, range, state: State::New, user: Vec::new(), led: false, skipped: 0 }
     }
 
     /// The next visible entry, or `None` at the end. One that failed fails forever.
+    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_, S>>> {
+        Ok(self.step()?.then(|| self.here()))
+    }
+
+    /// Goes to the next visible entry; `false` at the end.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_>>> {
+    pub(super) fn step(&mut self) -> Result<bool, Box<Error>> {
         match self.advance() {
-            Ok(true) => Ok(Some(Visible::at(&self.user, &*self.source))),
-            Ok(false) => {
-                self.state = State::Ended;
-                Ok(None)
-            }
-            Err(error) => Err(self.fail(*error)),
+            Ok(true) => Ok(true),
+            over => self.end(over),
         }
     }
 
     #[cold]
-    fn fail(&mut self, error: Error) -> Error {
-        self.state = State::Failed(error.clone());
-        error
+    fn end(&mut self, over: Result<bool, Box<Error>>) -> Result<bool, Box<Error>> {
+        self.state = match &over {
+            Ok(_) => State::Ended,
+            Err(error) => State::Failed((**error).clone()),
+        };
+        over
+    }
+
+    /// The entry to which the last step went.
+    #[inline(always)]
+    pub(super) fn here(&mut self) -> Visible<'_, S> {
+        if self.led
+            && let Some(block) = self.source.block()
+        {
+            return Visible::inside(block.plain());
+        }
+        Visible::at(&self.user, &self.source)
     }
 
     /// The key that was yielded last, before the end is reached.
     pub(super) fn last(&self) -> Option<&[u8]> {
-        matches!(self.state, State::Seen).then_some(&self.user)
+        self.source.key().filter(|_| matches!(self.state, State::Seen)).map(|key| key.user)
     }
 
     /// Begins again, at `start`. A half that failed stays failed.
     pub(super) fn restart(&mut self, start: Bound<Bytes>) {
         self.range.start = start;
+        self.led = false;
         if !matches!(self.state, State::Failed(_)) {
             self.state = State::New;
         }
@@ -89,13 +110,32 @@ impl Forward {
         if !matches!(self.state, State::Seen) {
             return self.start();
         }
+        // Mostly that is the next one of the same block.
+        if let Some(block) = self.source.leading_block(None)
+            && block.step_to_plain(self.seqno)
+        {
+            self.led = true;
+            return Ok(!self.range.ends_before(block.plain().user_key));
+        }
+        self.advance_source()
+    }
+
+    /// The same by a movement of the source.
+    #[inline(never)]
+    fn advance_source(&mut self) -> Result<bool, Box<Error>> {
+        if std::mem::take(&mut self.led)
+            && let Some(key) = self.source.key()
+        {
+            self.user.clear();
+            self.user.extend_from_slice(key.user);
+        }
         self.source.next()?;
         // Mostly the next entry is visible, and the first of its key.
         match self.source.key() {
             Some(key)
                 if key.tag.seqno() <= self.seqno
                     && key.tag.kind() == EntryKind::Put
-                    && key.user > &self.user[..]
+                    && compare_keys(key.user, &self.user).is_gt()
                     && !self.range.ends_before(key.user) =>
             {
                 self.user.clear();

@@ -17,35 +17,35 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use super::{Backward, Forward, KeyRange, Visible};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::iter::InternalIterator;
 use crate::key::SeqNo;
 use crate::sync::get_mut;
 
 /// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps
 /// alive what they are read from, as long as the range is not over.
-pub(crate) type Source = Box<dyn FnMut() -> Result<Box<dyn InternalIterator>> + Send>;
+pub(crate) type Source<S> = Box<dyn FnMut() -> Result<S> + Send>;
 
 /// The visible keys and values of a range, from both ends.
-pub(crate) struct Range {
+pub(crate) struct Range<S> {
     /// `None` once everything was yielded, or after an error. Only ever reached through `&mut`: the lock is
     /// never taken, it makes the range `Sync` although internal iterators are not.
-    halves: Mutex<Option<Halves>>,
+    halves: Mutex<Option<Halves<S>>>,
     /// Hidden entries that were skipped before the end and not taken.
     skipped: u64,
 }
 
-struct Halves {
-    source: Source,
+struct Halves<S> {
+    source: Source<S>,
     seqno: SeqNo,
     range: KeyRange,
-    forward: Option<Forward>,
-    backward: Option<Backward>,
+    forward: Option<Forward<S>>,
+    backward: Option<Backward<S>>,
 }
 
-impl Range {
+impl<S: InternalIterator> Range<S> {
     /// The entries of `range` that are visible at `seqno`. Nothing is read before the first call.
-    pub(crate) fn new(source: Source, seqno: SeqNo, range: KeyRange) -> Self {
+    pub(crate) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
         let halves =
             (!range.is_empty()).then_some(Halves { source, seqno, range, forward: None, backward: None });
         Self { halves: Mutex::new(halves), skipped: 0 }
@@ -65,42 +65,35 @@ impl Range {
         std::mem::take(&mut self.skipped) + present
     }
 
-    /// What `read` makes of the next entry.
+    /// The next entry.
     #[inline(always)]
-    pub(crate) fn next<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let item = read_found(get_mut(&mut self.halves).as_mut()?.next(), read);
-        self.end_unless_found(item)
+    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_, S>>> {
+        let Some(halves) = get_mut(&mut self.halves) else { return Ok(None) };
+        match halves.step_up() {
+            Ok(true) => Ok(get_mut(&mut self.halves).as_mut().and_then(Halves::upper)),
+            over => self.over(over),
+        }
     }
 
     /// The same from the other end.
     #[inline(always)]
-    pub(crate) fn next_back<T>(&mut self, read: impl FnOnce(Visible<'_>) -> Result<T>) -> Option<Result<T>> {
-        let item = read_found(get_mut(&mut self.halves).as_mut()?.next_back(), read);
-        self.end_unless_found(item)
-    }
-
-    #[inline(always)]
-    fn end_unless_found<T>(&mut self, item: Option<Result<T>>) -> Option<Result<T>> {
-        if !matches!(item, Some(Ok(_))) {
-            self.end();
+    pub(crate) fn next_back(&mut self) -> Result<Option<Visible<'_, S>>> {
+        let Some(halves) = get_mut(&mut self.halves) else { return Ok(None) };
+        match halves.step_down() {
+            Ok(true) => Ok(get_mut(&mut self.halves).as_mut().and_then(Halves::lower)),
+            over => self.over(over),
         }
-        item
+    }
+
+    /// What a step that has found nothing means: the range is over.
+    #[cold]
+    fn over(&mut self, found: Result<bool, Box<Error>>) -> Result<Option<Visible<'_, S>>> {
+        self.end();
+        found.map(|_| None).map_err(|error| *error)
     }
 }
 
-/// What `read` makes of an entry that was found.
-#[inline(always)]
-fn read_found<T>(
-    found: Result<Option<Visible<'_>>>,
-    read: impl FnOnce(Visible<'_>) -> Result<T>,
-) -> Option<Result<T>> {
-    match found {
-        Ok(entry) => entry.map(read),
-        Err(error) => Some(Err(error)),
-    }
-}
-
-impl Halves {
+impl<S: InternalIterator> Halves<S> {
     /// The hidden entries that were skipped since the last call.
     #[inline]
     fn take_skipped(&mut self) -> u64 {
@@ -109,30 +102,48 @@ impl Halves {
         forward + backward
     }
 
+    /// Goes to the next entry, and keeps the other half off it.
     #[inline(always)]
-    fn next(&mut self) -> Result<Option<Visible<'_>>> {
+    fn step_up(&mut self) -> Result<bool, Box<Error>> {
         if self.forward.is_none() {
             self.start_forward()?;
         }
-        let Some(forward) = &mut self.forward else { return Ok(None) };
-        let found = forward.next()?;
-        if let (Some(found), Some(backward)) = (&found, &mut self.backward) {
-            backward.start_after(Bytes::copy_from_slice(found.key));
+        let Some(forward) = &mut self.forward else { return Ok(false) };
+        let found = forward.step()?;
+        if let Some(backward) = &mut self.backward
+            && found
+        {
+            backward.start_after(Bytes::copy_from_slice(forward.here().key));
         }
         Ok(found)
     }
 
+    /// The same from the other end.
     #[inline(always)]
-    fn next_back(&mut self) -> Result<Option<Visible<'_>>> {
+    fn step_down(&mut self) -> Result<bool, Box<Error>> {
         if self.backward.is_none() {
             self.start_backward()?;
         }
-        let Some(backward) = &mut self.backward else { return Ok(None) };
-        let found = backward.next()?;
-        if let (Some(found), Some(forward)) = (&found, &mut self.forward) {
-            forward.end_before(Bytes::copy_from_slice(found.key));
+        let Some(backward) = &mut self.backward else { return Ok(false) };
+        let found = backward.step()?;
+        if let Some(forward) = &mut self.forward
+            && found
+        {
+            forward.end_before(Bytes::copy_from_slice(backward.here().key));
         }
         Ok(found)
+    }
+
+    /// The entry to which the last step up went.
+    #[inline(always)]
+    fn upper(&mut self) -> Option<Visible<'_, S>> {
+        self.forward.as_mut().map(Forward::here)
+    }
+
+    /// The entry to which the last step down went.
+    #[inline(always)]
+    fn lower(&mut self) -> Option<Visible<'_, S>> {
+        self.backward.as_mut().map(Backward::here)
     }
 
     #[cold]
@@ -156,7 +167,7 @@ impl Halves {
     }
 }
 
-impl fmt::Debug for Range {
+impl<S> fmt::Debug for Range<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Range").finish_non_exhaustive()
     }

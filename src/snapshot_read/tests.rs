@@ -60,7 +60,7 @@ impl History {
         Box::new(MergeIter::new(sources))
     }
 
-    fn range(self: &Arc<Self>, seqno: SeqNo, range: KeyRange) -> Range {
+    fn range(self: &Arc<Self>, seqno: SeqNo, range: KeyRange) -> Boxed {
         let history = Arc::clone(self);
         Range::new(Box::new(move || Ok(history.source())), seqno, range)
     }
@@ -83,16 +83,19 @@ fn pair(item: Result<Entry>) -> (Vec<u8>, Vec<u8>) {
     (key.to_vec(), value.read().unwrap().to_vec())
 }
 
-fn up(range: &mut Range) -> Option<Result<Entry>> {
-    range.next(|entry| Ok(entry.into_entry()))
+/// A range over sources of any kind.
+type Boxed = Range<Box<dyn InternalIterator>>;
+
+fn up(range: &mut Boxed) -> Option<Result<Entry>> {
+    range.next().map(|entry| entry.map(Visible::into_entry)).transpose()
 }
 
-fn down(range: &mut Range) -> Option<Result<Entry>> {
-    range.next_back(|entry| Ok(entry.into_entry()))
+fn down(range: &mut Boxed) -> Option<Result<Entry>> {
+    range.next_back().map(|entry| entry.map(Visible::into_entry)).transpose()
 }
 
 /// All entries by one way of stepping.
-fn all(mut range: Range, step: fn(&mut Range) -> Option<Result<Entry>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn all(mut range: Boxed, step: fn(&mut Boxed) -> Option<Result<Entry>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     std::iter::from_fn(|| step(&mut range)).map(pair).collect()
 }
 
@@ -156,7 +159,7 @@ fn a_long_history_of_one_key_is_jumped_over() {
     for seqno in [1, 5000, 10_000] {
         let source = VecIter::new(entries.clone());
         let movements = source.movements();
-        let mut forward = Forward::new(Box::new(source), seqno, KeyRange::all());
+        let mut forward = Forward::new(source, seqno, KeyRange::all());
         assert_eq!(forward.next().unwrap().unwrap().value().read().unwrap(), seqno.to_le_bytes()[..]);
         assert_eq!(forward.next().unwrap().unwrap().key, b"l");
         assert!(forward.next().unwrap().is_none());
@@ -164,7 +167,7 @@ fn a_long_history_of_one_key_is_jumped_over() {
 
         let source = VecIter::new(entries.clone());
         let movements = source.movements();
-        let mut backward = Backward::new(Box::new(source), seqno, KeyRange::all());
+        let mut backward = Backward::new(source, seqno, KeyRange::all());
         assert_eq!(backward.next().unwrap().unwrap().key, b"l");
         assert_eq!(backward.next().unwrap().unwrap().value().read().unwrap(), seqno.to_le_bytes()[..]);
         assert!(backward.next().unwrap().is_none());
@@ -219,7 +222,7 @@ fn a_failing_source_yields_its_error_once_and_never_an_entry_after_it() {
 
 #[test]
 fn a_half_that_failed_repeats_its_error() {
-    let source = || Box::new(VecIter::new(vec![put(b"a", 1), put(b"b", 2)]).failing_at(1));
+    let source = || VecIter::new(vec![put(b"a", 1), put(b"b", 2)]).failing_at(1);
     let mut forward = Forward::new(source(), 9, KeyRange::all());
     assert!(forward.next().unwrap().is_some());
     assert!((0..3).all(|_| forward.next().is_err()));
@@ -250,5 +253,5 @@ fn what_a_range_pins_is_let_go_when_it_is_over() {
 #[test]
 fn ranges_go_between_threads() {
     fn shared<T: Send + Sync + 'static>() {}
-    shared::<Range>();
+    shared::<Boxed>();
 }

@@ -14,7 +14,7 @@ use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::codec::DecodeError;
 use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
-use crate::key::InternalKey;
+use crate::key::{InternalKey, key_prefix};
 
 use super::read_ahead::ReadAhead;
 use super::reader::Table;
@@ -279,22 +279,22 @@ impl InternalIterator for TableIter {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Step {
         self.movement(|iter| iter.step(Direction::Forward))
     }
 
-    #[inline]
+    #[inline(always)]
     fn prev(&mut self) -> Step {
         self.movement(|iter| iter.step(Direction::Backward))
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(&self) -> Option<InternalKey<'_>> {
         self.data.entries.key()
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&self) -> EntryValue {
         match self.data.entries.chunks() {
             None => EntryValue::Inline(self.data.entries.value_bytes()),
@@ -308,6 +308,22 @@ impl InternalIterator for TableIter {
             None => LentValue::Inline(self.data.entries.value()),
             Some(chunks) => LentValue::Chunked(self.table.chunks(chunks, self.data.block)),
         }
+    }
+
+    #[inline(always)]
+    fn block(&self) -> Option<&BlockIter> {
+        Some(&self.data.entries)
+    }
+
+    #[inline(always)]
+    fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+        if let Some(limit) = limit {
+            let separator = self.index.last()?.entries.key()?;
+            if key_prefix(separator.user) >= limit {
+                return None;
+            }
+        }
+        Some(&mut self.data.entries)
     }
 
     fn out_of_order(&self) -> Box<Error> {

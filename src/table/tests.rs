@@ -27,6 +27,7 @@ use crate::table_meta::{FilterRef, TableMeta};
 use crate::version::{FilterState, read_filter};
 
 mod hostile;
+mod scans;
 
 const STORE: FileId = [7; 16];
 const SEED: u64 = 99;

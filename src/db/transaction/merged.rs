@@ -6,6 +6,7 @@
 //!
 //! In a transaction, what either end has passed counts as read; an entry that was only read ahead does not.
 
+use super::super::sources::Sources;
 use super::laid_over::{Direction, LaidOver, Window};
 use super::own_writes::Own;
 use crate::error::Result;
@@ -27,21 +28,25 @@ impl Merged {
     }
 
     /// The next entry in this direction.
-    pub(in crate::db) fn step(&mut self, store: &mut Range, direction: Direction) -> Option<Result<Entry>> {
+    pub(in crate::db) fn step(
+        &mut self,
+        store: &mut Range<Sources>,
+        direction: Direction,
+    ) -> Option<Result<Entry>> {
         let (at, other) = (direction as usize, direction.opposite() as usize);
         loop {
             if self.ahead[at].is_none() {
                 let next = match direction {
-                    Direction::Up => store.next(|entry| Ok(entry.into_entry())),
-                    Direction::Down => store.next_back(|entry| Ok(entry.into_entry())),
+                    Direction::Up => store.next(),
+                    Direction::Down => store.next_back(),
                 };
                 self.ahead[at] = match next {
-                    Some(Err(error)) => {
+                    Err(error) => {
                         self.own.note(&self.left);
                         return Some(Err(error));
                     }
-                    Some(Ok(entry)) => Some(entry),
-                    None => self.ahead[other].take(),
+                    Ok(Some(entry)) => Some(entry.into_entry()),
+                    Ok(None) => self.ahead[other].take(),
                 };
             }
             let stored = self.ahead[at].as_ref().map(|(key, _)| key);

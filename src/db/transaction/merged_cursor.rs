@@ -10,6 +10,7 @@
 
 use bytes::Bytes;
 
+use super::super::sources::Sources;
 use super::laid_over::{Direction, LaidOver, Window};
 use super::own_writes::Own;
 use crate::error::Result;
@@ -37,7 +38,7 @@ impl MergedCursor {
     }
 
     /// Moves. Whether it has arrived at an entry.
-    pub(in crate::db) fn go(&mut self, store: &mut Cursor, movement: Movement<'_>) -> Result<bool> {
+    pub(in crate::db) fn go(&mut self, store: &mut Cursor<Sources>, movement: Movement<'_>) -> Result<bool> {
         use Direction::{Down, Up};
         let all = || self.range.clone();
         let from = |start| Window { start: self.range.start.clone().max(start), ..all() };
@@ -76,7 +77,12 @@ impl MergedCursor {
     }
 
     /// The first entry in this direction of a part of the range. The store is at its own first entry there.
-    fn search(&self, store: &mut Cursor, direction: Direction, mut left: Window) -> Result<Option<Entry>> {
+    fn search(
+        &self,
+        store: &mut Cursor<Sources>,
+        direction: Direction,
+        mut left: Window,
+    ) -> Result<Option<Entry>> {
         loop {
             let stored = store.entry().map(|(key, _)| key);
             let Some((key, value)) = self.own.first(&left, direction, stored) else {

@@ -321,11 +321,11 @@ fn a_scan_of_keys_that_are_not_in_order_is_corruption_and_ends() {
         let root = forge.index(&separators.collect::<Vec<_>>());
         let meta = forge.finish(&fixture, root, 1);
         let table = fixture.open(&meta).unwrap();
-        let source = Box::new(move || Ok(Box::new(table.iter(false)) as Box<dyn InternalIterator>));
+        let source = Box::new(move || Ok(table.iter(false)));
         let mut range = Range::new(source, 1, KeyRange::all());
         let step = || match upward {
-            true => range.next(|_| Ok(())),
-            false => range.next_back(|_| Ok(())),
+            true => range.next().map(|entry| entry.map(drop)).transpose(),
+            false => range.next_back().map(|entry| entry.map(drop)).transpose(),
         };
         let steps: Vec<_> = std::iter::from_fn(step).take(2 * many).collect();
         let Some(Err(error)) = steps.last() else { panic!("{} steps, upward: {upward}", steps.len()) };
