@@ -21,6 +21,7 @@ pub(super) fn apply(
     let first = memtables.next();
     let others: Vec<(KeyspaceId, Arc<LoggedMemtable>)> =
         if trees.len() > 1 { memtables.collect() } else { Vec::new() };
+    let mut has_grown = false;
     for entry in BatchReader::open(bytes).map_err(own_batch)? {
         let entry = entry.map_err(own_batch)?;
         if !wanted(&entry) {
@@ -29,7 +30,10 @@ pub(super) fn apply(
         let mut all = first.iter().chain(&others);
         let (_, active) = all.find(|(id, _)| *id == entry.keyspace).ok_or_else(foreign)?;
         let (key, value) = (&bytes[entry.key.clone()], &bytes[entry.value.clone()]);
-        active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
+        has_grown |= active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
+    }
+    if has_grown {
+        trees.iter().for_each(|tree| tree.set_grown());
     }
     Ok(())
 }

@@ -97,6 +97,8 @@ pub(crate) struct Tree {
     replacing: Mutex<Vec<u64>>,
     departed: Departed,
     dropped: AtomicBool,
+    /// Whether the active memtable may have grown since [`Tree::has_grown_full`] looked, or is full.
+    has_grown: AtomicBool,
     /// Size of the active memtable when it was last counted into the sum over all trees.
     counted_bytes: Mutex<usize>,
     /// The rate of its writers under pressure.
@@ -150,6 +152,7 @@ impl Tree {
             replacing: Mutex::default(),
             departed: Departed::default(),
             dropped: AtomicBool::new(false),
+            has_grown: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
             pace: Pace::default(),
             debt: AtomicU64::new(0),
@@ -213,6 +216,7 @@ impl Tree {
     }
 
     /// Whether nothing is a reason to slow writers down.
+    #[inline]
     pub(crate) fn has_no_pressure(&self) -> bool {
         !self.is_behind.load(Ordering::Relaxed) && has_no_pressure(0, 0, self.debt())
     }
@@ -220,6 +224,7 @@ impl Tree {
     /// Replaces the options. One caller at a time.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
         self.memtable_bytes.store(memtable_bytes(&options, &self.memtables), Ordering::Relaxed);
+        self.set_grown();
         self.options.store(Arc::new(options));
     }
 
@@ -240,6 +245,7 @@ impl Tree {
         }
         let memtable = Arc::new(Memtable::new(self.memtable_bytes(), self.memtables.hash_seed));
         let active = Arc::new(LoggedMemtable { memtable, first_log: log });
+        self.set_grown();
         self.replace(|view| View {
             active: Some(Arc::clone(&active)),
             immutables: view.immutables.clone(),
@@ -382,14 +388,32 @@ impl Tree {
         self.skipped_before_compaction.store(self.skipped(), Ordering::Relaxed);
     }
 
+    /// Has [`Tree::has_grown_full`] look at the active memtable.
+    pub(crate) fn set_grown(&self) {
+        self.has_grown.store(true, Ordering::Relaxed);
+    }
+
     /// Counts what the active memtable has grown. Returns whether it is to be flushed: it is large, or scans have
     /// skipped so many hidden entries since the last seal that a flush, which drops most of them, costs less.
+    #[inline]
     pub(crate) fn has_grown_full(&self) -> bool {
+        let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
+        let is_slow = skipped >= SKIPPED_MAX;
+        (is_slow || self.has_grown.load(Ordering::Relaxed)) && self.is_full(is_slow)
+    }
+
+    /// Counts what the active memtable has grown. Returns whether it is large, or, if scans are slow, not small.
+    fn is_full(&self, is_slow: bool) -> bool {
+        // Before the options are read, which somebody may change.
+        self.has_grown.store(false, Ordering::Release);
         let view = self.count_active_bytes();
         let Some(active) = &view.active else { return false };
-        let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
-        active.memtable.size_bytes() >= self.memtable_bytes()
-            || skipped >= SKIPPED_MAX && active.memtable.len() >= SLOW_ENTRIES_MIN
+        let is_full = active.memtable.size_bytes() >= self.memtable_bytes()
+            || is_slow && active.memtable.len() >= SLOW_ENTRIES_MIN;
+        if is_full {
+            self.set_grown();
+        }
+        is_full
     }
 
     /// Counts lookups that no memtable answered.

@@ -5,12 +5,15 @@
 //! chunks are listed in regions, each of twice as many as the one before, which are made when they are needed. So a
 //! place leads to its words by two loads, and nothing has to be replaced when the memtable grows.
 //!
+//! The writer has the chunks in a list of its own ([`Room`]), which no reader sees: it finds a word with a third of the
+//! instructions.
+//!
 //! All words are atomic and there (as zeros) when a chunk is made: the writer fills them while readers look at
 //! others in the same chunk. A reader gets a place from a link that was stored, with release, after the words that
 //! it leads to were filled. So it sees them filled.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 /// A word: that of the chunk in its upper bits.
 pub(super) type Place = u32;
@@ -35,17 +38,22 @@ const REGION_CHUNKS: u32 = 8;
 /// Regions that all chunks need.
 const REGIONS: usize = (u32::BITS - CHUNK_BITS - REGION_CHUNKS.ilog2() + 1) as usize;
 
+/// What a chunk takes beside its words: two reference counts, and its place in the list of the writer, which may have as
+/// many free ones.
+const FRAMING_BYTES: usize = 16 + 2 * size_of::<Chunk>();
+
 /// Bytes of the largest chunks.
-pub(super) const CHUNK_BYTES: usize = CHUNK_WORDS * size_of::<AtomicU32>();
+pub(super) const CHUNK_BYTES: usize = CHUNK_WORDS * size_of::<AtomicU32>() + FRAMING_BYTES;
 
 /// Bytes of the list that the first chunk of [`CHUNK_WORDS`] is in, the fourth.
 const LIST_BYTES: usize = (REGION_CHUNKS as usize * size_of::<OnceLock<Chunk>>()) << 3;
 
 /// Bytes of the first chunk, and of the list that it is in.
-pub(super) const FIRST_BYTES: usize =
-    FIRST_WORDS * size_of::<AtomicU32>() + REGION_CHUNKS as usize * size_of::<OnceLock<Chunk>>();
+pub(super) const FIRST_BYTES: usize = FIRST_WORDS * size_of::<AtomicU32>()
+    + FRAMING_BYTES
+    + REGION_CHUNKS as usize * size_of::<OnceLock<Chunk>>();
 
-type Chunk = Box<[AtomicU32]>;
+type Chunk = Arc<[AtomicU32]>;
 
 /// Some chunks, each made when it is first needed.
 type Region = Box<[OnceLock<Chunk>]>;
@@ -65,17 +73,17 @@ impl Arena {
         &found.expect("a place is in a chunk")[place as usize % CHUNK_WORDS..]
     }
 
-    /// Makes a chunk, and returns how many bytes were allocated.
-    fn make(&self, chunk: u32, words: usize) -> usize {
-        let (region, at) = locate(chunk);
-        let mut allocated = words * size_of::<AtomicU32>();
+    /// Adds a chunk, and returns how many bytes were allocated.
+    fn add(&self, number: u32, chunk: Chunk) -> usize {
+        let (region, at) = locate(number);
+        let mut allocated = size_of_val(&*chunk) + FRAMING_BYTES;
         let chunks = self.regions[region].get_or_init(|| {
             let chunks: Region = (0..REGION_CHUNKS << region).map(|_| OnceLock::new()).collect();
             allocated += size_of_val(&*chunks);
             chunks
         });
-        let taken = chunks[at].set((0..words).map(|_| AtomicU32::new(0)).collect()).is_err();
-        debug_assert!(!taken, "a chunk is made once");
+        let taken = chunks[at].set(chunk).is_err();
+        debug_assert!(!taken, "a chunk is added once");
         allocated
     }
 }
@@ -88,10 +96,10 @@ fn locate(chunk: u32) -> (usize, usize) {
     (region as usize, (at - (REGION_CHUNKS << region)) as usize)
 }
 
-/// What of an arena is not used yet. Hands out one word after the other.
+/// The writer's view of an arena: its words, and what of them is not used yet. Hands out one word after the other.
 #[derive(Default)]
 pub(super) struct Room {
-    chunks: u32,
+    chunks: Vec<Chunk>,
     /// Of the last chunk: its words, and those that are used.
     words: usize,
     used: usize,
@@ -100,6 +108,12 @@ pub(super) struct Room {
 }
 
 impl Room {
+    /// [`Arena::words`] of the arena from which this has taken all places.
+    #[inline]
+    pub(super) fn words(&self, place: Place) -> &[AtomicU32] {
+        &self.chunks[(place >> CHUNK_BITS) as usize][place as usize % CHUNK_WORDS..]
+    }
+
     /// Takes so many words, and returns the first and how many bytes were allocated for them.
     ///
     /// # Panics
@@ -109,12 +123,15 @@ impl Room {
         debug_assert!(words <= CHUNK_WORDS, "{words} words");
         let mut allocated = 0;
         if words > self.words - self.used {
-            assert!(self.chunks < 1 << (u32::BITS - CHUNK_BITS), "a memtable takes less than 16 GiB");
+            let number = self.chunks.len() as u32;
+            assert!(number < 1 << (u32::BITS - CHUNK_BITS), "a memtable takes less than 16 GiB");
             self.words = (self.total / GROWTH).clamp(FIRST_WORDS, CHUNK_WORDS).max(words);
-            allocated = arena.make(self.chunks, self.words);
-            (self.chunks, self.used, self.total) = (self.chunks + 1, 0, self.total + self.words);
+            let chunk: Chunk = (0..self.words).map(|_| AtomicU32::new(0)).collect();
+            allocated = arena.add(number, Arc::clone(&chunk));
+            self.chunks.push(chunk);
+            (self.used, self.total) = (0, self.total + self.words);
         }
-        let place = (self.chunks - 1) << CHUNK_BITS | self.used as Place;
+        let place = (self.chunks.len() as Place - 1) << CHUNK_BITS | self.used as Place;
         self.used += words;
         (place, allocated)
     }
@@ -131,7 +148,7 @@ pub(super) fn ahead_max(bytes: usize, memtables: usize) -> usize {
 pub(super) fn left_over_max(bytes: usize, most: usize, memtables: usize) -> usize {
     let doublings = (bytes / memtables / (FIRST_WORDS * size_of::<AtomicU32>())).max(1).ilog2() as usize + 1;
     let small = doublings.min(CHUNK_WORDS.ilog2() as usize) * CHUNKS_PER_DOUBLING * memtables;
-    bytes.min((small + bytes / CHUNK_BYTES) * most)
+    bytes.min((small + bytes / CHUNK_BYTES) * (most + FRAMING_BYTES))
 }
 
 #[cfg(test)]
@@ -158,6 +175,7 @@ mod tests {
         for words in (1..400).cycle().take(3000) {
             let (place, new) = room.take(&arena, words);
             assert!(place >= end && arena.words(place).len() >= words);
+            assert!(std::ptr::eq(arena.words(place), room.words(place)));
             assert!(
                 new == 0 || new <= FIRST_BYTES + ahead_max(allocated, 1) + 4 * words,
                 "{new} after {allocated}"

@@ -84,8 +84,8 @@ impl Memtable {
     }
 
     /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.
-    /// No two entries have the same key and sequence number.
-    pub(crate) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) {
+    /// No two entries have the same key and sequence number. Returns whether the memtable takes more memory now.
+    pub(crate) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) -> bool {
         if self.filter.is_made() {
             self.filter.insert(key_hash(self.hash_seed, key));
         }
@@ -104,7 +104,9 @@ impl Memtable {
                 key_hash(self.hash_seed, &key)
             });
             self.charge(self.filter.make(hashes));
+            return true;
         }
+        allocated > 0
     }
 
     fn charge(&self, bytes: usize) {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering as Memory};
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
-use super::arena::{Arena, Place};
+use super::arena::{Arena, Place, Room};
 use crate::key::{Tag, key_prefix};
 
 /// Where a node begins.
@@ -98,6 +98,12 @@ impl<'a> Node<'a> {
     #[inline]
     pub(super) fn at(arena: &'a Arena, id: NodeId) -> Self {
         Self { id, words: arena.words(id) }
+    }
+
+    /// The same for the writer.
+    #[inline]
+    pub(super) fn of_writer(room: &'a Room, id: NodeId) -> Self {
+        Self { id, words: room.words(id) }
     }
 
     #[inline]
@@ -227,22 +233,26 @@ fn word_of(bytes: &[u8]) -> u32 {
     }
 }
 
-/// Puts bytes into words; the last is filled up with zeros.
+/// Puts bytes into words, four words at a time: to look at the ends of both for each costs as much as to copy it. The last
+/// word is filled up with zeros.
 #[inline]
 fn put_bytes<B: ByteOrder>(words: &[AtomicU32], bytes: &[u8]) {
+    let (words, last) = words[..bytes.len().div_ceil(WORD_BYTES)].split_at(bytes.len() / WORD_BYTES);
     let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
-    for (word, bytes) in words.iter().zip(whole) {
-        word.store(B::read_u32(bytes), Memory::Relaxed);
+    let ((four_words, words), (fours, whole)) = (words.as_chunks::<4>(), whole.as_chunks::<4>());
+    let put = |word: &AtomicU32, bytes: &[u8; WORD_BYTES]| word.store(B::read_u32(bytes), Memory::Relaxed);
+    for (words, bytes) in four_words.iter().zip(fours) {
+        (0..4).for_each(|at| put(&words[at], &bytes[at]));
     }
-    if !rest.is_empty() {
+    words.iter().zip(whole).for_each(|(word, bytes)| put(word, bytes));
+    if let Some(word) = last.first() {
         let mut last = [0; WORD_BYTES];
         last[..rest.len()].copy_from_slice(rest);
-        words[whole.len()].store(B::read_u32(&last), Memory::Relaxed);
+        put(word, &last);
     }
 }
 
-/// Appends so many bytes of words, four words at a time: to look at the ends of both for each costs as much as to copy
-/// it.
+/// Appends so many bytes of words, four words at a time.
 #[inline]
 fn copy_bytes<B: ByteOrder>(words: &[AtomicU32], len: usize, out: &mut Vec<u8>) {
     let (whole, last) = words[..len.div_ceil(WORD_BYTES)].split_at(len / WORD_BYTES);

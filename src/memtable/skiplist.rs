@@ -179,44 +179,60 @@ impl SkipList {
     /// When the entries that are not long take 16 GiB.
     pub(super) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) -> usize {
         let mut writer = lock(&self.writer);
-        let writer = &mut *writer;
-        let (last, height) = (writer.finger[0], writer.draw_height());
-        let target = Target::new(InternalKey::new(key, tag));
-        self.find_place(writer, &target, height);
-
+        let height = writer.draw_height();
         let (content, long) = if key.len() + value.len() <= SHORT_BYTES_MAX {
             (Content::Short(key, value), 0)
         } else {
             let (number, allocated) = self.long.add(key, value);
             (Content::Long(number, key), allocated)
         };
+        // What may panic comes before the finger moves.
         let (id, mut allocated) = writer.room.take(&self.arena, content.words(height));
-        let node = self.node(id);
-        node.fill(height, tag, last, content);
-        node.prev().store(writer.finger[0], Memory::Relaxed);
-        for (level, before) in writer.finger[..height].iter_mut().enumerate() {
-            let link = self.node(*before).next(level);
-            let after = link.load(Memory::Relaxed);
-            node.next(level).store(after, Memory::Relaxed);
+        let Writer { room, finger, index, .. } = &mut *writer;
+        let node_of = |id| Node::of_writer(room, id);
+        let node = node_of(id);
+        node.fill(height, tag, finger[0], content);
+
+        let target = Target::new(InternalKey::new(key, tag));
+        let (before, after) = self.find_place(&node_of, finger, index, &target, height);
+        node.prev().store(before.id, Memory::Relaxed);
+        node.next(0).store(after, Memory::Relaxed);
+        before.next(0).store(id, Memory::Release);
+        node_of(after).prev().store(id, Memory::Release);
+        finger[0] = id;
+        for (level, before) in finger[..height].iter_mut().enumerate().skip(1) {
+            let link = node_of(*before).next(level);
+            node.next(level).store(link.load(Memory::Relaxed), Memory::Relaxed);
             link.store(id, Memory::Release);
-            if level == 0 {
-                self.node(after).prev().store(id, Memory::Release);
-            }
             *before = id;
         }
-        self.height.fetch_max(height, Memory::Relaxed);
+        if height > self.height.load(Memory::Relaxed) {
+            self.height.store(height, Memory::Relaxed);
+        }
         if height > REACH {
-            allocated +=
-                writer.index.add(target.prefix, id, |other| self.is_before(&self.node(other), &target));
+            allocated += index.add(target.prefix, id, |other| self.is_before(&node_of(other), &target));
         }
         allocated + long
     }
 
     /// Moves the finger to the last node before `target`, for a node of this height: on the levels that it reaches, and
-    /// on those up to [`REACH`].
-    fn find_place(&self, writer: &mut Writer, target: &Target<'_>, height: usize) {
-        let start = if height > REACH + 1 { Start::Top } else { self.start(writer, target) };
-        let finger = &mut writer.finger;
+    /// on those up to [`REACH`]. Returns the neighbours of `target` on level 0.
+    #[inline]
+    fn find_place<'a>(
+        &self,
+        node_of: &impl Fn(NodeId) -> Node<'a>,
+        finger: &mut [NodeId; HEIGHT_MAX],
+        index: &Index,
+        target: &Target<'_>,
+        height: usize,
+    ) -> (Node<'a>, NodeId) {
+        let last = node_of(finger[0]);
+        // The finger is on the last node of all, and so on the last of each of these levels.
+        if height <= REACH + 1 && last.next(0).load(Memory::Relaxed) == HEAD && self.is_behind(&last, target)
+        {
+            return (last, HEAD);
+        }
+        let start = if height > REACH + 1 { Start::Top } else { self.start(node_of, finger, index, target) };
         let (levels, first) = match start {
             Start::Top => (self.height.load(Memory::Relaxed).max(height), HEAD),
             Start::Finger => (REACH + 1, finger[REACH]),
@@ -224,28 +240,36 @@ impl SkipList {
         };
         finger[REACH] = first;
         let mut is_at_finger = matches!(start, Start::Finger);
-        let (mut at, mut after) = (self.node(first), HEAD);
+        let (mut at, mut after) = (node_of(first), HEAD);
         for level in (0..levels).rev() {
             // As long as there was nothing to pass, the finger is further than what was found a level above.
-            let from = if is_at_finger { self.node(finger[level]) } else { at };
-            at = self.walk(target, level, from, &mut after);
+            let from = if is_at_finger { node_of(finger[level]) } else { at };
+            at = self.walk(node_of, target, level, from, &mut after);
             is_at_finger &= at.id == from.id;
             finger[level] = at.id;
         }
+        (at, after)
     }
 
-    fn start(&self, writer: &Writer, target: &Target<'_>) -> Start {
-        let Writer { finger, index, .. } = writer;
-        let end = self.node(finger[REACH]).next(REACH).load(Memory::Relaxed);
-        let indexed = if end == HEAD { None } else { index.before(target.prefix) };
-        if let Some(id) = indexed {
+    #[inline]
+    fn start<'a>(
+        &self,
+        node_of: &impl Fn(NodeId) -> Node<'a>,
+        finger: &[NodeId; HEIGHT_MAX],
+        index: &Index,
+        target: &Target<'_>,
+    ) -> Start {
+        if let Some(id) = index.before(target.prefix) {
             return Start::Indexed(id);
         }
-        let is_behind = finger[0] != HEAD && self.is_before(&self.node(finger[0]), target);
-        if is_behind && (end == HEAD || !self.is_before(&self.node(end), target)) {
-            return Start::Finger;
-        }
-        Start::Top
+        let end = node_of(finger[REACH]).next(REACH).load(Memory::Relaxed);
+        let is_near = end == HEAD || !self.is_before(&node_of(end), target);
+        if is_near && self.is_behind(&node_of(finger[0]), target) { Start::Finger } else { Start::Top }
+    }
+
+    /// Whether a node comes before the target. The sentinel does not.
+    fn is_behind(&self, node: &Node<'_>, target: &Target<'_>) -> bool {
+        node.id != HEAD && self.is_before(node, target)
     }
 
     /// Whether a node comes before the target.
@@ -265,7 +289,14 @@ impl SkipList {
     /// The last node on a level before `target`, from a node that is before it. `after` is known not to be before it,
     /// and becomes the node after the one that is returned.
     #[inline(always)]
-    fn walk<'a>(&'a self, target: &Target<'_>, level: usize, from: Node<'a>, after: &mut NodeId) -> Node<'a> {
+    fn walk<'a>(
+        &self,
+        node_of: &impl Fn(NodeId) -> Node<'a>,
+        target: &Target<'_>,
+        level: usize,
+        from: Node<'a>,
+        after: &mut NodeId,
+    ) -> Node<'a> {
         let mut before = from;
         loop {
             let next = before.next(level).load(Memory::Acquire);
@@ -273,7 +304,7 @@ impl SkipList {
                 *after = next;
                 return before;
             }
-            let node = self.node(next);
+            let node = node_of(next);
             if !self.is_before(&node, target) {
                 *after = next;
                 return before;
@@ -288,7 +319,7 @@ impl SkipList {
         let target = Target::new(target);
         let (mut before, mut after) = (self.node(HEAD), HEAD);
         for level in (0..self.height.load(Memory::Relaxed)).rev() {
-            before = self.walk(&target, level, before, &mut after);
+            before = self.walk(&|id| self.node(id), &target, level, before, &mut after);
         }
         (before.id, after)
     }
