@@ -43,6 +43,9 @@ impl OpenId {
 /// Length of the header before the first entry.
 pub(crate) const HEADER_BYTES: usize = 12;
 
+/// The most that an entry takes beside its key and value: its kind, and varints of the keyspace and both lengths.
+const FRAMING_BYTES_MAX: usize = 1 + 5 + 3 + 5;
+
 /// Unused capacity that a batch may keep, beyond an eighth of its length.
 const SPARE_BYTES_MAX: usize = 64;
 
@@ -249,8 +252,8 @@ impl WriteBatch {
 
     /// Sets `key` to `value`. Returns where the key is in the encoded batch; `None` if it was rejected.
     pub(crate) fn add_put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> Option<Range<usize>> {
-        if value.len() > VALUE_BYTES_MAX {
-            self.refuse(Error::limit("value length", VALUE_BYTES_MAX as u64, value.len() as u64));
+        if let Err(error) = check_value(value) {
+            self.refuse(error);
             return None;
         }
         let place = self.push_key(EntryKind::Put, keyspace, key, value.len() + 10)?;
@@ -270,8 +273,8 @@ impl WriteBatch {
         key: &[u8],
         value_bytes: usize,
     ) -> Option<Range<usize>> {
-        if key.len() > KEY_BYTES_MAX {
-            self.refuse(Error::limit("key length", KEY_BYTES_MAX as u64, key.len() as u64));
+        if let Err(error) = check_key(key) {
+            self.refuse(error);
             return None;
         }
         let size = self.bytes.len() + 11 + key.len() + value_bytes;
@@ -282,9 +285,7 @@ impl WriteBatch {
         if *self.keyspace.get_or_insert(keyspace) != keyspace && !self.others.contains(&keyspace) {
             self.others.push(keyspace);
         }
-        self.bytes.push(kind as u8);
-        put_varint(&mut self.bytes, u64::from(keyspace));
-        put_length_prefixed(&mut self.bytes, key);
+        put_key(&mut self.bytes, kind, keyspace, key);
         self.count += 1;
         Some(self.bytes.len() - key.len()..self.bytes.len())
     }
@@ -313,6 +314,53 @@ impl WriteBatch {
             }
         }
     }
+}
+
+/// An encoded batch of one entry: a delete if there is no value.
+///
+/// # Errors
+///
+/// [`Error::LimitExceeded`] if the key or the value is too long.
+pub(crate) fn of_one(keyspace: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
+    check_key(key)?;
+    value.map_or(Ok(()), check_value)?;
+    let mut bytes =
+        Vec::with_capacity(HEADER_BYTES + FRAMING_BYTES_MAX + key.len() + value.map_or(0, <[u8]>::len));
+    bytes.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    match value {
+        Some(value) => {
+            put_key(&mut bytes, EntryKind::Put, keyspace, key);
+            put_length_prefixed(&mut bytes, value);
+        }
+        None => put_key(&mut bytes, EntryKind::Delete, keyspace, key),
+    }
+    Ok(bytes)
+}
+
+#[inline]
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() <= KEY_BYTES_MAX { Ok(()) } else { Err(over_limit("key length", KEY_BYTES_MAX, key)) }
+}
+
+#[inline]
+fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() <= VALUE_BYTES_MAX {
+        Ok(())
+    } else {
+        Err(over_limit("value length", VALUE_BYTES_MAX, value))
+    }
+}
+
+#[cold]
+fn over_limit(what: &'static str, limit: usize, bytes: &[u8]) -> Error {
+    Error::limit(what, limit as u64, bytes.len() as u64)
+}
+
+#[inline]
+fn put_key(out: &mut Vec<u8>, kind: EntryKind, keyspace: KeyspaceId, key: &[u8]) {
+    out.push(kind as u8);
+    put_varint(out, u64::from(keyspace));
+    put_length_prefixed(out, key);
 }
 
 /// Completes an encoded batch of so many entries.
@@ -384,10 +432,10 @@ impl<'a> BatchReader<'a> {
         let count = reader.u32("batch entry count")?;
         // The shortest entry is a delete of the empty key: three bytes.
         if u64::from(count) * 3 > reader.remaining() as u64 {
-            return Err(DecodeError::corrupt(8, "batch entry count", format!("{count} entries cannot fit")));
+            return Err(wrong_header(8, "batch entry count", format_args!("{count} entries cannot fit")));
         }
         if first.checked_add(u64::from(count)).is_none_or(|end| end > SEQNO_MAX) {
-            return Err(DecodeError::corrupt(0, "batch sequence number", format!("{first} is out of range")));
+            return Err(wrong_header(0, "batch sequence number", format_args!("{first} is out of range")));
         }
         Ok(Self { reader, first, count, read: 0, failed: false })
     }
@@ -397,6 +445,7 @@ impl<'a> BatchReader<'a> {
         (self.first + u64::from(self.count)).saturating_sub(1)
     }
 
+    #[inline(always)]
     fn read_entry(&mut self) -> Result<BatchEntry, DecodeError> {
         let at = self.reader.position() as u64;
         let raw = self.reader.u8("entry kind")?;
@@ -413,6 +462,7 @@ impl<'a> BatchReader<'a> {
         Ok(BatchEntry { seqno, kind, keyspace, key, value })
     }
 
+    #[inline]
     fn range(&mut self, limit: usize, what: &'static str) -> Result<Range<usize>, DecodeError> {
         debug_assert!(limit >= 0x80, "a short length is within every limit");
         let len = match self.reader.skip_short() {
@@ -424,9 +474,15 @@ impl<'a> BatchReader<'a> {
     }
 }
 
+#[cold]
+fn wrong_header(at: u64, what: &'static str, detail: std::fmt::Arguments<'_>) -> DecodeError {
+    DecodeError::corrupt(at, what, detail.to_string())
+}
+
 impl Iterator for BatchReader<'_> {
     type Item = Result<BatchEntry, DecodeError>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
             return None;

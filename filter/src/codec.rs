@@ -165,6 +165,17 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub fn varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
+        match self.bytes.get(self.position) {
+            Some(&byte) if byte < 0x80 => {
+                self.position += 1;
+                Ok(byte.into())
+            }
+            _ => self.longer_varint(what),
+        }
+    }
+
+    #[inline(never)]
+    fn longer_varint(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         let start = self.position;
         match decode_varint(&self.bytes[start..]) {
             Some((value, len)) => {

@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 use super::apply::own_batch;
 use super::bits::Bits;
-use super::queue::Admitted;
+use super::queue::{Admitted, Part};
 use super::transaction::ReadCondition;
 use super::tree::Tree;
 use super::value::Value;
@@ -123,6 +123,10 @@ impl Admitted {
     /// A batch that is written as its condition says.
     pub(super) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
         Self { bytes, trees, condition: Some(Box::new(condition)) }
+    }
+
+    pub(super) fn part(&self) -> Part<'_> {
+        (&self.bytes, &self.trees)
     }
 
     fn decision(&self) -> Option<Decision> {

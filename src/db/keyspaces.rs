@@ -146,15 +146,22 @@ impl Keyspaces {
 
     /// Those of these trees whose memtable is full. If none is, and all memtables together take too much
     /// memory, the tree with the largest memtable.
-    pub(crate) fn full_among(&self, mut touched: Vec<Arc<Tree>>) -> Vec<Arc<Tree>> {
-        touched.retain(|tree| tree.is_alive() && tree.has_grown_full());
-        touched.sort_by_key(|tree| tree.id);
-        touched.dedup_by_key(|tree| tree.id);
-        let memory = &self.memtables.memory;
-        if touched.is_empty() && memory.active.load(Ordering::Relaxed) > memory.memtables_max() {
-            touched.extend(self.largest_filled());
+    #[inline]
+    pub(crate) fn full_among<'t>(&self, touched: impl Iterator<Item = &'t [Arc<Tree>]>) -> Vec<Arc<Tree>> {
+        let mut full: Vec<Arc<Tree>> = Vec::new();
+        for trees in touched {
+            for tree in trees {
+                let is_full = tree.is_alive() && tree.has_grown_full();
+                if is_full && !full.iter().any(|other| other.id == tree.id) {
+                    full.push(Arc::clone(tree));
+                }
+            }
         }
-        touched
+        let memory = &self.memtables.memory;
+        if full.is_empty() && memory.active.load(Ordering::Relaxed) > memory.memtables_max() {
+            full.extend(self.largest_filled());
+        }
+        full
     }
 }
 

@@ -140,6 +140,7 @@ impl Log {
     }
 
     /// Appends batches as records with one write.
+    #[inline]
     pub(crate) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<Appended> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {

@@ -92,14 +92,25 @@ impl Paused<'_> {
 impl Engine {
     /// Has the next log prepared if a memtable of these trees, or all memtables together, are half full.
     /// `appended` bytes of the log end at `offset`. Only the leader calls this.
-    pub(super) fn want_log_for(&self, touched: &[Arc<Tree>], offset: u64, appended: u64) {
+    #[inline]
+    pub(super) fn want_log_for<'t>(
+        &self,
+        touched: impl Iterator<Item = &'t [Arc<Tree>]>,
+        offset: u64,
+        appended: u64,
+    ) {
         let has_looked = offset / LOOK_BYTES == offset.saturating_sub(appended) / LOOK_BYTES;
         if has_looked || self.next_log.is_wanted.load(Ordering::Relaxed) {
             return;
         }
+        self.want_log_if_half_full(touched.flatten());
+    }
+
+    #[inline(never)]
+    fn want_log_if_half_full<'t>(&self, mut touched: impl Iterator<Item = &'t Arc<Tree>>) {
         let memory = &self.context.memory;
         let is_half_full = |tree: &Arc<Tree>| tree.active_bytes() >= tree.memtable_bytes() / 2;
-        if touched.iter().any(is_half_full) || memory.memtables() >= memory.memtables_max() / 2 {
+        if touched.any(is_half_full) || memory.memtables() >= memory.memtables_max() / 2 {
             self.next_log.is_wanted.store(true, Ordering::Relaxed);
             self.background.notify();
         }

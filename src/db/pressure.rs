@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::background::Jobs;
 use super::engine::Engine;
-use super::queue::Admitted;
+use super::queue::{Part, PartMut};
 use super::retry::Work;
 use super::tree::{Tree, View};
 use crate::batch;
@@ -88,27 +88,38 @@ impl Engine {
     ///
     /// The error of what keeps the pressure from falling, or the memtables from being flushed. Nothing was
     /// written.
-    pub(crate) fn throttle(&self, admitted: &Admitted) -> Result<()> {
-        if self.takes_only_deletes(admitted)? {
+    #[inline]
+    pub(crate) fn throttle(&self, batch: Part<'_>) -> Result<()> {
+        let is_free = !self.reserve.is_spent()
+            && self.retry.is_empty()
+            && batch.1.iter().all(|tree| tree.has_no_pressure())
+            && self.has_much_room(std::iter::once(batch));
+        if is_free { Ok(()) } else { self.throttle_if_needed(batch) }
+    }
+
+    #[inline(never)]
+    fn throttle_if_needed(&self, batch: Part<'_>) -> Result<()> {
+        let (bytes, trees) = batch;
+        if self.takes_only_deletes(bytes)? {
             return Ok(());
         }
-        let is_failing = self.retry.is_failing(|work| is_for(admitted, work));
-        let now = pressure_of(admitted).max(if is_failing { FAILING } else { 0.0 });
-        let lacks_room = self.lacks_room(admitted);
+        let is_failing = self.retry.is_failing(|work| is_for(trees, work));
+        let now = pressure_of(trees).max(if is_failing { FAILING } else { 0.0 });
+        let lacks_room = self.lacks_room(batch);
         if now <= 0.0 && !lacks_room {
             return Ok(());
         }
         let start = Instant::now();
         if now < 1.0 && !lacks_room && self.background.threads > 0 {
-            let time = time_of(admitted.bytes.len(), now);
-            let delays = admitted.trees.iter().map(|tree| tree.pace.delay(start, time));
+            let time = time_of(bytes.len(), now);
+            let delays = trees.iter().map(|tree| tree.pace.delay(start, time));
             let delay = delays.max().unwrap_or_default();
             if delay.is_zero() {
                 return Ok(());
             }
             std::thread::sleep(delay);
         } else {
-            self.wait_for_relief(admitted)?;
+            self.wait_for_relief(batch)?;
         }
         let nanos = start.elapsed().as_nanos() as u64;
         self.counters.delays.fetch_add(1, Ordering::Relaxed);
@@ -120,9 +131,17 @@ impl Engine {
     /// Waits until the memtables have room for what is to be written of a group, of which each batch has found
     /// room before; seals the largest ones to make room. A group that is too large even for empty memtables is
     /// written once they are empty. Only the commit leader calls this.
-    pub(crate) fn make_room(&self, group: &[Admitted]) -> Result<()> {
-        let written = group.iter().filter(|admitted| admitted.is_written());
-        let batches = written.map(|admitted| (&admitted.bytes[..], &admitted.trees[..]));
+    #[inline]
+    pub(crate) fn make_room(&self, group: &[PartMut<'_>]) -> Result<()> {
+        let batches = group.iter().map(|(bytes, trees)| (&**bytes, *trees));
+        if !self.suspension.is_suspended() && self.has_much_room(batches.clone()) {
+            return Ok(());
+        }
+        self.wait_for_room(batches)
+    }
+
+    #[inline(never)]
+    fn wait_for_room<'g>(&self, batches: impl Iterator<Item = Part<'g>> + Clone) -> Result<()> {
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();
@@ -157,6 +176,13 @@ impl Engine {
         }
     }
 
+    /// [`has_much_room`] for a group now.
+    #[inline]
+    fn has_much_room<'g>(&self, group: impl Iterator<Item = Part<'g>>) -> bool {
+        let memory = &self.context.memory;
+        has_much_room(memory.memtables(), memory.memtables_max(), group)
+    }
+
     /// Whether all memtables together, the immutable ones included, have room for a group.
     pub(super) fn has_room<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> bool {
         let memory = &self.context.memory;
@@ -171,33 +197,34 @@ impl Engine {
 
     /// Whether a writer has to wait for memory: the memtables have no room for its batch beside what is left to
     /// other keyspaces.
-    fn lacks_room(&self, admitted: &Admitted) -> bool {
+    fn lacks_room(&self, batch: Part<'_>) -> bool {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
-        let part = std::iter::once((&admitted.bytes[..], &admitted.trees[..]));
-        if has_much_room(used, most, part.clone()) {
+        let batches = std::iter::once(batch);
+        if has_much_room(used, most, batches.clone()) {
             return false;
         }
         let is_behind = |tree: &Arc<Tree>| tree.is_alive() && !tree.view_ref().immutables.is_empty();
-        let leaves_some = self.keyspaces.len() > 1 && admitted.trees.iter().any(is_behind);
+        let leaves_some = self.keyspaces.len() > 1 && batch.1.iter().any(is_behind);
         let most = if leaves_some { most - most / PART_FOR_OTHERS } else { most };
-        used.saturating_add(memory_of(part)) > most
+        used.saturating_add(memory_of(batches)) > most
     }
 
     /// Waits until the pressure is below 1 and the memtables have room for a batch, doing the work itself if
     /// there are no threads. A batch that is too large even for empty memtables waits until they are empty.
-    fn wait_for_relief(&self, admitted: &Admitted) -> Result<()> {
+    fn wait_for_relief(&self, batch: Part<'_>) -> Result<()> {
+        let (_, trees) = batch;
         let reservations = &self.background.reservations;
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = reservations.epoch();
             self.resume_first()?;
-            let (is_pressed, lacks_room) = (pressure_of(admitted) >= 1.0, self.lacks_room(admitted));
+            let (is_pressed, lacks_room) = (pressure_of(trees) >= 1.0, self.lacks_room(batch));
             let is_relieved = !is_pressed && !lacks_room;
             if is_relieved || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
-            if let Some(error) = admitted.trees.iter().find_map(blocked_for) {
+            if let Some(error) = trees.iter().find_map(blocked_for) {
                 return Err((*error).clone());
             }
             if lacks_room && self.may_seal() && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
@@ -208,9 +235,8 @@ impl Engine {
                     Some(Err(_)) | None => {}
                 }
             }
-            let is_awaited = |work| {
-                is_for(admitted, work) || lacks_room && matches!(work, Work::Flush(_) | Work::BeginLog)
-            };
+            let is_awaited =
+                |work| is_for(trees, work) || lacks_room && matches!(work, Work::Flush(_) | Work::BeginLog);
             if let Some(error) = self.retry.out_of_patience(is_awaited) {
                 return Err(error);
             }
@@ -228,10 +254,10 @@ impl Engine {
     }
 }
 
-/// Whether the writer of this batch waits for such work.
-fn is_for(admitted: &Admitted, work: Work) -> bool {
+/// Whether the writers of these trees wait for such work.
+fn is_for(trees: &[Arc<Tree>], work: Work) -> bool {
     let (Work::Flush(id) | Work::Compact(id)) = work else { return false };
-    admitted.trees.iter().any(|tree| tree.id == id)
+    trees.iter().any(|tree| tree.id == id)
 }
 
 /// The error of the damaged table that keeps a tree at full pressure from being compacted, if there is one.
@@ -244,11 +270,9 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     (is_full && stuck()).then(|| Arc::clone(error))
 }
 
-/// A batch and its trees.
-pub(super) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
-
 /// Whether the memtables have room for a group in any case: the shortest entry, of three bytes, takes at most 80 times as
 /// much, and what a memtable allocates ahead is little of so much memory.
+#[inline]
 fn has_much_room<'g>(used: usize, most: usize, mut group: impl Iterator<Item = Part<'g>>) -> bool {
     let Some((bytes, trees)) = group.next() else { return true };
     let is_small = trees.len() == 1 && bytes.len() <= most / 512;
@@ -282,7 +306,7 @@ fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
 
 /// The highest pressure among the keyspaces of a batch. A dropped keyspace is not flushed any more and does
 /// not count.
-fn pressure_of(admitted: &Admitted) -> f64 {
+fn pressure_of(trees: &[Arc<Tree>]) -> f64 {
     let of = |tree: &Arc<Tree>| {
         if tree.has_no_pressure() {
             return 0.0;
@@ -290,8 +314,7 @@ fn pressure_of(admitted: &Admitted) -> f64 {
         let view = tree.view_ref();
         pressure_of_memtables(view.immutables.len()).max(compaction_pressure(tree, &view))
     };
-    let trees = admitted.trees.iter().filter(|tree| tree.is_alive());
-    trees.map(of).fold(0.0, f64::max)
+    trees.iter().filter(|tree| tree.is_alive()).map(of).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

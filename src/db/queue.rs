@@ -43,6 +43,12 @@ pub(crate) struct Admitted {
     pub(super) condition: Option<Box<Condition>>,
 }
 
+/// An encoded batch, and the trees of its keyspaces.
+pub(super) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
+
+/// One that is stamped and written.
+pub(super) type PartMut<'g> = (&'g mut [u8], &'g [Arc<Tree>]);
+
 /// What became of a request.
 pub(super) struct Outcome {
     /// A sync up to here makes durable what was written, and what a condition was decided by.
@@ -179,6 +185,12 @@ impl CommitQueue {
         self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
         drop(queue);
         request.wait()
+    }
+
+    /// Makes the writer of a batch the leader if nobody leads, so that nobody waits, and nobody has the right of way.
+    pub(super) fn lead(&self) -> bool {
+        let mut queue = lock(&self.queue);
+        queue.first.is_none() && !std::mem::replace(&mut queue.led, true)
     }
 
     /// Waits while other threads have the right of way, one after the other, but not longer than `patience`.

@@ -175,7 +175,7 @@ impl Engine {
         log: u64,
     ) -> Result<Vec<Arc<Tree>>> {
         apply(bytes, &trees, log, |entry| known.lacks(entry.keyspace, entry.seqno))?;
-        Ok(self.keyspaces.full_among(trees))
+        Ok(self.keyspaces.full_among(std::iter::once(&trees[..])))
     }
 
     /// Flushes the memtable of a tree and describes the tables in the state of the new manifest.

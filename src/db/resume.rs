@@ -89,6 +89,7 @@ struct InDoubt {
 }
 
 impl Suspension {
+    #[inline]
     pub(crate) fn is_suspended(&self) -> bool {
         self.is_suspended.load(Ordering::Acquire)
     }
@@ -216,10 +217,13 @@ impl Engine {
     /// # Errors
     ///
     /// The failure of an attempt that another thread made meanwhile.
+    #[inline]
     pub(super) fn await_resume(&self) -> Result<()> {
-        if !self.suspension.is_suspended() {
-            return Ok(());
-        }
+        if self.suspension.is_suspended() { self.wait_for_resume() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_resume(&self) -> Result<()> {
         let reservations = &self.background.reservations;
         let failures = {
             // Who suspends counts the failure under this lock.
@@ -264,10 +268,13 @@ impl Engine {
     /// # Errors
     ///
     /// The failure of the newest attempt.
+    #[inline]
     pub(super) fn resume_if_due(&self, is_closing: bool) -> Result<()> {
-        if !self.suspension.is_suspended() {
-            return Ok(());
-        }
+        if self.suspension.is_suspended() { self.resume_now_if_due(is_closing) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn resume_now_if_due(&self, is_closing: bool) -> Result<()> {
         let Some(cause) = self.suspension.cause() else { return Ok(()) };
         let is_due = self.background.threads == 0 || is_closing || self.retry.is_due(Work::Resume);
         if !is_due {

@@ -118,7 +118,8 @@ impl Retry {
         Instant::now() + Duration::from_millis(self.ahead.load(Ordering::Relaxed))
     }
 
-    fn is_empty(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
         self.len.load(Ordering::Acquire) == 0
     }
 

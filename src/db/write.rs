@@ -30,7 +30,7 @@ use super::engine::Engine;
 use super::health::catch;
 use super::log::{LogPosition, Synced};
 use super::publish::{Change, log_closed};
-use super::queue::{Admitted, Outcome, Turn, Wanted};
+use super::queue::{Admitted, Outcome, PartMut, Turn, Wanted};
 use super::retry::Work;
 use super::schedule::point;
 use super::tree::Tree;
@@ -79,8 +79,7 @@ impl Engine {
     pub(super) fn write_in(&self, tree: &Arc<Tree>, bytes: Vec<u8>, durability: Durability) -> Result<()> {
         self.check_writable()?;
         self.await_resume()?;
-        let admitted = Admitted { bytes, trees: vec![Arc::clone(tree)], condition: None };
-        let position = self.submit_batch(admitted)?.position;
+        let position = self.write_plain(bytes, std::slice::from_ref(tree))?;
         self.make_durable(Some(position), durability)
     }
 
@@ -107,12 +106,35 @@ impl Engine {
             return Ok(self.log().end());
         }
         let trees = self.keyspaces.admit(&keyspaces)?;
-        Ok(self.submit_batch(Admitted { bytes, trees, condition: None })?.position)
+        self.write_plain(bytes, &trees)
     }
 
-    /// Step 1, in the writer's thread, and then the others.
+    /// Writes an encoded batch that has entries, and no condition. Who finds no leader leads, and makes no request.
+    fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
+        self.throttle((&bytes, trees))?;
+        point();
+        if !self.commit.lead() {
+            let admitted = Admitted { bytes, trees: trees.to_vec(), condition: None };
+            return self.submit(Wanted::Batch(admitted)).map(|outcome| outcome.position);
+        }
+        point();
+        let written = catch("writing a batch", || {
+            check_alive(trees)?;
+            self.begin_group(false)?;
+            let written = self.write_parts(&mut [(&mut bytes, trees)])?;
+            // Its failure is that of nobody's batch, and the next group tries again.
+            let _ = self.seal_full(&written, Vec::new());
+            Ok(written.position)
+        });
+        let written = written.unwrap_or_else(|panic| Err(self.fail(panic)));
+        point();
+        self.commit.hand_on();
+        written
+    }
+
+    /// Writes a conditional batch. Step 1, in the writer's thread, and then the others.
     pub(super) fn submit_batch(&self, admitted: Admitted) -> Result<Outcome> {
-        self.throttle(&admitted)?;
+        self.throttle(admitted.part())?;
         self.submit(Wanted::Batch(admitted))
     }
 
@@ -176,7 +198,7 @@ impl Engine {
 
     /// Carries out a group of one batch.
     fn write_alone(&self, admitted: Admitted) -> Result<Outcome> {
-        admitted.trees.iter().try_for_each(|tree| tree.check_alive())?;
+        check_alive(&admitted.trees)?;
         let mut group = [admitted];
         let written = self.write_group(&mut group, false);
         if let Ok(full) = &written {
@@ -195,7 +217,7 @@ impl Engine {
         let mut close = false;
         for work in group {
             parts.push(match work {
-                Wanted::Batch(batch) => match batch.trees.iter().try_for_each(|tree| tree.check_alive()) {
+                Wanted::Batch(batch) => match check_alive(&batch.trees) {
                     Ok(()) => {
                         admitted.push(batch);
                         Part::Write
@@ -239,16 +261,30 @@ impl Engine {
 
     /// Steps 2 to 5. After an error before step 3 nothing was written.
     fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
+        self.begin_group(close)?;
+        decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
+        let written = group.iter_mut().filter(|admitted| admitted.is_written());
+        let mut written: Vec<_> =
+            written.map(|Admitted { bytes, trees, .. }| (&mut **bytes, &**trees)).collect();
+        if written.is_empty() {
+            return Ok(Written { position: self.log().end(), full: Vec::new() });
+        }
+        self.write_parts(&mut written)
+    }
+
+    /// Whether anything can be written.
+    fn begin_group(&self, close: bool) -> Result<()> {
         // A request that was queued after the store was closed fails like one made later.
         if !close {
             self.health.check_open()?;
         }
         self.health.check_not_failed()?;
-        self.resume_if_due(close)?;
-        decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
-        if !group.iter().any(Admitted::is_written) {
-            return Ok(Written { position: self.log().end(), full: Vec::new() });
-        }
+        self.resume_if_due(close)
+    }
+
+    /// The rest of step 2, and steps 3 to 5, for the batches that are to be written.
+    #[inline]
+    fn write_parts(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
         if self.is_unchanged() {
             self.begin_writing()?;
             // The reserve may have been given up for that.
@@ -277,46 +313,38 @@ impl Engine {
         self.seal_now(&trees)
     }
 
-    /// Steps 3 to 5, for the batches that are to be written.
-    fn log_and_apply(&self, group: &mut [Admitted]) -> Result<Written> {
+    /// Steps 3 to 5.
+    #[inline]
+    fn log_and_apply(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
         let before = self.sequence.visible();
-        let (mut next, mut written, mut logged) = (before + 1, 0, 0);
-        for Admitted { bytes, .. } in group.iter_mut().filter(|admitted| admitted.is_written()) {
+        let (mut next, mut logged) = (before + 1, 0);
+        for (bytes, _) in &mut *group {
             let count = batch::count(bytes);
             if next + u64::from(count) > SEQNO_MAX {
                 return Err(Error::limit("sequence number", SEQNO_MAX, next + u64::from(count)));
             }
             batch::stamp(bytes, next);
             next += u64::from(count);
-            written += 1;
             logged += bytes.len() as u64;
         }
         self.counters.logged_bytes.fetch_add(logged, Ordering::Relaxed);
-        let batches = group.iter().filter(|admitted| admitted.is_written());
-        let batches = batches.map(|admitted| &admitted.bytes[..]);
-        let appended = self.log().append(batches).map_err(|error| self.suspend(error))?;
+        let appended = self.log().append(group.iter().map(|(bytes, _)| &**bytes));
+        let appended = appended.map_err(|error| self.suspend(error))?;
         let position = appended.position;
         if appended.unsynced_before <= LOG_SYNC_BYTES && appended.unsynced > LOG_SYNC_BYTES {
             // The background syncs it, so that little is left to sync when the log ends.
             self.background.notify();
         }
-        let mut touched: Vec<Arc<Tree>> = Vec::new();
-        for admitted in group.iter_mut().filter(|admitted| admitted.is_written()) {
-            let bytes = std::mem::take(&mut admitted.bytes);
-            apply(&bytes, &admitted.trees, position.number, |_| true).map_err(|error| self.fail(error))?;
-            if touched.is_empty() {
-                touched = std::mem::take(&mut admitted.trees);
-            } else {
-                touched.append(&mut admitted.trees);
-            }
+        for (bytes, trees) in &*group {
+            apply(bytes, trees, position.number, |_| true).map_err(|error| self.fail(error))?;
         }
         self.sequence.publish(next - 1);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
-        self.counters.batches.fetch_add(written, Ordering::Relaxed);
+        self.counters.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
-        self.want_log_for(&touched, position.offset, logged);
-        let full = self.keyspaces.full_among(touched);
-        Ok(Written { position, full })
+        let touched = group.iter().map(|(_, trees)| *trees);
+        self.want_log_for(touched.clone(), position.offset, logged);
+        Ok(Written { position, full: self.keyspaces.full_among(touched) })
     }
 
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
@@ -377,4 +405,8 @@ impl Engine {
         let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
         closed.map_err(|error| self.suspend(error))
     }
+}
+
+fn check_alive(trees: &[Arc<Tree>]) -> Result<()> {
+    trees.iter().try_for_each(|tree| tree.check_alive())
 }

@@ -16,11 +16,8 @@ use super::store::Db;
 use super::tree::Tree;
 use super::value::Value;
 use super::write::Durability;
-use crate::batch::WriteBatch;
+use crate::batch::{self, WriteBatch};
 use crate::error::Result;
-
-/// Room for the framing of one entry, so that the buffer of a batch is allocated once.
-const FRAMING_BYTES: usize = 12;
 
 /// Where a handle writes.
 pub(super) struct Writes<'a> {
@@ -30,16 +27,11 @@ pub(super) struct Writes<'a> {
 
 impl Writes<'_> {
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        let len = key.len().saturating_add(value.len()).saturating_add(FRAMING_BYTES);
-        let mut batch = WriteBatch::with_capacity(len);
-        batch.push_put(self.tree.id, key, value);
-        self.write(batch.into_bytes()?, durability)
+        self.write(batch::of_one(self.tree.id, key, Some(value))?, durability)
     }
 
     fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        let mut batch = WriteBatch::with_capacity(key.len().saturating_add(FRAMING_BYTES));
-        batch.push_delete(self.tree.id, key);
-        self.write(batch.into_bytes()?, durability)
+        self.write(batch::of_one(self.tree.id, key, None)?, durability)
     }
 
     fn write(&self, batch: Vec<u8>, durability: Durability) -> Result<()> {

@@ -144,11 +144,13 @@ impl Fragment {
 }
 
 /// Bytes from `offset` to the end of its page.
+#[inline]
 pub(crate) fn page_left(offset: u64) -> usize {
     PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize
 }
 
 /// Bytes from a fragment's start to the next one, or `None` if it would cross the end of the page.
+#[inline]
 pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     let left = page_left(offset);
     let aligned = (FRAGMENT_HEADER_BYTES + payload_bytes).next_multiple_of(FRAGMENT_ALIGN);
@@ -173,6 +175,7 @@ pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
 
 /// Appends the next fragment of a record to `out`, which ends at `offset` of the file, and takes from
 /// `payload` the bytes that fit the page. The record is complete when nothing is left of it.
+#[inline]
 pub(crate) fn put_fragment(
     out: &mut Vec<u8>,
     file_id: &FileId,
@@ -185,13 +188,15 @@ pub(crate) fn put_fragment(
     let (now, later) = payload.split_at(payload.len().min(left - FRAGMENT_HEADER_BYTES));
     *payload = later;
     let flags = if first { FIRST } else { 0 } | if later.is_empty() { LAST } else { 0 };
-    let start = out.len();
-    out.resize(start + extent(offset, now.len()).unwrap_or(left), 0);
-    let (header, rest) = out[start..].split_at_mut(FRAGMENT_HEADER_BYTES);
+    let (start, extent) = (out.len(), extent(offset, now.len()).unwrap_or(left));
+    let mut header = [0; FRAGMENT_HEADER_BYTES];
     LittleEndian::write_u16(&mut header[4..6], now.len() as u16);
     header[6] = (kind as u8) << KIND_SHIFT | flags;
     LittleEndian::write_u64(&mut header[8..], synced);
-    rest[..now.len()].copy_from_slice(now);
+    out.reserve(extent);
+    out.extend_from_slice(&header);
+    out.extend_from_slice(now);
+    out.resize(start + extent, 0);
     let crc = checksum32(file_id, offset, &[&out[start + 4..]]);
     LittleEndian::write_u32(&mut out[start..start + 4], crc);
 }

@@ -94,6 +94,7 @@ impl FramedWriter {
     ///
     /// [`Error::LimitExceeded`] if the payload is too long; nothing was framed. [`Error::Io`] from now on,
     /// always the same one, if writing fails or has failed.
+    #[inline]
     pub(crate) fn append_record(&mut self, kind: RecordKind, mut payload: &[u8]) -> Result<u64> {
         debug_assert!(kind.belongs_in(self.header.kind), "{kind:?} in {:?}", self.header.kind);
         self.check()?;
@@ -118,6 +119,7 @@ impl FramedWriter {
     /// # Errors
     ///
     /// [`Error::Io`], from now on always the same one, if writing fails or has failed.
+    #[inline]
     pub(crate) fn flush_frames(&mut self) -> Result<()> {
         self.check()?;
         if self.frames.is_empty() {
@@ -176,8 +178,9 @@ impl FramedWriter {
         &self.path
     }
 
+    #[inline]
     fn check(&self) -> Result<()> {
-        self.failure.clone().map_or(Ok(()), Err)
+        self.failure.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn remember(&mut self, done: Result<()>) -> Result<()> {

@@ -120,7 +120,8 @@ impl Reserve {
         self.table_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn is_spent(&self) -> bool {
+    #[inline]
+    pub(in crate::db) fn is_spent(&self) -> bool {
         self.is_spent.load(Ordering::Acquire)
     }
 

@@ -5,7 +5,7 @@ use crate::batch::BatchReader;
 use crate::db::background::Jobs;
 use crate::db::engine::Engine;
 use crate::db::health::is_out_of_space;
-use crate::db::queue::Admitted;
+use crate::db::queue::PartMut;
 use crate::db::retry::Work;
 use crate::error::{Error, Result};
 use crate::key::EntryKind;
@@ -149,16 +149,16 @@ impl Engine {
     }
 
     /// Refuses a group with a put if the reserve is given up.
-    pub(in crate::db) fn check_puts(&self, group: &[Admitted]) -> Result<()> {
+    pub(in crate::db) fn check_puts(&self, group: &[PartMut<'_>]) -> Result<()> {
         match self.reserve.cause() {
-            Some(cause) if group.iter().any(has_put) => Err(cause),
+            Some(cause) if group.iter().any(|(bytes, _)| has_put(bytes)) => Err(cause),
             _ => Ok(()),
         }
     }
 
     /// Refuses a batch with a put as long as the reserve is given up. `true` if it is, and the batch only
     /// deletes.
-    pub(in crate::db) fn takes_only_deletes(&self, batch: &Admitted) -> Result<bool> {
+    pub(in crate::db) fn takes_only_deletes(&self, batch: &[u8]) -> Result<bool> {
         if !self.reserve.is_spent() {
             return Ok(false);
         }
@@ -180,8 +180,8 @@ impl Engine {
     }
 }
 
-fn has_put(batch: &Admitted) -> bool {
-    let mut entries = BatchReader::open(&batch.bytes).into_iter().flatten();
+fn has_put(batch: &[u8]) -> bool {
+    let mut entries = BatchReader::open(batch).into_iter().flatten();
     entries.any(|entry| entry.is_ok_and(|entry| entry.kind == EntryKind::Put))
 }
 

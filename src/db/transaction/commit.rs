@@ -39,12 +39,10 @@ impl Engine {
         mut read_at: SeqNo,
     ) -> Result<LogPosition> {
         self.check_writable()?;
-        let (bytes, keyspaces, _) = batch.into_parts()?;
-        let trees = self.keyspaces.admit(&keyspaces)?;
-        let admitted = Admitted { bytes, trees, condition: None };
+        let (mut bytes, keyspaces, _) = batch.into_parts()?;
+        let mut trees = self.keyspaces.admit(&keyspaces)?;
         self.await_resume()?;
-        self.throttle(&admitted)?;
-        let Admitted { mut bytes, mut trees, .. } = admitted;
+        self.throttle((&bytes, &trees))?;
         let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
         let mut keepers = Vec::new();
         for attempt in 0..ATTEMPTS_MAX {
