@@ -356,7 +356,7 @@ fn over_limit(what: &'static str, limit: usize, bytes: &[u8]) -> Error {
     Error::limit(what, limit as u64, bytes.len() as u64)
 }
 
-#[inline]
+#[inline(always)]
 fn put_key(out: &mut Vec<u8>, kind: EntryKind, keyspace: KeyspaceId, key: &[u8]) {
     out.push(kind as u8);
     put_varint(out, u64::from(keyspace));
@@ -425,7 +425,7 @@ pub(crate) struct BatchReader<'a> {
 }
 
 impl<'a> BatchReader<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let first = reader.u64("batch sequence number")?;

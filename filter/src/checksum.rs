@@ -43,6 +43,27 @@ pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
     crc.finalize()
 }
 
+/// [`checksum32`] of what lies in one file, begun once.
+#[derive(Debug, Clone)]
+pub struct FileChecksum(crc32fast::Hasher);
+
+impl FileChecksum {
+    /// For things in the file `owner`.
+    pub fn new(owner: &FileId) -> Self {
+        let mut begun = crc32fast::Hasher::new();
+        begun.update(owner);
+        Self(begun)
+    }
+
+    /// The checksum of `bytes` that lie at `offset`.
+    pub fn of(&self, offset: u64, bytes: &[u8]) -> u32 {
+        let mut crc = self.0.clone();
+        crc.update(&u64_bytes(offset));
+        crc.update(bytes);
+        crc.finalize()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +94,6 @@ mod tests {
     #[test]
     fn parts_are_one_string() {
         assert_eq!(checksum(&[0; 16], 0, &[b"ab", b"c"]), checksum(&[0; 16], 0, &[b"abc"]));
+        assert_eq!(FileChecksum::new(&[3; 16]).of(5, b"abc"), checksum32(&[3; 16], 5, &[b"abc"]));
     }
 }

@@ -111,18 +111,9 @@ impl<'a> Node<'a> {
         self.words[at].load(Memory::Relaxed)
     }
 
-    fn set(&self, at: usize, word: u32) {
-        self.words[at].store(word, Memory::Relaxed);
-    }
-
     #[inline]
     fn two_words(&self, at: usize) -> u64 {
         u64::from(self.word(at)) << u32::BITS | u64::from(self.word(at + 1))
-    }
-
-    fn set_two(&self, at: usize, words: u64) {
-        self.set(at, (words >> u32::BITS) as u32);
-        self.set(at + 1, words as u32);
     }
 
     /// Fills the node, all but its links.
@@ -132,14 +123,18 @@ impl<'a> Node<'a> {
             Content::Short(_, value) => value.len() as u32,
             Content::Long(..) => LONG,
         };
-        self.set_two(PREFIX, key_prefix(key));
-        self.set(
-            SHAPE,
-            (height as u32) << (VALUE_BITS + KEY_BITS) | value_len << KEY_BITS | key.len() as u32,
-        );
-        self.set_two(TAG, tag.to_u64());
-        self.set(INSERTED_BEFORE, inserted_before);
-        let data = &self.words[NEXT + height..];
+        let (head, rest_of_node) =
+            self.words.split_first_chunk::<NEXT>().expect("a node has its first words");
+        let set = |at: usize, word| head[at].store(word, Memory::Relaxed);
+        let set_two = |at, words: u64| {
+            set(at, (words >> u32::BITS) as u32);
+            set(at + 1, words as u32);
+        };
+        set_two(PREFIX, key_prefix(key));
+        set(SHAPE, (height as u32) << (VALUE_BITS + KEY_BITS) | value_len << KEY_BITS | key.len() as u32);
+        set_two(TAG, tag.to_u64());
+        set(INSERTED_BEFORE, inserted_before);
+        let data = &rest_of_node[height..];
         match content {
             Content::Short(key, value) => {
                 put_bytes::<BigEndian>(data, rest(key));

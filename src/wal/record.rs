@@ -22,7 +22,7 @@ use std::fmt;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::checksum::{FileId, checksum32};
+use crate::checksum::{FileChecksum, FileId, checksum32};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
@@ -175,10 +175,24 @@ pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
 
 /// Appends the next fragment of a record to `out`, which ends at `offset` of the file, and takes from
 /// `payload` the bytes that fit the page. The record is complete when nothing is left of it.
-#[inline]
+#[cfg(test)]
 pub(crate) fn put_fragment(
     out: &mut Vec<u8>,
     file_id: &FileId,
+    offset: u64,
+    place: (RecordKind, bool),
+    synced: u64,
+    payload: &mut &[u8],
+) {
+    put_with(out, &FileChecksum::new(file_id), offset, place, synced, payload);
+}
+
+/// Appends the next fragment of a record to `out`, which ends at `offset` of the file that `sums` is for, and takes from
+/// `payload` the bytes that fit the page. The record is complete when nothing is left of it.
+#[inline]
+pub(super) fn put_with(
+    out: &mut Vec<u8>,
+    sums: &FileChecksum,
     offset: u64,
     (kind, first): (RecordKind, bool),
     synced: u64,
@@ -196,8 +210,10 @@ pub(crate) fn put_fragment(
     out.reserve(extent);
     out.extend_from_slice(&header);
     out.extend_from_slice(now);
-    out.resize(start + extent, 0);
-    let crc = checksum32(file_id, offset, &[&out[start + 4..]]);
+    // At most to the next multiple, and what cannot hold another header.
+    const PADDING: [u8; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES] = [0; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES];
+    out.extend_from_slice(&PADDING[..extent - FRAGMENT_HEADER_BYTES - now.len()]);
+    let crc = sums.of(offset, &out[start + 4..]);
     LittleEndian::write_u32(&mut out[start..start + 4], crc);
 }
 

@@ -16,7 +16,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::record::{PAGE_BYTES, RECORD_BYTES_MAX, RecordKind, put_fragment};
+use super::record::{PAGE_BYTES, RECORD_BYTES_MAX, RecordKind, put_with};
+use crate::checksum::FileChecksum;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::fs::{AppendFile, Fs};
@@ -30,6 +31,7 @@ pub(crate) struct FramedWriter {
     file: Arc<dyn AppendFile>,
     path: PathBuf,
     header: FileHeader,
+    sums: FileChecksum,
     /// Whole fragments that are not yet in the file.
     frames: Vec<u8>,
     /// Length of the file without them.
@@ -66,6 +68,7 @@ impl FramedWriter {
         Ok(Self {
             file,
             path: path.to_path_buf(),
+            sums: FileChecksum::new(&header.file_id),
             header,
             frames: Vec::new(),
             flushed: HEADER_BYTES as u64,
@@ -79,6 +82,7 @@ impl FramedWriter {
         Self {
             file: Arc::new(Ended),
             path: path.to_path_buf(),
+            sums: FileChecksum::new(&header.file_id),
             header,
             frames: Vec::new(),
             flushed: len,
@@ -105,7 +109,7 @@ impl FramedWriter {
         let mut first = true;
         while first || !payload.is_empty() {
             let (at, place) = (self.len(), (kind, first));
-            put_fragment(&mut self.frames, &self.header.file_id, at, place, self.synced, &mut payload);
+            put_with(&mut self.frames, &self.sums, at, place, self.synced, &mut payload);
             first = false;
             if self.frames.len() >= FRAMES_BYTES_MAX - PAGE_BYTES {
                 self.flush_frames()?;
