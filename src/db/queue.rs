@@ -188,6 +188,7 @@ impl CommitQueue {
     }
 
     /// Makes the writer of a batch the leader if nobody leads, so that nobody waits, and nobody has the right of way.
+    #[inline]
     pub(super) fn lead(&self) -> bool {
         let mut queue = lock(&self.queue);
         queue.first.is_none() && !std::mem::replace(&mut queue.led, true)
@@ -244,6 +245,7 @@ impl CommitQueue {
     }
 
     /// Makes the writer that has waited longest the leader, if any waits.
+    #[inline]
     pub(super) fn hand_on(&self) {
         let mut queue = lock(&self.queue);
         match queue.waiting.pop_front() {

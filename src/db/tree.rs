@@ -239,10 +239,15 @@ impl Tree {
 
     /// The active memtable, for entries of this log; makes one if there is none. Only the commit leader calls
     /// this.
+    #[inline]
     pub(crate) fn memtable_for(&self, log: u64) -> Arc<LoggedMemtable> {
         if let Some(active) = &self.view_ref().active {
             return Arc::clone(active);
         }
+        self.new_memtable(log)
+    }
+
+    fn new_memtable(&self, log: u64) -> Arc<LoggedMemtable> {
         let memtable = Arc::new(Memtable::new(self.memtable_bytes(), self.memtables.hash_seed));
         let active = Arc::new(LoggedMemtable { memtable, first_log: log });
         self.set_grown();

@@ -76,6 +76,7 @@ impl Engine {
     }
 
     /// Writes an encoded batch that has entries, all for this tree.
+    #[inline]
     pub(super) fn write_in(&self, tree: &Arc<Tree>, bytes: Vec<u8>, durability: Durability) -> Result<()> {
         self.check_writable()?;
         self.await_resume()?;
@@ -85,6 +86,7 @@ impl Engine {
 
     /// Makes what was written, or read, as durable as a caller wants: the log up to this position, or everything
     /// that is visible. A store that is open for reading syncs nothing.
+    #[inline]
     pub(super) fn make_durable(&self, up_to: Option<LogPosition>, durability: Durability) -> Result<()> {
         match (durability, up_to) {
             (Durability::Buffered, _) => Ok(()),
@@ -110,6 +112,7 @@ impl Engine {
     }
 
     /// Writes an encoded batch that has entries, and no condition. Who finds no leader leads, and makes no request.
+    #[inline]
     fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
         self.throttle((&bytes, trees))?;
         point();
@@ -122,8 +125,10 @@ impl Engine {
             check_alive(trees)?;
             self.begin_group(false)?;
             let written = self.write_parts(&mut [(&mut bytes, trees)])?;
-            // Its failure is that of nobody's batch, and the next group tries again.
-            let _ = self.seal_full(&written, Vec::new());
+            if !written.full.is_empty() {
+                // Its failure is that of nobody's batch, and the next group tries again.
+                let _ = self.seal_full(&written, Vec::new());
+            }
             Ok(written.position)
         });
         let written = written.unwrap_or_else(|panic| Err(self.fail(panic)));
