@@ -9,7 +9,8 @@
 //! compactions are behind slows only its own writers. The leader waits only for those who found room at the same
 //! time. While flushes or compactions fail, the pressure is at least one half. A writer gets an error if the wait might never end:
 //! because this work has been failing for long, or because level 0 is full and cannot be compacted without a
-//! damaged table.
+//! damaged table. A memtable that cannot be sealed takes entries only as long as it has places for them; then writers get
+//! the error of sealing it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -146,6 +147,13 @@ impl Engine {
         loop {
             let epoch = reservations.epoch();
             self.resume_if_due(false)?;
+            if let Some(full) = self.overfull(batches.clone()) {
+                // It was to be sealed before.
+                match self.retry.failed_since(0, |work| work == Work::BeginLog) {
+                    Some(error) if !self.may_seal() => return Err(error),
+                    _ => self.seal_now(std::slice::from_ref(full))?,
+                }
+            }
             if self.has_room(batches.clone()) || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());
             }
@@ -188,6 +196,15 @@ impl Engine {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
         has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
+    }
+
+    /// A tree whose memtable may have no places for a group.
+    fn overfull<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> Option<&'g Arc<Tree>> {
+        if self.context.memory.memtables() <= Memtable::FLUSH_BYTES_MAX {
+            return None;
+        }
+        let more = memory_of(group.clone());
+        group.flat_map(|(_, trees)| trees).find(|tree| is_overfull(tree.active_bytes(), more))
     }
 
     /// Whether beginning a log, without which nothing is sealed, is not put off.
@@ -275,8 +292,16 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
 #[inline]
 fn has_much_room<'g>(used: usize, most: usize, mut group: impl Iterator<Item = Part<'g>>) -> bool {
     let Some((bytes, trees)) = group.next() else { return true };
+    // Of more, each memtable is looked at.
+    let most = most.min(Memtable::FLUSH_BYTES_MAX);
     let is_small = trees.len() == 1 && bytes.len() <= most / 512;
     is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
+}
+
+/// Whether a memtable of so many bytes, which could not be sealed, may have no places for so much more. One that can be is
+/// sealed when it has [`Memtable::FLUSH_BYTES_MAX`], and the largest batch finds places beside these.
+fn is_overfull(active: usize, more: usize) -> bool {
+    active > Memtable::FLUSH_BYTES_MAX && (active as u64).saturating_add(more as u64) > Memtable::BYTES_MAX
 }
 
 /// The most that the memtables can grow by when a group is applied.
@@ -292,7 +317,8 @@ fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
     others.sort_by_key(|tree| tree.id);
     others.dedup_by_key(|tree| tree.id);
     let jumps = others.iter().map(|tree| tree.growth_max());
-    Memtable::bytes_max(entries, len, 1 + others.len()) + first.growth_max() + jumps.sum::<usize>()
+    let jumps = jumps.fold(first.growth_max(), usize::saturating_add);
+    Memtable::bytes_max(entries, len, 1 + others.len()).saturating_add(jumps)
 }
 
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
@@ -355,7 +381,21 @@ mod tests {
                 assert_eq!(has_much, most >= MUCH_ROOM_MIN, "{entries} of {value} in {budget}");
                 assert!(!has_much || memory_of(group()) <= most / 2, "{entries} of {value} in {budget}");
                 assert!(!has_much_room(most / 2 + 1, most, group()));
+                assert!(
+                    !has_much_room(Memtable::FLUSH_BYTES_MAX, usize::MAX, group()),
+                    "one may be overfull"
+                );
             }
+        }
+    }
+
+    #[test]
+    fn a_memtable_that_could_not_be_sealed_is_overfull_before_its_places_end() {
+        let places = 16u64 << 30;
+        for more in [0, 1 << 20, 5 << 30].map(|more: u64| more as usize) {
+            assert!(!is_overfull(Memtable::FLUSH_BYTES_MAX, usize::MAX), "the largest batch fits");
+            let Ok(active) = usize::try_from(places - more as u64) else { continue };
+            assert!(is_overfull(active, more) && !is_overfull(active - (1 << 31), more));
         }
     }
 

@@ -35,11 +35,15 @@ use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::state::{LogState, ManifestState};
 use crate::memory::LeaseKind;
+use crate::memtable::Memtable;
 use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 
 /// Up to this size batches are copied into the new log; above it all of them are flushed. A small store
 /// copies less.
 const CARRY_BYTES_MAX: u64 = 1 << 20;
+
+/// At this size a memtable of a store that is opened for reading is made immutable; in tests at one that they reach.
+const READ_ONLY_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { Memtable::FLUSH_BYTES_MAX };
 
 /// How the batches of the old logs stay durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +64,15 @@ pub(super) struct Replayed {
 }
 
 impl Engine {
-    /// Replays the logs into memory.
+    /// Replays the logs into memory. Nothing is flushed, so memtables are as large as they may be: each is searched.
     pub(super) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
         let known = &recovered.manifest.state;
         replay(&*self.files.fs, &self.files.dir, recovered, &mut |&Logged { bytes, .. }| {
-            self.apply_lacking(known, bytes, self.lacking(known, bytes)?, 0).map(drop)
+            let full = self.apply_lacking(known, bytes, self.lacking(known, bytes)?, 0)?;
+            full.iter()
+                .filter(|tree| tree.active_bytes() >= READ_ONLY_BYTES_MAX)
+                .for_each(|full| full.seal());
+            Ok(())
         })
     }
 
@@ -200,5 +208,31 @@ fn keep_logs(state: &mut ManifestState, last: u64, cut: Option<(u64, SeqNo)>) ->
             state.apply(&VersionEdit::new(vec![cut])).map_err(Error::invalid)
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{CrashPolicy, MemFs};
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn a_store_opened_for_reading_makes_another_memtable_when_one_is_as_large_as_it_may_be() {
+        let fs = MemFs::new();
+        let options =
+            || Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(64 << 20);
+        let db = options().open("/db").unwrap();
+        let keyspace = db.keyspace("k", KeyspaceOptions::new().memtable_bytes(8 << 20)).unwrap();
+        let key = |n: u32| n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+        (0..30_000).for_each(|n| keyspace.put(key(n), [n as u8; 100]).unwrap());
+        // With less memory they are full earlier, and are not made immutable for that.
+        let image = Arc::new(fs.crash(CrashPolicy::KeepAll));
+        let reader = options().fs(image).memory_budget(4 << 20).read_only().open("/db").unwrap();
+        let keyspace = reader.existing_keyspace("k").unwrap();
+        let view = keyspace.tree.view();
+        assert!((2..=4).contains(&view.immutables.len()), "{}", view.immutables.len());
+        assert!((0..30_000).all(|n| keyspace.get(key(n)).unwrap().as_deref() == Some(&[n as u8; 100][..])));
+        assert_eq!(keyspace.iter().count(), 30_000);
     }
 }

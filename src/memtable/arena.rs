@@ -140,7 +140,7 @@ impl Room {
 /// The most that is allocated ahead of what it is for, because there are so many bytes in so many memtables, beside
 /// [`FIRST_BYTES`] for each: a chunk, and a list of chunks. As long as chunks grow, no list is larger than the next chunk.
 pub(super) fn ahead_max(bytes: usize, memtables: usize) -> usize {
-    (2 * bytes / GROWTH).min(memtables * (CHUNK_BYTES + LIST_BYTES)) + bytes / 1024
+    (bytes / (GROWTH / 2)).min(memtables.saturating_mul(CHUNK_BYTES + LIST_BYTES)) + bytes / 1024
 }
 
 /// The most that is left over at the ends of chunks when so many bytes are taken, at most `most` at once, of so many

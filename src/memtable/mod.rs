@@ -61,6 +61,9 @@ impl Memtable {
     /// The largest memtable that is not flushed: leaves room, in the 16 GiB that places count, for the largest batch.
     pub(crate) const FLUSH_BYTES_MAX: usize = 3 << 30;
 
+    /// What a memtable may take that cannot be flushed, in bytes: the 16 GiB, without what is left over in small chunks.
+    pub(crate) const BYTES_MAX: u64 = 15 << 30;
+
     /// An empty memtable that will be flushed when it occupies about `flush_bytes`; `hash_seed` is the seed
     /// of the hashes passed to [`Memtable::get`].
     pub(crate) fn new(flush_bytes: usize, hash_seed: u64) -> Self {
@@ -168,12 +171,13 @@ impl Memtable {
     /// by what the memtable had and by what the entries take themselves.
     pub(crate) fn bytes_max(entries: usize, bytes: usize, memtables: usize) -> usize {
         // The longer the entries in nodes, the more is allocated beside them; those that are long are in no node.
-        let short = bytes.min(entries * node::SHORT_BYTES_MAX);
-        let nodes = entries * (node::OVERHEAD_BYTES_MAX + index::SLOT_BYTES) + short;
+        let short = bytes.min(entries.saturating_mul(node::SHORT_BYTES_MAX));
+        let nodes =
+            entries.saturating_mul(node::OVERHEAD_BYTES_MAX + index::SLOT_BYTES).saturating_add(short);
         let node_max = node::OVERHEAD_BYTES_MAX + node::SHORT_BYTES_MAX;
-        let nodes = nodes + arena::left_over_max(nodes, node_max, memtables);
-        let long = bytes - short + long::overhead_max(entries, bytes, memtables);
-        nodes + arena::ahead_max(nodes, memtables) + long
+        let nodes = nodes.saturating_add(arena::left_over_max(nodes, node_max, memtables));
+        let long = (bytes - short).saturating_add(long::overhead_max(entries, bytes, memtables));
+        nodes.saturating_add(arena::ahead_max(nodes, memtables)).saturating_add(long)
     }
 
     /// The most that a memtable allocates ahead of entries, as far as what it has already bounds that; the filter.

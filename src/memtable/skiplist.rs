@@ -13,7 +13,8 @@
 //! Nodes are never removed, and every link is read with acquire: a reader that sees X in a link sees all of
 //! X that it goes on to: its entry, and its links from this level down.
 //!
-//! Readers search from the top. The writer needs to compare fewer keys: it has an index of the nodes on level
+//! Readers search from the top. The writer needs to compare fewer keys: a key after all others needs no search, and for
+//! others it has an index of the nodes on level
 //! [`REACH`], by the first bytes of their keys (`index`). Where these do not tell keys apart, and for keys that come in
 //! order, it begins at the node that it inserted last, the *finger*, if its target is shortly after that. One node in
 //! 4^3 is so high that it needs its place on the levels above, too: then the writer searches as readers do.

@@ -294,3 +294,12 @@ fn memtables_and_their_iterators_go_between_threads() {
     shared::<Memtable>();
     sent::<MemtableIter>();
 }
+
+#[test]
+fn what_entries_may_take_does_not_overflow_however_many_they_are() {
+    for (entries, bytes) in
+        [(usize::MAX / 100, usize::MAX), (1, usize::MAX), (usize::MAX / 3, usize::MAX / 2)]
+    {
+        assert!(Memtable::bytes_max(entries, bytes, 3) > usize::MAX / 3, "{entries} of {bytes}");
+    }
+}
