@@ -143,7 +143,7 @@ impl EntryValue {
     }
 
     /// The whole value in memory.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn read(self) -> Result<Bytes> {
         match self {
             Self::Inline(bytes) => Ok(bytes),
