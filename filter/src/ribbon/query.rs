@@ -180,20 +180,22 @@ impl Test for RibbonProbe {
         }
     }
 
-    /// All columns of the first layer, if they are in one group: those that are tested first by themselves tell
-    /// nothing of a present key.
+    /// All columns of the first group at once: those that are tested first by themselves tell nothing of a present
+    /// key.
     #[inline(always)]
     fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        if self.rest.group_count != 1 {
-            return self.test(simd, block, hash);
+        let rows = match self.first.window(block, hash) {
+            Some(rows) if self.rest.group_count > 0 && !is_bumped(rows.thresholds(), rows.start()) => rows,
+            _ => return self.test_rest(simd, block, hash),
+        };
+        let (coefficients, mark) = window(hash, rows.start());
+        let first = rows.whole_rows();
+        if !simd.matches(first, coefficients, mark) {
+            return false;
         }
-        match self.first.window(block, hash) {
-            Some(rows) if !is_bumped(rows.thresholds(), rows.start()) => {
-                let (coefficients, mark) = window(hash, rows.start());
-                simd.matches(rows.whole_rows(), coefficients, mark)
-            }
-            _ => self.test_rest(simd, block, hash),
-        }
+        let mark = mark.checked_shr(first[0].len() as u32 / 8).unwrap_or(0);
+        let layer = &self.rest.layers[0];
+        self.test_groups(simd, block, 1, layer.block + Layer::block_of(rows.start()), (coefficients, mark), 0)
     }
 
     /// From the beginning: fewer instructions in [`Test::test_first`] save more time than this costs.
@@ -260,10 +262,23 @@ impl RibbonProbe {
         tested: u32,
     ) -> bool {
         let number = layer.block + Layer::block_of(start);
-        let (coefficients, mut mark) = window(hash, start);
+        self.test_groups(simd, block, 0, number, window(hash, start), tested)
+    }
+
+    /// Whether the columns of a block fit, from group `first` on, without the first `tested` ones of that.
+    #[inline(always)]
+    fn test_groups(
+        &self,
+        simd: Simd,
+        block: &[u8],
+        first: usize,
+        number: u64,
+        (coefficients, mut mark): ([u64; 2], u32),
+        tested: u32,
+    ) -> bool {
         let mut tested = 8 * tested as usize;
         // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
-        for (group, section) in &self.rest.groups[..self.rest.group_count] {
+        for (group, section) in &self.rest.groups[first..self.rest.group_count] {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
             let len = 8 * columns as usize;
             // The next block follows at once, and has no fewer columns.
