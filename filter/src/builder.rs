@@ -219,7 +219,7 @@ impl FilterBuilder {
     }
 
     /// Bits of the filter that `finish` would make now. Approximate, because it must be cheap: it is called
-    /// for every key.
+    /// often while keys are added.
     fn body_bits(&self) -> f64 {
         let keys = self.len() as f64;
         match (self.kind, self.bits_and_probes, self.columns) {
