@@ -7,8 +7,7 @@
 //! 1. Valid sources stand in a list, in the order of their entries in the current direction. Beside each are the
 //!    first bytes of its key, which decide most comparisons.
 //! 2. A step moves the first source, and puts it in its place again. If it also has the next entry, this costs one
-//!    comparison, else one for each source that it goes behind: fewer than a heap takes, which needs one or two
-//!    for each of its layers.
+//!    comparison, else a binary search: fewer than a heap takes, which needs one or two for each of its layers.
 //! 3. A change of direction moves every other source to the other side of the current entry.
 //! 4. A seek in the current direction moves only the sources that are not at or past the target yet. (Entries
 //!    that a memtable gained meanwhile may be passed over; the reader's snapshot does not hold them.)
@@ -132,15 +131,19 @@ impl<I: InternalIterator> MergeIter<I> {
             return;
         };
         let moved = Standing { rank: self.direction.rank(key), source };
-        let mut at = 0;
-        while let Some(&next) = self.standing.get(at + 1)
-            && self.precedes(next, moved)
-        {
-            self.standing[at] = next;
-            at += 1;
+        self.leads = !self.standing.get(1).is_some_and(|&next| self.precedes(next, moved));
+        if self.leads {
+            self.standing[0] = moved;
+        } else {
+            self.go_behind_others(moved);
         }
-        self.standing[at] = moved;
-        self.leads = at == 0;
+    }
+
+    /// Puts the first source in its place, behind the second at least.
+    fn go_behind_others(&mut self, moved: Standing) {
+        let before = 2 + self.standing[2..].partition_point(|&other| self.precedes(other, moved));
+        self.standing.copy_within(1..before, 0);
+        self.standing[before - 1] = moved;
     }
 
     /// Moves one step, after a turn if the last movement went the other way.
