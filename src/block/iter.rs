@@ -304,17 +304,23 @@ impl BlockIter {
         PlainEntry { user_key: &self.user_key, payload: &self.payload, value }
     }
 
-    /// Moves to the previous entry if that is known to be of another user key and nothing has to be looked into of the
-    /// current one: a put that is visible at `seqno`, whose value is here. Otherwise stays where it is.
+    /// Moves to the previous entry if that is known to be of another user key, its value is here, and nothing has to be
+    /// looked into of the current one: a put that is visible at `seqno`, whose value is here. Otherwise stays where it is.
     #[inline(always)]
     pub(crate) fn step_back_over_plain(&mut self, seqno: SeqNo) -> bool {
         let (Some(current), Some(left @ 1..)) = (&self.current, self.backward.left) else { return false };
         let is_plain = !current.chunked && current.tag.kind() == EntryKind::Put;
         let (before, user) = (self.backward.key(left - 1), self.backward.key(left));
-        if !is_plain || current.tag.seqno() > seqno || compare_keys(before, user).is_ge() {
+        let entry_before = self.backward.entries[left - 1].1;
+        // Who moves a table to a value in chunks checks where these are.
+        if !is_plain
+            || entry_before.chunked
+            || current.tag.seqno() > seqno
+            || compare_keys(before, user).is_ge()
+        {
             return false;
         }
-        self.current = Some(self.backward.entries[left - 1].1);
+        self.current = Some(entry_before);
         self.backward.left = Some(left - 1);
         true
     }

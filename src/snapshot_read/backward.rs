@@ -196,6 +196,9 @@ impl<S: InternalIterator> Backward<S> {
             found = self.seek_newest()?;
         }
         self.source.seek_before(first_of(&self.user))?;
+        if self.source.key().is_some_and(|key| key.user >= &self.user[..]) {
+            return Err(self.source.out_of_order());
+        }
         Ok(found)
     }
 

@@ -272,7 +272,8 @@ impl InternalIterator for TableIter {
             }
             if !iter.data.entries.is_valid() {
                 // All keys of this block are before the target.
-                return Ok(iter.stand(iter.index.len(), Goal::Last).map(drop)?);
+                iter.stand(iter.index.len(), Goal::Last)?;
+                return iter.check_passed(|key| key < target);
             }
             iter.step(Direction::Backward)?;
             iter.check_passed(|key| key < target)

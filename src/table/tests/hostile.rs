@@ -335,6 +335,23 @@ fn a_scan_of_keys_that_are_not_in_order_is_corruption_and_ends() {
 }
 
 #[test]
+fn a_scan_down_to_a_value_whose_chunks_cannot_be_where_it_says_is_corruption() {
+    let fixture = Fixture::new(0);
+    let mut forge = Forge::new();
+    let (mut reference, total) = (Vec::new(), 256 << 20);
+    ChunkRef::new(total, 1 << 40).encode(&mut reference);
+    let plain = |key| (key, b"1".to_vec(), 1, false);
+    let data = forge.data_of(&[("a", reference, total, true), plain("b"), plain("c"), plain("d")]);
+    let root = forge.index(&[("d", data)]);
+    let meta = forge.finish(&fixture, root, 1);
+    let table = fixture.open(&meta).unwrap();
+    let mut range = Range::new(Box::new(move || Ok(table.iter(false))), 1, KeyRange::all());
+    let step = || range.next_back().map(|entry| entry.map(drop)).transpose();
+    let steps: Vec<_> = std::iter::from_fn(step).take(9).collect();
+    assert!(matches!(steps[..], [Ok(()), .., Err(Error::Corruption { .. })]), "{steps:?}");
+}
+
+#[test]
 fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_found() {
     for (separators, complaint) in [
         (["a", "c"], None),
