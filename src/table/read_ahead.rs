@@ -60,7 +60,7 @@ impl ReadAhead {
             return Ok(found);
         }
         let ahead = passed.min(self.bytes_max).min((file.ctx.memory.budget() / BUDGET_PARTS) as u64);
-        let ahead = if ahead >= AHEAD_BYTES_MIN { self.lease(file, ahead) } else { 0 };
+        let ahead = if ahead >= AHEAD_BYTES_MIN.max(handle.len + 1) { self.lease(file, ahead) } else { 0 };
         if ahead > handle.len {
             let window = match down {
                 true => block.end.saturating_sub(ahead)..block.end,
