@@ -75,11 +75,13 @@ mod plain;
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::path::Path;
     use std::sync::Arc;
 
     use crate::counters::{FilterCounts, Stripe};
     use crate::db::Db;
+    use crate::db::reads_tell::ReadsTell;
     use crate::filename::FileName;
     use crate::filter::{FilterKind, FilterPolicy, PagedFilter};
     use crate::fs::MemFs;
@@ -218,7 +220,7 @@ mod tests {
         };
         for is_dropped in [false, true] {
             let options = options(&fs, FilterKind::Ribbon).audit_absent(1000);
-            let room = if is_dropped { 2 * len } else { len / 8 * 7 };
+            let room = if is_dropped { len + (8 << 10) } else { len / 8 * 7 };
             let (db, taken) = open_with_room(options, room);
             if is_dropped {
                 let (tree, old) = (db.engine().keyspaces.default_tree(), table(&db));
@@ -261,6 +263,38 @@ mod tests {
         assert!((0..5000).all(|key| db.get(absent(key)).unwrap().is_none()));
         assert_eq!(db.stats().unusable_filters, 1);
         assert!((0..KEYS).step_by(50).all(|key| db.contains(key.to_be_bytes()).unwrap()));
+    }
+
+    #[test]
+    fn column_groups_in_memory_stay_in_use_while_the_others_cannot_be_read() {
+        let fs = ReadsTell::default();
+        let options = || {
+            let keyspace = KeyspaceOptions::new().filter(FilterPolicy::new(FilterKind::Ribbon));
+            let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0);
+            options.memory_budget(2 << 20).default_keyspace(keyspace)
+        };
+        let db = options().memory_budget(64 << 20).open(DIR).unwrap();
+        (0..KEYS).for_each(|key| db.put(key.to_be_bytes(), b"value").unwrap());
+        db.compact().unwrap();
+        let filter = table(&db).meta.filters[0].clone();
+        db.close().unwrap();
+        let filter_bytes = filter.offset..filter.offset + filter.len;
+
+        let (db, taken) = open_with_room(options(), filter.len / 8 * 7);
+        let total = db.stats().keyspaces[0].total();
+        assert_eq!((total.filter_column_groups, total.loaded_filter_column_groups), (2, 1));
+        fs.tell_each(move |offset| match filter_bytes.contains(&offset) {
+            true => Err(io::Error::other("a page of the filter")),
+            false => Ok(()),
+        });
+        assert!((0..5000).all(|key| db.get(absent(key)).unwrap().is_none()));
+        assert_eq!(db.stats().unusable_filters, 0);
+        let counts = db.stats().keyspaces[0].total().filter;
+        assert_eq!(counts.negatives + counts.false_positives, 5000);
+        assert!(counts.negatives > 4000 && counts.false_positives > 0, "{counts:?}");
+        fs.tell(|| ());
+        drop(taken);
+        db.close().unwrap();
     }
 
     #[test]

@@ -417,7 +417,7 @@ impl LevelStats {
                 self.filter_column_groups += header.column_group_count() as u64;
             }
             self.loaded_filter_column_groups += filter.column_groups() as u64;
-            self.filter_memory_bytes += filter.memory_bytes();
+            self.filter_memory_bytes += table.filter.memory_bytes();
             if let Some(predicted) = filter.predicted_rate() {
                 rate += predicted * meta.keys as f64;
                 weight += meta.keys as f64;

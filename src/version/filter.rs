@@ -156,6 +156,12 @@ pub(crate) struct TableFilter {
 }
 
 impl TableFilter {
+    /// The memory that it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let Some(ReadFilter { state, rest, .. }) = self.read.get() else { return 0 };
+        state.memory_bytes() + rest.as_ref().map_or(0, |rest| rest.pages.memory_bytes())
+    }
+
     /// Not read yet. `is_audited`: whether its answers are compared with the data of the table.
     pub(super) fn new(is_audited: bool) -> Self {
         Self { read: OnceLock::new(), health: Health::new(is_audited, 0) }

@@ -338,8 +338,8 @@ impl TableHandle {
     }
 
     /// Probes by pages what is not in memory of a filter, and reads the pages that this takes. A filter of which a
-    /// page is damaged or cannot be read is not used any more. That too many files are open says nothing about
-    /// the filter.
+    /// page is damaged is not used any more, nor is one that is not in memory and cannot be read. That too many files
+    /// are open says nothing about the filter.
     ///
     /// If some column groups are in memory, the others are probed only as long as most keys that pass these turn
     /// out to be absent: to a lookup of a present key a page is one more read.
@@ -361,6 +361,10 @@ impl TableHandle {
             self.counters.denied_by_page();
         }
         probed.or_else(|error| {
+            // What is in memory was verified.
+            if has_passed && matches!(error, Error::Io { .. }) {
+                return Ok(verdict);
+            }
             if !is_lack_of_files(&error) {
                 self.stop_using_filter(error);
             } else if self.shared.context.trust.strict {

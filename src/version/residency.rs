@@ -64,7 +64,7 @@ fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<ReadFilter> {
     for column_groups in (1..header.column_group_count()).rev() {
         if let Some(lease) = lease(header.column_groups_len(column_groups)) {
             let filter = source.read_column_groups(&header, &[], column_groups)?;
-            let rest = rest(source, filter.as_bytes(), ctx)?;
+            let rest = rest(source, filter.as_bytes(), ctx, 0)?;
             return Ok(loaded(filter, rest, lease));
         }
     }
@@ -75,13 +75,26 @@ fn loaded(filter: Filter<AlignedBytes>, rest: Option<Arc<Rest>>, lease: Lease) -
     ReadFilter { state: FilterState::Loaded(filter), rest, _lease: Some(lease) }
 }
 
-/// What it takes to probe the column groups by pages that are not in memory, if there is room for that. The first
-/// ones are `known`.
-fn rest(source: FilterSource<'_>, known: &[u8], ctx: &TableContext) -> Result<Option<Arc<Rest>>> {
+/// What it takes to probe the column groups by pages that are not in memory, if it can be read and there is room for it
+/// once `before` bytes are released. The first ones are `known`.
+fn rest(
+    source: FilterSource<'_>,
+    known: &[u8],
+    ctx: &TableContext,
+    before: u64,
+) -> Result<Option<Arc<Rest>>> {
     let needs = source.page_needs(known)?;
-    let lease = ctx.memory.try_lease(LeaseKind::Filters, needs.memory_bytes());
+    let lease = ctx.memory.try_lease_instead(LeaseKind::Filters, needs.memory_bytes(), before);
     let read = |lease| Ok(Arc::new(Rest { pages: source.read_pages(&needs, known)?, _lease: lease }));
-    lease.map(read).transpose()
+    if_readable(lease.map(read).transpose())
+}
+
+/// `None` if it cannot be read now.
+fn if_readable<T>(read: Result<Option<T>>) -> Result<Option<T>> {
+    match read {
+        Err(Error::Io { .. }) => Ok(None),
+        read => read,
+    }
 }
 
 /// No column groups, but the head, to probe the filter by pages, if there is room for that.
@@ -119,7 +132,11 @@ pub(super) fn read_column_groups(
                 Some(rest) => Some(Arc::clone(rest)),
                 None => {
                     let known = loaded_bytes(&current.state).unwrap_or(filter.as_bytes());
-                    rest(find_source(table, meta, header)?, known, ctx)?
+                    let source = if_readable(find_source(table, meta, header).map(Some))?;
+                    match source {
+                        Some(source) => rest(source, known, ctx, before)?,
+                        None => None,
+                    }
                 }
             };
             Ok(loaded(filter, rest, lease))
