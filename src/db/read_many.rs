@@ -6,6 +6,7 @@
 //! such blocks no thread is started.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::engine::Engine;
@@ -94,14 +95,22 @@ impl Engine {
             return Ok(());
         }
         // The threads share slices of bytes, and not what the caller keeps them in.
-        let slices = left.map(|(user_keys, places)| {
+        let slices = left.enumerate().map(|(group, (user_keys, places))| {
             let user_keys: Vec<&[u8]> = user_keys.iter().map(AsRef::as_ref).collect();
-            (user_keys, places)
+            (group, user_keys, places)
         });
         let left: Vec<_> = slices.collect();
         let threads = left.len().min(THREADS_MAX);
-        let look_up = |(user_keys, places): (Vec<&[u8]>, &mut [P])| {
-            moment.look_up(&user_keys, places, &found).map(drop)
+        let first_failed = AtomicUsize::new(usize::MAX);
+        let look_up = |(group, user_keys, places): (usize, Vec<&[u8]>, &mut [P])| {
+            // Its error would not be told.
+            if group > first_failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let looked_up = moment.look_up(&user_keys, places, &found);
+            looked_up.map(drop).inspect_err(|_| {
+                first_failed.fetch_min(group, Ordering::Relaxed);
+            })
         };
         each_in_parallel(left, threads, "sievedb-read", look_up).into_iter().collect()
     }
