@@ -7,7 +7,7 @@ use super::background::Background;
 use super::begin::Unchanged;
 use super::completion::Completions;
 use super::files::StoreFiles;
-use super::health::{Health, ends_writing};
+use super::health::{Health, catch, ends_writing};
 use super::keyspaces::Keyspaces;
 use super::log::Log;
 use super::next_log::NextLog;
@@ -226,12 +226,15 @@ impl Engine {
             return error;
         }
         if self.health.set_failure(error.poison()) {
-            tracing::error!(dir = %self.files.dir.display(), %error, "writing is disabled");
             if let Some(log) = &self.log {
                 log.fail(&error.poison());
             }
             self.completions.fail(&error);
             self.background.notify();
+            // A subscriber that panics is not in the way of those who wait.
+            let _ = catch("telling that writing is disabled", || {
+                tracing::error!(dir = %self.files.dir.display(), %error, "writing is disabled");
+            });
         }
         error
     }

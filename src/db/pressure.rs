@@ -153,6 +153,8 @@ impl Engine {
                     Some(error) if !self.may_seal() => return Err(error),
                     _ => self.seal_now(std::slice::from_ref(full))?,
                 }
+                // Another one may be, too.
+                continue;
             }
             if self.has_room(batches.clone()) || self.health.has_failed() || self.background.is_stopping() {
                 return Ok(());

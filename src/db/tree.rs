@@ -395,7 +395,7 @@ impl Tree {
 
     /// Has [`Tree::has_grown_full`] look at the active memtable.
     pub(crate) fn set_grown(&self) {
-        self.has_grown.store(true, Ordering::Relaxed);
+        self.has_grown.store(true, Ordering::Release);
     }
 
     /// Counts what the active memtable has grown. Returns whether it is to be flushed: it is large, or scans have
@@ -410,7 +410,7 @@ impl Tree {
     /// Counts what the active memtable has grown. Returns whether it is large, or, if scans are slow, not small.
     fn is_full(&self, is_slow: bool) -> bool {
         // Before the options are read, which somebody may change.
-        self.has_grown.store(false, Ordering::Release);
+        self.has_grown.swap(false, Ordering::AcqRel);
         let view = self.count_active_bytes();
         let Some(active) = &view.active else { return false };
         let is_full = active.memtable.size_bytes() >= self.memtable_bytes()
