@@ -342,7 +342,8 @@ pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
         return Some((u64::from(first), 1));
     }
     let mut value = u64::from(first & 0x7f);
-    for (index, &byte) in bytes.iter().enumerate().take(10).skip(1) {
+    for index in 1..10 {
+        let byte = *bytes.get(index)?;
         if index == 9 && byte > 1 {
             return None;
         }

@@ -293,6 +293,7 @@ impl Owner {
         Arc::new(Self { engine })
     }
 
+    #[inline]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

@@ -151,6 +151,7 @@ impl Keyspace {
         self.owner.engine()
     }
 
+    #[inline(always)]
     pub(super) fn reads(&self) -> Reads<'_> {
         Reads { owner: &self.owner, tree: &self.tree, seqno: None, is_foreign: false, own: None }
     }

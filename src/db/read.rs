@@ -18,6 +18,7 @@ use crate::version::Lookup;
 impl Engine {
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
     /// held, so that the table of a long value is not removed before it is read.
+    #[inline(never)]
     pub(crate) fn get<T>(
         &self,
         tree: &Tree,

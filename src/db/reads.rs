@@ -68,7 +68,8 @@ impl Reads<'_> {
         Ok((view, seqno))
     }
 
-    #[inline]
+    /// A part of its caller, who mostly knows that there are no writes to lay over.
+    #[inline(always)]
     pub(super) fn get<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
         if self.own.is_none() && !self.is_foreign {
             return self.owner.engine().get(self.tree, key, self.seqno, read);

@@ -70,6 +70,7 @@ impl Db {
         self.owner.engine()
     }
 
+    #[inline(always)]
     pub(super) fn reads(&self) -> Reads<'_> {
         self.default.reads()
     }

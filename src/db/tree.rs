@@ -174,7 +174,7 @@ impl Tree {
     }
 
     /// The current view, for the length of a lookup: one atomic load.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn view_ref(&self) -> arc_swap::Guard<Arc<View>> {
         self.view.load()
     }
