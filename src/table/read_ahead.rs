@@ -96,7 +96,12 @@ impl ReadAhead {
 
     /// Reads these bytes of the file.
     fn fill(&mut self, file: &TableFile, window: Range<u64>) {
-        self.bytes.resize((window.end - window.start) as usize, 0);
+        let len = (window.end - window.start) as usize;
+        if len > self.bytes.capacity() {
+            // Pages that are new to the process are zeros already.
+            self.bytes = vec![0; len];
+        }
+        self.bytes.resize(len, 0);
         self.start = window.start;
         if file.read_into(window.start, &mut self.bytes).is_err() {
             self.bytes.clear();
