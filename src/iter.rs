@@ -40,8 +40,8 @@ pub(crate) trait InternalIterator: Send {
     /// nothing from disk: a long value is returned as a reader of its chunks.
     fn value(&self) -> EntryValue;
 
-    /// The same, lent.
-    fn lent_value(&self) -> LentValue<'_>;
+    /// The entry with its value, lent; `None` if the iterator is positioned nowhere.
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)>;
 
     /// The cursor over the data block in which the iterator stands. Moved within the block, it moves the iterator.
     #[inline(always)]
@@ -199,8 +199,8 @@ impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
         (**self).value()
     }
 
-    fn lent_value(&self) -> LentValue<'_> {
-        (**self).lent_value()
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        (**self).lent()
     }
 
     #[inline(always)]

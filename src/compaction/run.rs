@@ -100,7 +100,10 @@ impl Merge<'_> {
             Some(from) => input.seek(InternalKey::new(from, Tag::newest_at(SEQNO_MAX)))?,
             None => input.seek_first()?,
         }
-        while let Some(key) = input.key().filter(|key| to.is_none_or(|to| *key.user < **to)) {
+        while let Some((key, value)) = input.lent() {
+            if to.is_some_and(|to| *key.user >= **to) {
+                break;
+            }
             since_stop += 1;
             if since_stop % STOP_INTERVAL == 0 && (self.stop)(std::mem::take(&mut bytes)) {
                 return Err(Error::Closed);
@@ -124,7 +127,6 @@ impl Merge<'_> {
                 if outputs.current.is_none() || self.output_level == 0 {
                     overlap.restart();
                 }
-                let value = input.lent_value();
                 bytes += value.len();
                 self.output(outputs)?.add(InternalKey::new(key.user, tag), value)?;
             }

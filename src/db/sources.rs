@@ -114,8 +114,8 @@ macro_rules! iterate_by_variant {
             }
 
             #[inline]
-            fn lent_value(&self) -> LentValue<'_> {
-                match self { $(Self::$variant(iter) => iter.lent_value(),)* }
+            fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+                match self { $(Self::$variant(iter) => iter.lent(),)* }
             }
 
             #[inline(always)]

@@ -3,7 +3,6 @@
 //! It never fails. It sees every entry that was inserted before it was made, and may see later ones; readers
 //! skip those by their sequence numbers.
 
-use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use super::Memtable;
@@ -20,22 +19,17 @@ pub(crate) struct MemtableIter {
     /// Its key and tag.
     key: Vec<u8>,
     tag: Tag,
-    /// A copy of its value, if it was lent; a buffer for the next one.
-    value: OnceCell<Vec<u8>>,
-    spare: Cell<Vec<u8>>,
+    /// A buffer for the value that is lent.
+    value: Vec<u8>,
 }
 
 impl MemtableIter {
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
-        let (value, spare) = (OnceCell::new(), Cell::default());
-        Self { memtable, at: HEAD, key: Vec::new(), tag: Tag::newest_at(0), value, spare }
+        Self { memtable, at: HEAD, key: Vec::new(), tag: Tag::newest_at(0), value: Vec::new() }
     }
 
     fn move_to(&mut self, id: NodeId) {
         self.at = id;
-        if let Some(lent) = self.value.take() {
-            self.spare.set(lent);
-        }
         if id != HEAD {
             let entry = self.memtable.list.entry(id);
             self.tag = entry.tag();
@@ -89,13 +83,15 @@ impl InternalIterator for MemtableIter {
         EntryValue::Inline(self.memtable.list.entry(self.at).value())
     }
 
-    fn lent_value(&self) -> LentValue<'_> {
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        if self.at == HEAD {
+            return None;
+        }
         let entry = self.memtable.list.entry(self.at);
-        let copy = || {
-            let mut value = self.spare.take();
-            entry.copy_value(&mut value);
-            value
-        };
-        LentValue::Inline(entry.long_value().unwrap_or_else(|| self.value.get_or_init(copy)))
+        let value = entry.long_value().unwrap_or_else(|| {
+            entry.copy_value(&mut self.value);
+            &self.value
+        });
+        Some((InternalKey::new(&self.key, self.tag), LentValue::Inline(value)))
     }
 }

@@ -204,18 +204,25 @@ impl<'a> Node<'a> {
         other.map_or_else(|| self.key_len().cmp(&key.len()), |(stored, word)| stored.cmp(&word))
     }
 
-    /// Appends the user key of a short entry.
+    /// Puts the user key of a short entry into a buffer.
+    #[inline]
     pub(super) fn copy_key(&self, out: &mut Vec<u8>) {
-        let mut prefix = [0; PREFIX_BYTES];
-        BigEndian::write_u64(&mut prefix, self.prefix());
-        out.extend_from_slice(&prefix[..self.key_len().min(PREFIX_BYTES)]);
-        copy_bytes::<BigEndian>(self.data(), self.rest_len(), out);
+        let len = self.key_len();
+        out.resize(len.max(PREFIX_BYTES), 0);
+        if let Some((prefix, rest)) = out.split_first_chunk_mut::<PREFIX_BYTES>() {
+            BigEndian::write_u64(prefix, self.prefix());
+            copy_bytes::<BigEndian>(self.data(), rest);
+        }
+        out.truncate(len);
     }
 
-    /// Appends the value of a short entry.
+    /// Puts the value of a short entry into a buffer.
+    #[inline]
     pub(super) fn copy_value(&self, out: &mut Vec<u8>) {
         let len = self.value_len().unwrap_or_default();
-        copy_bytes::<LittleEndian>(&self.data()[self.rest_len().div_ceil(WORD_BYTES)..], len, out);
+        out.reserve_exact(len.saturating_sub(out.len()));
+        out.resize(len, 0);
+        copy_bytes::<LittleEndian>(&self.data()[self.rest_len().div_ceil(WORD_BYTES)..], out);
     }
 }
 
@@ -247,26 +254,23 @@ fn put_bytes<B: ByteOrder>(words: &[AtomicU32], bytes: &[u8]) {
     }
 }
 
-/// Appends so many bytes of words, four words at a time.
+/// Fills a slice with the bytes of words, four words at a time.
 #[inline]
-fn copy_bytes<B: ByteOrder>(words: &[AtomicU32], len: usize, out: &mut Vec<u8>) {
-    let (whole, last) = words[..len.div_ceil(WORD_BYTES)].split_at(len / WORD_BYTES);
-    let (fours, rest) = whole.as_chunks::<4>();
-    out.reserve_exact(len);
-    for four in fours {
-        let mut bytes = [0; 4 * WORD_BYTES];
-        for (bytes, word) in bytes.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(four) {
-            B::write_u32(bytes, word.load(Memory::Relaxed));
-        }
-        out.extend_from_slice(&bytes);
+fn copy_bytes<B: ByteOrder>(words: &[AtomicU32], out: &mut [u8]) {
+    let (words, last) = words[..out.len().div_ceil(WORD_BYTES)].split_at(out.len() / WORD_BYTES);
+    let (whole, rest) = out.as_chunks_mut::<WORD_BYTES>();
+    let ((four_words, words), (fours, whole)) = (words.as_chunks::<4>(), whole.as_chunks_mut::<4>());
+    let get =
+        |word: &AtomicU32, bytes: &mut [u8; WORD_BYTES]| B::write_u32(bytes, word.load(Memory::Relaxed));
+    for (words, bytes) in four_words.iter().zip(fours) {
+        (0..4).for_each(|at| get(&words[at], &mut bytes[at]));
     }
-    let bytes_of = |word: &AtomicU32| {
-        let mut bytes = [0; WORD_BYTES];
-        B::write_u32(&mut bytes, word.load(Memory::Relaxed));
-        bytes
-    };
-    rest.iter().for_each(|word| out.extend_from_slice(&bytes_of(word)));
-    last.iter().for_each(|word| out.extend_from_slice(&bytes_of(word)[..len % WORD_BYTES]));
+    words.iter().zip(whole).for_each(|(word, bytes)| get(word, bytes));
+    if let Some(word) = last.first() {
+        let mut last = [0; WORD_BYTES];
+        get(word, &mut last);
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
 }
 
 #[cfg(test)]

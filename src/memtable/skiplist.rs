@@ -116,10 +116,12 @@ impl<'a> Entry<'a> {
 
     /// Puts the user key into a buffer.
     pub(crate) fn copy_key(&self, key: &mut Vec<u8>) {
-        key.clear();
         match self.node.long() {
             None => self.node.copy_key(key),
-            Some(number) => key.extend_from_slice(&self.long.get(number)[..self.node.key_len()]),
+            Some(number) => {
+                key.clear();
+                key.extend_from_slice(&self.long.get(number)[..self.node.key_len()]);
+            }
         }
     }
 
@@ -142,7 +144,6 @@ impl<'a> Entry<'a> {
 
     /// Puts the value of an entry that is not long into a buffer.
     pub(super) fn copy_value(&self, value: &mut Vec<u8>) {
-        value.clear();
         self.node.copy_value(value);
     }
 

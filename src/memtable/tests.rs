@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use super::*;
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::EntryKind;
 
 /// Entries of the larger tests; few where each access is interpreted.
@@ -79,6 +79,29 @@ fn scans_in_both_directions_give_what_the_model_holds() {
         iter.prev().unwrap();
     }
     assert_eq!(here(&iter), None);
+}
+
+#[test]
+fn what_is_lent_is_the_entry_whatever_was_lent_before() {
+    let (memtable, mut random) = (Memtable::new(1 << 20, 3), Random(8));
+    for seqno in 1..=ENTRIES / 20 {
+        let bytes = |len: u64| (0..len).map(|at| (seqno * 7 + at) as u8).collect::<Vec<u8>>();
+        let value_max = if random.below(10) == 0 { 3000 } else { 40 };
+        let (key, value) = (bytes(random.below(30)), bytes(random.below(value_max)));
+        memtable.insert(&key, Tag::new(seqno, EntryKind::Put), &value);
+    }
+    let mut iter = Arc::new(memtable).iter();
+    assert!(iter.lent().is_none());
+    iter.seek_first().unwrap();
+    let mut entries = 0;
+    while let Some(expected) = here(&iter) {
+        let Some((key, LentValue::Inline(value))) = iter.lent() else { panic!("not in memory") };
+        assert_eq!((key.user.to_vec(), key.tag, value.to_vec()), expected);
+        entries += 1;
+        iter.next().unwrap();
+    }
+    assert!(iter.lent().is_none());
+    assert_eq!(entries, ENTRIES / 20);
 }
 
 #[test]

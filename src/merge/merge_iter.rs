@@ -260,8 +260,8 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     }
 
     #[inline]
-    fn lent_value(&self) -> LentValue<'_> {
-        self.sources[self.standing[0].source].lent_value()
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        self.sources[self.standing.first()?.source].lent()
     }
 
     #[inline(always)]

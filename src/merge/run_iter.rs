@@ -184,10 +184,9 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         iter.value()
     }
 
-    #[inline]
-    fn lent_value(&self) -> LentValue<'_> {
-        let (_, iter) = self.open.as_ref().expect("the iterator stands on an entry");
-        iter.lent_value()
+    #[inline(always)]
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        self.open.as_mut()?.1.lent()
     }
 
     #[inline(always)]

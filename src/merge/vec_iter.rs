@@ -102,8 +102,9 @@ impl InternalIterator for VecIter {
         EntryValue::Inline(Bytes::from(self.entries[self.at.expect("stands on an entry")].2.clone()))
     }
 
-    fn lent_value(&self) -> LentValue<'_> {
-        LentValue::Inline(&self.entries[self.at.expect("stands on an entry")].2)
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        let entry = &self.entries[self.at?];
+        Some((internal(entry), LentValue::Inline(&entry.2)))
     }
 }
 

@@ -303,12 +303,14 @@ impl InternalIterator for TableIter {
         }
     }
 
-    #[inline]
-    fn lent_value(&self) -> LentValue<'_> {
-        match self.data.entries.chunks() {
+    #[inline(always)]
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        let key = self.data.entries.key()?;
+        let value = match self.data.entries.chunks() {
             None => LentValue::Inline(self.data.entries.value()),
             Some(chunks) => LentValue::Chunked(self.table.chunks(chunks, self.data.block)),
-        }
+        };
+        Some((key, value))
     }
 
     #[inline(always)]
