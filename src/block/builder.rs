@@ -16,7 +16,7 @@
 use crate::codec::put_u32;
 use crate::key::InternalKey;
 
-use super::entry::{EncodedHead, common_prefix, encode};
+use super::entry::{EncodedHead, HEAD_BYTES_MAX, common_prefix, encode};
 use super::trailer::{hash_byte, last_number};
 
 /// Entries between restarts in an index block, which is searched often.
@@ -153,7 +153,6 @@ impl BlockBuilder {
 
     /// How the next entry would be stored; `chunked` says that its value is an encoded
     /// [`ChunkRef`](super::ChunkRef), `common` is [`BlockBuilder::common`].
-    #[inline(always)]
     pub(crate) fn place(
         &self,
         key: InternalKey<'_>,
@@ -168,12 +167,8 @@ impl BlockBuilder {
     }
 
     /// Whether the payload is not longer than this with the entry at this place.
-    #[inline(always)]
     pub(crate) fn fits(&self, place: &Place, size_max: usize) -> bool {
-        let &Place { entries_len, shape, .. } = place;
-        // What is surely not exceeded is not computed: a hash index adds at most this part.
-        let most = entries_len + entries_len / CHEAP_PART + shape.restarts * OFFSET_BYTES + 4;
-        (most <= size_max && self.aids == Aids::Cheap) || self.size_of(entries_len, shape) <= size_max
+        self.size_of(place.entries_len, place.shape) <= size_max
     }
 
     fn size_of(&self, entries_len: usize, shape: Shape) -> usize {
@@ -201,16 +196,48 @@ impl BlockBuilder {
         self.add_at(&self.place(key, value.len(), chunked, self.common(key.user)), key, value);
     }
 
-    /// Appends the entry for which [`BlockBuilder::place`] was asked last.
+    /// Appends an entry to a data block if there is room for it whatever the exact lengths are, and says whether there
+    /// was: most entries need no [`Place`]. `common` is [`BlockBuilder::common`].
     #[inline(always)]
+    pub(crate) fn add_with_room(
+        &mut self,
+        key: InternalKey<'_>,
+        value: &[u8],
+        common: usize,
+        size_max: usize,
+    ) -> bool {
+        let entries_len = self.payload.len() + HEAD_BYTES_MAX + key.user.len() + value.len();
+        // A hash index adds at most this part.
+        let most = entries_len + entries_len / CHEAP_PART + (self.restarts.len() + 1) * OFFSET_BYTES + 4;
+        if most > size_max || self.aids != Aids::Cheap {
+            return false;
+        }
+        let (shared, shape) = self.next(common);
+        let head = EncodedHead::new(shared, key.user.len() - shared, key.tag, value.len(), false);
+        self.append(shared, shape, &head, key, value);
+        true
+    }
+
+    /// Appends the entry for which [`BlockBuilder::place`] was asked last.
     pub(crate) fn add_at(&mut self, place: &Place, key: InternalKey<'_>, value: &[u8]) {
-        let &Place { shared, shape, .. } = place;
+        self.append(place.shared, place.shape, &place.head, key, value);
+    }
+
+    #[inline(always)]
+    fn append(
+        &mut self,
+        shared: usize,
+        shape: Shape,
+        head: &EncodedHead,
+        key: InternalKey<'_>,
+        value: &[u8],
+    ) {
         if shape.restarts > self.restarts.len() {
             self.restarts.push(self.payload.len() as u32);
         }
         self.shape = shape;
         let suffix = &key.user[shared..];
-        encode(&mut self.payload, &place.head, suffix, value);
+        encode(&mut self.payload, head, suffix, value);
         if self.aids != Aids::Restarts {
             self.hash_bytes.push(hash_byte(key.user));
         }
@@ -287,6 +314,33 @@ mod tests {
             assert!(builder.is_empty());
             assert_eq!(builder.size(), 4);
         }
+    }
+
+    #[test]
+    fn an_entry_for_which_there_is_room_is_added_as_any_other_and_fits() {
+        let (mut had_room, mut had_none) = (0, 0);
+        for (value_len, size_max) in (0..300).zip((100..).step_by(20)) {
+            let (mut quick, mut exact) = (BlockBuilder::for_data(), BlockBuilder::for_data());
+            for number in 0.. {
+                let key = format!("{:07}", number * value_len * value_len);
+                let key = InternalKey::new(key.as_bytes(), Tag::new(number as u64 % 300, EntryKind::Put));
+                let value = vec![7; value_len * (number % 3)];
+                let common = quick.common(key.user);
+                let fits = exact.fits(&exact.place(key, value.len(), false, common), size_max);
+                if !quick.add_with_room(key, &value, common, size_max) {
+                    had_none += 1;
+                    break;
+                }
+                assert!(fits, "values of {value_len}");
+                exact.add(key, &value, false);
+                had_room += 1;
+            }
+            assert_eq!(quick.finish(), exact.finish(), "values of {value_len}");
+        }
+        assert!(had_room > 1000 && had_none == 300, "{had_room}, {had_none}");
+        // Only of a data block is it known what a hash index may take.
+        let key = InternalKey::new(b"key", Tag::newest_at(0));
+        assert!(!BlockBuilder::for_index().add_with_room(key, b"", 0, 4096));
     }
 
     #[test]

@@ -158,6 +158,9 @@ pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
+/// Bytes of the longest numbers in front of an entry's bytes.
+pub(super) const HEAD_BYTES_MAX: usize = 4 * VARINT_BYTES_MAX;
+
 /// The numbers in front of an entry's bytes, encoded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EncodedHead {
@@ -210,8 +213,8 @@ impl EncodedHead {
 
 /// Numbers of any length, encoded, and the length of that.
 #[inline(never)]
-fn long_head(numbers: [u64; 4]) -> ([u8; 4 * VARINT_BYTES_MAX], usize) {
-    let (mut head, mut len) = ([0; 4 * VARINT_BYTES_MAX], 0);
+fn long_head(numbers: [u64; 4]) -> ([u8; HEAD_BYTES_MAX], usize) {
+    let (mut head, mut len) = ([0; HEAD_BYTES_MAX], 0);
     for mut number in numbers {
         while number >= 0x80 {
             head[len] = number as u8 | 0x80;

@@ -130,7 +130,19 @@ impl TableWriter {
         }
         let value = value.into();
         let follows = self.check(key, &value)?;
+        if let LentValue::Inline(bytes) = value
+            && bytes.len() <= VALUE_INLINE_MAX
+            && self.data.add_with_room(key, bytes, follows.common, self.payload_bytes_max())
+        {
+            self.count(key, bytes.len() as u64, follows.is_new);
+            return Ok(());
+        }
         self.try_add(key, value, follows).inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    /// The most bytes of a data block of several entries, without its envelope.
+    fn payload_bytes_max(&self) -> usize {
+        self.config.block_bytes - ENVELOPE_BYTES
     }
 
     /// How the key follows that of the entry before; an error if it may not.
@@ -157,7 +169,8 @@ impl TableWriter {
         }
     }
 
-    #[inline(always)]
+    /// Adds an entry that may not fit into the block, or whose value is to be stored or read.
+    #[inline(never)]
     fn try_add(&mut self, key: InternalKey<'_>, value: LentValue<'_>, follows: Follows) -> Result<()> {
         let (len, common) = (value.len(), follows.common);
         let (stored, chunked) = match value {
@@ -165,8 +178,7 @@ impl TableWriter {
             value => self.store_value(value)?,
         };
         let mut place = self.data.place(key, stored.len(), chunked, common);
-        let size_max = self.config.block_bytes - ENVELOPE_BYTES;
-        if !self.data.is_empty() && !self.data.fits(&place, size_max) {
+        if !self.data.is_empty() && !self.data.fits(&place, self.payload_bytes_max()) {
             self.finish_data_block(Some(key))?;
             place = self.data.place(key, stored.len(), chunked, common);
         }
