@@ -7,7 +7,8 @@
 //! 1. Valid sources stand in a list, in the order of their entries in the current direction. Beside each are the
 //!    first bytes of its key, which decide most comparisons.
 //! 2. A step moves the first source, and puts it in its place again. If it also has the next entry, this costs one
-//!    comparison, else a binary search: fewer than a heap takes, which needs one or two for each of its layers.
+//!    comparison, else a binary search: fewer than a heap takes, which needs one or two for each of its layers. Of
+//!    [`FEW`] sources it passes one after the other.
 //! 3. A change of direction moves every other source to the other side of the current entry.
 //! 4. A seek in the current direction moves only the sources that are not at or past the target yet. (Entries
 //!    that a memtable gained meanwhile may be passed over; the reader's snapshot does not hold them.)
@@ -41,6 +42,9 @@ impl Direction {
         }
     }
 }
+
+/// So many sources are passed one after the other.
+const FEW: usize = 6;
 
 /// The [`InternalIterator`] over the entries of all its sources.
 pub(crate) struct MergeIter<I> {
@@ -140,7 +144,24 @@ impl<I: InternalIterator> MergeIter<I> {
     }
 
     /// Puts the first source in its place, behind the second at least.
+    #[inline(always)]
     fn go_behind_others(&mut self, moved: Standing) {
+        if self.standing.len() > FEW {
+            return self.go_behind_some_of_many(moved);
+        }
+        let mut at = 0;
+        while let Some(&next) = self.standing.get(at + 1)
+            && (at == 0 || self.precedes(next, moved))
+        {
+            self.standing[at] = next;
+            at += 1;
+        }
+        self.standing[at] = moved;
+    }
+
+    /// The same by binary search.
+    #[inline(never)]
+    fn go_behind_some_of_many(&mut self, moved: Standing) {
         let before = 2 + self.standing[2..].partition_point(|&other| self.precedes(other, moved));
         self.standing.copy_within(1..before, 0);
         self.standing[before - 1] = moved;
@@ -299,7 +320,7 @@ mod tests {
     fn sources(random: &mut Random) -> (Vec<VecIter>, Vec<Entry>) {
         let mut all = Vec::new();
         let mut sources = Vec::new();
-        for source in 0..random.below(6) {
+        for source in 0..random.below(2 * FEW as u64) {
             let entries: Vec<Entry> =
                 (0..random.below(20)).map(|_| (random.key(), random.tag(3), vec![source as u8])).collect();
             let iter = VecIter::new(entries);
