@@ -35,11 +35,16 @@ pub(crate) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError>
 }
 
 /// [`decode`] without the reason why not, for which there is [`why_not`].
-#[inline]
+#[inline(always)]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
-    let (head, len) = decode_short_head(bytes).or_else(|| decode_long_head(bytes))?;
-    let Head { shared, unshared, tag, code } = head;
+    let (Head { shared, unshared, tag, code }, len) = match decode_short_head(bytes) {
+        Some(head) => head,
+        None => match decode_tagged_head(bytes) {
+            Some(head) => head,
+            None => decode_any_head(bytes)?,
+        },
+    };
     // No sum can overflow: both lengths of a key are bounded by their limit, and half of a number by 2^63.
     let (value_len, left) = (code >> 1, (bytes.len() - len) as u64);
     if unshared + value_len > left {
@@ -65,7 +70,7 @@ struct Head {
 }
 
 /// The numbers and their length, if they are as short as they mostly are: a byte each, two of the last.
-#[inline]
+#[inline(always)]
 fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let &[shared, unshared, tag, low, high] = bytes.first_chunk::<5>()?;
     let (code, len) = match (low, high) {
@@ -77,27 +82,32 @@ fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     ((shared | unshared | tag) < 0x80).then_some((head, len))
 }
 
-#[inline(never)]
-fn decode_long_head(bytes: &[u8]) -> Option<(Head, usize)> {
-    decode_tagged_head(bytes).or_else(|| decode_any_head(bytes))
-}
-
 // A key of lengths of a byte each is shorter than the limit.
 const _: () = assert!(2 * 0x7f < KEY_BYTES_MAX);
 
-/// The numbers and their length, if lengths of keys take a byte each: mostly so before compactions have set the
-/// sequence numbers to zero.
-#[inline]
+/// The same if only the tag is longer, of up to six bytes: mostly so before compactions have set the sequence numbers
+/// to zero.
+#[inline(always)]
 fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
-    let head = bytes.first_chunk::<18>()?;
-    let (shared, unshared) = (u64::from(head[0]), u64::from(head[1]));
-    let (tag, tag_len) = decode_word(LittleEndian::read_u64(&head[2..]))?;
-    let (code, code_len) = decode_word(LittleEndian::read_u64(&head[2 + tag_len..]))?;
-    ((shared | unshared) < 0x80).then_some((Head { shared, unshared, tag, code }, 2 + tag_len + code_len))
+    let head = bytes.first_chunk::<10>()?;
+    let (shared, unshared) = (head[0], head[1]);
+    let word = LittleEndian::read_u64(&head[2..]);
+    let (tag, tag_len) = decode_word(word)?;
+    if tag_len > 6 || (shared | unshared) >= 0x80 {
+        return None;
+    }
+    let rest = word >> (8 * tag_len);
+    let (code, code_len) = match (rest as u8, (rest >> 8) as u8) {
+        (low @ ..0x80, _) => (u64::from(low), 1),
+        (low, high @ 1..0x80) => (u64::from(low & 0x7f) | u64::from(high) << 7, 2),
+        _ => return None,
+    };
+    let head = Head { shared: shared.into(), unshared: unshared.into(), tag, code };
+    Some((head, 2 + tag_len + code_len))
 }
 
 /// The varint at the start of a word and its length, if it ends there and is not overlong.
-#[inline]
+#[inline(always)]
 fn decode_word(word: u64) -> Option<(u64, usize)> {
     // The first byte without its highest bit is the last one.
     let ends = !word & 0x8080_8080_8080_8080;
@@ -116,6 +126,7 @@ fn decode_word(word: u64) -> Option<(u64, usize)> {
     Some((all, (top as usize + 1) / 8))
 }
 
+#[inline(never)]
 fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let mut len = 0;
     let mut number = || {
@@ -307,6 +318,9 @@ mod tests {
             (127, &[1; 127], 0, &[2; 63], false),
             (128, b"x", 1 << 50, &[2; 64], true),
             (3, b"abc", 1 << 20, &[2; 100], false),
+            (3, b"abc", 1 << 20, &[2; 5], false),
+            (3, b"abc", 1 << 40, &[2; 100], false),
+            (3, b"abc", 1 << 42, &[2; 100], false),
             (3, b"abc", 1 << 20, &[2; 9000], true),
         ] {
             let mut out = vec![0xff];
@@ -325,6 +339,24 @@ mod tests {
                 assert!(decode(&out[..len], 1).is_err(), "{len}");
             }
         }
+    }
+
+    #[test]
+    fn heads_of_any_bytes_are_the_same_on_all_paths() {
+        let parts = |(head, len): (Head, usize)| (head.shared, head.unshared, head.tag, head.code, len);
+        let (mut state, mut fast) = (1u64, 0);
+        for _ in 0..200_000 {
+            let mut bytes = [0; 12];
+            for byte in &mut bytes {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                *byte = [0, 1, 0x7f, 0x80, 0x81, 0xff, 5, 0x42][(state >> 61) as usize];
+            }
+            for head in [decode_short_head(&bytes), decode_tagged_head(&bytes)].into_iter().flatten() {
+                assert_eq!(Some(parts(head)), decode_any_head(&bytes).map(parts), "{bytes:?}");
+                fast += 1;
+            }
+        }
+        assert!(fast > 10_000, "{fast}");
     }
 
     #[test]
