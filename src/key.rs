@@ -127,9 +127,38 @@ pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
+/// Copies the bytes of a key to a place of the same length. A short key takes no call.
+///
+/// # Panics
+///
+/// Panics if the lengths differ.
+#[inline(always)]
+pub(crate) fn copy_key(key: &[u8], to: &mut [u8]) {
+    assert_eq!(key.len(), to.len());
+    match (key.first_chunk::<8>(), key.last_chunk::<8>(), to.first_chunk_mut::<8>()) {
+        (Some(first), Some(last), Some(to_first)) if key.len() <= 16 => {
+            *to_first = *first;
+            if let Some(to_last) = to.last_chunk_mut() {
+                *to_last = *last;
+            }
+        }
+        _ => to.copy_from_slice(key),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_all_lengths_are_copied() {
+        for len in 0..40u8 {
+            let key: Vec<u8> = (1..=len).collect();
+            let mut copy = vec![0; key.len()];
+            copy_key(&key, &mut copy);
+            assert_eq!(copy, key);
+        }
+    }
 
     #[test]
     fn newer_entries_of_a_key_come_first_and_keys_in_byte_order() {

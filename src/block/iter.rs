@@ -16,7 +16,7 @@ use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 use crate::codec::DecodeError;
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys, copy_key};
 
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
@@ -73,6 +73,7 @@ struct Current {
 #[derive(Debug, Default)]
 struct Interval {
     entries: Vec<(Range<usize>, Current)>,
+    /// Their user keys, one behind the other. What is behind those is of an earlier interval.
     keys: Vec<u8>,
     /// The number of the restart at which they begin.
     restart: usize,
@@ -84,8 +85,25 @@ struct Interval {
 impl Interval {
     fn clear(&mut self) {
         self.entries.clear();
-        self.keys.clear();
         self.left = None;
+    }
+
+    /// Puts a key behind the one before it, with which it shares so many bytes.
+    #[inline(always)]
+    fn push_key(&mut self, before: Range<usize>, shared: usize, rest: &[u8]) -> Range<usize> {
+        let key = before.end..before.end + shared + rest.len();
+        if self.keys.len() < key.end {
+            self.keys.resize(key.end, 0);
+        }
+        let (passed, free) = self.keys.split_at_mut(key.start);
+        let (before, here) = (&passed[before], &mut free[..key.len()]);
+        if before.len() == here.len() {
+            copy_key(before, here);
+        } else {
+            here[..shared].copy_from_slice(&before[..shared]);
+        }
+        copy_key(rest, &mut here[shared..]);
+        key
     }
 
     /// The user key of an entry.
@@ -123,6 +141,15 @@ fn is_greater(a: &[u8], b: &[u8]) -> bool {
         (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => first_of_a > first_of_b,
         _ => a > b,
     }
+}
+
+/// Replaces what comes in a key after its first `shared` bytes. Mostly the length stays.
+#[inline(always)]
+fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
+    if key.len() != shared + rest.len() {
+        key.resize(shared + rest.len(), 0);
+    }
+    copy_key(rest, &mut key[shared..]);
 }
 
 #[cold]
@@ -289,8 +316,7 @@ impl BlockIter {
         if !is_plain(&entry) || entry.tag.seqno() > seqno || !is_greater(suffix, replaced) {
             return false;
         }
-        self.user_key.truncate(entry.shared);
-        self.user_key.extend_from_slice(suffix);
+        replace_rest(&mut self.user_key, entry.shared, suffix);
         let (tag, value) = (entry.tag, entry.value);
         self.current =
             Some(Current { start: at, tag, value_start: value.start, value_end: value.end, chunked: false });
@@ -367,8 +393,7 @@ impl BlockIter {
         }
         let entries = &self.payload[..self.entries_end];
         let (shared, suffix, current) = decode_after(self.values, entries, at, self.user_key.len())?;
-        self.user_key.truncate(shared);
-        self.user_key.extend_from_slice(&entries[suffix]);
+        replace_rest(&mut self.user_key, shared, &entries[suffix]);
         self.current = Some(current);
         Ok(())
     }
@@ -416,10 +441,7 @@ impl BlockIter {
         let (mut at, mut key) = (first, 0..0);
         while at < end && at < entries.len() && interval.entries.len() < RESTART_INTERVAL_MAX {
             let (shared, suffix, current) = decode_after(self.values, entries, at, key.len())?;
-            let start = interval.keys.len();
-            interval.keys.extend_from_within(key.start..key.start + shared);
-            interval.keys.extend_from_slice(&entries[suffix]);
-            key = start..interval.keys.len();
+            key = interval.push_key(key, shared, &entries[suffix]);
             at = current.value_end;
             interval.entries.push((key.clone(), current));
         }

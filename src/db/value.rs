@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::iter::{EntryValue, read_whole};
+use crate::key::copy_key;
 
 /// A value as a slice of the block that holds it (or a copy, if it is in a memtable and has at most 1 KiB), or a key of
 /// an iterator: a copy if it is short, or else a slice of a few keys (1 KiB at most). Cheap to clone. It keeps that
@@ -55,7 +56,7 @@ impl Value {
     #[inline]
     pub(crate) fn short(bytes: &[u8]) -> Option<Self> {
         let mut copy = [0; SHORT_BYTES_MAX];
-        copy.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        copy_key(bytes, copy.get_mut(..bytes.len())?);
         Some(Self(Repr::Short(bytes.len() as u8, copy)))
     }
 
