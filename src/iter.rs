@@ -57,6 +57,13 @@ pub(crate) trait InternalIterator: Send {
         None
     }
 
+    /// Moves to the next entry, as [`next`](Self::next), if that takes no more than a step in a block, and the entry is
+    /// known to be of a greater user key. Otherwise stays where it is, and says `false`.
+    #[inline(always)]
+    fn step_apart(&mut self) -> bool {
+        false
+    }
+
     /// The error that the entry is not where its key belongs. The iterator must be positioned at an entry.
     #[cold]
     fn out_of_order(&self) -> Box<Error> {
@@ -211,6 +218,11 @@ impl<I: InternalIterator + ?Sized> InternalIterator for Box<I> {
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         (**self).leading_block(limit)
+    }
+
+    #[inline(always)]
+    fn step_apart(&mut self) -> bool {
+        (**self).step_apart()
     }
 
     fn out_of_order(&self) -> Box<Error> {

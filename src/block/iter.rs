@@ -323,6 +323,15 @@ impl BlockIter {
         true
     }
 
+    /// The current entry, if nothing of it has to be looked into: after a step forward, a put that is visible at `seqno`,
+    /// whose value is here.
+    #[inline(always)]
+    pub(crate) fn visible_plain(&self, seqno: SeqNo) -> Option<PlainEntry<'_>> {
+        let (Some(current), None) = (&self.current, self.backward.left) else { return None };
+        let visible = current.tag.kind() == EntryKind::Put && current.tag.seqno() <= seqno;
+        (visible && !current.chunked).then(|| self.plain())
+    }
+
     /// The current entry, of which nothing has to be looked into: after [`BlockIter::step_to_plain`].
     #[inline(always)]
     pub(crate) fn plain(&self) -> PlainEntry<'_> {

@@ -128,6 +128,11 @@ macro_rules! iterate_by_variant {
                 match self { $(Self::$variant(iter) => iter.leading_block(limit),)* }
             }
 
+            #[inline(always)]
+            fn step_apart(&mut self) -> bool {
+                match self { $(Self::$variant(iter) => iter.step_apart(),)* }
+            }
+
             fn out_of_order(&self) -> Box<Error> {
                 match self { $(Self::$variant(iter) => iter.out_of_order(),)* }
             }

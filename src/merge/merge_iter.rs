@@ -25,6 +25,7 @@ use crate::block::BlockIter;
 use crate::error::{Error, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::{InternalKey, key_prefix};
+use crate::limits::SEQNO_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -303,6 +304,24 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         }
     }
 
+    /// Only if the first bytes of keys say that the next source has none of the current user key.
+    #[inline(never)]
+    fn step_apart(&mut self) -> bool {
+        let Some(first) = self.standing.first() else { return false };
+        let Some(block) = self.sources[first.source].leading_block(None) else { return false };
+        // The rank of the first source is that of an earlier entry, if its block was moved.
+        let apart = match (self.standing.get(1), block.key()) {
+            (Some(second), Some(key)) => second.rank > key_prefix(key.user),
+            (None, _) => true,
+            (_, None) => false,
+        };
+        if self.direction != Direction::Forward || !apart || !block.step_to_plain(SEQNO_MAX) {
+            return false;
+        }
+        self.settle();
+        true
+    }
+
     /// Of sources that are in order the merge is too, so it is the first one that is not.
     fn out_of_order(&self) -> Box<Error> {
         self.sources[self.standing[0].source].out_of_order()
@@ -311,9 +330,9 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::vec_iter::{Entry, Random, VecIter, here};
+    use super::super::vec_iter::{BlockSource, Entry, Random, VecIter, here};
     use super::*;
-    use crate::key::Tag;
+    use crate::key::{EntryKind, Tag};
 
     /// Sources of random entries, and all of them in the order of the merge. Tags come from a few sequence
     /// numbers only, so that equal internal keys in several sources are common; the value names the source.
@@ -354,6 +373,48 @@ mod tests {
                 assert_eq!(here(&merge), here(&model), "round {round}");
             }
         }
+    }
+
+    #[test]
+    fn a_step_apart_is_one_to_the_next_entry_if_that_is_of_a_greater_key() {
+        let mut random = Random(3);
+        let (mut apart, mut beside) = (0, 0);
+        for _ in 0..300 {
+            let mut all = Vec::new();
+            let mut sources = Vec::new();
+            for source in 0..1 + random.below(4) {
+                let mut random_entry = || (random.key(), random.tag(3), vec![]);
+                let mut entries: Vec<Entry> = (0..20).map(|_| random_entry()).collect();
+                // Tombstones have no value.
+                entries
+                    .iter_mut()
+                    .filter(|e| e.1.kind() == EntryKind::Put)
+                    .for_each(|e| e.2.push(source as u8));
+                all.extend(VecIter::new(entries.clone()).entries().iter().cloned());
+                sources.push(BlockSource::new(entries));
+            }
+            all.sort_by(|a, b| InternalKey::new(&a.0, a.1).cmp(&InternalKey::new(&b.0, b.1)));
+            let mut merge = MergeIter::new(sources);
+            let mut model = VecIter::sorted(all);
+            merge.seek_first().unwrap();
+            model.seek_first().unwrap();
+            while let Some((user, ..)) = here(&model) {
+                let before = here(&merge);
+                model.next().unwrap();
+                if merge.step_apart() {
+                    assert!(here(&merge).is_none_or(|(next, ..)| next > user));
+                    apart += 1;
+                } else {
+                    assert_eq!(here(&merge), before);
+                    merge.next().unwrap();
+                    beside += 1;
+                }
+                assert_eq!(merge.key(), model.key());
+            }
+            merge.seek_last().unwrap();
+            assert!(!merge.step_apart());
+        }
+        assert!(apart > 1000 && beside > 1000, "{apart} and {beside}");
     }
 
     #[test]

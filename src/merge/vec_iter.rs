@@ -1,14 +1,15 @@
-//! For tests: an internal iterator over entries in a vector, which can be made to fail, and a small generator
-//! of random keys.
+//! For tests: an internal iterator over entries in a vector, which can be made to fail, one over a block, and a small
+//! generator of random keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
+use crate::block::{BlockBuilder, BlockIter, BlockValues};
 use crate::error::{Error, Step};
 use crate::iter::{EntryValue, InternalIterator, LentValue};
-use crate::key::{EntryKind, InternalKey, Tag};
+use crate::key::{EntryKind, InternalKey, Tag, key_prefix};
 
 /// User key, tag and value.
 pub(crate) type Entry = (Vec<u8>, Tag, Vec<u8>);
@@ -105,6 +106,79 @@ impl InternalIterator for VecIter {
     fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
         let entry = &self.entries[self.at?];
         Some((internal(entry), LentValue::Inline(&entry.2)))
+    }
+}
+
+/// Entries in one block, as a table has them.
+pub(crate) struct BlockSource {
+    block: BlockIter,
+    /// The last key, as [`key_prefix`].
+    last: u64,
+}
+
+impl BlockSource {
+    /// Sorts the entries, of which there is at least one.
+    pub(crate) fn new(entries: Vec<Entry>) -> Self {
+        let sorted = VecIter::new(entries);
+        let mut builder = BlockBuilder::new(4);
+        for entry in sorted.entries() {
+            builder.add(internal(entry), &entry.2, false);
+        }
+        let payload = Bytes::copy_from_slice(builder.finish());
+        let last = key_prefix(&sorted.entries()[sorted.entries().len() - 1].0);
+        Self { block: BlockIter::new(payload, BlockValues::Data).unwrap(), last }
+    }
+}
+
+impl InternalIterator for BlockSource {
+    fn seek_first(&mut self) -> Step {
+        self.block.seek_first().unwrap();
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Step {
+        self.block.seek_last().unwrap();
+        Ok(())
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
+        self.block.seek(target).unwrap();
+        Ok(())
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
+        self.block.seek(target).unwrap();
+        if self.block.is_valid() { self.prev() } else { self.seek_last() }
+    }
+
+    fn next(&mut self) -> Step {
+        self.block.next().unwrap();
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Step {
+        self.block.prev().unwrap();
+        Ok(())
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        self.block.key()
+    }
+
+    fn value(&self) -> EntryValue {
+        EntryValue::Inline(self.block.value_bytes())
+    }
+
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        Some((self.block.key()?, LentValue::Inline(self.block.value())))
+    }
+
+    fn block(&self) -> Option<&BlockIter> {
+        Some(&self.block)
+    }
+
+    fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+        limit.is_none_or(|limit| self.last < limit).then_some(&mut self.block)
     }
 }
 

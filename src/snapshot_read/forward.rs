@@ -7,7 +7,8 @@
 //! 3. skip the other entries of the key. This is left to the next call, if there is one.
 //!
 //! Mostly the next entry is in the same block, a visible put and of another key. If no other source comes before the
-//! end of that block, such a step is one of the block's cursor alone: nothing is copied.
+//! end of that block, such a step is one of the block's cursor alone: nothing is copied. Where sources alternate,
+//! [`step_apart`](InternalIterator::step_apart) copies nothing either.
 //!
 //! Each key that is examined is greater than the one before, or else an error: so a scan ends, also of a table
 //! whose keys are not in order, where a seek may lead back.
@@ -117,7 +118,22 @@ impl<S: InternalIterator> Forward<S> {
             self.led = true;
             return Ok(!self.range.ends_before(block.plain().user_key));
         }
+        // Or that of another source, at an entry of another key.
+        if self.source.step_apart() {
+            return self.arrive();
+        }
         self.advance_source()
+    }
+
+    /// Examines the entry at which the source stands, the first one of its key that it has.
+    #[inline(always)]
+    fn arrive(&mut self) -> Result<bool, Box<Error>> {
+        let plain = self.source.block().and_then(|block| block.visible_plain(self.seqno));
+        self.led = plain.is_some();
+        match plain {
+            Some(entry) => Ok(!self.range.ends_before(entry.user_key)),
+            None => self.search(None),
+        }
     }
 
     /// The same by a movement of the source.

@@ -11,7 +11,7 @@ use crate::iter::InternalIterator;
 use crate::key::{EntryKind, SeqNo, Tag};
 use crate::memtable::Memtable;
 use crate::merge::MergeIter;
-use crate::merge::vec_iter::{self, Random, VecIter};
+use crate::merge::vec_iter::{self, BlockSource, Random, VecIter};
 
 fn put(key: &[u8], seqno: SeqNo) -> vec_iter::Entry {
     (key.to_vec(), Tag::new(seqno, EntryKind::Put), seqno.to_le_bytes().to_vec())
@@ -21,7 +21,7 @@ fn delete(key: &[u8], seqno: SeqNo) -> vec_iter::Entry {
     (key.to_vec(), Tag::new(seqno, EntryKind::Delete), Vec::new())
 }
 
-/// A history, spread over memtables and sorted vectors, newest first.
+/// A history, spread over a memtable, blocks and sorted vectors, newest first.
 struct History {
     entries: Vec<vec_iter::Entry>,
     memtable: Arc<Memtable>,
@@ -54,8 +54,11 @@ impl History {
 
     fn source(&self) -> Box<dyn InternalIterator> {
         let mut sources: Vec<Box<dyn InternalIterator>> = vec![Box::new(self.memtable.iter())];
-        for vector in &self.vectors {
-            sources.push(Box::new(VecIter::new(vector.clone())));
+        for (at, vector) in self.vectors.iter().enumerate() {
+            match (at + self.entries.len()) % 3 {
+                0 => sources.push(Box::new(VecIter::new(vector.clone()))),
+                _ => sources.push(Box::new(BlockSource::new(vector.clone()))),
+            }
         }
         Box::new(MergeIter::new(sources))
     }
