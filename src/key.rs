@@ -127,7 +127,7 @@ pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Copies the bytes of a key to a place of the same length. A short key takes no call.
+/// Copies the bytes of a key to a place of the same length. One of 8 to 16 bytes takes no call.
 ///
 /// # Panics
 ///

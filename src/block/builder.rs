@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn an_entry_for_which_there_is_room_is_added_as_any_other_and_fits() {
-        let (mut had_room, mut had_none) = (0, 0);
+        let mut had_room = 0;
         for (value_len, size_max) in (0..300).zip((100..).step_by(20)) {
             let (mut quick, mut exact) = (BlockBuilder::for_data(), BlockBuilder::for_data());
             for number in 0.. {
@@ -328,7 +328,6 @@ mod tests {
                 let common = quick.common(key.user);
                 let fits = exact.fits(&exact.place(key, value.len(), false, common), size_max);
                 if !quick.add_with_room(key, &value, common, size_max) {
-                    had_none += 1;
                     break;
                 }
                 assert!(fits, "values of {value_len}");
@@ -337,7 +336,7 @@ mod tests {
             }
             assert_eq!(quick.finish(), exact.finish(), "values of {value_len}");
         }
-        assert!(had_room > 1000 && had_none == 300, "{had_room}, {had_none}");
+        assert!(had_room > 1000, "{had_room}");
         // Only of a data block is it known what a hash index may take.
         let key = InternalKey::new(b"key", Tag::newest_at(0));
         assert!(!BlockBuilder::for_index().add_with_room(key, b"", 0, 4096));

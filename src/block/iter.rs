@@ -1,9 +1,8 @@
 //! A cursor over the entries of a data or index block, in both directions.
 //!
-//! A step forward truncates the key buffer to the shared length and appends the suffix. A seek is a binary
-//! search over the restarts, which have whole keys, and then steps forward. A step backward needs all entries
-//! since the restart before, so that interval is decoded once and kept; it has at most
-//! [`RESTART_INTERVAL_MAX`] entries.
+//! A step forward puts the suffix behind the shared bytes in the key buffer. A seek is a binary search over the
+//! restarts, which have whole keys, and then steps forward. A step backward needs all entries since the restart
+//! before, so that interval is decoded once and kept; it has at most [`RESTART_INTERVAL_MAX`] entries.
 //!
 //! Invariants: every step forward moves the cursor by at least four bytes and every step backward moves it
 //! back, whatever the restart offsets are, so no payload makes it loop for ever. After an error the cursor is
@@ -332,7 +331,8 @@ impl BlockIter {
         (visible && !current.chunked).then(|| self.plain())
     }
 
-    /// The current entry, of which nothing has to be looked into: after [`BlockIter::step_to_plain`].
+    /// The current entry, of which nothing has to be looked into: after [`BlockIter::step_to_plain`] or by
+    /// [`BlockIter::visible_plain`].
     #[inline(always)]
     pub(crate) fn plain(&self) -> PlainEntry<'_> {
         let value = self.current.as_ref().map_or(0..0, |current| current.value_start..current.value_end);

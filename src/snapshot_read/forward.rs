@@ -41,7 +41,7 @@ pub(crate) struct Forward<S> {
     state: State,
     /// The user key that was examined last, unless `led`.
     user: Vec<u8>,
-    /// Whether the last step was one within a block: then the source has the key.
+    /// Whether the last step took no look at other entries of the key: then the source has the key.
     led: bool,
     /// Hidden entries that were skipped: tombstones, and what newer entries hide.
     pub(super) skipped: u64,

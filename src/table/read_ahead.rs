@@ -98,7 +98,8 @@ impl ReadAhead {
     fn fill(&mut self, file: &TableFile, window: Range<u64>) {
         let len = (window.end - window.start) as usize;
         if len > self.bytes.capacity() {
-            // Pages that are new to the process are zeros already.
+            // The old memory goes first. Pages that are new to the process are zeros already.
+            self.bytes = Vec::new();
             self.bytes = vec![0; len];
         }
         self.bytes.resize(len, 0);
