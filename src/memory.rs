@@ -381,12 +381,21 @@ pub(crate) struct Lease {
     bytes: u64,
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.memory.change(self.kind, self.bytes, 0, |_| true);
-        if self.bytes > 0 && self.memory.refused.swap(false, Ordering::Relaxed) {
+impl Lease {
+    /// Gives back all but so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.memory.change(self.kind, self.bytes, bytes, |_| true);
+        if bytes < self.bytes && self.memory.refused.swap(false, Ordering::Relaxed) {
             self.memory.wake();
         }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.shrink(0);
     }
 }
 
@@ -501,6 +510,13 @@ mod tests {
         drop(one);
         drop(memory.lease(LeaseKind::Tables, 1));
         assert_eq!(told.load(Ordering::Relaxed), 1);
+        let mut one = memory.try_lease(LeaseKind::Filters, 4 << 20).unwrap();
+        assert!(memory.try_lease(LeaseKind::Filters, 4 << 20).is_none());
+        let mut shrink = |bytes| {
+            one.shrink(bytes);
+            (memory.stats().filters, told.load(Ordering::Relaxed))
+        };
+        assert_eq!([4 << 20, 1 << 20, 2 << 20].map(&mut shrink), [(4 << 20, 1), (1 << 20, 2), (1 << 20, 2)]);
     }
 
     #[test]

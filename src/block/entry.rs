@@ -119,11 +119,16 @@ fn decode_word(word: u64) -> Option<(u64, usize)> {
     if top > 7 && bytes >> (top - 7) == 0 {
         return None;
     }
-    // Groups of seven bits move together: pairs, then fours, then all eight.
+    Some((join_sevens(bytes), (top as usize + 1) / 8))
+}
+
+/// The lower seven bits of all bytes of a word, side by side.
+#[inline(always)]
+pub(super) fn join_sevens(bytes: u64) -> u64 {
+    // They move together: pairs, then fours, then all eight.
     let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
-    let all = fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4;
-    Some((all, (top as usize + 1) / 8))
+    fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4
 }
 
 #[inline(never)]

@@ -11,14 +11,20 @@
 //! decide, because a separator and the sought key are equal in them, the index block has to be searched. Blocks
 //! that do not lie in the order of their keys, or that reach over 4 GiB, have no fences.
 //!
-//! [`Sketch::of`] looks at an index block and says what its fences take; [`Sketch::fences`] makes them.
+//! They are made in one walk over the index block, whose length and restarts tell what they take at most. The common
+//! bytes are those of its first and its last key, to which the restarts lead.
 
+use bytes::Bytes;
+
+use super::builder::RESTART_INTERVAL_MAX;
 use super::entry::common_prefix;
 use super::handle::BlockHandle;
-use super::iter::BlockValues;
-use super::walk::walk_entries;
+use super::iter::{BlockIter, BlockValues};
+use super::trailer::Trailer;
+use super::walk::{WalkedEntry, walk_entries};
 use crate::codec::DecodeError;
 use crate::key::key_prefix;
+use crate::limits::KEY_BYTES_MAX;
 
 /// The separators and handles of an index block.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,76 +50,49 @@ pub(crate) enum Sought {
     Unknown,
 }
 
-/// What is to be known of an index block before its fences are made.
-#[derive(Debug)]
-pub(crate) struct Sketch<'a> {
-    payload: &'a [u8],
-    common: Vec<u8>,
-    entries: usize,
-    first: u64,
-    has_gaps: bool,
+/// An index block has no fences.
+struct Unfit;
+
+impl From<DecodeError> for Unfit {
+    fn from(_: DecodeError) -> Self {
+        Self
+    }
 }
 
-impl<'a> Sketch<'a> {
-    /// Looks at an index block; `None` if it can have no fences, or is damaged: its searches tell how.
-    pub(crate) fn of(payload: &'a [u8]) -> Option<Self> {
-        // Keys ascend, so what the first and the last share, all do. Only these two are kept.
-        let (mut common, mut last) = (Vec::new(), Vec::new());
-        let (mut entries, mut has_gaps, mut is_in_order) = (0, false, true);
-        let (mut first, mut end) = (0, 0);
-        let walked = walk_entries::<DecodeError>(BlockValues::Index, payload, &mut |entry| {
-            let BlockHandle { offset, len } = BlockHandle::decode(entry.value)?;
-            if entries == 0 {
-                common.extend_from_slice(entry.key.user);
+/// The fewest bytes of an entry of an index block: four numbers before its bytes, and the two of a handle.
+const ENTRY_BYTES_MIN: usize = 6;
+
+impl Fences {
+    /// The fences of an index block; `None` if it can have none, or is damaged: its searches tell how.
+    pub(crate) fn of(payload: &Bytes) -> Option<Self> {
+        let common = common_of_all(payload)?;
+        let len_max = Self::len_max(payload);
+        let mut parts = Vec::with_capacity(len_max);
+        let (mut starts, mut ends) = (Vec::with_capacity(len_max + 1), Vec::with_capacity(len_max));
+        let (mut first, mut end, mut has_gaps) = (0, 0, false);
+        let mut add = |entry: &WalkedEntry<'_>| {
+            let BlockHandle { offset, len } = entry.handle?;
+            if parts.is_empty() {
                 (first, end) = (offset, offset);
             }
-            last.clear();
-            last.extend_from_slice(entry.key.user);
             // Two that start at one place could not be told from each other.
-            is_in_order &= offset >= end && len > 0;
+            if offset < end || len == 0 {
+                return None;
+            }
             has_gaps |= offset != end;
             end = offset.saturating_add(len);
-            entries += 1;
-            Ok(())
-        });
-        walked.ok()?;
-        u32::try_from(end.checked_sub(first)?).ok()?;
-        common.truncate(common_prefix(&common, &last));
-        (entries > 0 && is_in_order).then_some(Self { payload, common, entries, first, has_gaps })
-    }
-
-    /// How many blocks the index block refers to.
-    pub(crate) fn len(&self) -> usize {
-        self.entries
-    }
-
-    /// What the fences will take in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        let ends = if self.has_gaps { self.entries } else { 0 };
-        let numbers = self.entries * size_of::<u64>() + (self.entries + 1 + ends) * size_of::<u32>();
-        size_of::<Fences>() + self.common.len() + numbers
-    }
-
-    /// Makes the fences.
-    pub(crate) fn fences(self) -> Option<Fences> {
-        let Self { payload, common, entries, first, has_gaps } = self;
-        let (mut parts, mut starts) = (Vec::with_capacity(entries), Vec::with_capacity(entries + 1));
-        let mut ends = Vec::with_capacity(if has_gaps { entries } else { 0 });
-        let mut end = 0;
-        let walked = walk_entries::<DecodeError>(BlockValues::Index, payload, &mut |entry| {
-            let BlockHandle { offset, len } = BlockHandle::decode(entry.value)?;
-            parts.push(key_prefix(&entry.key.user[common.len()..]));
-            // Both fit: the last one does.
+            parts.push(key_prefix(entry.key.user.get(common.len()..)?));
+            // It fits if the end does.
             starts.push((offset - first) as u32);
-            end = (offset + len - first) as u32;
-            if has_gaps {
-                ends.push(end);
-            }
-            Ok(())
-        });
-        walked.ok()?;
-        starts.push(end);
-        Some(Fences {
+            ends.push(u32::try_from(end - first).ok()?);
+            Some(())
+        };
+        walk_entries(BlockValues::Index, payload, &mut |entry| add(entry).ok_or(Unfit)).ok()?;
+        starts.push(*ends.last()?);
+        if !has_gaps {
+            ends.clear();
+        }
+        Some(Self {
             common: common.into(),
             parts: parts.into(),
             first,
@@ -121,9 +100,33 @@ impl<'a> Sketch<'a> {
             ends: ends.into(),
         })
     }
-}
 
-impl Fences {
+    /// The most blocks that an index block can refer to.
+    pub(crate) fn len_max(payload: &[u8]) -> usize {
+        let restarts = Trailer::of(payload).map_or(0, |trailer| trailer.restart_count());
+        (restarts * RESTART_INTERVAL_MAX).min(payload.len() / ENTRY_BYTES_MIN)
+    }
+
+    /// The most that its fences can take in memory.
+    pub(crate) fn bytes_max(payload: &[u8]) -> usize {
+        let (common, len) = (payload.len().min(KEY_BYTES_MAX), Self::len_max(payload));
+        size_of::<Self>() + common + Self::numbers_bytes(len, len)
+    }
+
+    fn numbers_bytes(len: usize, ends: usize) -> usize {
+        len * size_of::<u64>() + (len + 1 + ends) * size_of::<u32>()
+    }
+
+    /// How many blocks the index block refers to.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// What they take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.common.len() + Self::numbers_bytes(self.len(), self.ends.len())
+    }
+
     /// Where a user key belongs, with any sequence number.
     #[inline]
     pub(crate) fn find(&self, user_key: &[u8]) -> Sought {
@@ -154,10 +157,18 @@ impl Fences {
     }
 }
 
+/// The first bytes of all separators: keys ascend, so what the first and the last share, all do.
+fn common_of_all(payload: &Bytes) -> Option<Vec<u8>> {
+    let mut block = BlockIter::new(payload.clone(), BlockValues::Index).ok()?;
+    block.seek_last().ok()?;
+    let mut common = block.key()?.user.to_vec();
+    block.seek_first().ok()?;
+    common.truncate(common_prefix(&common, block.key()?.user));
+    Some(common)
+}
+
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::block::{BlockBuilder, find};
     use crate::key::{EntryKind, InternalKey, Tag};
@@ -167,12 +178,11 @@ mod tests {
     }
 
     fn fences(payload: &[u8]) -> Option<Fences> {
-        let sketch = Sketch::of(payload)?;
-        let (len, bytes) = (sketch.len(), sketch.bytes());
-        let fences = sketch.fences()?;
+        let fences = Fences::of(&Bytes::copy_from_slice(payload))?;
         let boxes = [size_of_val(&*fences.parts), size_of_val(&*fences.starts), size_of_val(&*fences.ends)];
         let taken = size_of::<Fences>() + fences.common.len() + boxes.iter().sum::<usize>();
-        assert_eq!((len, bytes), (fences.parts.len(), taken));
+        assert_eq!((fences.len(), fences.bytes()), (fences.parts.len(), taken));
+        assert!(fences.len() <= Fences::len_max(payload) && taken <= Fences::bytes_max(payload));
         Some(fences)
     }
 

@@ -135,7 +135,7 @@ fn decode_after(
 
 /// Whether `a` comes after `b`. Mostly the first bytes decide, because what is common is shared.
 #[inline(always)]
-fn is_greater(a: &[u8], b: &[u8]) -> bool {
+pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
     match (a.first(), b.first()) {
         (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => first_of_a > first_of_b,
         _ => a > b,
@@ -144,7 +144,7 @@ fn is_greater(a: &[u8], b: &[u8]) -> bool {
 
 /// Replaces what comes in a key after its first `shared` bytes. Mostly the length stays.
 #[inline(always)]
-fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
+pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
     if key.len() != shared + rest.len() {
         key.resize(shared + rest.len(), 0);
     }

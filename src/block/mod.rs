@@ -37,7 +37,7 @@ pub(crate) use builder::BlockBuilder;
 pub(crate) use chunk_ref::ChunkRef;
 pub use envelope::Compression;
 pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Payload, Sealer, open, unseal};
-pub(crate) use fences::{Fences, Sketch, Sought};
+pub(crate) use fences::{Fences, Sought};
 #[cfg(any(test, fuzzing))]
 pub(crate) use find::Found;
 pub(crate) use find::{find, find_user_key};

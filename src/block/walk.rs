@@ -12,9 +12,9 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode};
+use super::entry::{RawEntry, decode_good, why_not};
 use super::handle::BlockHandle;
-use super::iter::BlockValues;
+use super::iter::{BlockValues, is_greater, replace_rest};
 use super::trailer::{Trailer, hash_byte};
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, Tag};
@@ -28,6 +28,8 @@ pub(crate) struct WalkedEntry<'a> {
     pub(crate) key: InternalKey<'a>,
     pub(crate) value: &'a [u8],
     pub(crate) chunks: Option<ChunkRef>,
+    /// The value, in an index block.
+    pub(crate) handle: Option<BlockHandle>,
     pub(crate) is_restart: bool,
 }
 
@@ -44,21 +46,25 @@ impl WalkedEntry<'_> {
 
 /// Walks the entries of a block: `visit` is given each that is in order. Errors count from the start of the
 /// payload.
-pub(crate) fn walk_entries<E: From<DecodeError>>(
+#[inline]
+pub(crate) fn walk_entries<E: From<DecodeError>, V>(
     values: BlockValues,
     payload: &[u8],
-    visit: &mut dyn FnMut(&WalkedEntry<'_>) -> Result<(), E>,
-) -> Result<(), E> {
+    visit: &mut V,
+) -> Result<(), E>
+where
+    V: FnMut(&WalkedEntry<'_>) -> Result<(), E> + ?Sized,
+{
     let trailer = Trailer::of(payload)?;
     let region = trailer.entries;
     let mut restarts =
         trailer.restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at) as usize).peekable();
     let mut hash_bytes = trailer.hash_bytes().iter();
     let mut number = 0usize;
-    let (mut key, mut before): (Vec<u8>, Option<(Vec<u8>, Tag)>) = (Vec::new(), None);
+    let (mut key, mut tag_before): (Vec<u8>, Option<Tag>) = (Vec::new(), None);
     let (mut at, mut since) = (0, 0);
     while at < region.len() {
-        let raw = decode(region, at)?;
+        let Some(raw) = decode_good(region, at) else { return Err(why_not(region, at).into()) };
         let wrong = |what, detail: String| Err(DecodeError::corrupt(at as u64, what, detail).into());
         if raw.shared > key.len() {
             return wrong("shared key length", format!("{} of a key of {} bytes", raw.shared, key.len()));
@@ -75,28 +81,28 @@ pub(crate) fn walk_entries<E: From<DecodeError>>(
             return wrong("restart interval", format!("not {}, as the hash index needs", trailer.interval));
         }
         number += 1;
-        key.truncate(raw.shared);
-        key.extend_from_slice(&payload[raw.suffix.clone()]);
-        let entry = WalkedEntry {
-            at,
-            raw: &raw,
-            key: InternalKey::new(&key, raw.tag),
-            value: &payload[raw.value.clone()],
-            chunks: check_value(values, &raw, payload)?,
-            is_restart,
+        let (value, rest) = (&region[raw.value.clone()], &region[raw.suffix.clone()]);
+        let (chunks, handle) = match values {
+            BlockValues::Data => (check_value(&raw, value)?, None),
+            BlockValues::Index => (None, Some(check_handle(&raw, value)?)),
         };
-        if before.as_ref().is_some_and(|(user, tag)| InternalKey::new(user, *tag) >= entry.key) {
+        // What is shared does not decide.
+        let replaced = &key[raw.shared..];
+        let is_after = tag_before.is_none_or(|tag| {
+            is_greater(rest, replaced) || InternalKey::new(rest, raw.tag) > InternalKey::new(replaced, tag)
+        });
+        if !is_after {
             return wrong("key order", "not after the key before it".into());
         }
+        replace_rest(&mut key, raw.shared, rest);
         if trailer.interval > 0 && hash_bytes.next() != Some(&hash_byte(&key)) {
             let (at, which) = (trailer.entries.len() + number - 1, number - 1);
             let detail = format!("its byte {which} is not that of the user key of this entry");
             return Err(DecodeError::corrupt(at as u64, "hash index", detail).into());
         }
-        visit(&entry)?;
-        let (user, tag) = before.get_or_insert_with(|| (Vec::new(), raw.tag));
-        user.clone_from(&key);
-        *tag = raw.tag;
+        let key = InternalKey::new(&key, raw.tag);
+        visit(&WalkedEntry { at, raw: &raw, key, value, chunks, handle, is_restart })?;
+        tag_before = Some(raw.tag);
         at = raw.value.end;
     }
     match restarts.next() {
@@ -156,20 +162,23 @@ pub(super) fn follow_unusual(
     }
 }
 
-fn check_value(
-    values: BlockValues,
-    entry: &RawEntry,
-    payload: &[u8],
-) -> Result<Option<ChunkRef>, DecodeError> {
-    let chunks = follow_value(values, entry, payload)?;
-    let (start, value) = (entry.value.start as u64, &payload[entry.value.clone()]);
-    match values {
-        BlockValues::Index => _ = BlockHandle::decode(value).map_err(|error| error.at(start))?,
-        BlockValues::Data if chunks.is_none() && value.len() > VALUE_INLINE_MAX => {
-            let detail = format!("{} is over the limit of {VALUE_INLINE_MAX}", value.len());
-            return Err(DecodeError::corrupt(start, "value length", detail));
-        }
-        BlockValues::Data => {}
+fn check_value(entry: &RawEntry, value: &[u8]) -> Result<Option<ChunkRef>, DecodeError> {
+    let start = entry.value.start;
+    let chunks = match is_plain(entry) {
+        true => None,
+        false => follow_unusual(BlockValues::Data, entry.tag, entry.chunked, start, value)?,
+    };
+    if chunks.is_none() && value.len() > VALUE_INLINE_MAX {
+        let detail = format!("{} is over the limit of {VALUE_INLINE_MAX}", value.len());
+        return Err(DecodeError::corrupt(start as u64, "value length", detail));
     }
     Ok(chunks)
+}
+
+#[inline(always)]
+fn check_handle(entry: &RawEntry, value: &[u8]) -> Result<BlockHandle, DecodeError> {
+    if entry.chunked {
+        follow_unusual(BlockValues::Index, entry.tag, true, entry.value.start, value)?;
+    }
+    BlockHandle::decode(value).map_err(|error| error.at(entry.value.start as u64))
 }

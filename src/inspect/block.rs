@@ -178,9 +178,8 @@ fn describe_entry(
     let key = Value::from(found.key.user);
     out.leaf(place.place(raw.suffix.start as u64), &payload[raw.suffix.clone()], "key", key, "")?;
     let at = place.place(raw.value.start as u64);
-    match (kind, found.chunks) {
-        (BlockKind::Index, _) => {
-            let handle = BlockHandle::decode(found.value).unwrap_or(BlockHandle { offset: 0, len: 0 });
+    match (found.handle, found.chunks) {
+        (Some(handle), _) => {
             let text = format!("block at {}, {} bytes", handle.offset, handle.len);
             out.leaf(at, found.value, "handle", text, "")
         }

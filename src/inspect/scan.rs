@@ -94,7 +94,7 @@ impl Walk<'_, '_> {
         let mut handles: Vec<BlockHandle> = Vec::new();
         let (end, mut count, mut wrong) = (self.ends.blocks_end, 0, None);
         let walked = block::walk(block.kind, &block.payload, &mut |found| {
-            let Ok(handle) = BlockHandle::decode(found.value) else { return Ok(()) };
+            let Some(handle) = found.handle else { return Ok(()) };
             count += 1;
             if let Err(error) = handle.check(end) {
                 wrong.get_or_insert(error.at(found.raw.value.start as u64));

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::block::{BlockHandle, BlockKind, BlockValues, Fences, Sketch, Sought, find};
+use crate::block::{BlockHandle, BlockKind, BlockValues, Fences, Sought, find};
 use crate::error::{Error, Result};
 use crate::key::InternalKey;
 use crate::memory::{Lease, LeaseKind};
@@ -97,16 +97,19 @@ impl Table {
     }
 
     /// The fences of an index block on this level, if there is room for them.
-    fn load_fences(&self, payload: &[u8], level: u8) -> Option<Box<Loaded>> {
+    fn load_fences(&self, payload: &Bytes, level: u8) -> Option<Box<Loaded>> {
         if !self.has_room() {
             return None;
         }
-        let sketch = Sketch::of(payload)?;
-        let below = if level < self.footer.index_depth { sketch.len() } else { 0 };
-        let bytes = size_of::<Loaded>() + sketch.bytes() + below * size_of::<IndexNode>();
-        let lease = self.file.ctx.memory.try_lease_if_plenty(LeaseKind::Tables, bytes as u64)?;
+        let below = |blocks| if level < self.footer.index_depth { blocks } else { 0 };
+        let bytes = |fences, below| (size_of::<Loaded>() + fences + below * size_of::<IndexNode>()) as u64;
+        let most = bytes(Fences::bytes_max(payload), below(Fences::len_max(payload)));
+        let mut lease = self.file.ctx.memory.try_lease_if_plenty(LeaseKind::Tables, most)?;
+        let fences = Fences::of(payload)?;
+        let below = below(fences.len());
+        lease.shrink(bytes(fences.bytes(), below));
         let below = (0..below).map(|_| IndexNode::default()).collect();
-        Some(Box::new(Loaded { fences: sketch.fences()?, below, _lease: lease }))
+        Some(Box::new(Loaded { fences, below, _lease: lease }))
     }
 
     pub(super) fn past_separator(&self, index_block: u64) -> Error {

@@ -630,6 +630,26 @@ fn walk(iter: &mut TableIter, first: &[u8], entries: usize, up: bool) {
 }
 
 #[test]
+fn the_first_lookup_leases_what_the_fences_take_and_no_more() {
+    let (fixture, meta) = long_table();
+    let table = fixture.open(&meta).unwrap();
+    let leased = || fixture.ctx.memory.stats().tables;
+    let before = leased();
+    for _ in 0..2 {
+        assert!(get(&table, b"10000", 9).unwrap().is_some());
+        let fences = leased() - before;
+        assert!((1..200).contains(&(fences - 12 * table.properties.data_blocks)), "{fences} bytes");
+    }
+    drop(table);
+    let room = fixture.ctx.memory.room() as usize;
+    let _all_but_little = fixture.ctx.memory.lease(LeaseKind::Filters, room / 2 - 12_000);
+    let table = fixture.open(&meta).unwrap();
+    let before = leased();
+    assert!(get(&table, b"10000", 9).unwrap().is_some());
+    assert_eq!(leased(), before, "there is no room for all that may be needed");
+}
+
+#[test]
 fn a_long_walk_reads_many_blocks_at_once_and_a_short_one_only_what_it_needs() {
     let (fixture, meta) = long_table();
     let table = fixture.open(&meta).unwrap();

@@ -23,8 +23,8 @@ use bytes::Bytes;
 
 use super::seal;
 use crate::block::{
-    BlockBuilder, BlockHandle, BlockIter, BlockKind, BlockValues, Compression, Fences, Found, Sealer, Sketch,
-    Sought, find, find_user_key, unseal,
+    BlockBuilder, BlockHandle, BlockIter, BlockKind, BlockValues, Compression, Fences, Found, Sealer, Sought,
+    find, find_user_key, unseal,
 };
 use crate::codec::DecodeError;
 use crate::filter::fuzzing::Input;
@@ -139,7 +139,7 @@ fn check(payload: Bytes, values: BlockValues) {
     let mut backward = backward.expect("a block that is verified has no error from the end");
     backward.reverse();
     assert_eq!(*entries, backward, "a verified block is the same from both ends");
-    let fences = if values == BlockValues::Index { fences_of(&payload) } else { None };
+    let fences = if values == BlockValues::Index { Fences::of(&payload) } else { None };
     for at in (0..entries.len()).step_by(1 + entries.len() / SEEKS_MAX) {
         if let Some(fences) = &fences {
             assert_fences(fences, entries, &entries[at].0);
@@ -220,10 +220,6 @@ fn assert_found(found: Result<Option<Found>, DecodeError>, iter: &BlockIter, tar
     let found =
         found.map(|found| (found.same_user_key, found.tag, &iter.payload()[found.value], found.chunks));
     assert_eq!(found, expected, "a lookup finds what a cursor finds");
-}
-
-fn fences_of(payload: &[u8]) -> Option<Fences> {
-    Sketch::of(payload)?.fences()
 }
 
 fn assert_fences(fences: &Fences, entries: &[Entry], user_key: &[u8]) {
