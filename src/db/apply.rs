@@ -38,7 +38,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-fn foreign() -> Error {
+pub(super) fn foreign() -> Error {
     Error::invalid("a batch holds a keyspace it does not name")
 }
 

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_closed_store_whose_manifest_has_one_edit_is_written_anew() {
         let (fs, _) = closed();
-        let recovered = recover(&fs, Path::new(DIR)).unwrap().unwrap();
+        let recovered = recover(&fs, Path::new(DIR), 0).unwrap().unwrap();
         let current = recovered.current.unwrap();
         let manifest = ManifestLog::ended(Arc::new(fs.clone()), Path::new(DIR), current, &recovered.manifest);
         assert!(opens_unchanged(&fs));

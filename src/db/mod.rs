@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `engine` | the state that all handles share, in groups; closing |
 //! | `files`, `keyspaces`, `health` | groups of it: directory, keyspaces, failure that disabled writing |
-//! | `open`, `recover`, `replay_to_memtables` | from files to an open store |
+//! | `open`, `recover`, `log_part`, `replay_to_memtables` | from files to an open store |
 //! | `begin` | the new files of a store that was closed, before its first change |
 //! | `write`, `queue`, `apply`, `log`, `pressure` | group commit, memtables, durability, back-pressure |
 //! | `completion` | commits whose durability is told later: callbacks, futures |
@@ -47,6 +47,7 @@ mod key_copies;
 mod keyspace;
 mod keyspaces;
 pub(crate) mod log;
+mod log_part;
 mod maintain;
 mod memtables;
 mod next_log;

@@ -3,8 +3,8 @@
 //! A store that was closed is opened without writing anything, unless its memtables do not fit or it gets other
 //! options; [`begin`](super::begin) has the rest and says why that is safe. All others are written anew:
 //!
-//! The batches of the old logs are written to new, synced files before any write is acknowledged: a few
-//! batches to the new log, many to tables. The old files are not changed until `CURRENT` names the new
+//! The batches of the old logs are written to new, synced files before any write is acknowledged: to the new log if the
+//! memtables have room for them, or to tables. The old files are not changed until `CURRENT` names the new
 //! manifest. So an interrupted open can be repeated: the tables that it wrote are not named anywhere, and are
 //! removed.
 //!
@@ -34,6 +34,7 @@ use super::files::{Numbers, StoreFiles, random_id};
 use super::health::is_out_of_space;
 use super::keyspaces::{Keyspaces, Trees};
 use super::log::Log;
+use super::log_part::part_bytes_max;
 use super::memtables::Memtables;
 pub use super::recover::{DroppedTail, IgnoredFile, OpenReport};
 use super::recover::{Recovered, check_never_used, is_ours, list, recover};
@@ -108,7 +109,7 @@ impl Db {
 fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     names_in(&*options.fs, dir)?;
     let locked = LockedDir::new(dir, &options.fs, lock_for_reading(&*options.fs, dir)?);
-    let Some(recovered) = recover(&*locked, dir)? else {
+    let Some(recovered) = recover(&*locked, dir, part_bytes_max(options.memory_budget))? else {
         return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
     };
     let state = &recovered.manifest.state;
@@ -119,7 +120,7 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
 
 fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let fs = prepare_directory(dir, &options)?;
-    let recovered = match recover(&*fs, dir)? {
+    let recovered = match recover(&*fs, dir, part_bytes_max(options.memory_budget))? {
         Some(recovered) => recovered,
         None if options.create => new_store(&*fs, dir, &options)?,
         None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
@@ -274,7 +275,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
         // A directory without a store is not changed.
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            recover(fs, dir)?;
+            recover(fs, dir, 0)?;
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
         }
     }
@@ -349,6 +350,7 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
         manifest: ReadManifest { state, ..ReadManifest::empty(path) },
         current: None,
         log_bytes: 0,
+        kept: None,
         last_log: 0,
         durable: 0,
         last_seqno: 0,

@@ -15,15 +15,16 @@
 //! 5. Every batch of the logs is decoded. Entries that were flushed already, and entries of dropped
 //!    keyspaces, are skipped.
 //!
-//! When all of that is valid, the logs are read a second time, and their batches go to
-//! [`replay_to_memtables`](super::replay_to_memtables). So the whole store is checked before anything is
-//! written or removed, and only one batch at a time is in memory.
+//! When all of that is valid, the batches go to [`replay_to_memtables`](super::replay_to_memtables). So the whole store is
+//! checked before anything is written or removed. Batches are kept in memory for that ([`LogPart`]); if there are too
+//! many, the logs are read a second time, part by part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::log_part::{LogPart, Logged, Piece};
 use crate::batch::BatchReader;
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
@@ -115,6 +116,8 @@ pub(crate) struct Recovered {
     pub(crate) current: Option<Current>,
     /// Bytes of the batches in the logs that hold entries which are not in tables.
     pub(crate) log_bytes: u64,
+    /// Those batches, unless they are too many.
+    pub(crate) kept: Option<LogPart>,
     /// The newest log that was used; 0 if there is none.
     pub(crate) last_log: u64,
     /// How much of it was durable when it was written.
@@ -136,8 +139,9 @@ pub(super) struct Listing {
     pub(super) ignored: Vec<IgnoredFile>,
 }
 
-/// Reads the store in `dir`; `None` if there is none.
-pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
+/// Reads the store in `dir`; `None` if there is none. The batches of its logs are kept if they take no more than
+/// `part_bytes`.
+pub(crate) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Result<Option<Recovered>> {
     let listing = list(fs, dir)?;
     let Some(current) = Current::read(fs, dir)? else {
         check_never_used(fs, dir, &listing)?;
@@ -149,10 +153,11 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
     }
     check_tables(dir, &manifest, &listing)?;
     let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, &manifest);
+    replay.part = Some(LogPart::new(part_bytes));
     replay.torn(&manifest.path, manifest.ending);
     replay.logs()?;
     replay.unknown_logs(&listing)?;
-    let Replay { last_seqno, log_bytes, last_log, durable, mut report, .. } = replay;
+    let Replay { last_seqno, log_bytes, part, last_log, durable, mut report, .. } = replay;
     let Strays { ours: strays, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
     report.ignored = listing.ignored;
     report.ignored.extend(ignored_strays(&strays, &others));
@@ -166,6 +171,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path) -> Result<Option<Recovered>> {
         manifest,
         current: Some(current),
         log_bytes,
+        kept: part,
         last_log,
         durable,
         last_seqno,
@@ -195,11 +201,23 @@ pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> boo
     }
 }
 
-/// Reads the logs a second time and passes each batch that has entries not yet in tables to `take`, in order.
-pub(super) fn replay(fs: &dyn Fs, dir: &Path, recovered: &Recovered, take: &mut Take<'_>) -> Result<()> {
+/// Passes each batch of the logs that has entries not yet in tables to `take`, in order. Reads the logs a second time
+/// if the batches were not kept, so many bytes at once.
+pub(super) fn replay(
+    fs: &dyn Fs,
+    dir: &Path,
+    recovered: &Recovered,
+    part_bytes: usize,
+    take: &mut Take<'_>,
+) -> Result<()> {
+    if let Some(kept) = &recovered.kept {
+        return take(Portion::Piece(kept.all()));
+    }
     let mut replay = Replay::new(Purpose::Check, fs, dir, recovered.store_id, &recovered.manifest);
     replay.take = Some(take);
-    replay.logs()
+    replay.part = Some(LogPart::new(part_bytes));
+    replay.logs()?;
+    replay.hand_over()
 }
 
 pub(super) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
@@ -322,17 +340,26 @@ pub(super) enum Purpose {
     CheckAlone,
 }
 
-/// A batch in a log.
-pub(super) struct Logged<'b> {
-    pub(super) bytes: &'b [u8],
-    pub(super) log: u64,
-    /// Where its record ends.
-    pub(super) end: u64,
-    pub(super) last_seqno: SeqNo,
+/// What a replay passes on at once.
+pub(super) enum Portion<'p> {
+    Piece(Piece<'p>),
+    /// One for which no part has room.
+    Batch(Logged<'p>),
 }
 
-/// Called with each batch.
-pub(super) type Take<'a> = dyn FnMut(&Logged<'_>) -> Result<()> + 'a;
+impl<'p> Portion<'p> {
+    /// The batches, in order.
+    pub(super) fn batches(&self) -> impl Iterator<Item = Logged<'p>> {
+        let (piece, batch) = match self {
+            Self::Piece(piece) => (Some(piece.batches()), None),
+            Self::Batch(batch) => (None, Some(*batch)),
+        };
+        piece.into_iter().flatten().chain(batch)
+    }
+}
+
+/// Called with all batches, in order.
+pub(super) type Take<'a> = dyn FnMut(Portion<'_>) -> Result<()> + 'a;
 
 /// Reads logs and checks their records against the manifest.
 pub(super) struct Replay<'a> {
@@ -341,8 +368,10 @@ pub(super) struct Replay<'a> {
     dir: &'a Path,
     store_id: FileId,
     manifest: &'a ReadManifest,
-    /// Called with each batch that has entries not yet in tables.
+    /// Called with the batches that have entries not yet in tables.
     take: Option<&'a mut Take<'a>>,
+    /// Those that were read since it was called, or all if nothing is called; `None` if they are not wanted, or too many.
+    part: Option<LogPart>,
     /// Bytes of those batches.
     log_bytes: u64,
     /// The log that is being read, if the manifest names it; and what of it was durable.
@@ -398,6 +427,7 @@ impl<'a> Replay<'a> {
             store_id,
             manifest,
             take: None,
+            part: None,
             log_bytes: 0,
             last_log: 0,
             durable: 0,
@@ -533,6 +563,9 @@ impl<'a> Replay<'a> {
         if let Some(end) = log.and_then(|log| log.end) {
             reader.end_at(end.len);
         }
+        if let Some(part) = &mut self.part {
+            part.expect(file.len().map_err(|error| Error::io("read", path, error))?);
+        }
         let mut closed = None;
         while let Some(record) = reader.next_record()? {
             let content = self.contents.decode(record.kind, record.bytes);
@@ -561,6 +594,12 @@ impl<'a> Replay<'a> {
 
     fn batch(&mut self, batch: BatchReader<'_>, record: &Record<'_>, path: &Path) -> Result<()> {
         let last = batch.last_seqno();
+        let logged = Logged { bytes: record.bytes, log: self.last_log, end: record.end };
+        self.make_room(logged, batch.count)?;
+        let mut part = self.part.as_mut().filter(|part| part.has_room(logged.bytes.len(), batch.count));
+        if let Some(part) = &mut part {
+            part.begin(logged);
+        }
         let mut missing = 0;
         for entry in batch {
             let entry = entry.map_err(|error| record.error(error, path))?;
@@ -574,16 +613,41 @@ impl<'a> Replay<'a> {
                 let detail = format!("keyspace {} was never created", entry.keyspace);
                 return Err(Error::corruption(path, record.offset, "batch", detail));
             }
-            missing += u64::from(state.lacks(entry.keyspace, entry.seqno));
+            if state.lacks(entry.keyspace, entry.seqno) {
+                missing += 1;
+                if let Some(part) = &mut part {
+                    part.add(&entry);
+                }
+            }
         }
         self.report.entries += missing;
         self.report.batches += 1;
         self.last_seqno = self.last_seqno.max(last);
         if missing > 0 {
             self.log_bytes += record.bytes.len() as u64;
-            if let Some(take) = &mut self.take {
-                take(&Logged { bytes: record.bytes, log: self.last_log, end: record.end, last_seqno: last })?;
-            }
+        }
+        match (part, &mut self.take) {
+            (Some(part), _) if missing == 0 => part.undo(),
+            (None, Some(take)) if missing > 0 => take(Portion::Batch(logged))?,
+            (None, None) if missing > 0 => self.part = None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Empties the part if there is no room for another batch in it.
+    fn make_room(&mut self, batch: Logged<'_>, entries: u32) -> Result<()> {
+        let is_full = |part: &LogPart| !part.has_room(batch.bytes.len(), entries);
+        if self.take.is_some() && self.part.as_ref().is_some_and(is_full) { self.hand_over() } else { Ok(()) }
+    }
+
+    /// Passes on what was read.
+    fn hand_over(&mut self) -> Result<()> {
+        if let (Some(part), Some(take)) = (&mut self.part, &mut self.take)
+            && !part.is_empty()
+        {
+            take(Portion::Piece(part.all()))?;
+            part.clear();
         }
         Ok(())
     }

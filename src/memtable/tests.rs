@@ -48,6 +48,25 @@ fn filled(entries: u64, seed: u64) -> (Arc<Memtable>, Model) {
     (Arc::new(memtable), model)
 }
 
+#[test]
+fn entries_that_are_inserted_together_are_found_like_others() {
+    for entries in [0, 1, 15, 16, 17, 1500, ENTRIES] {
+        let (one_by_one, model) = filled(entries, 5);
+        let memtable = Memtable::new(1 << 20, 3);
+        let all = || model.iter().map(|((key, Reverse(tag)), value)| (&key[..], *tag, &value[..]));
+        // Some of them before the filter is made, and some after.
+        memtable.insert_all(all().take(700));
+        let has_grown = memtable.insert_all(all().skip(700));
+        assert_eq!(has_grown, entries > 1000);
+        assert_eq!((memtable.len(), memtable.tombstones()), (one_by_one.len(), one_by_one.tombstones()));
+        assert_eq!(memtable.seqno_max(), one_by_one.seqno_max());
+        assert_eq!(memtable.filter.is_made(), one_by_one.filter.is_made());
+        for (key, tag, value) in all() {
+            assert_eq!(found(&memtable, key, tag.seqno()), Some((tag, value.to_vec())));
+        }
+    }
+}
+
 fn found(memtable: &Memtable, key: &[u8], seqno: SeqNo) -> Option<(Tag, Vec<u8>)> {
     memtable.get(hash(key), key, seqno).map(|entry| (entry.tag(), entry.value().to_vec()))
 }
