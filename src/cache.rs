@@ -182,12 +182,8 @@ impl BlockCache {
 
     /// Changes the capacity; excess blocks are evicted before this returns.
     pub(crate) fn set_capacity(&self, capacity: u64) {
-        self.blocks.set_capacity(capacity);
-        // Each shard gets its part rounded up.
-        let more = self.blocks.capacity().saturating_sub(capacity);
-        if more > 0 {
-            self.blocks.set_capacity(capacity.saturating_sub(more));
-        }
+        // Each shard would get its part rounded up.
+        self.blocks.set_capacity(capacity - capacity % self.blocks.num_shards() as u64);
     }
 
     /// Bytes held, overhead included.

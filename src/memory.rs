@@ -9,8 +9,11 @@
 //! 5/8   the rest      what the others leave: open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
-//! The block cache has the part of the rest that tables and filters do not use: it shrinks before they get
-//! memory and grows when they release it. At least an eighth of the rest is always left to it. When tables
+//! The block cache has what nothing else uses. It shrinks before others get memory and grows when they release it. Of
+//! the rest at least an eighth is always left to it; what memtables and builders do not use is only lent to it ([`Part`]):
+//! tables and filters, which cannot give it back at once, never get that. While a part is in use, two or three
+//! sixteenths more are kept for it: memtables and builders are counted after they have grown, and only then
+//! may the cache have to shrink. A batch that is larger has the cache shrink first ([`Growth`]). When tables
 //! and filters have no more room, the root of an index is read through the cache like other blocks, and a
 //! filter, or some of its column groups, stays on disk. `db/residency` decides which filters are in memory.
 //! Fences of indexes are made only as long as tables and filters have half of their part at most.
@@ -26,7 +29,7 @@
 //! lookup or a job is reading from each table.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cache::BlockCache;
@@ -50,6 +53,13 @@ const BUILDER_BLOCKS_MIN: usize = 8;
 /// For this minimum, a block counts as at least this many bytes.
 const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 
+/// Blocks get memory back when it is this part of the budget: each change costs the cache some of what it remembers of
+/// evicted blocks, and what is read ahead comes and goes.
+const BLOCKS_GROW_BY: u64 = 64;
+
+/// A part that is lent is kept in so many steps.
+const STEPS: u64 = 16;
+
 /// Bytes leased, by part.
 #[derive(Debug, Clone, Copy, Default)]
 struct Leased {
@@ -64,28 +74,90 @@ impl Leased {
     }
 }
 
+/// What is decided under one lock.
+#[derive(Debug, Default)]
+struct Shares {
+    leased: Leased,
+    /// What memtables may have before they are counted again.
+    growing_to: u64,
+    /// What blocks may have.
+    blocks: u64,
+}
+
+/// A part of the budget that is lent to cached blocks, but for what is kept: what is in use, and two or three steps.
+#[derive(Debug)]
+struct Part {
+    max: u64,
+    used: AtomicU64,
+    /// Changes under the lock of the shares.
+    kept: AtomicU64,
+}
+
+impl Part {
+    fn new(max: u64) -> Self {
+        Self { max, used: AtomicU64::new(0), kept: AtomicU64::new(0) }
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn step(&self) -> u64 {
+        (self.max / STEPS).max(1)
+    }
+
+    /// How much the use may grow before it is counted.
+    fn ahead(&self) -> u64 {
+        2 * self.step()
+    }
+
+    /// What is to be kept of it.
+    fn kept_for(&self, used: u64) -> u64 {
+        let kept = used.div_ceil(self.step()).saturating_mul(self.step()).saturating_add(self.ahead());
+        if used == 0 { 0 } else { kept.min(self.max) }
+    }
+
+    /// Whether more is to be kept while so much is used.
+    fn is_short(&self, used: u64) -> bool {
+        let kept = self.kept.load(Ordering::SeqCst);
+        kept < used + self.ahead() && kept < self.kept_for(used)
+    }
+
+    /// What cached blocks have of it.
+    fn lent(&self) -> u64 {
+        self.max - self.kept.load(Ordering::SeqCst)
+    }
+
+    /// Keeps what is needed, and at least so much. A use that is counted meanwhile is seen here, or sees what is kept.
+    fn keep(&self, least: u64) {
+        loop {
+            let kept = self.kept_for(self.used.load(Ordering::SeqCst)).max(least.min(self.max));
+            if self.kept.swap(kept, Ordering::SeqCst) == kept {
+                return;
+            }
+        }
+    }
+}
+
 /// The memory budget of a store, and the bytes leased from it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     budget: u64,
-    /// The part of it for memtables.
-    memtables_max: u64,
+    memtables: Part,
+    builders: Part,
     /// The most that cached blocks may take.
     blocks_max: u64,
     blocks: BlockCache,
-    leased: Mutex<Leased>,
+    shares: Mutex<Shares>,
     /// Whether a lease was refused since memory was last released.
     refused: AtomicBool,
     /// Whether one was refused since [`Memory::take_was_short`].
     was_short: AtomicBool,
     waker: Waker,
-    builders: AtomicU64,
     /// Bytes of memtables and tables that only callers keep alive.
     held: AtomicU64,
-    /// Bytes of all active memtables. Maintained by `Tree::count_active_bytes`.
-    pub(crate) active: AtomicUsize,
     /// Bytes of all memtables waiting to be flushed.
-    pub(crate) immutables: AtomicUsize,
+    immutables: AtomicU64,
 }
 
 /// Called when memory is released.
@@ -152,21 +224,24 @@ impl Memory {
     }
 
     fn with_blocks(budget: u64, memtables_max: u64, blocks_max: u64) -> Arc<Self> {
-        let blocks_max = blocks_max.min(rest(budget, memtables_max));
-        Arc::new(Self {
+        let (memtables, builders) = (Part::new(memtables_max), Part::new(budget / 8));
+        // Parts of the cache that are not too small also while nothing is lent to it.
+        let least = blocks_max.min(budget - memtables.max - builders.max);
+        let memory = Self {
             budget,
-            memtables_max,
-            blocks_max,
-            blocks: BlockCache::new(blocks_max),
-            leased: Mutex::default(),
+            memtables,
+            builders,
+            blocks_max: blocks_max.min(budget),
+            blocks: BlockCache::new(least),
+            shares: Mutex::new(Shares { blocks: least, ..Shares::default() }),
             refused: AtomicBool::new(false),
             was_short: AtomicBool::new(false),
             waker: Waker::default(),
-            builders: AtomicU64::new(0),
             held: AtomicU64::new(0),
-            active: AtomicUsize::new(0),
-            immutables: AtomicUsize::new(0),
-        })
+            immutables: AtomicU64::new(0),
+        };
+        memory.fit_blocks(&mut lock(&memory.shares));
+        Arc::new(memory)
     }
 
     pub(crate) fn budget(&self) -> usize {
@@ -175,7 +250,7 @@ impl Memory {
 
     /// The part for tables, filters and blocks.
     fn rest(&self) -> u64 {
-        rest(self.budget, self.memtables_max)
+        self.budget - self.memtables.max - self.builders.max
     }
 
     /// The cached blocks.
@@ -185,12 +260,88 @@ impl Memory {
 
     /// The most that all memtables together may take.
     pub(crate) fn memtables_max(&self) -> usize {
-        self.memtables_max as usize
+        self.memtables.max as usize
     }
 
     /// What all memtables together take.
+    #[inline]
     pub(crate) fn memtables(&self) -> usize {
-        self.active.load(Ordering::Relaxed) + self.immutables.load(Ordering::Relaxed)
+        self.memtables.used() as usize
+    }
+
+    /// What the active ones of them take.
+    #[inline]
+    pub(crate) fn active(&self) -> usize {
+        self.memtables().saturating_sub(self.immutables())
+    }
+
+    /// What those take that wait to be flushed.
+    #[inline]
+    pub(crate) fn immutables(&self) -> usize {
+        self.immutables.load(Ordering::Relaxed) as usize
+    }
+
+    /// Counts what active and immutable memtables of a tree take now. Only `Tree::count_memtables` calls this.
+    pub(crate) fn count_memtables(&self, before: (usize, usize), now: (usize, usize)) {
+        // May wrap: only the sum over all trees counts.
+        let immutable = (now.1 as u64).wrapping_sub(before.1 as u64);
+        let active = (now.0 as u64).wrapping_sub(before.0 as u64);
+        let gives_back = now.0.saturating_add(now.1) < before.0.saturating_add(before.1);
+        self.count(&self.memtables, active.wrapping_add(immutable), gives_back);
+        self.immutables.fetch_add(immutable, Ordering::Relaxed);
+    }
+
+    /// How much memtables may grow before they are counted.
+    pub(crate) fn memtables_ahead(&self) -> usize {
+        self.memtables.ahead() as usize
+    }
+
+    /// Has cached blocks give way to memtables that grow by at most so much before they are counted. `None` if what is
+    /// kept for them is enough. Only the commit leader calls this.
+    pub(crate) fn grow_memtables(&self, more: usize) -> Option<Growth<'_>> {
+        if more <= self.memtables_ahead() {
+            return None;
+        }
+        self.set_growing_to(self.memtables.used().saturating_add(more as u64));
+        Some(Growth(self))
+    }
+
+    fn set_growing_to(&self, bytes: u64) {
+        let mut shares = lock(&self.shares);
+        shares.growing_to = bytes;
+        self.memtables.keep(bytes);
+        self.fit_blocks(&mut shares);
+    }
+
+    /// Counts what is used more of a part than before; less, if it wraps. Blocks give way before it is counted. What
+    /// is kept too much goes back to them only if `gives_back`.
+    fn count(&self, part: &Part, more: u64, gives_back: bool) {
+        let used = part.used.load(Ordering::SeqCst).wrapping_add(more);
+        if part.is_short(used) {
+            let mut shares = lock(&self.shares);
+            part.keep(part.kept_for(part.used().wrapping_add(more)).max(part.kept.load(Ordering::SeqCst)));
+            self.fit_blocks(&mut shares);
+            part.used.fetch_add(more, Ordering::SeqCst);
+            return;
+        }
+        let used = part.used.fetch_add(more, Ordering::SeqCst).wrapping_add(more);
+        let is_too_much = || part.kept.load(Ordering::SeqCst) > part.kept_for(used);
+        if part.is_short(used) || gives_back && is_too_much() {
+            let mut shares = lock(&self.shares);
+            self.memtables.keep(shares.growing_to);
+            self.builders.keep(0);
+            self.fit_blocks(&mut shares);
+        }
+    }
+
+    /// Gives blocks what nothing else has.
+    fn fit_blocks(&self, shares: &mut Shares) {
+        let most = self.rest() + self.memtables.lent() + self.builders.lent();
+        let blocks = most.saturating_sub(shares.leased.sum()).min(self.blocks_max);
+        if blocks < shares.blocks || blocks > shares.blocks + self.blocks_max / BLOCKS_GROW_BY {
+            shares.blocks = blocks;
+            self.blocks.set_capacity(blocks);
+        }
     }
 
     /// Counts memory that only callers keep alive, until the result is dropped.
@@ -244,13 +395,13 @@ impl Memory {
 
     /// Whether [`Memory::try_lease_open_table`] would succeed now.
     pub(crate) fn has_room_for_table(&self, bytes: u64) -> bool {
-        lock(&self.leased).open_tables + bytes <= self.open_tables_max()
+        lock(&self.shares).leased.open_tables + bytes <= self.open_tables_max()
     }
 
     /// How much open tables take beyond seven eighths of their part.
     pub(crate) fn open_tables_excess(&self) -> u64 {
         let most = self.open_tables_max();
-        lock(&self.leased).open_tables.saturating_sub(most - most / 8)
+        lock(&self.shares).leased.open_tables.saturating_sub(most - most / 8)
     }
 
     /// Takes memory for what only saves time, if tables and filters then have half of what they may have at most.
@@ -270,7 +421,7 @@ impl Memory {
     /// Whether [`Memory::try_lease_instead`] would succeed now. If not, the waker is called when memory is
     /// released.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
-        let has_room = lock(&self.leased).sum() + bytes <= self.most_instead(before);
+        let has_room = lock(&self.shares).leased.sum() + bytes <= self.most_instead(before);
         if !has_room {
             self.note_refused();
         }
@@ -289,7 +440,7 @@ impl Memory {
 
     /// Whether tables and filters take more than they may have, so that filters have to go.
     pub(crate) fn is_over(&self) -> bool {
-        lock(&self.leased).sum() > self.loaded_max()
+        lock(&self.shares).leased.sum() > self.loaded_max()
     }
 
     fn most_instead(&self, before: u64) -> u64 {
@@ -319,25 +470,25 @@ impl Memory {
 
     /// The most that filters may take in addition to the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
-        let leased = *lock(&self.leased);
+        let leased = lock(&self.shares).leased;
         self.loaded_max().saturating_sub(leased.open_tables + leased.tables)
     }
 
     /// The most that [`Memory::try_lease_briefly`] would grant.
     pub(crate) fn room_briefly(&self) -> u64 {
-        self.rest().saturating_sub(lock(&self.leased).sum())
+        self.rest().saturating_sub(lock(&self.shares).leased.sum())
     }
 
     /// How much more tables and filters may take.
     #[cfg(test)]
     pub(crate) fn room(&self) -> u64 {
-        self.loaded_max().saturating_sub(lock(&self.leased).sum())
+        self.loaded_max().saturating_sub(lock(&self.shares).leased.sum())
     }
 
     /// Replaces `before` bytes by `after`. If that is more, it must fit. The cache shrinks first.
     fn change(&self, kind: LeaseKind, before: u64, after: u64, fits: impl Fn(&Leased) -> bool) -> bool {
-        let mut leased = lock(&self.leased);
-        let mut next = *leased;
+        let mut shares = lock(&self.shares);
+        let mut next = shares.leased;
         let bytes = match kind {
             LeaseKind::OpenTables => &mut next.open_tables,
             LeaseKind::Tables => &mut next.tables,
@@ -347,19 +498,21 @@ impl Memory {
         if after > before && !fits(&next) {
             return false;
         }
-        self.blocks.set_capacity(self.rest().saturating_sub(next.sum()).min(self.blocks_max));
-        *leased = next;
+        shares.leased = next;
+        self.fit_blocks(&mut shares);
         true
     }
 
     /// The ledger.
     pub(crate) fn stats(&self) -> MemoryStats {
-        let leased = *lock(&self.leased);
+        // Locked to the end, so that nothing is counted twice that changes hands.
+        let shares = lock(&self.shares);
+        let leased = shares.leased;
         MemoryStats {
             budget: self.budget,
-            memtables: self.memtables() as u64,
-            memtables_max: self.memtables_max,
-            builders: self.builders.load(Ordering::Relaxed),
+            memtables: self.memtables.used(),
+            memtables_max: self.memtables.max,
+            builders: self.builders.used(),
             tables: leased.open_tables + leased.tables,
             filters: leased.filters,
             blocks: self.blocks.bytes(),
@@ -368,9 +521,14 @@ impl Memory {
     }
 }
 
-/// The part of the budget for tables, filters and blocks.
-fn rest(budget: u64, memtables_max: u64) -> u64 {
-    budget - memtables_max - budget / 8
+/// Blocks have given way to memtables that are about to grow, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Growth<'m>(&'m Memory);
+
+impl Drop for Growth<'_> {
+    fn drop(&mut self) {
+        self.0.set_growing_to(0);
+    }
 }
 
 /// Memory in use until this is dropped.
@@ -426,15 +584,21 @@ impl Building {
 
     /// Records that it now takes this many bytes.
     pub(crate) fn set(&self, bytes: usize) {
+        if bytes as u64 != self.bytes.load(Ordering::Relaxed) {
+            self.count(bytes, false);
+        }
+    }
+
+    fn count(&self, bytes: usize, is_last: bool) {
         let before = self.bytes.swap(bytes as u64, Ordering::Relaxed);
         // May wrap: only the sum over all jobs counts.
-        self.memory.builders.fetch_add((bytes as u64).wrapping_sub(before), Ordering::Relaxed);
+        self.memory.count(&self.memory.builders, (bytes as u64).wrapping_sub(before), is_last);
     }
 }
 
 impl Drop for Building {
     fn drop(&mut self) {
-        self.set(0);
+        self.count(0, true);
     }
 }
 
@@ -443,6 +607,7 @@ mod tests {
     use super::*;
     use crate::cache::BlockKey;
     use bytes::Bytes;
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn what_only_saves_time_leaves_half_of_the_room_to_filters() {
@@ -458,31 +623,96 @@ mod tests {
         assert!(memory.try_lease_if_plenty(LeaseKind::Tables, 1).is_some());
     }
 
+    /// Reads enough blocks of a table to fill the cache.
+    fn fill(memory: &Memory, table: u64) {
+        for offset in 0..4000 {
+            let page = BlockKey::filter_page(table, offset, 4000);
+            memory.blocks().get_or_read(page, || Ok(Bytes::from(vec![1; 4000]))).unwrap();
+        }
+    }
+
+    #[test]
+    fn blocks_have_what_memtables_and_builders_do_not_use_and_give_way_before_it_is_counted() {
+        let memory = Memory::new(8 << 20, 8 << 18);
+        let blocks = || {
+            fill(&memory, 1);
+            let stats = memory.stats();
+            assert!(stats.total() <= 8 << 20, "{stats:?}");
+            stats.blocks
+        };
+        let all = blocks();
+        assert!(all > 31 << 18, "{all}");
+        // As much as they grow by between two counts is kept for them, too.
+        let ahead = memory.memtables_ahead() as u64;
+        memory.count_memtables((0, 0), (1, 0));
+        assert!((all - (1 << 20)..all - ahead).contains(&blocks()));
+        for bytes in (0..64).map(|step| step << 15) {
+            memory.count_memtables((1 + bytes, 0), (1 + bytes + (1 << 15), 0));
+            assert!(memory.stats().total() <= 8 << 20, "{:?}", memory.stats());
+        }
+        memory.count_memtables((1 << 20, 0), (0, 1 << 20));
+        assert_eq!((memory.active(), memory.immutables()), ((1 << 20) + 1, 1 << 20));
+        let (one, two) = (Building::new(&memory), Building::new(&memory));
+        for bytes in (0..8).map(|step| step << 16) {
+            one.set(bytes);
+            two.set(bytes / 2);
+            assert!(memory.stats().total() <= 8 << 20, "{:?}", memory.stats());
+        }
+        one.set(1);
+        assert!(blocks() <= 21 << 18, "a job may need it again");
+        drop((one, two));
+        assert!((23 << 18..=6 << 20).contains(&blocks()));
+        // A filter does not get what is lent.
+        memory.count_memtables(((1 << 20) + 1, 1 << 20), (0, 0));
+        assert_eq!(blocks(), all);
+        assert_eq!((memory.memtables(), memory.room_briefly()), (0, 5 << 20));
+        assert!(memory.try_lease(LeaseKind::Filters, (5 << 20) - (5 << 17) + 1).is_none());
+    }
+
+    #[test]
+    fn blocks_give_way_to_a_large_batch_before_it_is_applied() {
+        let memory = Memory::new(8 << 20, 8 << 18);
+        fill(&memory, 1);
+        let all = memory.stats().blocks;
+        assert!(memory.grow_memtables(memory.memtables_ahead()).is_none());
+        let growth = memory.grow_memtables(1 << 20);
+        assert!(growth.is_some() && memory.stats().blocks <= 7 << 20);
+        // Another keyspace is flushed meanwhile.
+        memory.count_memtables((0, 0), (1 << 10, 0));
+        memory.count_memtables((1 << 10, 0), (0, 0));
+        fill(&memory, 2);
+        assert!(memory.stats().blocks <= 7 << 20, "{:?}", memory.stats());
+        drop(growth);
+        fill(&memory, 3);
+        assert_eq!(memory.stats().blocks, all);
+        let growth = memory.grow_memtables(usize::MAX);
+        assert!(growth.is_some() && memory.stats().blocks <= 6 << 20, "beyond their part it is not honoured");
+    }
+
     #[test]
     fn cached_blocks_shrink_for_tables_and_filters_and_grow_again() {
         let memory = Memory::new(8 << 20, 8 << 18);
-        let fill = |table| {
-            for offset in 0..4000 {
-                let page = BlockKey::filter_page(table, offset, 4000);
-                memory.blocks().get_or_read(page, || Ok(Bytes::from(vec![1; 4000]))).unwrap();
-            }
-        };
+        memory.count_memtables((0, 0), (8 << 18, 0));
+        let building = Building::new(&memory);
+        building.set(1 << 20);
+        let total = || memory.stats().total() - (3 << 20);
+        let fill = |table| fill(&memory, table);
         fill(1);
         let full = memory.blocks().bytes();
         assert!(full > 4 << 20 && full <= 5 << 20, "{full}");
         let filter = memory.try_lease(LeaseKind::Filters, 3 << 20).unwrap();
-        assert!(memory.blocks().bytes() <= 2 << 20 && memory.stats().total() <= 5 << 20);
+        assert!(memory.blocks().bytes() <= 2 << 20 && total() <= 5 << 20);
         assert!(memory.try_lease(LeaseKind::Filters, 3 << 20).is_none(), "an eighth is left to blocks");
         let table = memory.lease(LeaseKind::Tables, 1 << 20);
         fill(2);
-        assert!(memory.stats().total() <= 5 << 20, "{:?}", memory.stats());
+        assert!(total() <= 5 << 20, "{:?}", memory.stats());
         drop(table);
         // What replaces it may use the memory of blocks for a short time, and no more.
         assert!(!memory.has_room_instead((2 << 20) + 1, 3 << 20));
         assert!(memory.try_lease_instead(LeaseKind::Filters, (2 << 20) + 1, 3 << 20).is_none());
         assert!(memory.has_room_instead(2 << 20, 3 << 20));
         let less = memory.try_lease_instead(LeaseKind::Filters, 2 << 20, 3 << 20).unwrap();
-        assert_eq!((memory.stats().total(), memory.blocks().bytes()), (5 << 20, 0));
+        assert_eq!((total(), memory.blocks().bytes()), (5 << 20, 0));
         drop(filter);
         assert_eq!(memory.stats().filters, 2 << 20);
         assert!(
@@ -491,7 +721,7 @@ mod tests {
         );
         drop(less);
         fill(3);
-        assert_eq!(memory.stats().total(), memory.blocks().bytes());
+        assert_eq!(total(), memory.blocks().bytes());
         assert!(memory.blocks().bytes() > 4 << 20);
     }
 

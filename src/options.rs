@@ -99,7 +99,8 @@ impl Options {
     ///   existing table can use memory of cached blocks too; see
     ///   [`Keyspace::refilter`](crate::Keyspace::refilter).
     /// - The rest is for open tables, filters and cached blocks. Tables and filters come first; blocks get
-    ///   what is left, at least an eighth of the rest. If not all filters fit, those that answer the most
+    ///   what is left, at least an eighth of the rest, and what memtables and flushes and compactions do not use
+    ///   of their parts; they give way before those take it. If not all filters fit, those that answer the most
     ///   lookups for their size stay in memory, ribbon filters possibly with half of their columns. A lookup
     ///   in another table reads a page of its filter.
     ///
@@ -123,11 +124,11 @@ impl Options {
     }
 
     /// The part of [`Options::memory_budget`] for memtables, in bytes; a quarter of it by default, at least 64 KiB
-    /// and at most five eighths. Open tables, filters and cached blocks have what this and the eighth for flushes
-    /// and compactions leave. A larger part makes fewer and larger tables of the same writes, and longer logs to
+    /// and at most five eighths. Open tables and filters have what this and the eighth for flushes and compactions
+    /// leave; cached blocks also what of it is not in use. A larger part makes fewer and larger tables of the same writes, and longer logs to
     /// replay: by default a memtable is flushed at a quarter of this part, at most 64 MiB
     /// ([`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes)). A smaller part leaves more to
-    /// filters and blocks.
+    /// filters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! The memory budget holds at every step of a store's life.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sievedb::fs::MemFs;
 use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
@@ -64,6 +65,65 @@ fn memory_stays_within_a_budget_that_is_much_too_small() {
         check(&db, "after opening all tables");
         assert!((0..3000).all(|number| db.contains(key(keys + number)).unwrap()));
     }
+}
+
+#[test]
+fn idle_memory_is_lent_to_blocks_which_give_way_before_memtables_and_tables_grow() {
+    let budget = 32 << 20;
+    let db = open(&MemFs::new(), budget, 2);
+    let keys = 400_000u64;
+    let read = |from: u64, count: u64| {
+        for number in (from..from + count).map(|number| number * 7919 % keys) {
+            assert!(db.get(key(number)).unwrap().is_some());
+        }
+    };
+    let write = |from: u64| {
+        for number in from..from + 1000 {
+            db.put(key(number % keys), [7; 100]).unwrap();
+        }
+        let mut batch = sievedb::WriteBatch::new();
+        for number in from..from + 500 {
+            batch.put(key(number % keys), [8; 1000]);
+        }
+        db.write(batch).unwrap();
+    };
+    (0..keys).for_each(|number| db.put(key(number), [7; 100]).unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    read(0, keys);
+    let idle = db.stats().memory;
+    assert_eq!((idle.memtables, idle.builders), (0, 0));
+    assert!(check(&db, "idle") > 0.95, "{idle:?}");
+    // Both change hands while they are read: no sum may be too large.
+    let (mut memtables, mut builders, mut blocks) = (0, 0, u64::MAX);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..200).for_each(|round| write(round * 2000));
+            db.flush().unwrap();
+            is_done.store(true, Ordering::Relaxed);
+        });
+        scope.spawn(|| {
+            let mut from = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                read(from, 1000);
+                from += 1000;
+            }
+        });
+        while !is_done.load(Ordering::Relaxed) {
+            check(&db, "while writing and reading");
+            let memory = db.stats().memory;
+            (memtables, builders) = (memtables.max(memory.memtables), builders.max(memory.builders));
+            blocks = blocks.min(memory.blocks);
+        }
+    });
+    assert!(
+        memtables > 1 << 20 && builders > 1 << 16 && blocks < idle.blocks,
+        "{memtables} {builders} {blocks}"
+    );
+    db.settle().unwrap();
+    read(0, keys);
+    assert!(check(&db, "idle again") > 0.95, "{:?}", db.stats().memory);
 }
 
 #[test]

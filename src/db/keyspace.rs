@@ -390,7 +390,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
 
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
@@ -400,7 +399,7 @@ mod tests {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();
         let memory = &db.engine().context.memory;
-        let active = || memory.active.load(Ordering::Relaxed);
+        let active = || memory.active();
         let before = active();
         for is_counted_late in [false, true] {
             let keyspace = db.keyspace("k", KeyspaceOptions::new()).unwrap();
@@ -410,7 +409,7 @@ mod tests {
             db.drop_keyspace("k").unwrap();
             if is_counted_late {
                 // By a commit leader that found the keyspace before it was dropped.
-                keyspace.tree.count_active_bytes();
+                keyspace.tree.count_memtables();
             }
             assert_eq!(active(), before);
         }

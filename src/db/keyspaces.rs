@@ -6,6 +6,7 @@
 //! [`Pending`](super::pending::Pending).
 
 use std::collections::BTreeMap;
+#[cfg(test)]
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -158,7 +159,7 @@ impl Keyspaces {
             }
         }
         let memory = &self.memtables.memory;
-        if full.is_empty() && memory.active.load(Ordering::Relaxed) > memory.memtables_max() {
+        if full.is_empty() && memory.active() > memory.memtables_max() {
             full.extend(self.largest_filled());
         }
         full

@@ -3,7 +3,7 @@
 //!
 //! A keyspace whose entries are all in tables has no memtable and is not in here. Each tree reports its own
 //! changes ([`Tree::replace`](super::tree::Tree::replace),
-//! [`Tree::count_active_bytes`](super::tree::Tree::count_active_bytes)). A change and a search take O(log n)
+//! [`Tree::count_memtables`](super::tree::Tree::count_memtables)). A change and a search take O(log n)
 //! time, where n is the number of memtables, so no write and no flush looks at all keyspaces.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,6 +25,7 @@ use crate::batch;
 use crate::compaction::pick;
 use crate::compaction::pressure::{is_none, of_debt, of_runs};
 use crate::error::{Error, Result};
+use crate::memory::Growth;
 use crate::memtable::Memtable;
 use crate::options::IMMUTABLES_MAX;
 use crate::sync::lock;
@@ -131,18 +132,22 @@ impl Engine {
 
     /// Waits until the memtables have room for what is to be written of a group, of which each batch has found
     /// room before; seals the largest ones to make room. A group that is too large even for empty memtables is
-    /// written once they are empty. Only the commit leader calls this.
+    /// written once they are empty. Cached blocks have given way to the group until the result is dropped. Only the
+    /// commit leader calls this.
     #[inline]
-    pub(crate) fn make_room(&self, group: &[PartMut<'_>]) -> Result<()> {
+    pub(crate) fn make_room(&self, group: &[PartMut<'_>]) -> Result<Option<Growth<'_>>> {
         let batches = group.iter().map(|(bytes, trees)| (&**bytes, *trees));
         if !self.suspension.is_suspended() && self.has_much_room(batches.clone()) {
-            return Ok(());
+            return Ok(None);
         }
         self.wait_for_room(batches)
     }
 
     #[inline(never)]
-    fn wait_for_room<'g>(&self, batches: impl Iterator<Item = Part<'g>> + Clone) -> Result<()> {
+    fn wait_for_room<'g>(
+        &self,
+        batches: impl Iterator<Item = Part<'g>> + Clone,
+    ) -> Result<Option<Growth<'_>>> {
         let reservations = &self.background.reservations;
         loop {
             let epoch = reservations.epoch();
@@ -156,12 +161,17 @@ impl Engine {
                 // Another one may be, too.
                 continue;
             }
-            if self.has_room(batches.clone()) || self.health.has_failed() || self.background.is_stopping() {
-                return Ok(());
+            let memory = &self.context.memory;
+            let more = memory_of(batches.clone());
+            let has_room = memory.memtables().saturating_add(more) <= memory.memtables_max();
+            if has_room || self.health.has_failed() || self.background.is_stopping() {
+                return Ok(memory.grow_memtables(more));
             }
             // Bytes of those that wait to be flushed; none is empty.
-            if self.may_seal() && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
-                let Some(largest) = self.keyspaces.largest_filled() else { return Ok(()) };
+            if self.may_seal() && memory.immutables() == 0 {
+                let Some(largest) = self.keyspaces.largest_filled() else {
+                    return Ok(memory.grow_memtables(more));
+                };
                 match self.seal_now(&[largest]) {
                     Ok(()) => continue,
                     Err(error) if self.background.threads == 0 => return Err(error),
@@ -179,7 +189,7 @@ impl Engine {
                     continue;
                 }
                 if !reservations.is_working() {
-                    return Ok(());
+                    return Ok(memory.grow_memtables(more));
                 }
             }
             reservations.wait_past(epoch, Some(DELAY_MAX));
@@ -246,7 +256,7 @@ impl Engine {
             if let Some(error) = trees.iter().find_map(blocked_for) {
                 return Err((*error).clone());
             }
-            if lacks_room && self.may_seal() && self.context.memory.immutables.load(Ordering::Relaxed) == 0 {
+            if lacks_room && self.may_seal() && self.context.memory.immutables() == 0 {
                 match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
                     Some(Ok(())) => continue,
                     Some(Err(error)) if self.background.threads == 0 => return Err(error),
@@ -289,14 +299,14 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     (is_full && stuck()).then(|| Arc::clone(error))
 }
 
-/// Whether the memtables have room for a group in any case: the shortest entry, of three bytes, takes at most 80 times as
-/// much, and what a memtable allocates ahead is little of so much memory.
+/// Whether the memtables have room for a group in any case, and blocks need not give way to it: the shortest entry, of
+/// three bytes, takes at most 80 times as much, and what a memtable allocates ahead is little of so much memory.
 #[inline]
 fn has_much_room<'g>(used: usize, most: usize, mut group: impl Iterator<Item = Part<'g>>) -> bool {
     let Some((bytes, trees)) = group.next() else { return true };
     // Of more, each memtable is looked at.
     let most = most.min(Memtable::FLUSH_BYTES_MAX);
-    let is_small = trees.len() == 1 && bytes.len() <= most / 512;
+    let is_small = trees.len() == 1 && bytes.len() <= most / 2048;
     is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
 }
 
@@ -368,7 +378,7 @@ mod tests {
             let db = options.open("/db").unwrap();
             let tree = db.engine().keyspaces.default_tree();
             let most = db.engine().context.memory.memtables_max();
-            for (entries, value) in [(1, 0), (1, most / 1000), (most / 512 / 3 - 5, 0), (10, most / 5200)] {
+            for (entries, value) in [(1, 0), (1, most / 4000), (most / 2048 / 3 - 5, 0), (10, most / 20800)] {
                 let mut batch = WriteBatch::new();
                 for _ in 0..entries {
                     if value > 0 {
@@ -381,7 +391,8 @@ mod tests {
                 let group = || std::iter::once((&bytes[..], std::slice::from_ref(&tree)));
                 let has_much = has_much_room(most / 2, most, group());
                 assert_eq!(has_much, most >= MUCH_ROOM_MIN, "{entries} of {value} in {budget}");
-                assert!(!has_much || memory_of(group()) <= most / 2, "{entries} of {value} in {budget}");
+                let ahead = db.engine().context.memory.memtables_ahead();
+                assert!(!has_much || memory_of(group()) <= ahead, "{entries} of {value} in {budget}");
                 assert!(!has_much_room(most / 2 + 1, most, group()));
                 assert!(
                     !has_much_room(Memtable::FLUSH_BYTES_MAX, usize::MAX, group()),

@@ -99,8 +99,9 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Whether the active memtable may have grown since [`Tree::has_grown_full`] looked, or is full.
     has_grown: AtomicBool,
-    /// Size of the active memtable when it was last counted into the sum over all trees.
-    counted_bytes: Mutex<usize>,
+    /// Sizes of the active memtable, and of those that wait to be flushed, when they were last counted into the sums over
+    /// all trees.
+    counted_bytes: Mutex<(usize, usize)>,
     /// The rate of its writers under pressure.
     pub(crate) pace: Pace,
     /// What compactions have to write, in bytes, when the background last looked.
@@ -184,9 +185,6 @@ impl Tree {
         let mut logs = lock(&self.replacing);
         let old = self.view.load_full();
         let new = Arc::new(next(&old));
-        // May wrap; the sum over all views is right.
-        let more = new.immutable_bytes().wrapping_sub(old.immutable_bytes());
-        self.memtables.memory.immutables.fetch_add(more, Ordering::Relaxed);
         // A dropped tree needs no log.
         let needed = new.memtables().filter(|_| self.is_alive());
         let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
@@ -206,7 +204,7 @@ impl Tree {
             *logs = needed;
         }
         drop(logs);
-        drop(self.count_active_bytes());
+        drop(self.count_memtables());
         self.mark();
     }
 
@@ -329,18 +327,18 @@ impl Tree {
         self.view_ref().active_bytes()
     }
 
-    /// Updates the sum and the order of all active memtables by the growth of this tree's. A dropped tree
-    /// counts as 0. The commit leader calls this, and whoever replaces the view. The counted size, the sum and
-    /// the order change together, so the order of the calls does not matter.
+    /// Updates the sums of all memtables, and the order of the active ones, by the growth of this tree's. The active
+    /// one of a dropped tree counts as 0. The commit leader calls this, and whoever replaces the view. The counted sizes,
+    /// the sums and the order change together, so the order of the calls does not matter.
     /// Returns the view that was counted.
-    pub(crate) fn count_active_bytes(&self) -> arc_swap::Guard<Arc<View>> {
+    pub(crate) fn count_memtables(&self) -> arc_swap::Guard<Arc<View>> {
         let mut counted = lock(&self.counted_bytes);
         let view = self.view_ref();
-        let now = if self.is_alive() { view.active_bytes() } else { 0 };
+        let active = if self.is_alive() { view.active_bytes() } else { 0 };
+        let now = (active, view.immutable_bytes());
         if now != *counted {
-            // May wrap; the sum of all counted sizes is right.
-            self.memtables.memory.active.fetch_add(now.wrapping_sub(*counted), Ordering::Relaxed);
-            self.memtables.resize(self.id, *counted, now);
+            self.memtables.memory.count_memtables(*counted, now);
+            self.memtables.resize(self.id, counted.0, active);
             *counted = now;
         }
         view
@@ -411,7 +409,7 @@ impl Tree {
     fn is_full(&self, is_slow: bool) -> bool {
         // Before the options are read, which somebody may change.
         self.has_grown.swap(false, Ordering::AcqRel);
-        let view = self.count_active_bytes();
+        let view = self.count_memtables();
         let Some(active) = &view.active else { return false };
         let is_full = active.memtable.size_bytes() >= self.memtable_bytes()
             || is_slow && active.memtable.len() >= SLOW_ENTRIES_MIN;

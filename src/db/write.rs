@@ -295,7 +295,7 @@ impl Engine {
             // The reserve may have been given up for that.
             self.check_puts(group)?;
         }
-        self.make_room(group)?;
+        let _growth = self.make_room(group)?;
         self.health.check_not_failed()?;
         self.log_and_apply(group)
     }
