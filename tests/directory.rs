@@ -204,6 +204,8 @@ fn a_file_grown_to_a_tebibyte_keeps_neither_opening_nor_verifying_busy() {
         let db = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(db.contains("in a table").unwrap() && db.contains("in the log").unwrap(), "{name}");
         assert!(verified.damage.is_empty(), "{name}: {:?}", verified.damage);
-        assert!(name == "LOCK" || !verified.dropped.is_empty(), "{name}: that it is longer is told");
+        // Zeros behind the last record of a log are room.
+        let is_told = name != "LOCK" && !name.ends_with(".wal");
+        assert_eq!(!verified.dropped.is_empty(), is_told, "{name}");
     }
 }

@@ -25,7 +25,7 @@ fn files_are_durable_before_anything_names_them_and_removed_after_nothing_does()
         audit.checks.iter().for_each(|(rule, count)| *checks.entry(*rule).or_insert(0) += count);
     }
     println!("{checks:#?}");
-    assert!(checks.len() == 8 && checks.values().all(|&count| count > 50), "{checks:?}");
+    assert!(checks.len() == 9 && checks.values().all(|&count| count > 50), "{checks:?}");
 }
 
 #[test]

@@ -216,6 +216,7 @@ impl Log {
             state.syncing = true;
             state = self.await_company(state, &patience);
             let begun = Instant::now();
+            state.writer.make_room();
             let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
             let path = state.writer.path().to_path_buf();
             state.running_to = Some(LogPosition { number, offset: end });
@@ -280,6 +281,7 @@ impl Log {
         state.ended = true;
         state.writer.append_record(RecordKind::Close, &encode_close(last_seqno, mark))?;
         state.writer.flush_frames()?;
+        state.writer.cut_room();
         self.syncs.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = state.writer.sync() {
             state.failed = Some(error.clone());

@@ -318,7 +318,10 @@ mod tests {
             Ok(())
         });
         fill(&db, || active(&db) != number);
-        assert_eq!(*lock(&seen), [format!("Sync({:?})", log(number))]);
+        // The log was synced before, so it has room, which its end cuts off.
+        let path = log(number);
+        let set_len = format!("SetLen({path:?}, {})", bytes(&fs, &path).len());
+        assert_eq!(*lock(&seen), [set_len, format!("Sync({path:?})")]);
         assert_eq!(active(&db), next);
         // The background says at once how it ended, before it flushes.
         assert!(!is_end_stated(&db, number));
@@ -378,10 +381,33 @@ mod tests {
         // The end of the log in use is torn.
         let torn = fs.crash(CrashPolicy::KeepAll);
         let mut cut = bytes(&torn, &log(number));
-        cut.truncate(cut.len() - 5);
+        let room = cut.iter().rev().take_while(|&&byte| byte == 0).count();
+        assert!(room > 1000, "it was synced");
+        cut.truncate(cut.len() - room - 5);
         torn.overwrite(&log(number), cut);
         assert_eq!(opens(&torn), (entries - 1, 1));
         assert_eq!(fs.files(Path::new(DIR)).len(), 5, "LOCK, CURRENT, a manifest, two logs");
+    }
+
+    #[test]
+    fn zeros_behind_the_last_record_of_a_log_are_no_torn_tail_and_a_closed_log_has_none() {
+        let fs = MemFs::new();
+        let (db, number, _) = with_next_log(&fs);
+        let entries = db.iter().count();
+        let room = |fs: &MemFs| bytes(fs, &log(number)).iter().rev().take_while(|&&byte| byte == 0).count();
+        let died = fs.crash(CrashPolicy::KeepAll);
+        assert!(room(&died) > 1000);
+        assert_eq!(opens(&died), (entries, 0));
+        db.close().unwrap();
+        let closed = || fs.crash(CrashPolicy::DropUnsynced);
+        assert!(room(&closed()) < 8);
+        // Whether the shorter length is durable does not matter.
+        let longer = [&bytes(&closed(), &log(number))[..], &[0; 50_000]].concat();
+        for (last, dropped) in [(0, 0), (1, 1)] {
+            let image = closed();
+            image.overwrite(&log(number), [&longer[..], &[last]].concat());
+            assert_eq!(opens(&image), (entries, dropped));
+        }
     }
 
     #[test]
@@ -492,9 +518,7 @@ mod tests {
         db.put("last", "value").unwrap();
         let entries = db.iter().count();
         let image = fs.crash(CrashPolicy::KeepAll);
-        let used =
-            |fs: &MemFs| fs.files(Path::new(DIR)).iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-        image.set_room(Some(used(&image) + (4 << 10)));
+        image.set_room(Some(image.used() + (4 << 10)));
         let db = open(&image);
         assert!(db.open_report().full_disk.is_some() && db.iter().count() == entries);
         let logs = || db.engine().manifest.lock().as_ref().unwrap().state().logs.clone();

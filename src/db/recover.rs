@@ -36,7 +36,7 @@ use crate::manifest::current::Current;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogEnd, LogState, ManifestState};
 use crate::wal::EditMark;
-use crate::wal::reader::Record;
+use crate::wal::reader::{Record, is_zeros_from};
 use crate::wal::{Content, ContentReader, Ending, Expected, FramedReader, RecordKind};
 use crate::wal::{decode_close, decode_promise};
 
@@ -509,7 +509,7 @@ impl<'a> Replay<'a> {
         }
         self.last_seqno = self.last_seqno.max(last_seqno);
         let behind = file.len().map_err(|error| Error::io("read", path, error))? - len;
-        if behind > 0 && !is_cut {
+        if behind > 0 && !is_cut && !is_zeros_from(file, path, len)? {
             let (file, reason) = (path.to_path_buf(), "behind the close record".to_owned());
             self.report.dropped.push(DroppedTail { file, offset: len, bytes: behind, reason });
         }

@@ -495,10 +495,9 @@ mod tests {
         let fs = MemFs::new();
         let (_db, expected) = with_log(&fs);
         let image = fs.crash(CrashPolicy::KeepAll);
-        let used: u64 = image.files(Path::new("/db")).iter().map(|(_, bytes)| bytes.len() as u64).sum();
         for room in [0, 1000, 300_000, 1_200_000] {
             let image = image.crash(CrashPolicy::KeepAll);
-            image.set_room(Some(used + room));
+            image.set_room(Some(fs.used() + room));
             match options(&image, 64 << 20, 1).reserve_bytes(0).open("/db") {
                 Ok(db) => {
                     assert!(db.open_report().full_disk.is_some() && contents(&db) == expected, "{room}");

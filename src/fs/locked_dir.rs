@@ -235,6 +235,10 @@ impl AppendFile for HeldFile {
     fn sync(&self) -> io::Result<()> {
         self.held.change(Compare::After, || self.file.sync())
     }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.held.under_lock(Compare::Never, || self.file.set_len(len))
+    }
 }
 
 #[cfg(test)]

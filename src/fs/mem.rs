@@ -24,6 +24,7 @@ pub enum Op<'a> {
     SyncDir(&'a Path),
     Create(&'a Path),
     Append(&'a Path, &'a [u8]),
+    SetLen(&'a Path, u64),
     Sync(&'a Path),
     Rename(&'a Path, &'a Path),
     Remove(&'a Path),
@@ -39,7 +40,8 @@ pub enum CrashPolicy {
     /// Everything: the process died, the machine did not. What was not synced can still be lost.
     KeepAll,
     /// Each unsynced directory entry, and a prefix of each file's unsynced bytes (the last 512-byte sector of
-    /// it possibly garbage), survives or not, decided by this seed.
+    /// it possibly garbage), survives or not, decided by this seed. Of bytes that did not make a file longer,
+    /// those before the last ones may be lost too, a page of 4 KiB at a time.
     Random(u64),
 }
 
@@ -79,8 +81,12 @@ struct MemFile {
 
 #[derive(Default, Debug, Clone)]
 struct FileData {
+    /// What was appended.
     bytes: Vec<u8>,
     synced: usize,
+    /// The length that was set; what was appended may go beyond it.
+    set_len: usize,
+    synced_len: usize,
 }
 
 impl fmt::Debug for MemFs {
@@ -108,15 +114,18 @@ impl MemFs {
         self.inner.room.store(bytes.map_or(0, |bytes| bytes.max(1)), Ordering::SeqCst);
     }
 
+    /// What was appended to all files together, in bytes: that is what they take of the room.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        let len = |file: &Arc<MemFile>| file.data.read().expect("file lock").bytes.len() as u64;
+        self.tree().files.values().map(len).sum()
+    }
+
     /// How many bytes can still be appended.
     fn room_left(&self) -> u64 {
         match self.inner.room.load(Ordering::SeqCst) {
             0 => u64::MAX,
-            room => {
-                let len = |file: &Arc<MemFile>| file.data.read().expect("file lock").bytes.len() as u64;
-                let used: u64 = self.tree().files.values().map(len).sum();
-                room.saturating_sub(used)
-            }
+            room => room.saturating_sub(self.used()),
         }
     }
 
@@ -163,7 +172,7 @@ impl MemFs {
     pub fn files(&self, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let tree = self.tree();
         let below = tree.files.iter().filter(|(path, _)| path.starts_with(dir));
-        below.map(|(path, file)| (path.clone(), file.data.read().expect("file lock").bytes.clone())).collect()
+        below.map(|(path, file)| (path.clone(), file.data.read().expect("file lock").all())).collect()
     }
 
     /// Whether every byte of the file and its directory entry would survive a power loss.
@@ -182,7 +191,7 @@ impl MemFs {
     /// Replaces (or creates) a file with durable contents: how tests damage things.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let synced = bytes.len();
-        let file = Arc::new(MemFile { data: RwLock::new(FileData { bytes, synced }) });
+        let file = Arc::new(MemFile { data: RwLock::new(FileData { bytes, synced, ..FileData::default() }) });
         let mut tree = self.tree();
         tree.files.insert(path.to_path_buf(), Arc::clone(&file));
         tree.durable.insert(path.to_path_buf(), file);
@@ -215,6 +224,17 @@ impl Tree {
 }
 
 impl FileData {
+    fn len(&self) -> usize {
+        self.bytes.len().max(self.set_len)
+    }
+
+    /// What a reader sees.
+    fn all(&self) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        bytes.resize(self.len(), 0);
+        bytes
+    }
+
     fn after_crash(&self, policy: CrashPolicy, dice: &mut Dice) -> Self {
         let is_random = matches!(policy, CrashPolicy::Random(_));
         let more = if is_random { dice.below(self.bytes.len() - self.synced + 1) } else { 0 };
@@ -223,7 +243,19 @@ impl FileData {
             let sector = self.synced.max((bytes.len() - 1) / 512 * 512);
             bytes[sector..].iter_mut().for_each(|byte| *byte = dice.below(256) as u8);
         }
-        Self { synced: bytes.len(), bytes }
+        let mut len = self.synced_len;
+        if is_random && self.set_len.max(len) > self.synced {
+            let new_len = self.set_len.max(bytes.len());
+            if dice.coin() {
+                len = new_len;
+            }
+            let within = bytes.len().min(len);
+            if within > self.synced && dice.coin() {
+                let page = (self.synced + dice.below(within - self.synced)) / 4096 * 4096;
+                bytes[page.max(self.synced)..within.min(page + 4096)].fill(0);
+            }
+        }
+        Self { synced: bytes.len(), bytes, set_len: len, synced_len: len }
     }
 }
 
@@ -379,15 +411,26 @@ struct Handle {
 
 impl ReadFile for Handle {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.data.read().expect("file lock").bytes.len() as u64)
+        Ok(self.file.data.read().expect("file lock").len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let data = self.file.data.read().expect("file lock");
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let end = start.checked_add(buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(data.bytes.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?);
+        if end > data.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let there = data.bytes.get(start..end.min(data.bytes.len())).unwrap_or_default();
+        let (front, rest) = buffer.split_at_mut(there.len());
+        front.copy_from_slice(there);
+        rest.fill(0);
         Ok(())
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        let data = self.file.data.read().expect("file lock");
+        Ok((offset < data.bytes.len() as u64).then_some(offset))
     }
 }
 
@@ -403,6 +446,16 @@ impl AppendFile for Handle {
         self.fs.announce(Op::Sync(&self.path))?;
         let mut data = self.file.data.write().expect("file lock");
         data.synced = data.bytes.len();
+        data.synced_len = data.len();
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.fs.announce(Op::SetLen(&self.path, len))?;
+        let mut data = self.file.data.write().expect("file lock");
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        assert!(len >= data.bytes.len(), "a length of {len} after {} bytes", data.bytes.len());
+        data.set_len = len;
         Ok(())
     }
 }
@@ -431,6 +484,34 @@ mod tests {
         assert_eq!(fs.crash(CrashPolicy::DropUnsynced).files(&dir), [(path.clone(), b"kept".to_vec())]);
         assert_eq!(fs.crash(CrashPolicy::KeepAll).files(&dir), [(path.clone(), b"keptlost".to_vec())]);
         assert!(!fs.is_durable(&path));
+    }
+
+    #[test]
+    fn a_power_loss_may_keep_a_length_that_was_set_and_lose_a_page_within_it() {
+        let (fs, dir) = fs();
+        let path = dir.join("a");
+        let file = fs.create(&path).unwrap();
+        fs.sync_dir(&dir).unwrap();
+        file.append(b"kept").unwrap();
+        file.set_len(20_000).unwrap();
+        let left = |policy| fs.crash(policy).files(&dir).remove(0).1;
+        assert!(left(CrashPolicy::DropUnsynced).is_empty());
+        assert_eq!(left(CrashPolicy::KeepAll).len(), 20_000);
+        file.sync().unwrap();
+        file.append(&[7; 10_000]).unwrap();
+        let zeros = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == 0).count();
+        assert_eq!(zeros(&left(CrashPolicy::DropUnsynced)), 20_000 - 4);
+        let (mut whole, mut holes) = (0, 0);
+        for seed in 0..200 {
+            let bytes = left(CrashPolicy::Random(seed));
+            assert!(bytes.len() == 20_000 && bytes.starts_with(b"kept"));
+            let last = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+            match zeros(&bytes[..last]) {
+                0 => whole += 1,
+                hole => holes += usize::from(hole >= 4092),
+            }
+        }
+        assert!(whole > 20 && holes > 20, "{whole} {holes}");
     }
 
     #[test]

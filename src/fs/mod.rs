@@ -1,6 +1,7 @@
 //! All file operations of the store, as one small trait.
 //!
-//! Files are only ever created, appended to, synced, renamed and removed; nothing is overwritten in place. So
+//! Files are only ever created, appended to, synced, renamed and removed; nothing is overwritten in place. A log may be
+//! longer than what was appended to it: the rest is zeros. So
 //! a crash can leave only few different states, which tests try one by one: see [`MemFs`].
 //!
 //! [`StdFs`] is the operating system's file system. [`MemFs`] is a file system in memory for tests: it
@@ -205,4 +206,12 @@ pub trait AppendFile: Debug + Send + Sync {
 
     /// Makes everything appended before the call durable.
     fn sync(&self) -> io::Result<()>;
+
+    /// Sets the length of the file, which is not less than what was appended. What lies behind that reads as
+    /// zeros, and the next `append` still goes where the last one ended. It is for speed: a sync of bytes that do
+    /// not change the length need not make a new length durable. The default does nothing.
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let _ = len;
+        Ok(())
+    }
 }

@@ -232,6 +232,10 @@ impl AppendFile for StdFile {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
 }
 
 #[cfg(test)]
@@ -252,6 +256,26 @@ mod tests {
         for (offset, len) in [(0, 10_001), (9_999, 2), (10_000, 1), (20_000, 1)] {
             let error = file.read_to_vec(len, offset).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn behind_what_was_appended_a_file_that_was_made_longer_is_zeros_and_appends_go_on_there() {
+        let (dir, mem) = (tempfile::tempdir().unwrap(), crate::fs::MemFs::new());
+        mem.create_dir(dir.path()).unwrap();
+        for fs in [&StdFs as &dyn Fs, &mem] {
+            let path = dir.path().join("f");
+            let (file, read) = (fs.create(&path).unwrap(), fs.open(&path).unwrap());
+            let all = || read.read_to_vec(read.len().unwrap() as usize, 0).unwrap();
+            file.append(b"ab").unwrap();
+            file.set_len(6).unwrap();
+            file.append(b"c").unwrap();
+            assert_eq!(all(), b"abc\0\0\0");
+            file.append(b"defgh").unwrap();
+            assert_eq!(all(), b"abcdefgh");
+            file.set_len(10).unwrap();
+            file.set_len(8).unwrap();
+            assert_eq!(all(), b"abcdefgh");
         }
     }
 

@@ -6,7 +6,8 @@
 //! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed
 //!    when the damaged bytes were known to be durable, they were promised, and the file is corrupt; else its
 //!    tail is torn, and opening the store drops it. A corrupt file may have a torn end too, behind its last
-//!    record. So a file is walked twice: what is damage is known when all of it was seen.
+//!    record. Zeros behind the last record of a log are room that the writer had made, and no damage. So a file is
+//!    walked twice: what is damage is known when all of it was seen.
 //!
 //! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes. Of a longer one the fragments are
 //! checked, and what it holds is not decoded: then the description is a partial one.
@@ -41,6 +42,8 @@ pub(super) struct Ending {
     /// Where the last record before the first damage ends.
     pub(super) good_end: u64,
     pub(super) first_damage: Option<u64>,
+    /// Whether that is nothing but zeros from the end of a log's last record to the end of the file.
+    is_room: bool,
     /// Whether that is intact and only newer than this program.
     newer: bool,
     /// How far an intact fragment after the first damage says that the file was durable.
@@ -59,7 +62,7 @@ impl Ending {
         let torn_from = self.torn_from();
         out.report.accounted += match torn_from {
             Some(from) if !self.is_refused() => from - HEADER_BYTES as u64,
-            _ => self.accounted,
+            _ => self.accounted + self.room(out.report.len),
         };
         out.report.torn_bytes = torn_from.map_or(0, |from| out.report.len.saturating_sub(from));
         out.report.checksums += self.fragments;
@@ -81,10 +84,27 @@ impl Ending {
         self.first_damage.is_some_and(|damage| self.witness > damage)
     }
 
+    /// Whether all that lies behind the last record is room that the writer had made.
+    fn has_room(&self) -> bool {
+        self.is_room && !self.is_refused()
+    }
+
+    /// How many bytes of a file of length `len` are such room.
+    pub(super) fn room(&self, len: u64) -> u64 {
+        if self.has_room() { len.saturating_sub(self.good_end) } else { 0 }
+    }
+
+    /// Whether what lies at `offset` is such room.
+    pub(super) fn is_room_at(&self, offset: u64) -> bool {
+        self.has_room() && offset >= self.good_end
+    }
+
     /// Where the end begins that is torn: what was never promised, and no record follows. Of a file that a
     /// reader takes, everything from the first damage on.
     fn torn_from(&self) -> Option<u64> {
-        self.first_damage?;
+        if self.first_damage.is_none() || self.has_room() {
+            return None;
+        }
         Some(if self.is_refused() { self.witness.max(self.last_end) } else { self.good_end })
     }
 
@@ -116,7 +136,8 @@ pub(super) fn walk<'s>(
     visit: Visit<'_, 's>,
 ) -> Result<Ending> {
     let (begun, ending) = (Begun::default(), Ending::default());
-    let mut walker = Walker { sequence: Sequence::new(kind), begun, ending, damaged: None, visit };
+    let sequence = Sequence::new(kind);
+    let mut walker = Walker { sequence, begun, ending, damaged: None, zeros_from: None, visit };
     let mut at = HEADER_BYTES as u64;
     walker.ending.good_end = at;
     while at < window.len() {
@@ -138,7 +159,9 @@ pub(super) fn walk<'s>(
         walker.give_up_begun(out, "the file ends before the record that begins here does")?;
     }
     walker.flush(out)?;
-    let mut ending = walker.ending;
+    let (mut ending, zeros_from) = (walker.ending, walker.zeros_from);
+    ending.is_room =
+        kind == FileKind::Log && zeros_from == Some(ending.good_end) && zeros_from == ending.first_damage;
     if let (false, Some(damage)) = (ending.is_refused(), ending.first_damage)
         && let Some(synced) = hidden_witness(window, file_id, damage)?
     {
@@ -185,6 +208,8 @@ struct Walker<'v, 's> {
     ending: Ending,
     /// Damage that was met and not yet reported: what follows without a gap is part of it.
     damaged: Option<Damaged>,
+    /// Where the zeros begin that the walk is in.
+    zeros_from: Option<u64>,
     visit: Visit<'v, 's>,
 }
 
@@ -202,12 +227,17 @@ impl Damaged {
     pub(super) fn describe(&self, out: &mut Out<'_>, ending: &Ending, lines: &mut Lines) -> Result {
         let len = counted(self.len, "byte", "bytes");
         let detail = format!("{len} are no record: {}", self.detail);
-        if ending.is_torn_at(self.offset) {
+        let end = if ending.is_room_at(self.offset) {
+            Some(("room", format!("{len} for more records: nothing but zeros")))
+        } else {
+            ending.is_torn_at(self.offset).then(|| ("torn end", detail.clone()))
+        };
+        if let Some((label, note)) = end {
             let shown = out.view.block.is_none()
                 && out.view.entries.is_none()
                 && lines.next(out, self.offset, self.len)?;
             return out.showing(shown, |out| {
-                out.span(Place::File(self.offset), self.len, &[], "torn end", Value::None, detail, None)
+                out.span(Place::File(self.offset), self.len, &[], label, Value::None, note, None)
             });
         }
         lines.flush(out)?;
@@ -220,6 +250,8 @@ impl Damaged {
 
 impl<'s> Walker<'_, 's> {
     fn span(&mut self, out: &mut Out<'s>, span: &PageArea, bytes: &[u8]) -> Result {
+        let is_zero = matches!(span.status, AreaStatus::Padding);
+        self.zeros_from = is_zero.then_some(self.zeros_from.unwrap_or(span.offset));
         let detail = match &span.status {
             AreaStatus::Intact(fragment) => return self.fragment(out, fragment, bytes),
             AreaStatus::Padding => "nothing but zeros".to_owned(),

@@ -73,7 +73,11 @@ impl Totals {
 /// How a framed file ends, in words.
 pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> Result {
     let len = out.report.len;
-    let text = match ending.first_damage {
+    let room = match ending.room(len) {
+        0 => String::new(),
+        room => format!(", with {} of room behind it", counted(room, "byte", "bytes")),
+    };
+    let text = match ending.first_damage.filter(|_| room.is_empty()) {
         Some(damage) if ending.is_corrupt() => {
             format!(
                 "corrupt at {damage}: a fragment after it says that the file was durable up to {}",
@@ -86,8 +90,8 @@ pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> R
             counted(len - ending.good_end, "byte", "bytes"),
             ending.good_end
         ),
-        _ if closed => "closed".to_owned(),
-        _ => "after a whole record".to_owned(),
+        _ if closed => format!("closed{room}"),
+        _ => format!("after a whole record{room}"),
     };
     out.fact("ends", text, "")
 }

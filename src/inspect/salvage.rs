@@ -348,6 +348,9 @@ fn walk_log(
             FramedItem::Record(record) => record.offset,
             FramedItem::Damaged(damaged) => damaged.offset,
         };
+        if ending.is_room_at(offset) {
+            return Ok(());
+        }
         if ending.is_torn_at(offset) {
             return take(LogItem::Torn(offset));
         }

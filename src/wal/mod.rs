@@ -15,6 +15,8 @@
 //!    is none, the damage lies above every promise: a torn tail, even if intact fragments follow, since a
 //!    power loss may keep a later sector and lose an earlier one.
 //!
+//! A writer may make a log longer than what is in it. The zeros behind the last record are no damage.
+//!
 //! A file whose every record is synced before the next one is appended (the manifest) so protects all but
 //! its last record. A log in which nothing follows a sync protects what was synced by a promise record.
 //!

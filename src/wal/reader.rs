@@ -14,8 +14,9 @@
 //! a record longer than the limit; the end of the file within a record. Bytes that seem damaged are read a
 //! second time, because the first read may have gone wrong.
 //!
-//! A tail of zeros is a torn tail too, and its bytes count as dropped. The writer leaves none, but a file
-//! system can, if power is lost after it extended the file and before it wrote the data.
+//! Zeros to the end of a log, right behind a record, are room that the writer had made: the log is complete. In a
+//! manifest they are a torn tail: the writer leaves none, but a file system can, if power is lost after it extended
+//! the file and before it wrote the data.
 //!
 //! An intact fragment with an unknown kind or unknown flags was written by a newer version. It is always an
 //! [`Error::Unsupported`], never a torn tail.
@@ -85,7 +86,7 @@ impl Record<'_> {
 /// How a valid log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Right after a record (or after the header).
+    /// Right after a record (or after the header); in a log maybe with zeros behind it.
     Complete,
     /// With bytes that are not a whole record, after everything that was promised.
     Torn {
@@ -281,10 +282,28 @@ impl<'f> FramedReader<'f> {
             next += rest.len() as u64;
         }
         let offset = self.position;
+        if zeros && at == offset && self.header.kind == FileKind::Log {
+            return Ok(Ending::Complete);
+        }
         let damage = if zeros { BadFragment::Zeros } else { damage };
         let dropped_bytes = self.window.len - offset;
         Ok(Ending::Torn { offset, dropped_bytes, damage_offset: at, damage })
     }
+}
+
+/// Whether the file holds nothing but zeros from `offset` on.
+pub(crate) fn is_zeros_from(file: &dyn ReadFile, path: &Path, offset: u64) -> Result<bool> {
+    let mut window = Window::new(file, path)?;
+    let mut at = offset;
+    while at < window.len {
+        let rest = window.rest_of_page(at)?;
+        if rest.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += rest.len() as u64;
+        at = window.next_data(at)?;
+    }
+    Ok(true)
 }
 
 /// The part of the file that is in memory: whole pages, up to the end of the file.
@@ -922,17 +941,22 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_of_zeros_is_torn_and_counted_and_does_not_end_the_search_for_promises() {
+    fn zeros_behind_a_record_are_room_in_a_log_and_torn_in_a_manifest_and_do_not_end_the_search_for_promises()
+    {
         for zeros in [1, 7, 8, 16, 4000, 70_000] {
+            let mut manifest = crafted(FileKind::Manifest, &[(4 << 2 | 3, b"one", 0)]);
+            manifest.resize(88 + zeros, 0);
+            let (records, ending) = replay(&Bytes(manifest), FileKind::Manifest);
+            let dropped_bytes = zeros as u64;
+            let damage = BadFragment::Zeros;
+            let torn = Ending::Torn { offset: 88, dropped_bytes, damage_offset: 88, damage };
+            assert_eq!((records.len(), ending.unwrap()), (1, torn));
             let mut bytes = crafted(FileKind::Log, &[(7, b"one", 0)]);
             bytes.resize(88 + zeros, 0);
             let (records, ending) = replay(&Bytes(bytes.clone()), FileKind::Log);
-            assert_eq!(records.len(), 1);
-            let dropped_bytes = zeros as u64;
-            assert_eq!(
-                ending.unwrap(),
-                Ending::Torn { offset: 88, dropped_bytes, damage_offset: 88, damage: BadFragment::Zeros }
-            );
+            assert_eq!((records.len(), ending.unwrap()), (1, Ending::Complete));
+            assert!(is_zeros_from(&Bytes(bytes.clone()), Path::new(PATH), 88).unwrap());
+            assert!(!is_zeros_from(&Bytes(bytes.clone()), Path::new(PATH), 82).unwrap());
             bytes.resize(bytes.len().next_multiple_of(8), 0);
             let end = bytes.len() as u64;
             for (synced, promised) in [(88, false), (89.min(end), end > 88), (end, true)] {

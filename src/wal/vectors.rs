@@ -1,8 +1,13 @@
 //! The vectors of framed files.
 
+use std::path::Path;
+
+use super::reader::{Ending, Expected, FramedReader};
 use super::record::{FRAGMENT_HEADER_BYTES, Fragment, RecordKind, open_fragment, put_fragment};
 use crate::checksum::FileId;
+use crate::error::Result;
 use crate::file_header::{FileHeader, FileKind};
+use crate::fs::{Fs, MemFs};
 use crate::testing::{Vector, unhex};
 
 /// A whole log, record by record.
@@ -21,7 +26,21 @@ pub(crate) fn log(vector: &Vector) {
         let start = offset as usize + FRAGMENT_HEADER_BYTES;
         assert_eq!(vector.bytes[start..start + found.payload_bytes], payload);
     }
+    for room in vector.facts("room") {
+        written.resize(written.len() + room.parse::<usize>().unwrap(), 0);
+    }
     assert_eq!(written, vector.bytes);
+    assert_eq!(ending_of(&vector.bytes, kind).unwrap(), Ending::Complete);
+}
+
+/// How a reader that takes every record says that the file ends.
+fn ending_of(bytes: &[u8], kind: FileKind) -> Result<Ending> {
+    let (fs, path) = (MemFs::new(), Path::new("/log"));
+    fs.overwrite(path, bytes.to_vec());
+    let file = fs.open(path).unwrap();
+    let mut reader = FramedReader::open(&*file, path, Expected { kind, store_id: None, file_id: None })?;
+    while reader.next_record()?.is_some() {}
+    Ok(reader.ending().unwrap())
 }
 
 /// A single fragment.

@@ -25,6 +25,10 @@ use crate::fs::{AppendFile, Fs};
 /// The buffer is written out when it has grown to this.
 const FRAMES_BYTES_MAX: usize = 1 << 20;
 
+/// How much room is made at a time, and when the next is made: if there is less than this.
+const ROOM_BYTES: u64 = 1 << 20;
+const ROOM_BYTES_MIN: u64 = 1 << 16;
+
 /// Appends records to a file.
 #[derive(Debug)]
 pub(crate) struct FramedWriter {
@@ -34,8 +38,10 @@ pub(crate) struct FramedWriter {
     sums: FileChecksum,
     /// Whole fragments that are not yet in the file.
     frames: Vec<u8>,
-    /// Length of the file without them.
+    /// Length of what is in the file, without them.
     flushed: u64,
+    /// The length that the file was given, if that was longer.
+    room_end: u64,
     /// How much of the file is known to be durable.
     synced: u64,
     /// The first failure, after which nothing is written.
@@ -72,6 +78,7 @@ impl FramedWriter {
             header,
             frames: Vec::new(),
             flushed: HEADER_BYTES as u64,
+            room_end: 0,
             synced: 0,
             failure: None,
         })
@@ -86,6 +93,7 @@ impl FramedWriter {
             header,
             frames: Vec::new(),
             flushed: len,
+            room_end: 0,
             synced: len,
             failure: Some(Error::Closed),
         }
@@ -135,6 +143,23 @@ impl FramedWriter {
         self.flushed += self.frames.len() as u64;
         self.frames.clear();
         Ok(())
+    }
+
+    /// Makes the file longer than what is in it, so that the next appends do not. A sync after these costs a file
+    /// system less: it has no new length to make durable. A file system that refuses is not asked again.
+    pub(crate) fn make_room(&mut self) {
+        if self.failure.is_none() && self.room_end < self.flushed + ROOM_BYTES_MIN {
+            let end = self.flushed + ROOM_BYTES;
+            self.room_end = self.file.set_len(end).map_or(u64::MAX, |()| end);
+        }
+    }
+
+    /// Ends the file where its last record ends. If that fails, zeros stay behind it.
+    pub(crate) fn cut_room(&mut self) {
+        if self.failure.is_none() && (self.flushed..u64::MAX).contains(&self.room_end) {
+            let _ = self.file.set_len(self.flushed);
+        }
+        self.room_end = u64::MAX;
     }
 
     /// Writes out everything that was framed and makes the file durable. Nobody can append meanwhile.
@@ -277,6 +302,44 @@ mod tests {
             assert_eq!(log.sync().unwrap_err().to_string(), first);
             assert_eq!((log.synced(), fs.files(Path::new("/db"))), (0, before));
         }
+    }
+
+    #[test]
+    fn room_is_made_if_little_is_left_and_cut_off_in_the_end_and_a_refusal_is_final() {
+        let fs = MemFs::new();
+        let mut log = writer(&fs);
+        let lens = Arc::new(Mutex::new(Vec::new()));
+        let (seen, refuse) = (Arc::clone(&lens), Arc::new(Mutex::new(false)));
+        let refuses = Arc::clone(&refuse);
+        fs.observe(move |_, op| match op {
+            Op::SetLen(_, len) => {
+                seen.lock().unwrap().push(len);
+                if *refuses.lock().unwrap() { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        });
+        let append = |log: &mut FramedWriter, bytes: u64| {
+            log.append_record(RecordKind::Batch, &vec![1; bytes as usize]).unwrap();
+            log.flush_frames().unwrap();
+        };
+        log.make_room();
+        append(&mut log, ROOM_BYTES - ROOM_BYTES_MIN - 2000);
+        log.make_room();
+        assert_eq!(*lens.lock().unwrap(), [64 + ROOM_BYTES]);
+        append(&mut log, 4000);
+        log.make_room();
+        let end = log.len();
+        assert_eq!(lens.lock().unwrap()[1..], [end + ROOM_BYTES]);
+        log.cut_room();
+        log.cut_room();
+        assert_eq!(lens.lock().unwrap()[2..], [end]);
+        assert_eq!(fs.files(Path::new("/db"))[0].1.len() as u64, end);
+        *refuse.lock().unwrap() = true;
+        log.room_end = 0;
+        (0..3).for_each(|_| log.make_room());
+        log.cut_room();
+        append(&mut log, 10);
+        assert_eq!((lens.lock().unwrap().len(), log.len()), (4, end + 32));
     }
 
     #[test]

@@ -149,6 +149,8 @@ def log(f, facts):
             offset, kind, synced, payload = value.split(" ")
             assert int(offset) == len(out)
             out += fragments(owner, len(out), int(kind), int(synced), unhex(payload))
+        if key == "room":
+            out += bytes(int(value))
     return out
 
 
@@ -164,6 +166,8 @@ def records(data, kind, store, file):
     assert data[:64] == header(kind, store, file)
     at, out, begun = 64, [], None
     while at < len(data):
+        if kind == 2 and begun is None and not any(data[at:]):
+            break
         left = PAGE - at % PAGE
         stored, n, typ, reserved, synced = struct.unpack_from("<IHBBQ", data, at)
         extent = (16 + n + 7) // 8 * 8
@@ -999,7 +1003,7 @@ def encode(name, facts, want, known):
     f = dict(facts)
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
              "keyspace-options": options, "footer": footer, "table-origin": origin}
-    listed = {"varints": varints, "checksums": checksums, "log-small": log, "batch": batch, "table-record": table_record, "manifest": manifest, "manifest-log-cut": manifest,
+    listed = {"varints": varints, "checksums": checksums, "log-small": log, "log-room": log, "batch": batch, "table-record": table_record, "manifest": manifest, "manifest-log-cut": manifest,
               "data-block": data_block, "data-block-hash-index": data_block}
     if name in plain:
         return plain[name](f)

@@ -10,7 +10,8 @@
 //! - *remove a table, a filter, a log or a manifest*: the manifest in force has no unsynced bytes and
 //!   `CURRENT` is durable;
 //! - *create*: the name was never used before (but for `CURRENT.new`); *rename*: only over `CURRENT`;
-//! - *append*: only to a file that was created since the store was opened, never to one that was found.
+//! - *append*: only to a file that was created since the store was opened, never to one that was found;
+//! - *give a length*: only to a log that was created since, and not less than what it holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -84,6 +85,7 @@ impl Audit {
                     file.synced = file.bytes.len();
                 }
             }
+            Op::SetLen(path, len) => self.set_len(&name(path), len),
             Op::Rename(from, to) => self.rename(&name(from), &name(to)),
             Op::Remove(path) => self.remove(&name(path)),
             other => self.violations.push(format!("{other:?} is not expected here")),
@@ -130,6 +132,12 @@ impl Audit {
         if let Some(file) = self.files.get_mut(name) {
             file.bytes.extend_from_slice(bytes);
         }
+    }
+
+    fn set_len(&mut self, name: &str, len: u64) {
+        let holds = |file: &File| !file.found && file.bytes.len() as u64 <= len;
+        let is_right = name.ends_with(".wal") && self.files.get(name).is_some_and(holds);
+        self.check("only a log has room behind what it holds", (!is_right).then(|| format!("{name}: {len}")));
     }
 
     fn rename(&mut self, from: &str, to: &str) {

@@ -157,4 +157,8 @@ impl AppendFile for FaultyFile {
     fn sync(&self) -> io::Result<()> {
         self.fs.act(Call::Sync(&self.path), || self.file.sync())
     }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
 }

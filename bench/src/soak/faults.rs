@@ -297,6 +297,10 @@ impl AppendFile for FaultyFile<dyn AppendFile> {
         self.weather.check(Op::Sync)?;
         self.file.sync()
     }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
 }
 
 #[cfg(test)]

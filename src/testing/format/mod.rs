@@ -25,12 +25,13 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// The checks of the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 29] = [
+const CHECKS: [(&str, Check); 30] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
     ("current", records::current),
     ("log-small", crate::wal::vectors::log),
+    ("log-room", crate::wal::vectors::log),
     ("log-fragment-takes-the-rest-of-its-page", crate::wal::vectors::fragment),
     ("log-fragment-without-payload-ends-a-page", crate::wal::vectors::fragment),
     ("log-fragment-goes-on-in-the-next-page", crate::wal::vectors::fragment),
