@@ -153,7 +153,7 @@ impl Sample {
             for n in 0..4 {
                 maker.batch(80 + 2 * n..82 + 2 * n, Durability::Buffered);
             }
-            (name, written(&bytes))
+            (name, store::written(&bytes))
         });
         let Maker { db, history, .. } = maker;
         while db.step().unwrap() {}
@@ -163,9 +163,7 @@ impl Sample {
         let absent = absent.chain([Vec::new(), b"key".to_vec(), b"zzz".to_vec()]).collect();
         let mut files = store::files(&image);
         if let Some((log, _)) = &open_log {
-            // Little of its room is enough.
-            let bytes = files.get_mut(log).unwrap();
-            bytes.truncate(written(bytes) + 40);
+            store::leave_little_room(files.get_mut(log).unwrap());
         }
         Self { files, newest: history.newest(), history, open_log, absent }
     }
@@ -280,11 +278,6 @@ fn tally(results: Vec<(&'static str, Tally)>) -> BTreeMap<&'static str, Tally> {
     }
     println!("{sums:#?}");
     sums
-}
-
-/// The length of a log without the room behind its last record.
-fn written(log: &[u8]) -> usize {
-    log.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last + 1).next_multiple_of(8))
 }
 
 impl Sample {

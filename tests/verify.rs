@@ -232,7 +232,10 @@ fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
         }
     }
     sievedb::fs::Fs::create_dir(&copy, Path::new(DIR)).unwrap();
-    for (name, bytes) in store::files(&fs) {
+    for (name, mut bytes) in store::files(&fs) {
+        if name.ends_with(".wal") {
+            store::leave_little_room(&mut bytes);
+        }
         copy.overwrite(&Path::new(DIR).join(name), bytes);
     }
     drop(db);

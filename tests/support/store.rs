@@ -211,3 +211,13 @@ fn describe(got: Option<&[u8]>, wanted: Option<&[u8]>) -> String {
     };
     format!("{} instead of {}", short(got), short(wanted))
 }
+
+/// The length of a log without the room behind its last record.
+pub(crate) fn written(log: &[u8]) -> usize {
+    log.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last + 1).next_multiple_of(8))
+}
+
+/// Cuts off most of the room behind the last record of a log, so that a test may try every byte.
+pub(crate) fn leave_little_room(log: &mut Vec<u8>) {
+    log.truncate(written(log) + 40);
+}
