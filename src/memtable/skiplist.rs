@@ -14,10 +14,12 @@
 //! X that it goes on to: its entry, and its links from this level down.
 //!
 //! Readers search from the top. The writer needs to compare fewer keys: a key after all others needs no search, and for
-//! others it has an index of the nodes on level
-//! [`REACH`], by the first bytes of their keys (`index`). Where these do not tell keys apart, and for keys that come in
-//! order, it begins at the node that it inserted last, the *finger*, if its target is shortly after that. One node in
-//! 4^3 is so high that it needs its place on the levels above, too: then the writer searches as readers do.
+//! others it has an index of the nodes on level [`REACH`], by the first bytes of their keys (`index`). So it goes past
+//! three nodes of level 0 on average: in a large memtable each is a wait for memory, and these are most of the time of an
+//! insertion. Where the first bytes do not tell keys apart, it begins before the first or at the last of those that they
+//! do not tell apart, or at the node that it inserted last, the *finger*, if its target is shortly after that. The index
+//! helps to find the place on the level above, too. One node in 4^3 is so high that it needs its place on the other
+//! levels: then the writer searches as readers do.
 //!
 //! # A reader misses nothing that was complete before it started
 //!
@@ -59,8 +61,13 @@ const BRANCHING: u32 = 4;
 /// State of the generator that draws heights. Fixed, so that the same insertions make the same list.
 const HEIGHT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The level on which searches from the index and from the finger begin; about 4^2 nodes are between two of its nodes.
-const REACH: usize = 2;
+/// The level of the nodes in the index, on which searches from the finger begin; about four nodes are from one of them to
+/// the next.
+const REACH: usize = 1;
+
+/// So many nodes on level [`REACH`] with the first bytes of the target are passed, from the first one on; beyond, the search
+/// begins at the top. A new entry of a key is before all others of that key.
+const TIED_MAX: usize = 4;
 
 pub(super) struct SkipList {
     arena: Arena,
@@ -212,7 +219,8 @@ impl SkipList {
             self.height.store(height, Memory::Relaxed);
         }
         if height > REACH {
-            allocated += index.add(target.prefix, id, |other| self.is_before(&node_of(other), &target));
+            let is_before = |other| self.is_before(&node_of(other), &target);
+            allocated += index.add(target.prefix, id, height > REACH + 1, is_before);
         }
         allocated + long
     }
@@ -234,13 +242,17 @@ impl SkipList {
         {
             return (last, HEAD);
         }
-        let start = if height > REACH + 1 { Start::Top } else { self.start(node_of, finger, index, target) };
+        let start = self.start(node_of, finger, index, target, height);
         let (levels, first) = match start {
             Start::Top => (self.height.load(Memory::Relaxed).max(height), HEAD),
             Start::Finger => (REACH + 1, finger[REACH]),
             Start::Indexed(id) => (REACH, id),
         };
         finger[REACH] = first;
+        if matches!(start, Start::Indexed(_)) && height > REACH + 1 {
+            let (high, mut after) = (node_of(index.high_before(target.prefix)), HEAD);
+            finger[REACH + 1] = self.walk(node_of, target, REACH + 1, high, &mut after).id;
+        }
         let mut is_at_finger = matches!(start, Start::Finger);
         let (mut at, mut after) = (node_of(first), HEAD);
         for level in (0..levels).rev() {
@@ -260,13 +272,47 @@ impl SkipList {
         finger: &[NodeId; HEIGHT_MAX],
         index: &Index,
         target: &Target<'_>,
+        height: usize,
     ) -> Start {
-        if let Some(id) = index.before(target.prefix) {
-            return Start::Indexed(id);
+        if height > REACH + 2 {
+            return Start::Top;
+        }
+        match index.around(target.prefix) {
+            (before, None) => Start::Indexed(before),
+            (_, Some(_)) if height > REACH + 1 => Start::Top,
+            (before, Some(last)) => self.start_of_tied(node_of, finger, target, before, last),
+        }
+    }
+
+    /// The same if the first bytes do not tell which nodes are before the target: `before` is before all of these, and
+    /// `last` is the last of them.
+    #[inline(never)]
+    fn start_of_tied<'a>(
+        &self,
+        node_of: &impl Fn(NodeId) -> Node<'a>,
+        finger: &[NodeId; HEIGHT_MAX],
+        target: &Target<'_>,
+        before: NodeId,
+        last: NodeId,
+    ) -> Start {
+        if self.is_before(&node_of(last), target) {
+            return Start::Indexed(last);
         }
         let end = node_of(finger[REACH]).next(REACH).load(Memory::Relaxed);
         let is_near = end == HEAD || !self.is_before(&node_of(end), target);
-        if is_near && self.is_behind(&node_of(finger[0]), target) { Start::Finger } else { Start::Top }
+        if is_near && self.is_behind(&node_of(finger[0]), target) {
+            return Start::Finger;
+        }
+        let mut before = before;
+        for _ in 0..TIED_MAX {
+            let next = node_of(before).next(REACH).load(Memory::Relaxed);
+            // Not the sentinel: `last` is not before the target.
+            if !self.is_before(&node_of(next), target) {
+                return Start::Indexed(before);
+            }
+            before = next;
+        }
+        Start::Top
     }
 
     /// Whether a node comes before the target. The sentinel does not.
@@ -333,7 +379,7 @@ impl SkipList {
 
     /// The most that is allocated ahead of entries in a memtable of so many bytes.
     pub(super) fn ahead_max(&self, size_bytes: usize) -> usize {
-        arena::FIRST_BYTES + arena::ahead_max(size_bytes, 1) + self.long.ahead_max()
+        arena::FIRST_BYTES + arena::ahead_max(size_bytes, 1) + index::AHEAD_BYTES + self.long.ahead_max()
     }
 
     /// All entries, those with the largest sequence numbers first, if they were inserted in ascending order. Waits
@@ -454,24 +500,39 @@ mod tests {
 
     #[test]
     fn insertions_in_and_out_of_order_keep_every_level_sorted_and_the_finger_on_it() {
-        let (list, _) = SkipList::new();
-        for number in 0..3000u32 {
-            let key = match number % 100 {
-                0..50 => number << 16,
-                50..80 => (number - number % 100) << 16 | number,
-                _ => number.wrapping_mul(0x9e37_79b9),
-            };
-            insert(&list, key);
-            let writer = list.writer.lock().unwrap();
-            for level in 0..=REACH {
-                let at = writer.finger[level];
-                let next = list.node(at).next(level).load(Memory::Acquire);
-                assert!(at == HEAD || key_of(&list, at)[..] <= key.to_be_bytes()[..], "level {level}");
-                assert!(next == HEAD || key_of(&list, next)[..] >= key.to_be_bytes()[..], "level {level}");
+        // The first bytes tell all keys apart, none, or few; the last are versions of few keys.
+        let keys: [fn(u32) -> Vec<u8>; 4] = [
+            |key| key.to_be_bytes().to_vec(),
+            |key| [&b"the same"[..], &key.to_be_bytes()].concat(),
+            |key| [&(key >> 24).to_be_bytes()[..], b"same", &key.to_be_bytes()].concat(),
+            |key| (key % 50).to_be_bytes().to_vec(),
+        ];
+        for to_key in keys {
+            let (list, _) = SkipList::new();
+            for number in 0..3000u32 {
+                let key = to_key(match number % 100 {
+                    0..50 => number << 16,
+                    50..80 => (number - number % 100) << 16 | number,
+                    _ => number.wrapping_mul(0x9e37_79b9),
+                });
+                list.insert(&key, Tag::new(u64::from(number), EntryKind::Put), &[]);
+                let writer = list.writer.lock().unwrap();
+                for level in 0..=REACH {
+                    let at = writer.finger[level];
+                    let next = list.node(at).next(level).load(Memory::Acquire);
+                    assert!(at == HEAD || key_of(&list, at) <= key, "level {level}");
+                    assert!(next == HEAD || key_of(&list, next) >= key, "level {level}");
+                }
             }
-        }
-        for level in 0..HEIGHT_MAX {
-            assert!(numbers(&list, level).is_sorted_by_key(|&id| key_of(&list, id)));
+            let entry_of = |&id: &NodeId| (key_of(&list, id), std::cmp::Reverse(list.entry(id).tag()));
+            for level in 0..HEIGHT_MAX {
+                let found = numbers(&list, level);
+                assert!(found.is_sorted_by_key(entry_of), "level {level}");
+                let higher = if level + 1 < HEIGHT_MAX { numbers(&list, level + 1) } else { Vec::new() };
+                let mut rest = found.iter();
+                assert!(higher.iter().all(|id| rest.any(|other| other == id)), "level {level}");
+            }
+            assert_eq!(numbers(&list, 0).len(), 3000);
         }
     }
 }
