@@ -1,5 +1,7 @@
-//! Inserts the entries of a batch into the memtables of its keyspaces, which copy them.
+//! Inserts the entries of a batch into the memtables of its keyspaces, which copy them: some at once, as long as they go
+//! to the same memtable.
 
+use std::ptr;
 use std::sync::Arc;
 
 use super::tree::{LoggedMemtable, Tree};
@@ -7,6 +9,7 @@ use crate::batch::{BatchEntry, BatchReader, KeyspaceId};
 use crate::codec::DecodeError;
 use crate::error::{Error, Result};
 use crate::key::Tag;
+use crate::memtable::{GROUP_MAX, Memtable, NewEntry};
 
 /// Inserts those entries of a stamped batch of this log that are `wanted` into the memtables of its trees. A
 /// dropped tree gets them too, but nobody reads it.
@@ -22,15 +25,32 @@ pub(super) fn apply(
     let others: Vec<(KeyspaceId, Arc<LoggedMemtable>)> =
         if trees.len() > 1 { memtables.collect() } else { Vec::new() };
     let mut has_grown = false;
-    for entry in BatchReader::open(bytes).map_err(own_batch)? {
+    let reader = BatchReader::open(bytes).map_err(own_batch)?;
+    let is_alone = reader.count == 1;
+    let mut group = Vec::with_capacity(if is_alone { 0 } else { GROUP_MAX.min(reader.count as usize) });
+    let mut last: Option<&Memtable> = None;
+    for entry in reader {
         let entry = entry.map_err(own_batch)?;
         if !wanted(&entry) {
             continue;
         }
         let mut all = first.iter().chain(&others);
         let (_, active) = all.find(|(id, _)| *id == entry.keyspace).ok_or_else(foreign)?;
-        let (key, value) = (&bytes[entry.key.clone()], &bytes[entry.value.clone()]);
-        has_grown |= active.memtable.insert(key, Tag::new(entry.seqno, entry.kind), value);
+        let (memtable, tag) = (&*active.memtable, Tag::new(entry.seqno, entry.kind));
+        let new = NewEntry { key: &bytes[entry.key], tag, value: &bytes[entry.value] };
+        if is_alone {
+            has_grown = memtable.insert_group(&[new]);
+            continue;
+        }
+        let before = last.replace(memtable).unwrap_or(memtable);
+        if group.len() == GROUP_MAX || !ptr::eq(before, memtable) {
+            has_grown |= before.insert_group(&group);
+            group.clear();
+        }
+        group.push(new);
+    }
+    if let Some(last) = last {
+        has_grown |= last.insert_group(&group);
     }
     if has_grown {
         trees.iter().for_each(|tree| tree.set_grown());

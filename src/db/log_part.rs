@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::batch::{BatchEntry, KeyspaceId};
 use crate::key::{Tag, key_prefix};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, NewEntry};
 
 /// What an entry counts for beside its bytes: its place, another one while the entries are sorted, and as much again,
 /// because lists grow by doubling.
@@ -212,7 +212,11 @@ impl KeyspaceEntries<'_> {
         let bytes = &self.part.bytes;
         let mut sorted = self.places.to_vec();
         sorted.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| compare(bytes, a, b)));
-        let entry = |place: &EntryPlace| (slice(bytes, place.key), place.tag, slice(bytes, place.value));
+        let entry = |place: &EntryPlace| NewEntry {
+            key: slice(bytes, place.key),
+            tag: place.tag,
+            value: slice(bytes, place.value),
+        };
         memtable.insert_all(sorted.iter().map(entry))
     }
 }

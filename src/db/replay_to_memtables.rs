@@ -49,7 +49,7 @@ use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 const CARRY_BYTES_MAX: u64 = 1 << 20;
 
 /// About what an entry takes in a memtable beside key and value.
-const MEMTABLE_ENTRY_BYTES: usize = 30;
+const MEMTABLE_ENTRY_BYTES: usize = 33;
 
 /// At this size a memtable of a store that is opened for reading is made immutable; in tests at one that they reach.
 const READ_ONLY_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { Memtable::FLUSH_BYTES_MAX };

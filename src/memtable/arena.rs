@@ -114,6 +114,11 @@ impl Room {
         &self.chunks[(place >> CHUNK_BITS) as usize][place as usize % CHUNK_WORDS..]
     }
 
+    /// Words of all chunks.
+    pub(super) fn words_taken(&self) -> usize {
+        self.total
+    }
+
     /// Takes so many words, and returns the first and how many bytes were allocated for them.
     ///
     /// # Panics

@@ -38,15 +38,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use iter::MemtableIter;
-pub(crate) use skiplist::Entry;
+pub(crate) use skiplist::{Entry, GROUP_MAX};
 
 use crate::hash::key_hash;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
 use filter::{KEYS_MIN, MemtableFilter};
 use skiplist::SkipList;
 
-/// Entries that are read ahead.
-const GROUP: usize = 16;
+/// An entry that is inserted.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) tag: Tag,
+    /// Empty if it is a tombstone.
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> NewEntry<'a> {
+    fn internal_key(&self) -> InternalKey<'a> {
+        InternalKey::new(self.key, self.tag)
+    }
+}
 
 /// An ordered map from internal keys to values, to which entries are only added.
 pub(crate) struct Memtable {
@@ -90,21 +102,18 @@ impl Memtable {
         let _ = self.kept.set(Box::new(value));
     }
 
-    /// Inserts an entry; O(log n), O(1) if it sorts after all others. The value of a tombstone is empty.
-    /// No two entries have the same key and sequence number. Returns whether the memtable takes more memory now.
+    /// Inserts an entry; see [`Memtable::insert_group`].
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) -> bool {
-        if self.filter.is_made() {
-            self.filter.insert(key_hash(self.hash_seed, key));
-        }
-        self.link(key, tag, value)
+        self.insert_group(&[NewEntry { key, tag, value }])
     }
 
     /// Inserts entries one after the other. Their keys and values are read ahead, a few entries at once: so the processor
     /// waits once for memory that is not in its caches, and not for each. Returns whether the memtable takes more memory
     /// now.
-    pub(crate) fn insert_all<'e>(&self, entries: impl Iterator<Item = (&'e [u8], Tag, &'e [u8])>) -> bool {
+    pub(crate) fn insert_all<'e>(&self, entries: impl Iterator<Item = NewEntry<'e>>) -> bool {
         let (mut entries, mut has_grown) = (entries.fuse(), false);
-        let mut group: [_; GROUP] = [(&[][..], Tag::newest_at(0), &[][..]); GROUP];
+        let mut group = [NewEntry { key: &[], tag: Tag::newest_at(0), value: &[] }; GROUP_MAX];
         loop {
             let mut count = 0;
             group.iter_mut().zip(&mut entries).for_each(|(place, entry)| {
@@ -115,42 +124,39 @@ impl Memtable {
             let ends = |bytes: &[u8]| {
                 u32::from(*bytes.first().unwrap_or(&0)) + u32::from(*bytes.last().unwrap_or(&0))
             };
-            black_box(group.iter().map(|(key, _, value)| ends(key) + ends(value)).sum::<u32>());
-            if self.filter.is_made() {
-                let hashes = group.iter().map(|(key, ..)| key_hash(self.hash_seed, key));
-                hashes.for_each(|hash| self.filter.insert(hash));
-                for (key, tag, value) in group {
-                    has_grown |= self.link(key, *tag, value);
-                }
-            } else {
-                for (key, tag, value) in group {
-                    has_grown |= self.insert(key, *tag, value);
-                }
-            }
-            if count < GROUP {
+            black_box(group.iter().map(|entry| ends(entry.key) + ends(entry.value)).sum::<u32>());
+            has_grown |= self.insert_group(group);
+            if count < GROUP_MAX {
                 return has_grown;
             }
         }
     }
 
-    /// Inserts an entry that the filter has, if it is made.
-    fn link(&self, key: &[u8], tag: Tag, value: &[u8]) -> bool {
-        let allocated = self.list.insert(key, tag, value);
-        if allocated > 0 {
-            self.charge(allocated);
+    /// Inserts entries; each O(log n), O(1) if it sorts after all others. No two entries have the same key and
+    /// sequence number. Returns whether the memtable takes more memory now. In a large one, [`GROUP_MAX`] entries
+    /// together take a third of the time that they take one by one.
+    pub(crate) fn insert_group(&self, entries: &[NewEntry<'_>]) -> bool {
+        if self.filter.is_made() {
+            entries.iter().for_each(|entry| self.filter.insert(key_hash(self.hash_seed, entry.key)));
         }
-        self.seqno_max.fetch_max(tag.seqno(), Ordering::Relaxed);
-        if tag.kind() == EntryKind::Delete {
-            self.tombstones.fetch_add(1, Ordering::Relaxed);
+        let mut allocated = self.list.insert_all(entries);
+        let seqno_max = entries.iter().map(|entry| entry.tag.seqno()).max().unwrap_or(0);
+        self.seqno_max.fetch_max(seqno_max, Ordering::Relaxed);
+        let tombstones = entries.iter().filter(|entry| entry.tag.kind() == EntryKind::Delete).count() as u64;
+        if tombstones > 0 {
+            self.tombstones.fetch_add(tombstones, Ordering::Relaxed);
         }
-        if self.entries.fetch_add(1, Ordering::Relaxed) + 1 == KEYS_MIN {
+        let before = self.entries.fetch_add(entries.len() as u64, Ordering::Relaxed);
+        if before < KEYS_MIN && before + entries.len() as u64 >= KEYS_MIN {
             let mut key = Vec::new();
             let hashes = self.list.newest_first().map(|entry| {
                 entry.copy_key(&mut key);
                 key_hash(self.hash_seed, &key)
             });
-            self.charge(self.filter.make(hashes));
-            return true;
+            allocated += self.filter.make(hashes);
+        }
+        if allocated > 0 {
+            self.charge(allocated);
         }
         allocated > 0
     }

@@ -48,6 +48,7 @@ use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 
 use bytes::Bytes;
 
+use super::NewEntry;
 use super::arena::{self, Arena, Room};
 use super::index::{self, Index};
 use super::long::LongEntries;
@@ -69,6 +70,12 @@ const REACH: usize = 1;
 /// begins at the top. A new entry of a key is before all others of that key.
 const TIED_MAX: usize = 4;
 
+/// So many entries are searched for by turns.
+pub(crate) const GROUP_MAX: usize = 32;
+
+/// Words of a memtable that is not in the caches of a core, or not all.
+const FAR_WORDS: usize = if cfg!(test) { 1 << 8 } else { 1 << 18 };
+
 pub(super) struct SkipList {
     arena: Arena,
     long: LongEntries,
@@ -84,6 +91,8 @@ struct Writer {
     /// The last node at or before the one that was inserted last, on the levels up to [`REACH`]; that itself on level
     /// 0. Above, the path to the last node that was so high.
     finger: [NodeId; HEIGHT_MAX],
+    /// The last node of all on each level.
+    last: [NodeId; HEIGHT_MAX],
     /// The nodes on level [`REACH`].
     index: Index,
 }
@@ -100,11 +109,13 @@ enum Start {
 struct Target<'a> {
     prefix: u64,
     key: InternalKey<'a>,
+    /// A node before it.
+    near: NodeId,
 }
 
 impl<'a> Target<'a> {
     fn new(key: InternalKey<'a>) -> Self {
-        Self { prefix: key_prefix(key.user), key }
+        Self { prefix: key_prefix(key.user), key, near: HEAD }
     }
 }
 
@@ -174,20 +185,72 @@ impl SkipList {
         let (head, allocated) = room.take(&arena, sentinel.words(HEIGHT_MAX));
         debug_assert_eq!(head, HEAD);
         Node::at(&arena, HEAD).fill(HEIGHT_MAX, Tag::newest_at(0), HEAD, sentinel);
-        let finger = [HEAD; HEIGHT_MAX];
-        let writer = Mutex::new(Writer { random: HEIGHT_SEED, room, finger, index: Index::default() });
+        let (finger, last, index) = ([HEAD; HEIGHT_MAX], [HEAD; HEIGHT_MAX], Index::default());
+        let writer = Mutex::new(Writer { random: HEIGHT_SEED, room, finger, last, index });
         debug_assert_eq!(allocated, arena::FIRST_BYTES);
         (Self { arena, long: LongEntries::default(), height: AtomicUsize::new(1), writer }, Self::EMPTY_BYTES)
     }
 
-    /// Inserts a copy of an entry and says how many bytes were allocated. An entry whose internal key is there
-    /// already comes before the old one.
+    /// Inserts copies of entries and says how many bytes were allocated. An entry whose internal key is there already comes
+    /// before the old one.
     ///
     /// # Panics
     ///
     /// When the entries that are not long take 16 GiB.
-    pub(super) fn insert(&self, key: &[u8], tag: Tag, value: &[u8]) -> usize {
+    pub(super) fn insert_all(&self, entries: &[NewEntry<'_>]) -> usize {
         let mut writer = lock(&self.writer);
+        let mut allocated = 0;
+        for group in entries.chunks(GROUP_MAX) {
+            let near = (group.len() > 1).then(|| self.approach(&writer, group));
+            for (at, entry) in group.iter().enumerate() {
+                allocated += self.insert(&mut writer, entry, near.as_ref().map_or(HEAD, |near| near[at]));
+            }
+        }
+        allocated
+    }
+
+    /// For each of these entries, at most [`GROUP_MAX`], a node shortly before its place, or the sentinel. The searches go on
+    /// by turns, each a node further, so the waits for the memory of nodes coincide. It is not worth that for nodes in the
+    /// caches of a core.
+    fn approach(&self, writer: &Writer, entries: &[NewEntry<'_>]) -> [NodeId; GROUP_MAX] {
+        let Writer { room, last, index, .. } = writer;
+        let (mut near, mut prefixes) = ([HEAD; GROUP_MAX], [0; GROUP_MAX]);
+        let node_of = |id| Node::of_writer(room, id);
+        let last = node_of(last[0]);
+        let is_behind = |entry: &NewEntry<'_>| self.is_behind(&last, &Target::new(entry.internal_key()));
+        if entries.first().is_some_and(is_behind) || room.words_taken() < FAR_WORDS {
+            return near;
+        }
+        // The entries whose searches go on, and the next node of each.
+        let (mut open, mut next) = ([0; GROUP_MAX], [HEAD; GROUP_MAX]);
+        for (at, entry) in entries.iter().enumerate() {
+            prefixes[at] = key_prefix(entry.key);
+            near[at] = index.around(prefixes[at]).0;
+            open[at] = at;
+        }
+        let mut count = entries.len();
+        while count > 0 {
+            for (next, &at) in next.iter_mut().zip(&open[..count]) {
+                *next = node_of(near[at]).next(0).load(Memory::Relaxed);
+            }
+            let mut left = 0;
+            for number in 0..count {
+                let (at, next) = (open[number], next[number]);
+                if next != HEAD && node_of(next).prefix() < prefixes[at] {
+                    near[at] = next;
+                    open[left] = at;
+                    left += 1;
+                }
+            }
+            count = left;
+        }
+        near
+    }
+
+    /// `near` is before the place of the entry.
+    #[inline]
+    fn insert(&self, writer: &mut Writer, entry: &NewEntry<'_>, near: NodeId) -> usize {
+        let &NewEntry { key, tag, value } = entry;
         let height = writer.draw_height();
         let (content, long) = if key.len() + value.len() <= SHORT_BYTES_MAX {
             (Content::Short(key, value), 0)
@@ -197,23 +260,30 @@ impl SkipList {
         };
         // What may panic comes before the finger moves.
         let (id, mut allocated) = writer.room.take(&self.arena, content.words(height));
-        let Writer { room, finger, index, .. } = &mut *writer;
+        let Writer { room, finger, last, index, .. } = writer;
         let node_of = |id| Node::of_writer(room, id);
         let node = node_of(id);
         node.fill(height, tag, finger[0], content);
 
-        let target = Target::new(InternalKey::new(key, tag));
-        let (before, after) = self.find_place(&node_of, finger, index, &target, height);
+        let target = Target { near, ..Target::new(entry.internal_key()) };
+        let (before, after) = self.find_place(&node_of, finger, last, index, &target, height);
         node.prev().store(before.id, Memory::Relaxed);
         node.next(0).store(after, Memory::Relaxed);
         before.next(0).store(id, Memory::Release);
         node_of(after).prev().store(id, Memory::Release);
         finger[0] = id;
+        if after == HEAD {
+            last[0] = id;
+        }
         for (level, before) in finger[..height].iter_mut().enumerate().skip(1) {
             let link = node_of(*before).next(level);
-            node.next(level).store(link.load(Memory::Relaxed), Memory::Relaxed);
+            let after = link.load(Memory::Relaxed);
+            node.next(level).store(after, Memory::Relaxed);
             link.store(id, Memory::Release);
             *before = id;
+            if after == HEAD {
+                last[level] = id;
+            }
         }
         if height > self.height.load(Memory::Relaxed) {
             self.height.store(height, Memory::Relaxed);
@@ -232,15 +302,16 @@ impl SkipList {
         &self,
         node_of: &impl Fn(NodeId) -> Node<'a>,
         finger: &mut [NodeId; HEIGHT_MAX],
+        last: &[NodeId; HEIGHT_MAX],
         index: &Index,
         target: &Target<'_>,
         height: usize,
     ) -> (Node<'a>, NodeId) {
-        let last = node_of(finger[0]);
-        // The finger is on the last node of all, and so on the last of each of these levels.
-        if height <= REACH + 1 && last.next(0).load(Memory::Relaxed) == HEAD && self.is_behind(&last, target)
-        {
-            return (last, HEAD);
+        let last_of_all = node_of(last[0]);
+        if self.is_behind(&last_of_all, target) {
+            let levels = height.max(REACH + 1);
+            finger[..levels].copy_from_slice(&last[..levels]);
+            return (last_of_all, HEAD);
         }
         let start = self.start(node_of, finger, index, target, height);
         let (levels, first) = match start {
@@ -257,7 +328,11 @@ impl SkipList {
         let (mut at, mut after) = (node_of(first), HEAD);
         for level in (0..levels).rev() {
             // As long as there was nothing to pass, the finger is further than what was found a level above.
-            let from = if is_at_finger { node_of(finger[level]) } else { at };
+            let from = match level {
+                _ if is_at_finger => node_of(finger[level]),
+                0 if target.near != HEAD => node_of(target.near),
+                _ => at,
+            };
             at = self.walk(node_of, target, level, from, &mut after);
             is_at_finger &= at.id == from.id;
             finger[level] = at.id;
@@ -460,7 +535,8 @@ mod tests {
     }
 
     fn insert(list: &SkipList, number: u32) {
-        list.insert(&number.to_be_bytes(), Tag::new(1, EntryKind::Put), &[]);
+        let (key, tag) = (&number.to_be_bytes()[..], Tag::new(1, EntryKind::Put));
+        list.insert_all(&[NewEntry { key, tag, value: &[] }]);
     }
 
     #[test]
@@ -507,21 +583,32 @@ mod tests {
             |key| [&(key >> 24).to_be_bytes()[..], b"same", &key.to_be_bytes()].concat(),
             |key| (key % 50).to_be_bytes().to_vec(),
         ];
-        for to_key in keys {
+        let numbers_max = if cfg!(miri) { 150 } else { 3000u32 };
+        for (to_key, group) in keys.into_iter().flat_map(|key| [1, 7, GROUP_MAX].map(|group| (key, group))) {
             let (list, _) = SkipList::new();
-            for number in 0..3000u32 {
+            let mut all = Vec::new();
+            for number in 0..numbers_max {
                 let key = to_key(match number % 100 {
                     0..50 => number << 16,
                     50..80 => (number - number % 100) << 16 | number,
                     _ => number.wrapping_mul(0x9e37_79b9),
                 });
-                list.insert(&key, Tag::new(u64::from(number), EntryKind::Put), &[]);
+                all.push((key, Tag::new(u64::from(number), EntryKind::Put)));
+            }
+            for group in all.chunks(group) {
+                let entries: Vec<_> =
+                    group.iter().map(|(key, tag)| NewEntry { key, tag: *tag, value: &[] }).collect();
+                list.insert_all(&entries);
+                let key = &group.last().unwrap().0;
                 let writer = list.writer.lock().unwrap();
                 for level in 0..=REACH {
                     let at = writer.finger[level];
                     let next = list.node(at).next(level).load(Memory::Acquire);
-                    assert!(at == HEAD || key_of(&list, at) <= key, "level {level}");
-                    assert!(next == HEAD || key_of(&list, next) >= key, "level {level}");
+                    assert!(at == HEAD || key_of(&list, at) <= *key, "level {level}");
+                    assert!(next == HEAD || key_of(&list, next) >= *key, "level {level}");
+                }
+                for (level, &last) in writer.last.iter().enumerate() {
+                    assert_eq!(list.node(last).next(level).load(Memory::Acquire), HEAD, "level {level}");
                 }
             }
             let entry_of = |&id: &NodeId| (key_of(&list, id), std::cmp::Reverse(list.entry(id).tag()));
@@ -532,7 +619,24 @@ mod tests {
                 let mut rest = found.iter();
                 assert!(higher.iter().all(|id| rest.any(|other| other == id)), "level {level}");
             }
-            assert_eq!(numbers(&list, 0).len(), 3000);
+            assert_eq!(numbers(&list, 0).len(), all.len());
+        }
+    }
+
+    #[test]
+    fn a_search_for_a_group_ends_at_the_last_node_whose_first_bytes_come_before() {
+        let (list, _) = SkipList::new();
+        for number in 0..2000u32 {
+            insert(&list, number.wrapping_mul(0x9e37_79b9) & !3);
+        }
+        let keys: Vec<_> = (0..GROUP_MAX as u32).map(|number| number.wrapping_mul(0x85eb_ca6b)).collect();
+        let keys: Vec<_> = keys.iter().map(|key| key.to_be_bytes()).collect();
+        let entry = |key| NewEntry { key, tag: Tag::new(2, EntryKind::Put), value: &[] };
+        let entries: Vec<_> = keys.iter().map(|key| entry(&key[..])).collect();
+        let near = list.approach(&list.writer.lock().unwrap(), &entries);
+        for (entry, near) in entries.iter().zip(near) {
+            let before = list.before(InternalKey::new(entry.key, Tag::newest_at(9)));
+            assert_eq!(near, before, "{:?}", entry.key);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use super::*;
 use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::EntryKind;
+use crate::limits::SEQNO_MAX;
 
 /// Entries of the larger tests; few where each access is interpreted.
 const ENTRIES: u64 = if cfg!(miri) { 60 } else { 20_000 };
@@ -50,10 +51,10 @@ fn filled(entries: u64, seed: u64) -> (Arc<Memtable>, Model) {
 
 #[test]
 fn entries_that_are_inserted_together_are_found_like_others() {
-    for entries in [0, 1, 15, 16, 17, 1500, ENTRIES] {
+    for entries in [0, 1, 31, 32, 33, 1500, ENTRIES] {
         let (one_by_one, model) = filled(entries, 5);
         let memtable = Memtable::new(1 << 20, 3);
-        let all = || model.iter().map(|((key, Reverse(tag)), value)| (&key[..], *tag, &value[..]));
+        let all = || model.iter().map(|((key, Reverse(tag)), value)| NewEntry { key, tag: *tag, value });
         // Some of them before the filter is made, and some after.
         memtable.insert_all(all().take(700));
         let has_grown = memtable.insert_all(all().skip(700));
@@ -61,7 +62,7 @@ fn entries_that_are_inserted_together_are_found_like_others() {
         assert_eq!((memtable.len(), memtable.tombstones()), (one_by_one.len(), one_by_one.tombstones()));
         assert_eq!(memtable.seqno_max(), one_by_one.seqno_max());
         assert_eq!(memtable.filter.is_made(), one_by_one.filter.is_made());
-        for (key, tag, value) in all() {
+        for NewEntry { key, tag, value } in all() {
             assert_eq!(found(&memtable, key, tag.seqno()), Some((tag, value.to_vec())));
         }
     }
@@ -151,6 +152,32 @@ fn counts_are_those_of_the_entries() {
 }
 
 #[test]
+fn entries_that_are_inserted_together_are_there_as_if_each_were_inserted_alone() {
+    for group in [2, GROUP_MAX, 3 * GROUP_MAX - 1] {
+        let (alone, model) = filled(ENTRIES / 10, 9);
+        let mut all: Vec<_> = model.iter().map(entry).collect();
+        all.sort_by_key(|(_, tag, _)| tag.seqno());
+        let entries: Vec<_> =
+            all.iter().map(|(key, tag, value)| NewEntry { key, tag: *tag, value }).collect();
+        let together = Arc::new(Memtable::new(1 << 20, 3));
+        for group in entries.chunks(group) {
+            together.insert_group(group);
+        }
+        assert_eq!((together.len(), together.tombstones()), (alone.len(), alone.tombstones()));
+        assert_eq!((together.seqno_max(), together.size_bytes()), (alone.seqno_max(), alone.size_bytes()));
+        assert_eq!(together.filter.is_made(), alone.filter.is_made());
+        let mut iter = together.iter();
+        iter.seek_first().unwrap();
+        for expected in model.iter().map(entry) {
+            assert_eq!(here(&iter).as_ref(), Some(&expected));
+            assert_eq!(found(&together, &expected.0, SEQNO_MAX), found(&alone, &expected.0, SEQNO_MAX));
+            iter.next().unwrap();
+        }
+        assert_eq!(here(&iter), None);
+    }
+}
+
+#[test]
 fn an_empty_memtable_has_nothing_and_is_small() {
     let memtable = Arc::new(Memtable::new(1 << 20, 3));
     assert!(memtable.is_empty());
@@ -209,6 +236,11 @@ fn seqnos_of_scan(memtable: &Arc<Memtable>, seqno: SeqNo, forward: bool) -> Vec<
 
 #[test]
 fn readers_see_exactly_the_entries_complete_when_their_snapshot_was_published() {
+    read_while_groups_are_inserted(1);
+    read_while_groups_are_inserted(GROUP_MAX as u64);
+}
+
+fn read_while_groups_are_inserted(group: u64) {
     let memtable = Arc::new(Memtable::new(1 << 20, 3));
     let published = AtomicU64::new(0);
     let key_of = |seqno: u64| (seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44).to_be_bytes();
@@ -232,9 +264,13 @@ fn readers_see_exactly_the_entries_complete_when_their_snapshot_was_published() 
                 }
             });
         }
-        for seqno in 1..=ENTRIES {
-            memtable.insert(&key_of(seqno), Tag::new(seqno, EntryKind::Put), &[]);
-            published.store(seqno, Ordering::Release);
+        for first in (1..=ENTRIES).step_by(group as usize) {
+            let last = ENTRIES.min(first + group - 1);
+            let keys: Vec<_> = (first..=last).map(|seqno| (key_of(seqno), seqno)).collect();
+            let entry = |(key, seqno)| NewEntry { key, tag: Tag::new(seqno, EntryKind::Put), value: &[] };
+            let entries: Vec<_> = keys.iter().map(|(key, seqno)| entry((&key[..], *seqno))).collect();
+            memtable.insert_group(&entries);
+            published.store(last, Ordering::Release);
         }
     });
 }
