@@ -17,8 +17,8 @@
 //! # Memory
 //!
 //! [`Memtable::size_bytes`] is what the memory budget counts: all that is allocated for nodes, for long entries and
-//! for the filter. An entry takes about 30 bytes beside its key and value: 20 for its node, the link on each of its
-//! levels, two bytes of filter, two of index, and what fills up the last words of key and value.
+//! for the filter. An entry takes about 33 bytes beside its key and value: 20 for its node, the link on each of its
+//! levels, two bytes of filter, five of index, and what fills up the last words of key and value.
 //!
 //! Keys and values are in atomic words, because readers look at nodes while the rest of their chunk is written and no
 //! code is unsafe. So what is read is copied; only the value of a long entry is shared. (With a slice for each entry, which

@@ -101,8 +101,10 @@ struct Writer {
 enum Start {
     Top,
     Finger,
-    /// The last node before the target on level [`REACH`].
+    /// The last node before the target on level [`REACH`]; all others there differ from it in their first bytes.
     Indexed(NodeId),
+    /// The same, if some do not.
+    Tied(NodeId),
 }
 
 /// An internal key that is searched for.
@@ -317,10 +319,12 @@ impl SkipList {
         let (levels, first) = match start {
             Start::Top => (self.height.load(Memory::Relaxed).max(height), HEAD),
             Start::Finger => (REACH + 1, finger[REACH]),
-            Start::Indexed(id) => (REACH, id),
+            Start::Indexed(id) | Start::Tied(id) => (REACH, id),
         };
+        // From `near` all nodes with the first bytes of the target would have to be passed.
+        let is_indexed = matches!(start, Start::Indexed(_));
         finger[REACH] = first;
-        if matches!(start, Start::Indexed(_)) && height > REACH + 1 {
+        if is_indexed && height > REACH + 1 {
             let (high, mut after) = (node_of(index.high_before(target.prefix)), HEAD);
             finger[REACH + 1] = self.walk(node_of, target, REACH + 1, high, &mut after).id;
         }
@@ -330,7 +334,7 @@ impl SkipList {
             // As long as there was nothing to pass, the finger is further than what was found a level above.
             let from = match level {
                 _ if is_at_finger => node_of(finger[level]),
-                0 if target.near != HEAD => node_of(target.near),
+                0 if is_indexed && target.near != HEAD => node_of(target.near),
                 _ => at,
             };
             at = self.walk(node_of, target, level, from, &mut after);
@@ -371,7 +375,7 @@ impl SkipList {
         last: NodeId,
     ) -> Start {
         if self.is_before(&node_of(last), target) {
-            return Start::Indexed(last);
+            return Start::Tied(last);
         }
         let end = node_of(finger[REACH]).next(REACH).load(Memory::Relaxed);
         let is_near = end == HEAD || !self.is_before(&node_of(end), target);
@@ -383,7 +387,7 @@ impl SkipList {
             let next = node_of(before).next(REACH).load(Memory::Relaxed);
             // Not the sentinel: `last` is not before the target.
             if !self.is_before(&node_of(next), target) {
-                return Start::Indexed(before);
+                return Start::Tied(before);
             }
             before = next;
         }
@@ -432,6 +436,8 @@ impl SkipList {
                 *after = next;
                 return before;
             }
+            #[cfg(test)]
+            tests::PASSED.with(|passed| passed.set(passed.get() + 1));
             before = node;
         }
     }
@@ -620,6 +626,28 @@ mod tests {
                 assert!(higher.iter().all(|id| rest.any(|other| other == id)), "level {level}");
             }
             assert_eq!(numbers(&list, 0).len(), all.len());
+        }
+    }
+
+    thread_local! {
+        /// Nodes that searches of this thread went past.
+        pub(super) static PASSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    #[test]
+    fn a_group_of_keys_with_the_same_first_bytes_passes_few_nodes() {
+        let (list, _) = SkipList::new();
+        let numbers: Vec<u32> = (0..3200).map(|number: u32| number.wrapping_mul(0x9e37_79b9)).collect();
+        let keys: Vec<_> =
+            numbers.iter().map(|number| format!("the same {number:010}").into_bytes()).collect();
+        let tag = Tag::new(1, EntryKind::Put);
+        let before = NewEntry { key: b"before", tag, value: &[] };
+        list.insert_all(&[before]);
+        for keys in keys.chunks(GROUP_MAX) {
+            PASSED.set(0);
+            let entries: Vec<_> = keys.iter().map(|key| NewEntry { key, tag, value: &[] }).collect();
+            list.insert_all(&entries);
+            assert!(PASSED.get() < 40 * GROUP_MAX, "{} nodes", PASSED.get());
         }
     }
 
