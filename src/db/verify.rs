@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -256,6 +257,12 @@ impl Engine {
         let opened = numbers.map(|path| fs.open(&path).map_err(|error| Error::io("open", &path, error)));
         let opened: Vec<_> = opened.collect();
         drop(guard);
+        // A log that is closed meanwhile becomes shorter.
+        let in_use = self.log().end();
+        let in_use =
+            manifest.state.logs.keys().map(|&number| (number == in_use.number).then_some(in_use.offset));
+        let opened = opened.into_iter().zip(in_use);
+        let opened: Vec<_> = opened.map(|(file, len)| file.map(|file| first_bytes(file, len))).collect();
 
         verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| opened[index].clone());
         let context = shared(dir, &self.options, self.files.store_id, self.keyspaces.hash_seed);
@@ -264,6 +271,27 @@ impl Engine {
             verifier.report.ignored = listing.ignored;
         }
         Ok(verifier.report)
+    }
+}
+
+/// The first bytes of a log that somebody may write to.
+#[derive(Debug)]
+struct FirstBytes {
+    file: Arc<dyn ReadFile>,
+    len: u64,
+}
+
+fn first_bytes(file: Arc<dyn ReadFile>, len: Option<u64>) -> Arc<dyn ReadFile> {
+    len.map_or(Arc::clone(&file), |len| Arc::new(FirstBytes { file, len }))
+}
+
+impl ReadFile for FirstBytes {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buffer, offset)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The writer of a framed log: frames records into memory and hands them to the file in few, large appends.
 //!
-//! Calls: `create · (append_record* · flush_frames · (sync elsewhere · set_synced)?)*`
+//! Calls: `create · (append_record* · flush_frames · (make_room? · sync elsewhere · set_synced)?)* · cut_room?`
 //!
 //! 1. [`FramedWriter::append_record`] cuts a record into fragments at the end of an internal buffer. Whenever
 //!    that holds about 1 MiB it is written out, so that a record of 1 GiB is never copied whole.
