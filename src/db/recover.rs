@@ -55,8 +55,8 @@ pub struct OpenReport {
     pub batches: u64,
     /// Entries of those batches that were not in tables yet.
     pub entries: u64,
-    /// How often a memtable was flushed during the replay, because the logs held more than fits in memory or
-    /// more than is worth copying to the new log.
+    /// How often a memtable was flushed during the replay, because the logs held more than the memtables and an eighth of
+    /// the memory budget have room for.
     pub flushes: u64,
     /// The error of a full disk, if there was no room to write the contents of the logs anew. Then the logs
     /// were kept; nothing of them was lost.
