@@ -216,15 +216,15 @@ impl Log {
             state.syncing = true;
             state = self.await_company(state, &patience);
             let begun = Instant::now();
-            state.writer.make_room();
+            // Others wait for the result of this sync, also after a panic.
+            let room = catch("making room in the log", || state.writer.make_room());
             let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
             let path = state.writer.path().to_path_buf();
             state.running_to = Some(LogPosition { number, offset: end });
             state.covered = std::mem::take(&mut state.waiting);
             drop(state);
-            // Others wait for the result of this sync, also after a panic.
             let sync = || file.sync().map_err(|error| Error::io("sync", &path, error));
-            let result = catch("syncing the log", sync).flatten();
+            let result = room.and_then(|()| catch("syncing the log", sync).flatten());
             self.syncs.fetch_add(1, Ordering::Relaxed);
             state = self.lock();
             state.syncing = false;
