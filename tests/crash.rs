@@ -191,7 +191,10 @@ fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Co
         Ok(())
     });
     let keyspace = store::small().memtable_bytes(memtable_bytes);
-    let opened = store::options(image).default_keyspace(keyspace).open(store::DIR);
+    // Half of them may not copy what the logs hold, so they flush it.
+    let log_bytes_max = number / NESTED_ONE_IN % 2;
+    let options = store::options(image).default_keyspace(keyspace).log_bytes_max(log_bytes_max);
+    let opened = options.open(store::DIR);
     let opened = opened.map(|db| db.open_report().flushes);
     image.stop_observing();
     let flushes = opened.map_err(|error| format!("does not open: {error}"))?;
