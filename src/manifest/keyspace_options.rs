@@ -114,8 +114,8 @@ impl KeyspaceOptions {
     /// Size in bytes at which the memtable is flushed. By default it is a quarter of the memory for
     /// memtables ([`Options::memtable_budget`](crate::Options::memtable_budget)), which is a sixteenth of the memory
     /// budget, and at most 64 MiB; it is never more than all memtables may take together. All memory of the memtable counts:
-    /// an entry takes about 33 bytes beside its key and value, so with keys and values of 116 bytes a memtable
-    /// of 64 MiB holds about 50 MiB of them, with 1000 bytes about 59 MiB; of at least 80 bytes, two thirds of its
+    /// an entry takes about 46 bytes beside its key and value, so with keys and values of 116 bytes a memtable
+    /// of 64 MiB holds about 45 MiB of them, with 1000 bytes about 59 MiB; of at least 100 bytes, two thirds of its
     /// size. One of 3 GiB is flushed in any case.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {

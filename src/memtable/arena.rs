@@ -1,6 +1,6 @@
 //! The memory of a memtable: words of 32 bits in chunks that never move and are freed together.
 //!
-//! A place is a number: that of the chunk, and the word in it. A chunk is an eighth as large as all before it, up to
+//! A place is a number: that of the chunk, and the word in it. A chunk is a sixteenth as large as all before it, up to
 //! [`CHUNK_WORDS`], so that little of a small memtable is unused, and allocating one takes no noticeable time. The
 //! chunks are listed in regions, each of twice as many as the one before, which are made when they are needed. So a
 //! place leads to its words by two loads, and nothing has to be replaced when the memtable grows.
@@ -27,10 +27,10 @@ const CHUNK_WORDS: usize = 1 << CHUNK_BITS;
 const FIRST_WORDS: usize = 128;
 
 /// All chunks together are so many times as large as the next, unless that is one of the smallest or the largest.
-const GROWTH: usize = 8;
+const GROWTH: usize = 16;
 
 /// The most chunks with which the words double.
-const CHUNKS_PER_DOUBLING: usize = 6;
+const CHUNKS_PER_DOUBLING: usize = 12;
 
 /// Chunks of the first region.
 const REGION_CHUNKS: u32 = 8;

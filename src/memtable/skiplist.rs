@@ -13,13 +13,12 @@
 //! Nodes are never removed, and every link is read with acquire: a reader that sees X in a link sees all of
 //! X that it goes on to: its entry, and its links from this level down.
 //!
-//! Readers search from the top. The writer needs to compare fewer keys: a key after all others needs no search, and for
-//! others it has an index of the nodes on level [`REACH`], by the first bytes of their keys (`index`). So it goes past
-//! three nodes of level 0 on average: in a large memtable each is a wait for memory, and these are most of the time of an
-//! insertion. Where the first bytes do not tell keys apart, it begins before the first or at the last of those that they
-//! do not tell apart, or at the node that it inserted last, the *finger*, if its target is shortly after that. The index
-//! helps to find the place on the level above, too. One node in 4^3 is so high that it needs its place on the other
-//! levels: then the writer searches as readers do.
+//! Readers search from the top. The writer need not: a key after all others needs no search, and for others it has an
+//! index of all nodes by the first bytes of their keys (`index`). So it looks at no other node than those that it links:
+//! in a large memtable each is a wait for memory, and such waits are most of the time of an insertion. Where the first
+//! bytes do not tell keys apart, the place may be after the last of those that they do not tell apart, or among the first
+//! few, or shortly after the node that was inserted last. Otherwise the writer searches as readers do; and so it does for
+//! the few nodes that reach a level of which the index knows nothing.
 //!
 //! # A reader misses nothing that was complete before it started
 //!
@@ -43,14 +42,15 @@
 //! insertion starts, `M.prev` is exactly M's predecessor whenever a later insertion reads it.
 
 use std::cmp::Ordering;
-use std::sync::Mutex;
+use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering as Memory};
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use super::NewEntry;
 use super::arena::{self, Arena, Room};
-use super::index::{self, Index};
+use super::index::{self, Index, Slot};
 use super::long::LongEntries;
 use super::node::{Content, HEAD, HEIGHT_MAX, Node, NodeId, SHORT_BYTES_MAX};
 use crate::key::{InternalKey, Tag, key_prefix};
@@ -62,15 +62,11 @@ const BRANCHING: u32 = 4;
 /// State of the generator that draws heights. Fixed, so that the same insertions make the same list.
 const HEIGHT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The level of the nodes in the index, on which searches from the finger begin; about four nodes are from one of them to
-/// the next.
-const REACH: usize = 1;
-
-/// So many nodes on level [`REACH`] with the first bytes of the target are passed, from the first one on; beyond, the search
-/// begins at the top. A new entry of a key is before all others of that key.
+/// So many nodes with the first bytes of the target are passed; beyond, the search begins at the top. A new entry of a key
+/// is before all others of that key.
 const TIED_MAX: usize = 4;
 
-/// So many entries are searched for by turns.
+/// What so many insertions read is read ahead together.
 pub(crate) const GROUP_MAX: usize = 32;
 
 /// Words of a memtable that is not in the caches of a core, or not all.
@@ -88,37 +84,36 @@ pub(super) struct SkipList {
 struct Writer {
     random: u64,
     room: Room,
-    /// The last node at or before the one that was inserted last, on the levels up to [`REACH`]; that itself on level
-    /// 0. Above, the path to the last node that was so high.
-    finger: [NodeId; HEIGHT_MAX],
+    /// The node that was inserted last.
+    newest: NodeId,
     /// The last node of all on each level.
     last: [NodeId; HEIGHT_MAX],
-    /// The nodes on level [`REACH`].
     index: Index,
-}
-
-/// Where the writer begins to search.
-enum Start {
-    Top,
-    Finger,
-    /// The last node before the target on level [`REACH`]; all others there differ from it in their first bytes.
-    Indexed(NodeId),
-    /// The same, if some do not.
-    Tied(NodeId),
 }
 
 /// An internal key that is searched for.
 struct Target<'a> {
     prefix: u64,
     key: InternalKey<'a>,
-    /// A node before it.
-    near: NodeId,
 }
 
 impl<'a> Target<'a> {
+    #[inline]
     fn new(key: InternalKey<'a>) -> Self {
-        Self { prefix: key_prefix(key.user), key, near: HEAD }
+        Self { prefix: key_prefix(key.user), key }
     }
+}
+
+/// The place of a target.
+struct Place {
+    /// That of its first bytes in the index.
+    slot: Slot,
+    /// Whether all nodes with the same first bytes are before it.
+    is_last: bool,
+    /// The last node before it, on each level that its node is to reach.
+    before: [NodeId; HEIGHT_MAX],
+    /// The first one not before it on level 0.
+    after: NodeId,
 }
 
 /// An entry of the list. Its key and value are copied, unless the entry is long.
@@ -176,6 +171,39 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Inserts into a list, alone as long as it exists.
+pub(super) struct Inserter<'a> {
+    list: &'a SkipList,
+    writer: MutexGuard<'a, Writer>,
+}
+
+impl<'a> Inserter<'a> {
+    /// Inserts copies of entries and says how many bytes were allocated. An entry whose internal key is there already comes
+    /// before the old one.
+    ///
+    /// # Panics
+    ///
+    /// When the entries that are not long take 16 GiB.
+    #[inline]
+    pub(super) fn insert_all(&mut self, entries: &[NewEntry<'_>]) -> usize {
+        let mut allocated = 0;
+        for group in entries.chunks(GROUP_MAX) {
+            self.list.read_ahead(&self.writer, group);
+            for entry in group {
+                allocated += self.list.insert(&mut self.writer, entry);
+            }
+        }
+        allocated
+    }
+
+    /// All entries, those with the largest sequence numbers first, if they were inserted in ascending order.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+        let (list, last) = (self.list, self.writer.newest);
+        let ids = std::iter::successors(Some(last), |&id| Some(list.node(id).inserted_before()));
+        ids.take_while(|&id| id != HEAD).map(|id| list.entry(id))
+    }
+}
+
 impl SkipList {
     /// What is allocated for an empty list, and for the first nodes in its index.
     pub(super) const EMPTY_BYTES: usize = arena::FIRST_BYTES + index::FIRST_BYTES;
@@ -187,71 +215,47 @@ impl SkipList {
         let (head, allocated) = room.take(&arena, sentinel.words(HEIGHT_MAX));
         debug_assert_eq!(head, HEAD);
         Node::at(&arena, HEAD).fill(HEIGHT_MAX, Tag::newest_at(0), HEAD, sentinel);
-        let (finger, last, index) = ([HEAD; HEIGHT_MAX], [HEAD; HEIGHT_MAX], Index::default());
-        let writer = Mutex::new(Writer { random: HEIGHT_SEED, room, finger, last, index });
+        let (last, index) = ([HEAD; HEIGHT_MAX], Index::new());
+        let writer = Mutex::new(Writer { random: HEIGHT_SEED, room, newest: HEAD, last, index });
         debug_assert_eq!(allocated, arena::FIRST_BYTES);
         (Self { arena, long: LongEntries::default(), height: AtomicUsize::new(1), writer }, Self::EMPTY_BYTES)
     }
 
-    /// Inserts copies of entries and says how many bytes were allocated. An entry whose internal key is there already comes
-    /// before the old one.
-    ///
-    /// # Panics
-    ///
-    /// When the entries that are not long take 16 GiB.
-    pub(super) fn insert_all(&self, entries: &[NewEntry<'_>]) -> usize {
-        let mut writer = lock(&self.writer);
-        let mut allocated = 0;
-        for group in entries.chunks(GROUP_MAX) {
-            let near = (group.len() > 1).then(|| self.approach(&writer, group));
-            for (at, entry) in group.iter().enumerate() {
-                allocated += self.insert(&mut writer, entry, near.as_ref().map_or(HEAD, |near| near[at]));
-            }
-        }
-        allocated
+    /// Waits until nobody else inserts.
+    pub(super) fn inserter(&self) -> Inserter<'_> {
+        Inserter { list: self, writer: lock(&self.writer) }
     }
 
-    /// For each of these entries, at most [`GROUP_MAX`], a node shortly before its place, or the sentinel. The searches go on
-    /// by turns, each a node further, so the waits for the memory of nodes coincide. It is not worth that for nodes in the
+    /// Reads what is read when these entries are inserted, so that the waits for memory coincide. It is not worth that in the
     /// caches of a core.
-    fn approach(&self, writer: &Writer, entries: &[NewEntry<'_>]) -> [NodeId; GROUP_MAX] {
+    fn read_ahead(&self, writer: &Writer, entries: &[NewEntry<'_>]) {
         let Writer { room, last, index, .. } = writer;
-        let (mut near, mut prefixes) = ([HEAD; GROUP_MAX], [0; GROUP_MAX]);
         let node_of = |id| Node::of_writer(room, id);
         let last = node_of(last[0]);
         let is_behind = |entry: &NewEntry<'_>| self.is_behind(&last, &Target::new(entry.internal_key()));
-        if entries.first().is_some_and(is_behind) || room.words_taken() < FAR_WORDS {
-            return near;
+        if entries.len() < 2 || room.words_taken() < FAR_WORDS || is_behind(&entries[0]) {
+            return;
         }
-        // The entries whose searches go on, and the next node of each.
-        let (mut open, mut next) = ([0; GROUP_MAX], [HEAD; GROUP_MAX]);
-        for (at, entry) in entries.iter().enumerate() {
-            prefixes[at] = key_prefix(entry.key);
-            near[at] = index.around(prefixes[at]).0;
-            open[at] = at;
+        let mut slots = [Slot::default(); GROUP_MAX];
+        let (slots, mut read) = (&mut slots[..entries.len()], 0);
+        let prefix = |entry: &NewEntry<'_>| key_prefix(entry.key);
+        for (slot, entry) in slots.iter_mut().zip(entries) {
+            *slot = index.find_leaf(prefix(entry));
+            read ^= index.leaf_len(*slot) as u32;
         }
-        let mut count = entries.len();
-        while count > 0 {
-            for (next, &at) in next.iter_mut().zip(&open[..count]) {
-                *next = node_of(near[at]).next(0).load(Memory::Relaxed);
-            }
-            let mut left = 0;
-            for number in 0..count {
-                let (at, next) = (open[number], next[number]);
-                if next != HEAD && node_of(next).prefix() < prefixes[at] {
-                    near[at] = next;
-                    open[left] = at;
-                    left += 1;
-                }
-            }
-            count = left;
+        for (slot, entry) in slots.iter_mut().zip(entries) {
+            *slot = index.find_in_leaf(*slot, prefix(entry));
         }
-        near
+        let mut ids = [HEAD; GROUP_MAX];
+        let ids = &mut ids[..entries.len()];
+        ids.iter_mut().zip(&*slots).for_each(|(id, slot)| *id = index.before(*slot));
+        ids.iter_mut().for_each(|id| *id = node_of(*id).next(0).load(Memory::Relaxed));
+        ids.iter().for_each(|&id| read ^= node_of(id).prev().load(Memory::Relaxed));
+        black_box(read);
     }
 
-    /// `near` is before the place of the entry.
     #[inline]
-    fn insert(&self, writer: &mut Writer, entry: &NewEntry<'_>, near: NodeId) -> usize {
+    fn insert(&self, writer: &mut Writer, entry: &NewEntry<'_>) -> usize {
         let &NewEntry { key, tag, value } = entry;
         let height = writer.draw_height();
         let (content, long) = if key.len() + value.len() <= SHORT_BYTES_MAX {
@@ -260,29 +264,26 @@ impl SkipList {
             let (number, allocated) = self.long.add(key, value);
             (Content::Long(number, key), allocated)
         };
-        // What may panic comes before the finger moves.
         let (id, mut allocated) = writer.room.take(&self.arena, content.words(height));
-        let Writer { room, finger, last, index, .. } = writer;
+        let target = Target::new(entry.internal_key());
+        let Place { slot, is_last, before, after } = self.place(writer, &target, height);
+        let Writer { room, newest, last, index, .. } = writer;
         let node_of = |id| Node::of_writer(room, id);
         let node = node_of(id);
-        node.fill(height, tag, finger[0], content);
-
-        let target = Target { near, ..Target::new(entry.internal_key()) };
-        let (before, after) = self.find_place(&node_of, finger, last, index, &target, height);
-        node.prev().store(before.id, Memory::Relaxed);
+        node.fill(height, tag, *newest, content);
+        node.prev().store(before[0], Memory::Relaxed);
         node.next(0).store(after, Memory::Relaxed);
-        before.next(0).store(id, Memory::Release);
+        node_of(before[0]).next(0).store(id, Memory::Release);
         node_of(after).prev().store(id, Memory::Release);
-        finger[0] = id;
+        *newest = id;
         if after == HEAD {
             last[0] = id;
         }
-        for (level, before) in finger[..height].iter_mut().enumerate().skip(1) {
-            let link = node_of(*before).next(level);
+        for level in 1..height {
+            let link = node_of(before[level]).next(level);
             let after = link.load(Memory::Relaxed);
             node.next(level).store(after, Memory::Relaxed);
             link.store(id, Memory::Release);
-            *before = id;
             if after == HEAD {
                 last[level] = id;
             }
@@ -290,108 +291,116 @@ impl SkipList {
         if height > self.height.load(Memory::Relaxed) {
             self.height.store(height, Memory::Relaxed);
         }
-        if height > REACH {
-            let is_before = |other| self.is_before(&node_of(other), &target);
-            allocated += index.add(target.prefix, id, height > REACH + 1, is_before);
-        }
+        allocated += index.add(slot, target.prefix, (id, height), is_last);
         allocated + long
     }
 
-    /// Moves the finger to the last node before `target`, for a node of this height: on the levels that it reaches, and
-    /// on those up to [`REACH`]. Returns the neighbours of `target` on level 0.
+    /// The place of a target whose node is to have this height.
     #[inline]
-    fn find_place<'a>(
-        &self,
-        node_of: &impl Fn(NodeId) -> Node<'a>,
-        finger: &mut [NodeId; HEIGHT_MAX],
-        last: &[NodeId; HEIGHT_MAX],
-        index: &Index,
-        target: &Target<'_>,
-        height: usize,
-    ) -> (Node<'a>, NodeId) {
-        let last_of_all = node_of(last[0]);
-        if self.is_behind(&last_of_all, target) {
-            let levels = height.max(REACH + 1);
-            finger[..levels].copy_from_slice(&last[..levels]);
-            return (last_of_all, HEAD);
+    fn place(&self, writer: &Writer, target: &Target<'_>, height: usize) -> Place {
+        let Writer { room, last, index, .. } = writer;
+        let node_of = |id| Node::of_writer(room, id);
+        if self.is_behind(&node_of(last[0]), target) {
+            let slot = index.find_last(target.prefix);
+            return Place { slot, is_last: true, before: *last, after: HEAD };
         }
-        let start = self.start(node_of, finger, index, target, height);
-        let (levels, first) = match start {
-            Start::Top => (self.height.load(Memory::Relaxed).max(height), HEAD),
-            Start::Finger => (REACH + 1, finger[REACH]),
-            Start::Indexed(id) | Start::Tied(id) => (REACH, id),
+        let slot = index.find(target.prefix);
+        let tied = index.last_with(slot, target.prefix);
+        let is_last = tied.is_none_or(|last| self.is_before(&node_of(last), target));
+        let found = if is_last {
+            let before = tied.unwrap_or_else(|| index.before(slot));
+            let next = || node_of(before).next(0).load(Memory::Relaxed);
+            let after = if tied.is_none() { index.only(slot) } else { None };
+            Some((before, after.unwrap_or_else(next)))
+        } else {
+            self.neighbours_among_tied(writer, target, slot)
         };
-        // From `near` all nodes with the first bytes of the target would have to be passed.
-        let is_indexed = matches!(start, Start::Indexed(_));
-        finger[REACH] = first;
-        if is_indexed && height > REACH + 1 {
-            let (high, mut after) = (node_of(index.high_before(target.prefix)), HEAD);
-            finger[REACH + 1] = self.walk(node_of, target, REACH + 1, high, &mut after).id;
+        if let Some((before, after)) = found
+            && let Some(before) = self.before_on_levels(writer, target, slot, before, height)
+        {
+            return Place { slot, is_last, before, after };
         }
-        let mut is_at_finger = matches!(start, Start::Finger);
-        let (mut at, mut after) = (node_of(first), HEAD);
-        for level in (0..levels).rev() {
-            // As long as there was nothing to pass, the finger is further than what was found a level above.
-            let from = match level {
-                _ if is_at_finger => node_of(finger[level]),
-                0 if is_indexed && target.near != HEAD => node_of(target.near),
-                _ => at,
-            };
-            at = self.walk(node_of, target, level, from, &mut after);
-            is_at_finger &= at.id == from.id;
-            finger[level] = at.id;
-        }
-        (at, after)
+        let (before, after) = self.neighbours_from_top(writer, target, height);
+        Place { slot, is_last, before, after }
     }
 
+    /// The last nodes before the target on the levels of a node of this height; that on level 0 is known. `None`: it takes
+    /// a search.
     #[inline]
-    fn start<'a>(
+    fn before_on_levels(
         &self,
-        node_of: &impl Fn(NodeId) -> Node<'a>,
-        finger: &[NodeId; HEIGHT_MAX],
-        index: &Index,
+        writer: &Writer,
         target: &Target<'_>,
+        slot: Slot,
+        before: NodeId,
         height: usize,
-    ) -> Start {
-        if height > REACH + 2 {
-            return Start::Top;
+    ) -> Option<[NodeId; HEIGHT_MAX]> {
+        let mut all = [HEAD; HEIGHT_MAX];
+        all[0] = before;
+        if height > index::LEVELS + 1 {
+            return None;
         }
-        match index.around(target.prefix) {
-            (before, None) => Start::Indexed(before),
-            (_, Some(_)) if height > REACH + 1 => Start::Top,
-            (before, Some(last)) => self.start_of_tied(node_of, finger, target, before, last),
+        for (level, before) in all.iter_mut().enumerate().take(height).skip(1) {
+            *before = self.walk_few(writer, target, level, writer.index.high_before(slot, level))?.0;
         }
+        Some(all)
     }
 
-    /// The same if the first bytes do not tell which nodes are before the target: `before` is before all of these, and
-    /// `last` is the last of them.
+    /// The neighbours of a target on level 0 among nodes with the same first bytes, of which the last is not before it.
+    /// `None`: it takes a search.
     #[inline(never)]
-    fn start_of_tied<'a>(
+    fn neighbours_among_tied(
         &self,
-        node_of: &impl Fn(NodeId) -> Node<'a>,
-        finger: &[NodeId; HEIGHT_MAX],
+        writer: &Writer,
         target: &Target<'_>,
-        before: NodeId,
-        last: NodeId,
-    ) -> Start {
-        if self.is_before(&node_of(last), target) {
-            return Start::Tied(last);
-        }
-        let end = node_of(finger[REACH]).next(REACH).load(Memory::Relaxed);
-        let is_near = end == HEAD || !self.is_before(&node_of(end), target);
-        if is_near && self.is_behind(&node_of(finger[0]), target) {
-            return Start::Finger;
-        }
-        let mut before = before;
-        for _ in 0..TIED_MAX {
-            let next = node_of(before).next(REACH).load(Memory::Relaxed);
-            // Not the sentinel: `last` is not before the target.
-            if !self.is_before(&node_of(next), target) {
-                return Start::Tied(before);
+        slot: Slot,
+    ) -> Option<(NodeId, NodeId)> {
+        let newest = Node::of_writer(&writer.room, writer.newest);
+        let is_after_newest = newest.prefix() == target.prefix && self.is_behind(&newest, target);
+        let nearest = if is_after_newest { self.walk_few(writer, target, 0, newest.id) } else { None };
+        nearest.or_else(|| self.walk_few(writer, target, 0, writer.index.before(slot)))
+    }
+
+    /// The last node on a level before the target, and the next, if at most [`TIED_MAX`] nodes are passed from one that is
+    /// before it.
+    #[inline]
+    fn walk_few(
+        &self,
+        writer: &Writer,
+        target: &Target<'_>,
+        level: usize,
+        from: NodeId,
+    ) -> Option<(NodeId, NodeId)> {
+        let node_of = |id| Node::of_writer(&writer.room, id);
+        let mut before = from;
+        for _ in 0..=TIED_MAX {
+            let next = node_of(before).next(level).load(Memory::Relaxed);
+            if next == HEAD || !self.is_before(&node_of(next), target) {
+                return Some((before, next));
             }
+            #[cfg(test)]
+            tests::PASSED.with(|passed| passed.set(passed.get() + 1));
             before = next;
         }
-        Start::Top
+        None
+    }
+
+    /// The last nodes before the target on all levels up to those of a node of this height, and the one after it on level 0.
+    #[inline(never)]
+    fn neighbours_from_top(
+        &self,
+        writer: &Writer,
+        target: &Target<'_>,
+        height: usize,
+    ) -> ([NodeId; HEIGHT_MAX], NodeId) {
+        let node_of = |id| Node::of_writer(&writer.room, id);
+        let levels = self.height.load(Memory::Relaxed).max(height);
+        let (mut at, mut before, mut after) = (node_of(HEAD), [HEAD; HEIGHT_MAX], HEAD);
+        for level in (0..levels).rev() {
+            at = self.walk(&node_of, target, level, at, &mut after);
+            before[level] = at.id;
+        }
+        (before, after)
     }
 
     /// Whether a node comes before the target. The sentinel does not.
@@ -461,14 +470,6 @@ impl SkipList {
     /// The most that is allocated ahead of entries in a memtable of so many bytes.
     pub(super) fn ahead_max(&self, size_bytes: usize) -> usize {
         arena::FIRST_BYTES + arena::ahead_max(size_bytes, 1) + index::AHEAD_BYTES + self.long.ahead_max()
-    }
-
-    /// All entries, those with the largest sequence numbers first, if they were inserted in ascending order. Waits
-    /// while an entry is inserted.
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = Entry<'_>> {
-        let last = lock(&self.writer).finger[0];
-        let ids = std::iter::successors(Some(last), |&id| Some(self.node(id).inserted_before()));
-        ids.take_while(|&id| id != HEAD).map(|id| self.entry(id))
     }
 
     /// The entry of a node, not of [`HEAD`].
@@ -542,7 +543,7 @@ mod tests {
 
     fn insert(list: &SkipList, number: u32) {
         let (key, tag) = (&number.to_be_bytes()[..], Tag::new(1, EntryKind::Put));
-        list.insert_all(&[NewEntry { key, tag, value: &[] }]);
+        list.inserter().insert_all(&[NewEntry { key, tag, value: &[] }]);
     }
 
     #[test]
@@ -581,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn insertions_in_and_out_of_order_keep_every_level_sorted_and_the_finger_on_it() {
+    fn insertions_in_and_out_of_order_keep_every_level_sorted() {
         // The first bytes tell all keys apart, none, or few; the last are versions of few keys.
         let keys: [fn(u32) -> Vec<u8>; 4] = [
             |key| key.to_be_bytes().to_vec(),
@@ -604,15 +605,8 @@ mod tests {
             for group in all.chunks(group) {
                 let entries: Vec<_> =
                     group.iter().map(|(key, tag)| NewEntry { key, tag: *tag, value: &[] }).collect();
-                list.insert_all(&entries);
-                let key = &group.last().unwrap().0;
+                list.inserter().insert_all(&entries);
                 let writer = list.writer.lock().unwrap();
-                for level in 0..=REACH {
-                    let at = writer.finger[level];
-                    let next = list.node(at).next(level).load(Memory::Acquire);
-                    assert!(at == HEAD || key_of(&list, at) <= *key, "level {level}");
-                    assert!(next == HEAD || key_of(&list, next) >= *key, "level {level}");
-                }
                 for (level, &last) in writer.last.iter().enumerate() {
                     assert_eq!(list.node(last).next(level).load(Memory::Acquire), HEAD, "level {level}");
                 }
@@ -642,29 +636,12 @@ mod tests {
             numbers.iter().map(|number| format!("the same {number:010}").into_bytes()).collect();
         let tag = Tag::new(1, EntryKind::Put);
         let before = NewEntry { key: b"before", tag, value: &[] };
-        list.insert_all(&[before]);
+        list.inserter().insert_all(&[before]);
         for keys in keys.chunks(GROUP_MAX) {
             PASSED.set(0);
             let entries: Vec<_> = keys.iter().map(|key| NewEntry { key, tag, value: &[] }).collect();
-            list.insert_all(&entries);
+            list.inserter().insert_all(&entries);
             assert!(PASSED.get() < 40 * GROUP_MAX, "{} nodes", PASSED.get());
-        }
-    }
-
-    #[test]
-    fn a_search_for_a_group_ends_at_the_last_node_whose_first_bytes_come_before() {
-        let (list, _) = SkipList::new();
-        for number in 0..2000u32 {
-            insert(&list, number.wrapping_mul(0x9e37_79b9) & !3);
-        }
-        let keys: Vec<_> = (0..GROUP_MAX as u32).map(|number| number.wrapping_mul(0x85eb_ca6b)).collect();
-        let keys: Vec<_> = keys.iter().map(|key| key.to_be_bytes()).collect();
-        let entry = |key| NewEntry { key, tag: Tag::new(2, EntryKind::Put), value: &[] };
-        let entries: Vec<_> = keys.iter().map(|key| entry(&key[..])).collect();
-        let near = list.approach(&list.writer.lock().unwrap(), &entries);
-        for (entry, near) in entries.iter().zip(near) {
-            let before = list.before(InternalKey::new(entry.key, Tag::newest_at(9)));
-            assert_eq!(near, before, "{:?}", entry.key);
         }
     }
 }
