@@ -78,6 +78,8 @@ struct LogState {
     /// How many threads wait for the next one, and how many waited in all when the last one ended.
     waiting: usize,
     company: usize,
+    /// How many threads wait for the end of a sync: nobody else is woken.
+    asleep: usize,
     /// How long the last sync took.
     sync_time: Duration,
     /// Nothing may be appended: the log was closed or cut, or one of these failed.
@@ -104,6 +106,7 @@ impl Log {
                 covered: 0,
                 waiting: 0,
                 company: 0,
+                asleep: 0,
                 sync_time: Duration::ZERO,
                 ended: false,
                 end: None,
@@ -128,6 +131,21 @@ impl Log {
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
         lock(&self.state)
+    }
+
+    /// Waits for the end of a sync, or of the log.
+    fn await_sync<'l>(&'l self, mut state: MutexGuard<'l, LogState>) -> MutexGuard<'l, LogState> {
+        state.asleep += 1;
+        state = wait(&self.synced, state);
+        state.asleep -= 1;
+        state
+    }
+
+    /// Wakes those who wait for the end of a sync.
+    fn wake(&self, state: &LogState) {
+        if state.asleep > 0 {
+            self.synced.notify_all();
+        }
     }
 
     pub(crate) fn active(&self) -> u64 {
@@ -210,7 +228,7 @@ impl Log {
                 self.joined.notify_one();
             }
             if state.syncing {
-                state = wait(&self.synced, state);
+                state = self.await_sync(state);
                 continue;
             }
             state.syncing = true;
@@ -237,7 +255,7 @@ impl Log {
                 Ok(()) => {}
                 Err(error) => drop(state.failed.get_or_insert(error)),
             }
-            self.synced.notify_all();
+            self.wake(&state);
         }
     }
 
@@ -270,7 +288,7 @@ impl Log {
     pub(crate) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
         let mut state = self.lock();
         while state.syncing {
-            state = wait(&self.synced, state);
+            state = self.await_sync(state);
         }
         if let Some(error) = &state.failed {
             return Err(error.clone());
@@ -303,7 +321,7 @@ impl Log {
     pub(crate) fn cut_active(&self, last_seqno: SeqNo) -> Result<Option<EditItem>> {
         let mut state = self.lock();
         while state.syncing {
-            state = wait(&self.synced, state);
+            state = self.await_sync(state);
         }
         if let Some(error) = &state.failed {
             return Err(error.clone());
@@ -318,11 +336,11 @@ impl Log {
             let synced = state.writer.file().sync();
             if let Err(error) = synced.map_err(|error| Error::io("sync", state.writer.path(), error)) {
                 state.failed = Some(error.clone());
-                self.synced.notify_all();
+                self.wake(&state);
                 return Err(error);
             }
             state.writer.set_synced(len);
-            self.synced.notify_all();
+            self.wake(&state);
         }
         state.end = Some(EditItem::LogCut { number, len, last_seqno });
         Ok(state.end.clone())
@@ -343,7 +361,7 @@ impl Log {
         (state.has_batches, state.end) = (false, None);
         state.batches_end = state.writer.len();
         self.active.store(number, Ordering::SeqCst);
-        self.synced.notify_all();
+        self.wake(&state);
         state.begin(mark)
     }
 
@@ -372,8 +390,9 @@ impl Log {
 
     /// Makes every later write and wait fail with this error.
     pub(crate) fn fail(&self, error: &Error) {
-        self.lock().failed.get_or_insert_with(|| error.clone());
-        self.synced.notify_all();
+        let mut state = self.lock();
+        state.failed.get_or_insert_with(|| error.clone());
+        self.wake(&state);
     }
 }
 
@@ -388,14 +407,14 @@ impl LogState {
         self.batches_end.saturating_sub(self.writer.synced())
     }
 
-    /// Counts a thread that waits. Returns whether as many wait as the next sync waits for.
+    /// Counts a thread that waits. Returns whether as many wait as the next sync waits for, if it waits for several.
     fn join(&mut self, position: LogPosition) -> bool {
         if self.running_to.is_some_and(|end| position <= end) {
             self.covered += 1;
             return false;
         }
         self.waiting += 1;
-        self.waiting == self.company
+        self.company > 1 && self.waiting == self.company
     }
 
     /// How far the logs are durable, if that is at least to `position`.

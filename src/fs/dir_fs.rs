@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, Stat, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -51,8 +51,8 @@ pub(super) struct DirLock {
     dir: Arc<DirFs>,
     /// The absolute path of the directory, in case the process changes its working directory.
     found_at: PathBuf,
-    /// Its name and its handle. Closing the handle releases the lock.
-    file: Option<(OsString, File)>,
+    /// Its name, what it is, and its handle. Closing the handle releases the lock.
+    file: Option<(OsString, Stat, File)>,
     entry: (u32, Identity),
 }
 
@@ -77,7 +77,7 @@ pub(super) fn lock(path: &Path, kind: LockKind) -> io::Result<DirLock> {
     let file = match open_lock_file(&dir, name, kind) {
         Ok(file) => {
             lock_file(&file, kind).map_err(blocked)?;
-            Some((name.to_owned(), file))
+            Some((name.to_owned(), fstat(&file)?, file))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && kind == LockKind::Shared => None,
         Err(error) => return Err(error),
@@ -127,8 +127,7 @@ impl LockGuard for DirLock {
             Err(error) => return Err(error),
             Ok(_) => {}
         }
-        let Some((name, file)) = &self.file else { return Ok(true) };
-        let held = fstat(file)?;
+        let Some((name, held, _)) = &self.file else { return Ok(true) };
         match statat(&self.dir.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok((found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)),
             Err(Errno::NOENT) => Ok(false),
