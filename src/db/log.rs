@@ -250,7 +250,8 @@ impl Log {
             (state.company, state.sync_time) = (state.covered + state.waiting, begun.elapsed());
             match result {
                 Ok(()) if state.number == number => {
-                    unpromised = state.note_synced(end, &mark).err().map(|error| (number, error));
+                    let noted = catch("promising in the log", || state.note_synced(end, &mark)).flatten();
+                    unpromised = noted.err().map(|error| (number, error));
                 }
                 Ok(()) => {}
                 Err(error) => drop(state.failed.get_or_insert(error)),
@@ -480,6 +481,22 @@ mod tests {
             }
         });
         assert_eq!((log.syncs(), log.lock().company), (ROUNDS, WRITERS));
+    }
+
+    #[test]
+    fn a_promise_that_panics_is_an_error_of_its_writer_and_keeps_no_other_waiting() {
+        let log = log();
+        log.lock().company = 2;
+        let position = log.append(std::iter::once(&b"a batch"[..])).unwrap().position;
+        let wait = || log.wait_in_company(position, || panic!("the mark"), |_| LONG);
+        let results = std::thread::scope(|scope| {
+            let other = scope.spawn(wait);
+            [wait(), other.join().unwrap()]
+        });
+        let unpromised = results.map(|synced| synced.unwrap().unpromised);
+        let panicked = |error: &Option<(u64, Error)>| matches!(error, Some((1, Error::Panicked { .. })));
+        assert_eq!(unpromised.iter().filter(|error| panicked(error)).count(), 1);
+        assert_eq!(unpromised.iter().filter(|error| error.is_none()).count(), 1);
     }
 
     #[test]

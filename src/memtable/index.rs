@@ -129,8 +129,8 @@ impl Index {
         }
     }
 
-    /// A node on this level, 1 to [`LEVELS`], before all with the prefix whose slot this is, perhaps the sentinel. Few nodes
-    /// of the level are between them: only such as have a prefix in common.
+    /// A node on this level, 1 to [`LEVELS`], before all with the prefix whose slot this is, perhaps the sentinel. Between them
+    /// are only nodes after which another one has the same prefix.
     #[inline]
     pub(super) fn high_before(&self, slot: Slot, level: usize) -> NodeId {
         let leaf = self.leaf(slot);
@@ -308,8 +308,11 @@ mod tests {
 
     #[test]
     fn the_index_answers_like_a_sorted_map_however_it_is_divided() {
+        const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
         let nodes = if cfg!(miri) { 300 } else { 6000 };
-        for (mix, rare) in [(1, 4), (0x9e37_79b9_7f4a_7c15, 4), (u64::MAX, 4), (0x9e37_79b9_7f4a_7c15, 500)] {
+        // Of many nodes each prefix, in no order, ascending, descending, and with few nodes on higher levels.
+        let orders = [(1, 4), (MIX, 4), (1 << 16, 4), ((1u64 << 16).wrapping_neg(), 4), (MIX, 500)];
+        for (mix, rare) in orders {
             let (mut index, mut map, mut charged) = (Index::new(), BTreeMap::new(), 0);
             let mut alike = BTreeMap::new();
             let is_in = |id: NodeId, rare| usize::from(id.is_multiple_of(rare));

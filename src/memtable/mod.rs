@@ -18,7 +18,8 @@
 //!
 //! [`Memtable::size_bytes`] is what the memory budget counts: all that is allocated for nodes, for long entries and
 //! for the filter. An entry takes about 46 bytes beside its key and value: 20 for its node, the link on each of its
-//! levels, two bytes of filter, 18 of index, and what fills up the last words of key and value.
+//! levels, two bytes of filter, 18 of index if no other key has the same first eight bytes, and what fills up the last words of
+//! key and value.
 //!
 //! Keys and values are in atomic words, because readers look at nodes while the rest of their chunk is written and no
 //! code is unsafe. So what is read is copied; only the value of a long entry is shared. (With a slice for each entry, which
@@ -233,7 +234,8 @@ impl Memtable {
     /// [`Memtable::growth_max`] of a memtable that is not there yet, itself included.
     pub(crate) fn first_growth_max(flush_bytes: usize) -> usize {
         let empty = size_of::<Self>() + SkipList::EMPTY_BYTES;
-        empty + arena::FIRST_BYTES + arena::ahead_max(empty, 1) + MemtableFilter::new(flush_bytes).bytes()
+        let ahead = arena::FIRST_BYTES + arena::ahead_max(empty, 1) + index::AHEAD_BYTES;
+        empty + ahead + MemtableFilter::new(flush_bytes).bytes()
     }
 
     /// Largest sequence number, `None` if there are no entries.

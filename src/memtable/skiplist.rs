@@ -62,8 +62,8 @@ const BRANCHING: u32 = 4;
 /// State of the generator that draws heights. Fixed, so that the same insertions make the same list.
 const HEIGHT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// So many nodes with the first bytes of the target are passed; beyond, the search begins at the top. A new entry of a key
-/// is before all others of that key.
+/// So many nodes that the index does not tell apart are passed; beyond, the search begins at the top. A new entry of a key is
+/// before all others of that key.
 const TIED_MAX: usize = 4;
 
 /// What so many insertions read is read ahead together.
