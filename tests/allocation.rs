@@ -98,7 +98,7 @@ fn loaded_in_haste(policy: FilterPolicy, keys: u64, lag: u64) -> Db {
     let keyspace = KeyspaceOptions::new()
         .filter(policy)
         .compression(Compression::None)
-        .memtable_bytes(88 << 10)
+        .memtable_bytes(110 << 10)
         .table_bytes(256 << 10)
         .level_base_bytes(256 << 10)
         .level_ratio(4);
