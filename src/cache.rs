@@ -27,9 +27,9 @@ use crate::error::Result;
 use crate::fs::ReadFile;
 use crate::sync::lock;
 
-/// What a cached block takes in addition to its payload, in bytes: key, slot, ghost entry, the header of the
-/// shared buffer.
-const BLOCK_OVERHEAD_BYTES: u64 = 128;
+/// What a cached block takes in addition to its payload, in bytes: its slot and half of a ghost's, with their places in
+/// the table of the cache, 150; the shared buffer's owner, 64; its envelope, and what the allocator adds, 40.
+const BLOCK_OVERHEAD_BYTES: u64 = 256;
 
 /// Typical length of a block, from which the number of slots is estimated.
 const TYPICAL_BLOCK_BYTES: u64 = 4096;

@@ -192,7 +192,14 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     copy(dir.path(), crashed.path());
     phase("close", before, || db.close().unwrap());
     let db = phase("open again", before, || open(dir.path()));
+    let taken = || (ALLOCATED.current_usage(), db.stats().memory.total() as usize);
+    let empty = taken();
     phase("read again", before, || read(&db));
+    let full = taken();
+    let (allocated, counted) = (full.0 - empty.0, full.1 - empty.1);
+    assert!(counted > BUDGET / 8 * 7, "{counted}");
+    // Blocks are counted with all that is kept beside them.
+    assert!(allocated <= counted, "{allocated} bytes are allocated, {counted} are counted");
     db.close().unwrap();
     let db = phase("open after a crash", before, || open(crashed.path()));
     assert!(db.open_report().batches > 1000, "{:?}", db.open_report());
