@@ -14,9 +14,10 @@
 //!
 //! [`find_user_key`] uses the hash index of the block, if it has one: instead of a search, it decodes the entries
 //! with the hash byte of the key, and those between each of them and the restart before it. In a sound block it
-//! finds what [`find`] finds.
+//! finds what [`find`] finds. If these entries are short, it reads a byte of all their cache lines first.
 
 use std::cmp::Ordering;
+use std::hint::black_box;
 use std::ops::Range;
 
 use byteorder::{BigEndian, ByteOrder};
@@ -28,6 +29,11 @@ use super::trailer::{Trailer, hash_byte};
 use super::walk::follow_value;
 use crate::codec::DecodeError;
 use crate::key::{InternalKey, Tag};
+
+const CACHE_LINE_BYTES: usize = 64;
+
+/// The most bytes of entries that are read ahead to pass them. Of longer ones few lines would be needed.
+const AHEAD_BYTES_MAX: usize = 8 * CACHE_LINE_BYTES;
 
 /// The first entry of a block at or after the target of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,8 +129,13 @@ pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<O
     let hash_byte = hash_byte(target.user);
     let mut from = 0;
     while let Some(number) = trailer.next_with(hash_byte, from) {
-        let restart = trailer.restart(number / trailer.interval)?;
-        let (entry, passed) = find_version(trailer.entries, restart, number % trailer.interval, target)?;
+        let (group, skip) = (number / trailer.interval, number % trailer.interval);
+        let restart = trailer.restart(group)?;
+        let passed_bytes = trailer.group_len(group, restart) * skip / trailer.interval;
+        if passed_bytes <= AHEAD_BYTES_MAX {
+            read_ahead(&trailer.entries[restart..], passed_bytes);
+        }
+        let (entry, passed) = find_version(trailer.entries, restart, skip, target)?;
         if let Some(entry) = entry {
             let chunks = follow_value(BlockValues::Data, &entry, payload)?;
             return Ok(Some(Found { same_user_key: true, tag: entry.tag, value: entry.value, chunks }));
@@ -132,6 +143,16 @@ pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<O
         from = number + passed;
     }
     Ok(None)
+}
+
+/// Reads a byte of each cache line of the first `len` bytes. So the processor waits for all of them at once, and not for
+/// the head of each entry after that of the one before.
+#[inline]
+fn read_ahead(entries: &[u8], len: usize) {
+    let lines = entries.chunks(CACHE_LINE_BYTES).skip(1);
+    for line in lines.take(len.div_ceil(CACHE_LINE_BYTES)) {
+        black_box(line[0]);
+    }
 }
 
 /// Looks at the entry that is `skip` entries behind a restart. If it has the user key of `target`, returns the first

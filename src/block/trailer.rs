@@ -77,6 +77,14 @@ impl<'a> Trailer<'a> {
         Err(restart_behind(offset, self.entries.len(), self.restarts_at() + 4 * index))
     }
 
+    /// The length of the entries from the restart with this number, at `start`, to the next one, as the restarts have it.
+    #[inline]
+    pub(super) fn group_len(&self, index: usize, start: usize) -> usize {
+        let next = self.restarts.get(4 * index + 4..).and_then(<[u8]>::first_chunk::<4>);
+        let end = next.map_or(self.entries.len(), |next| LittleEndian::read_u32(next) as usize);
+        end.min(self.entries.len()).saturating_sub(start)
+    }
+
     /// The number of the first entry from `from` on that has this hash byte, by the hash index.
     #[inline]
     pub(super) fn next_with(&self, hash_byte: u8, from: usize) -> Option<usize> {
@@ -170,6 +178,24 @@ mod tests {
                 assert_eq!(found, expected, "{byte} of {entries}");
             }
         }
+    }
+
+    #[test]
+    fn a_group_of_entries_ends_at_the_next_restart_and_within_the_entries() {
+        let mut payload = payload(70, 4);
+        let trailer = Trailer::of(&payload).unwrap();
+        let starts: Vec<_> = (0..18).map(|index| trailer.restart(index).unwrap()).collect();
+        let (end, at) = (trailer.entries.len(), trailer.restarts_at());
+        for (index, &start) in starts.iter().enumerate() {
+            let next = starts.get(index + 1).copied().unwrap_or(end);
+            assert_eq!(trailer.group_len(index, start), next - start);
+        }
+        // Restarts that lie behind the entries, and before the one before.
+        payload[at + 4 * 9..][..4].copy_from_slice(&[0xff; 4]);
+        payload[at + 4 * 13..][..4].copy_from_slice(&[0; 4]);
+        let trailer = Trailer::of(&payload).unwrap();
+        assert_eq!(trailer.group_len(8, starts[8]), end - starts[8]);
+        assert_eq!(trailer.group_len(12, starts[12]), 0);
     }
 
     #[test]
