@@ -109,7 +109,7 @@ impl Options {
     /// transaction looks at it again and again; the block or chunk that each running lookup or job is
     /// reading; the bounds of tables; the logs of a store that cannot flush when it is opened, because it is
     /// read-only, or because its disk is full and it had a larger budget before. Nor is what the allocator keeps of
-    /// memory that was freed: after a load, with that of glibc, about a tenth of the budget.
+    /// memory that was freed: after a load, with that of glibc, up to a tenth of the budget.
     /// [`Stats::memory`](crate::Stats) has the parts and their sum.
     ///
     /// ```
