@@ -108,9 +108,9 @@ struct Measure {
     /// The usual cache, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
     cache: u64,
-    /// A cache that is smaller than the filters, in KiB.
-    #[arg(long, value_name = "KIB", default_value_t = 2 << 10)]
-    small_cache: u64,
+    /// A cache that is smaller than the filters, in KiB. [default: 2048; of the pages short and transactions half of that]
+    #[arg(long, value_name = "KIB")]
+    small_cache: Option<u64>,
     /// A cache that holds everything, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1 << 20)]
     whole_cache: u64,
@@ -169,7 +169,7 @@ impl Measure {
             keys: self.keys.unwrap_or(if is_full { 2_000_000 } else { 1_000_000 }),
             value_bytes: self.value,
             cache_bytes: self.cache << 10,
-            small_cache_bytes: self.small_cache << 10,
+            small_cache_bytes: self.small_cache.unwrap_or(if is_full { 2 << 10 } else { 1 << 10 }) << 10,
             whole_cache_bytes: self.whole_cache << 10,
             memtable_bytes: self.memtable << 10,
             seconds_max: self.seconds.unwrap_or(if is_full { 8 } else { 1 }),

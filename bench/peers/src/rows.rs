@@ -146,7 +146,7 @@ fn present_keys() -> Vec<Workload> {
         row("present, uniform, as left", Choice::Uniform, Shape::Left),
         row("present, zipf, as left", Choice::Zipf, Shape::Left),
         row("present, uniform, page cache cold", Choice::Uniform, Shape::Settled).cold(),
-        row("present, uniform, 2 MiB", Choice::Uniform, Shape::Settled).cache(Cache::Small),
+        row("present, uniform, small cache", Choice::Uniform, Shape::Settled).cache(Cache::Small),
         row("present, uniform, all cached, 2 threads", Choice::Uniform, Shape::Settled)
             .cache(Cache::Whole)
             .clients(2),
