@@ -36,6 +36,11 @@ fn use_the_handle(db: Db, pending: &Commit) -> i32 {
     synced.put("synced", "");
     let results = [
         db.put("a", "b"),
+        db.get("k").map(drop),
+        db.contains("k").map(drop),
+        db.multi_contains(&["k"]).map(drop),
+        db.iter().next().map_or(Ok(()), |entry| entry.map(drop)),
+        db.snapshot().get("k").map(drop),
         db.write_with(synced, Durability::Synced),
         db.sync(),
         db.flush(),
@@ -92,6 +97,17 @@ fn fork_with(threads: usize) {
     let before = contents(dir.path());
     let code = in_a_forked_process(|| use_the_handle(handle, &pending));
     assert_eq!(code, 0, "call {code} of the forked process did not say why");
+    // A store that the child opens is its own, and not that of its children.
+    let own = tempfile::tempdir().unwrap();
+    let code = in_a_forked_process(|| {
+        let store = Options::new().background_threads(0).open(own.path()).unwrap();
+        store.put("own", "").unwrap();
+        assert!(store.contains("own").unwrap() && db.get("old").is_err());
+        in_a_forked_process(|| {
+            i32::from([store.put("c", "d"), store.get("own").map(drop)].iter().any(Result::is_ok))
+        })
+    });
+    assert_eq!(code, 0);
     // The last handle of the child is another one.
     let code = in_a_forked_process(|| {
         let store = db.clone();

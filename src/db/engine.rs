@@ -243,13 +243,14 @@ impl Engine {
         if self.log.is_none() {
             return Err(Error::ReadOnly);
         }
-        self.files.check_process()?;
+        self.files.check_not_forked()?;
         self.health.check_open()?;
         self.health.check_not_failed()
     }
 
     #[inline]
     pub(crate) fn check_readable(&self, tree: &Tree) -> Result<()> {
+        self.files.check_not_forked()?;
         self.health.check_open()?;
         tree.check_alive()
     }

@@ -132,6 +132,12 @@ impl StoreFiles {
         self.locked.check_process()
     }
 
+    /// The same for the most frequent calls: see [`LockedDir::check_not_forked`].
+    #[inline]
+    pub(crate) fn check_not_forked(&self) -> Result<()> {
+        self.locked.check_not_forked()
+    }
+
     /// Releases the lock. Nothing in the directory is changed afterwards.
     pub(crate) fn unlock(&self) {
         self.locked.release();

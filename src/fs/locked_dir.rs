@@ -10,7 +10,9 @@
 //!   they differ, that operation fails with [`Error::LockLost`], even if the sync itself went well, and so
 //!   does every later change.
 //! - *Forked*: a process that was forked from the one that locked the directory shares its lock. It is
-//!   recognised by its process id, and refused with [`Error::Forked`].
+//!   refused with [`Error::Forked`], by its process id whenever a file is made, synced, renamed or removed. The
+//!   most frequent calls, which the callers check ([`LockedDir::check_not_forked`]), take the word of the C
+//!   library, because to ask for the id is a system call.
 //!
 //! If the process cannot open another file, one that is only kept open for later is closed, and the operation
 //! is tried again.
@@ -24,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::process::Process;
 use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files};
 use crate::error::{Error, Result};
 use crate::sync::lock;
@@ -48,7 +51,7 @@ pub(crate) struct LockedDir {
 struct Held {
     dir: PathBuf,
     /// The process that locked it.
-    process: u32,
+    process: Process,
     /// `None` once it is released. Held for reading during each change.
     guard: RwLock<Option<Box<dyn LockGuard>>>,
     /// A comparison has found that the directory or its `LOCK` was replaced.
@@ -101,10 +104,12 @@ impl Held {
     }
 
     fn check_process(&self) -> Result<()> {
-        match std::process::id() == self.process {
-            true => Ok(()),
-            false => Err(Error::Forked { opened_by: self.process }),
-        }
+        if self.process.is_this() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked { opened_by: self.process.id() }
     }
 }
 
@@ -121,7 +126,7 @@ impl LockedDir {
             fs: guard.fs().unwrap_or_else(|| Arc::clone(fs)),
             held: Arc::new(Held {
                 dir: dir.to_path_buf(),
-                process: std::process::id(),
+                process: Process::this(),
                 guard: RwLock::new(Some(guard)),
                 is_lost: AtomicBool::new(false),
             }),
@@ -137,6 +142,12 @@ impl LockedDir {
     /// Whether this is the process that locked the directory, or [`Error::Forked`].
     pub(crate) fn check_process(&self) -> Result<()> {
         self.held.check_process()
+    }
+
+    /// The same for calls that are too frequent for a system call: see [`Process::is_this_by_forks`].
+    #[inline]
+    pub(crate) fn check_not_forked(&self) -> Result<()> {
+        if self.held.process.is_this_by_forks() { Ok(()) } else { Err(self.held.forked()) }
     }
 
     /// Whether changes are allowed, and the directory is still the one that was locked.
@@ -227,8 +238,7 @@ struct HeldFile {
 
 impl AppendFile for HeldFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        // The process id is not checked here: that is a system call, this is the most frequent operation, and
-        // the caller has checked it already.
+        // The process is not checked here: the caller has done that, and the id takes a system call.
         self.held.under_lock(Compare::Never, || self.file.append(bytes))
     }
 

@@ -11,6 +11,7 @@
 mod dir_fs;
 mod locked_dir;
 mod mem;
+mod process;
 mod std_fs;
 
 pub(crate) use locked_dir::LockedDir;
