@@ -28,13 +28,7 @@ pub(crate) struct RawEntry {
     pub(crate) value: Range<usize>,
 }
 
-/// Decodes the entry at `at`; all of it must lie in `entries`.
-#[inline]
-pub(crate) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
-    decode_good(entries, at).ok_or_else(|| why_not(entries, at))
-}
-
-/// [`decode`] without the reason why not, for which there is [`why_not`].
+/// Decodes the entry at `at`; all of it must lie in `entries`. If it is not good, [`why_not`] tells the reason.
 #[inline(always)]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
@@ -59,6 +53,12 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
         suffix: start..end,
         value: end..end + value_len as usize,
     })
+}
+
+/// [`decode_good`], or why not.
+#[cfg(any(test, fuzzing))]
+pub(super) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
+    decode_good(entries, at).ok_or_else(|| why_not(entries, at))
 }
 
 /// The numbers in front of an entry's bytes. The two lengths are those of a key within the limit.

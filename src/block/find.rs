@@ -1,7 +1,6 @@
 //! A point lookup in a block, without a cursor.
 //!
-//! Finds the entry that [`BlockIter::seek`](super::BlockIter::seek) would find, but copies no key and
-//! allocates nothing:
+//! It copies no key and allocates nothing. [`BlockIter::seek`](super::BlockIter::seek) begins with it too:
 //!
 //! 1. A binary search over the restarts finds the last one before the target. Their keys are whole, and
 //!    compared where they lie.
@@ -9,8 +8,9 @@
 //!    those of the target are kept. It is before the target; so an entry that shares more with it is before
 //!    the target too, and any other has the target's first `shared` bytes, and its suffix decides.
 //!
-//! Step 2 compares whole keys, whatever the order of the entries. So this and the cursor agree on hostile
-//! blocks too, but that a value that is passed over is not looked at here.
+//! Step 2 compares whole keys, whatever the order of the entries. So it agrees with a search that decodes each key
+//! (`BlockIter::seek_by_whole_keys`, for tests) on hostile blocks too, but that a value that is passed over is not
+//! looked at here.
 //!
 //! [`find_user_key`] uses the hash index of the block, if it has one: instead of a search, it decodes the entries
 //! with the hash byte of the key, and those between each of them and the restart before it. In a sound block it
@@ -53,23 +53,37 @@ pub(crate) fn find(
     values: BlockValues,
     target: InternalKey<'_>,
 ) -> Result<Option<Found>, DecodeError> {
-    let trailer = Trailer::of(payload)?;
+    let Some(Placed { entry, same_user_key, .. }) = place(&Trailer::of(payload)?, target)? else {
+        return Ok(None);
+    };
+    let chunks = follow_value(values, &entry, payload)?;
+    Ok(Some(Found { same_user_key, tag: entry.tag, value: entry.value, chunks }))
+}
+
+/// The first entry of a block at or after a target. The part of its user key that it shares is that of the target.
+pub(super) struct Placed {
+    pub(super) at: usize,
+    pub(super) entry: RawEntry,
+    pub(super) same_user_key: bool,
+}
+
+/// [`find`], but nothing is said of the value.
+#[inline]
+pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Option<Placed>, DecodeError> {
     let entries = trailer.entries;
-    let mut at = last_restart_before(&trailer, target)?;
+    let mut at = last_restart_before(trailer, target)?;
     // Of the key before: its length, and how many of its first bytes are those of the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
         let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared > key_len {
-            return Err(shares_too_much(at, &entry, key_len));
+            return Err(shares_too_much(at, entry.shared, key_len));
         }
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
             let (same, order) = compare(&entries[entry.suffix.clone()], &target.user[entry.shared..]);
             if order.then_with(|| target.tag.cmp(&entry.tag)).is_ge() {
-                let chunks = follow_value(values, &entry, payload)?;
-                let (same_user_key, tag) = (order == Ordering::Equal, entry.tag);
-                return Ok(Some(Found { same_user_key, tag, value: entry.value, chunks }));
+                return Ok(Some(Placed { at, entry, same_user_key: order == Ordering::Equal }));
             }
             matched = entry.shared + same;
         }
@@ -171,7 +185,7 @@ fn find_version(
     while at < entries.len() {
         let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared > key_len {
-            return Err(shares_too_much(at, &entry, key_len));
+            return Err(shares_too_much(at, entry.shared, key_len));
         }
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
@@ -193,8 +207,8 @@ fn find_version(
 }
 
 #[cold]
-fn shares_too_much(at: usize, entry: &RawEntry, key_len: usize) -> DecodeError {
-    let detail = format!("{} of a key of {key_len} bytes", entry.shared);
+pub(super) fn shares_too_much(at: usize, shared: usize, key_len: usize) -> DecodeError {
+    let detail = format!("{shared} of a key of {key_len} bytes");
     DecodeError::corrupt(at as u64, "shared key length", detail)
 }
 
@@ -210,7 +224,7 @@ mod tests {
 
     fn by_cursor(payload: &Bytes, target: InternalKey<'_>) -> Result<Answer, DecodeError> {
         let mut iter = BlockIter::new(payload.clone(), BlockValues::Data)?;
-        iter.seek(target).map_err(|error| *error)?;
+        iter.seek_by_whole_keys(target).map_err(|error| *error)?;
         Ok(iter.key().map(|key| (key.user == target.user, key.tag, iter.value().to_vec(), iter.chunks())))
     }
 

@@ -1,7 +1,7 @@
 //! A cursor over the entries of a data or index block, in both directions.
 //!
-//! A step forward puts the suffix behind the shared bytes in the key buffer. A seek is a binary search over the
-//! restarts, which have whole keys, and then steps forward. A step backward needs all entries since the restart
+//! A step forward puts the suffix behind the shared bytes in the key buffer. A seek is that of a point lookup
+//! ([`find`](super::find)), and copies only the key it finds. A step backward needs all entries since the restart
 //! before, so that interval is decoded once and kept; it has at most [`RESTART_INTERVAL_MAX`] entries.
 //!
 //! Invariants: every step forward moves the cursor by at least four bytes and every step backward moves it
@@ -19,9 +19,10 @@ use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys, copy_key};
 
 use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode, decode_good, why_not};
+use super::entry::{RawEntry, decode_good, why_not};
+use super::find::{Placed, place, shares_too_much};
 use super::trailer::Trailer;
-use super::walk::{follow_unusual, is_plain, walk_entries};
+use super::walk::{follow_unusual, follow_value, is_plain, walk_entries};
 
 /// What the values of a block are, and hence what is checked about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +124,7 @@ fn decode_after(
 ) -> Result<(usize, Range<usize>, Current), Box<DecodeError>> {
     let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at).into()) };
     if entry.shared > key_len {
-        return Err(shares_too_much(at, entry.shared, key_len));
+        return Err(shares_too_much(at, entry.shared, key_len).into());
     }
     let (tag, chunked, value) = (entry.tag, entry.chunked, entry.value.start..entry.value.end);
     if !is_plain(&entry) {
@@ -149,12 +150,6 @@ pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
         key.resize(shared + rest.len(), 0);
     }
     copy_key(rest, &mut key[shared..]);
-}
-
-#[cold]
-fn shares_too_much(at: usize, shared: usize, key_len: usize) -> Box<DecodeError> {
-    let detail = format!("{shared} of a key of {key_len} bytes");
-    DecodeError::corrupt(at as u64, "shared key length", detail).into()
 }
 
 impl BlockIter {
@@ -261,13 +256,36 @@ impl BlockIter {
         self.walk_back_from(self.entries_end)
     }
 
-    /// Moves to the first entry at or after `target`; the cursor is not valid if there is none.
+    /// Moves to the first entry at or after `target`; the cursor is not valid if there is none. Copies no key but that.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Moved {
+        self.current = None;
+        self.backward.left = None;
+        let Some(Placed { at, entry, .. }) = place(&Trailer::of(&self.payload)?, target)? else {
+            return Ok(());
+        };
+        follow_value(self.values, &entry, &self.payload)?;
+        let RawEntry { shared, tag, chunked, suffix, value } = entry;
+        self.user_key.clear();
+        self.user_key.reserve(shared + suffix.len());
+        self.user_key.extend_from_slice(&target.user[..shared]);
+        self.user_key.extend_from_slice(&self.payload[suffix]);
+        self.current =
+            Some(Current { start: at, tag, value_start: value.start, value_end: value.end, chunked });
+        Ok(())
+    }
+
+    /// [`BlockIter::seek`] by whole keys, with which tests compare it and [`find`](super::find).
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn seek_by_whole_keys(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
         let (mut low, mut high) = (0, self.restarts - 1);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            let entry = self.restart_entry(middle)?;
+            let at = self.restart(middle)?;
+            let entry = super::entry::decode(&self.payload[..self.entries_end], at)?;
+            if entry.shared != 0 {
+                return Err(shares_too_much(at, entry.shared, 0).into());
+            }
             if InternalKey::new(&self.payload[entry.suffix], entry.tag) < target {
                 low = middle;
             } else {
@@ -416,16 +434,6 @@ impl BlockIter {
             return Err(DecodeError::corrupt(at as u64, "restart offset", detail));
         }
         Ok(offset)
-    }
-
-    /// The entry at a restart, whose suffix is its whole key.
-    fn restart_entry(&self, index: usize) -> Result<RawEntry, DecodeError> {
-        let at = self.restart(index)?;
-        let entry = decode(&self.payload[..self.entries_end], at)?;
-        if entry.shared != 0 {
-            return Err(DecodeError::corrupt(at as u64, "shared key length", "not zero at a restart"));
-        }
-        Ok(entry)
     }
 
     /// Decodes the interval that ends at `end` and moves to its last entry.

@@ -170,7 +170,12 @@ fn seek_anywhere(iter: &mut BlockIter, payload: &[u8], values: BlockValues) {
             let same = |found: Option<Found>| found.filter(|found| found.same_user_key);
             assert_eq!(by_user_key, found.clone().map(same), "there is no hash index");
         }
-        if iter.seek(target).is_ok() {
+        if iter.seek_by_whole_keys(target).is_ok() {
+            assert_found(found.clone(), iter, target);
+        }
+        let sought = iter.seek(target);
+        assert_eq!(sought.is_ok(), found.is_ok(), "a cursor and a lookup fail at the same targets");
+        if sought.is_ok() {
             assert_found(found, iter, target);
         }
         if iter.is_valid() {
@@ -202,6 +207,10 @@ fn walk(
 
 fn assert_seek(iter: &mut BlockIter, entries: &[Entry], target: InternalKey<'_>) {
     iter.seek(target).expect("a verified block can be searched");
+    let place = (iter.key().map(|key| (key.user.to_vec(), key.tag)), iter.value().to_vec());
+    iter.seek_by_whole_keys(target).expect("a verified block can be searched");
+    let reached = (iter.key().map(|key| (key.user.to_vec(), key.tag)), iter.value().to_vec());
+    assert_eq!(place, reached, "a search finds the same whether or not it decodes each key");
     let found = find(iter.payload(), iter.values(), target);
     if iter.values() == BlockValues::Data {
         let same = |found: Option<Found>| found.filter(|found| found.same_user_key);
