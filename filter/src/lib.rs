@@ -109,6 +109,9 @@ pub mod cost;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 #[doc(hidden)]
 pub mod forge;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod format_vectors;
 mod frozen;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 #[doc(hidden)]
@@ -127,9 +130,6 @@ mod sizes;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
-#[cfg(any(test, feature = "testing"))]
-#[doc(hidden)]
-pub mod vectors;
 
 pub use arch::AlignedBytes;
 pub use builder::FilterBuilder;

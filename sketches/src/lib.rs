@@ -71,7 +71,7 @@
 //! Outside of its file, a structure has:
 //!
 //! - a chapter of `format.md` with the parameters, the placement of a key and a vector; the vector's name and
-//!   check are in `vectors.rs`, and `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors` writes
+//!   check are in `format_vectors.rs`, and `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors` writes
 //!   `tests/golden/v1/NAME.bin`;
 //! - an arm of [`describe()`], which the compiler enforces;
 //! - a fuzz function in `fuzzing/`, its seed in `fuzzing/replay.rs`, a line in
@@ -98,6 +98,8 @@ mod envelope;
 mod error;
 mod exchange;
 mod expiring;
+#[cfg(test)]
+mod format_vectors;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -117,8 +119,6 @@ mod static_map;
 pub mod store;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod vectors;
 
 pub use approximator::{Approximator, Flags, Lattice, Max};
 pub use bloom::Bloom;

@@ -22,7 +22,7 @@
 //! tables that it replaces: how often their filters were probed, and which kind they have.
 //!
 //! The optimum is computed for the whole tree as if every filter could be changed. It is that of the tree
-//! that compaction will leave ([`settled`]), not of the present one, whose levels 0 and 1 may be overfull. A
+//! that compaction will leave ([`projected_tree`]), not of the present one, whose levels 0 and 1 may be overfull. A
 //! flush or a compaction takes from it the filters of its outputs. The other tables follow when they are
 //! rewritten; until then they are kept to the total by dropping column groups (`db/residency`).
 //!
@@ -32,7 +32,7 @@
 use std::collections::HashSet;
 
 use super::pick::Shape;
-use super::settled::settled;
+use super::projected_tree::settled;
 use crate::filter::allocation::{Allocation, Share, Total, allocate};
 use crate::filter::cost::TableUse;
 use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy, Kind};

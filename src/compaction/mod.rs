@@ -1,17 +1,17 @@
 //! Compaction: what to merge (`pick`; because of tombstones `tombstones`; because a caller wants it `range`)
-//! beside what running jobs have reserved (`busy`), and how far that is behind (`pressure`); where a large
-//! task is split (`parts`), which entries to keep (`retain`), and the merge itself (`run`); the filters of the
-//! outputs (`filters`), planned for the tree that compaction will leave (`settled`); what the outputs record
-//! of the inputs (`lineage`).
+//! beside what running jobs have reserved (`claimed_ranges`), and how far that is behind (`debt`); where a large
+//! task is split (`subcompactions`), which entries to keep (`retain`), and the merge itself (`run`); the filters of the
+//! outputs (`filters`), planned for the tree that compaction will leave (`projected_tree`); what the outputs record
+//! of the inputs (`table_origin`).
 
-pub(crate) mod busy;
+pub(crate) mod claimed_ranges;
+pub(crate) mod debt;
 pub(crate) mod filters;
-pub(crate) mod lineage;
-pub(crate) mod parts;
 pub(crate) mod pick;
-pub(crate) mod pressure;
+pub(crate) mod projected_tree;
 pub(crate) mod range;
 pub(crate) mod retain;
 pub(crate) mod run;
-pub(crate) mod settled;
+pub(crate) mod subcompactions;
+pub(crate) mod table_origin;
 pub(crate) mod tombstones;

@@ -18,8 +18,8 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::busy::Busy;
-use super::pressure;
+use super::claimed_ranges::Busy;
+use super::debt;
 use crate::manifest::edit::LEVELS;
 use crate::version::{TableHandle, Version};
 
@@ -117,8 +117,8 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
         };
         task.map(|task| (score, task))
     })?;
-    let runs = pressure::of_runs(version.runs(0).len(), shape);
-    let pressure = runs.max(pressure::of_debt(pressure::debt(version, shape), shape));
+    let runs = debt::of_runs(version.runs(0).len(), shape);
+    let pressure = runs.max(debt::of_debt(debt::debt(version, shape), shape));
     Some((Urgency::new(pressure, score), task))
 }
 

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use super::busy::Busy;
+use super::claimed_ranges::Busy;
 use super::pick::{Shape, Task, level_0_groups, overlapping};
 use crate::manifest::edit::LEVELS;
 use crate::snapshot_read::KeyRange;

@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::lineage::Lineage;
 use super::pick::Shape;
 use super::retain::{Fate, Retain};
+use super::table_origin::Lineage;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::Fs;

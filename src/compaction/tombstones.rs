@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use super::busy::Busy;
+use super::claimed_ranges::Busy;
 use super::pick::{Task, Urgency, level_0_groups, level_0_task, overlapping, table_inputs};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;

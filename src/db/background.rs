@@ -25,9 +25,9 @@ use super::residency::may_change_groups;
 use super::retry::Work;
 use super::tree::Tree;
 use crate::batch::KeyspaceId;
-use crate::compaction::busy::Busy;
+use crate::compaction::claimed_ranges::Busy;
+use crate::compaction::debt;
 use crate::compaction::pick::{self, Task, Urgency};
-use crate::compaction::pressure;
 use crate::compaction::tombstones::{self, Readers};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
@@ -370,7 +370,7 @@ impl Engine {
         let flush = tree.filter(|_| !is_flush).and_then(flush_urgency);
         let flush = self.if_due(Work::Flush(keyspace), flush, is_flush);
         let compaction = tree.and_then(|tree| {
-            tree.set_debt(pressure::debt(&tree.view().version, &tree.shape()));
+            tree.set_debt(debt::debt(&tree.view().version, &tree.shape()));
             Free::new(tree, oldest_snapshot, reserved).pick()
         });
         let held_back = tree.and_then(|tree| tombstones::held_back(&tree.view().version, oldest_snapshot));

@@ -2,7 +2,7 @@
 //!
 //! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
 //! be flushed, with the runs of level 0, and with the bytes that compactions owe
-//! ([`pressure`](crate::compaction::pressure)). Below 1 the writers of a keyspace are slowed to a rate that
+//! ([`pressure`](crate::compaction::debt)). Below 1 the writers of a keyspace are slowed to a rate that
 //! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Writers also wait until all
 //! memtables together have room for their batch; a keyspace with memtables that wait to be flushed leaves the
 //! others a part of that room. Each waits before it enters the commit queue, so that a keyspace whose flushes or
@@ -22,8 +22,8 @@ use super::queue::{Part, PartMut};
 use super::retry::Work;
 use super::tree::{Tree, View};
 use crate::batch;
+use crate::compaction::debt::{is_none, of_debt, of_runs};
 use crate::compaction::pick;
-use crate::compaction::pressure::{is_none, of_debt, of_runs};
 use crate::error::{Error, Result};
 use crate::memory::Growth;
 use crate::memtable::Memtable;

@@ -33,7 +33,7 @@ use super::progress::Progress;
 use super::publish::{Change, FilterChange, OptionsChange};
 use super::reservations::Job;
 use super::tree::Tree;
-use crate::compaction::busy::Busy;
+use crate::compaction::claimed_ranges::Busy;
 use crate::compaction::filters::{Output, plan_output};
 use crate::error::{Error, Result};
 use crate::filter::{FilterPlan, FilterPolicy};

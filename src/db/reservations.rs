@@ -13,7 +13,7 @@ use super::pending::{Marks, Pending};
 use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
-use crate::compaction::busy::{Busy, Claim};
+use crate::compaction::claimed_ranges::{Busy, Claim};
 use crate::compaction::pick::Task;
 use crate::key::SeqNo;
 use crate::sync::lock;

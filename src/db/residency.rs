@@ -33,7 +33,7 @@ use super::engine::Engine;
 use super::reservations::{Job, Reservation, Reserved, Residency, ResidencyChange};
 use super::tree::Tree;
 use crate::batch::KeyspaceId;
-use crate::compaction::busy::Busy;
+use crate::compaction::claimed_ranges::Busy;
 use crate::compaction::filters::bits_in_total;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
 use crate::table::FilterPages;

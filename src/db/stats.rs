@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::store::Db;
 use super::tree::Tree;
-use crate::compaction::pressure;
+use crate::compaction::debt;
 use crate::counters::FilterCounts;
 use crate::error::Error;
 use crate::key::SeqNo;
@@ -346,7 +346,7 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
         memtable_entries: view.memtables().map(|memtable| memtable.memtable.len()).sum(),
         memtable_bytes: view.memtables().map(|memtable| memtable.memtable.size_bytes() as u64).sum(),
         immutable_memtables: view.immutables.len() as u64,
-        owed_bytes: pressure::debt(&view.version, &tree.shape()),
+        owed_bytes: debt::debt(&view.version, &tree.shape()),
         skipped_entries: tree.skipped(),
         levels: (0..LEVELS)
             .map(|level| {

@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::ends::{Ends, Stated};
 use super::event::{Event, Keys, Sink};
+use super::filter_vs_keys::{self, Held};
+use super::footer_and_properties::{Ends, Stated};
 use super::head::Head;
-use super::held::{self, Held};
 use super::out::{Out, Stop};
 use super::view::{Detail, View};
 use super::window::Window;
@@ -180,7 +180,7 @@ impl Verification<'_> {
         let mut collector = Collector { path, findings };
         let view = View::new().detail(Detail::Shape);
         let mut out = Out::new(&mut collector, &view, window.len()).without_limits();
-        let own = held::open_own(&out, &window, &ends, Some(&stated))?;
+        let own = filter_vs_keys::open_own(&out, &window, &ends, Some(&stated))?;
         let filters = own.len() + beside.len();
         let held = own.into_iter().chain(beside).collect();
         let held =

@@ -4,11 +4,11 @@
 //! [`super::survey`].
 
 use super::annotate::{Fields, Halt, Payload};
-use super::ends::Ends;
 use super::event::Place;
 use super::filter_facts::{facts, kind_words};
+use super::filter_hints::Known;
+use super::footer_and_properties::Ends;
 use super::head::Head;
-use super::known::Known;
 use super::out::{Out, Result};
 use super::survey::Survey;
 use super::view::Detail;

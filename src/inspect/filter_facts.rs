@@ -1,7 +1,7 @@
 //! What a summary says of a filter: what it is, how large, and how good.
 
-use super::ends::Ends;
 use super::event::Value;
+use super::footer_and_properties::Ends;
 use super::out::{Out, Result};
 use super::window::Window;
 use super::words::{bytes, count, counted, percent};

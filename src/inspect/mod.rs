@@ -25,14 +25,14 @@
 //! | `describe` | what is this file? |
 //! | `head` | the header of every file; `CURRENT` |
 //! | `framed`, `record`, `log`, `manifest`, `items` | the walk over records, one of them, and what they hold |
-//! | `table`, `ends`, `block` | tables, their two ends, their blocks |
-//! | `scan`, `index`, `chunks`, `sums` | what a block holds, what leads to it, what all of them add up to |
-//! | `held` | the filters of a table, held against its keys |
+//! | `table`, `footer_and_properties`, `block` | tables, their two ends, their blocks |
+//! | `scan`, `index`, `chunks`, `block_totals` | what a block holds, what leads to it, what all of them add up to |
+//! | `filter_vs_keys` | the filters of a table, held against its keys |
 //! | `collect` | the damage of a table, a log or a manifest of a store, for `Db::verify` |
 //! | `search` | the way on behind damage |
 //! | `salvage` | what is left of a damaged table or log, for `Options::repair` |
 //! | `filter`, `filter_facts` | filter blocks; what a summary says of them |
-//! | `known`, `survey` | what must be found in one, what is found |
+//! | `filter_hints`, `survey` | what must be found in one, what is found |
 //! | `fields` | extensible records |
 //! | `tree`, `shapes` | the shape of a whole store, and of its tables |
 //! | `probe` | filters asked for keys: proved, measured |
@@ -55,20 +55,21 @@
 
 mod annotate;
 mod block;
+mod block_totals;
 mod chunks;
 mod collect;
 mod describe;
-mod ends;
 mod event;
 mod fields;
 mod filter;
 mod filter_facts;
+mod filter_hints;
+mod filter_vs_keys;
+mod footer_and_properties;
 mod framed;
 mod head;
-mod held;
 mod index;
 mod items;
-mod known;
 mod lines;
 mod log;
 mod manifest;
@@ -79,7 +80,6 @@ mod salvage;
 mod scan;
 mod search;
 mod shapes;
-mod sums;
 mod survey;
 mod table;
 mod text;

@@ -11,8 +11,8 @@ use std::io;
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::describe::{describe_to, kind_of};
-use super::ends::Ends;
 use super::event::{Event, FileDamage, Kind, Sink};
+use super::footer_and_properties::Ends;
 use super::head::Head;
 use super::out::{Out, Stop};
 use super::view::{Entries, View};

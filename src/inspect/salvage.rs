@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::ends::{Ends, Stated};
 use super::event::FileDamage;
 use super::filter;
+use super::footer_and_properties::{Ends, Stated};
 use super::framed::{self, FramedItem};
 use super::head::Head;
 use super::out::{Out, Stop};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::ends::Ends;
 use super::event::FileDamage;
+use super::footer_and_properties::Ends;
 use super::head::Head;
 use super::out::Stop;
 use super::tree::{FilterShape, OriginShape, RunShape, TableShape};

@@ -20,17 +20,17 @@
 use std::collections::BTreeMap;
 
 use super::block::{self, Opened};
+use super::block_totals::Sums;
 use super::chunks::Chunks;
-use super::ends::{Ends, Stated};
 use super::event::Place;
 use super::filter;
 use super::filter_facts;
+use super::filter_vs_keys::{self, Held};
+use super::footer_and_properties::{Ends, Stated};
 use super::head::Head;
-use super::held::{self, Held};
 use super::index::{Index, Reference};
 use super::lines::Lines;
 use super::out::{Fault, Out, Result};
-use super::sums::Sums;
 use super::view::Detail;
 use super::window::Window;
 use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope};
@@ -54,7 +54,8 @@ pub(super) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) 
     head.facts(out)?;
     ends.facts(out)?;
     filter_facts::of_table(out, window, &ends)?;
-    let held = if out.probes_filters { held::open_own(out, window, &ends, None)? } else { Vec::new() };
+    let held =
+        if out.probes_filters { filter_vs_keys::open_own(out, window, &ends, None)? } else { Vec::new() };
     walk(out, window, head, (&ends, None), held).map(drop)
 }
 

@@ -37,9 +37,9 @@ mod value;
 mod writer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod format_vectors;
 #[cfg(test)]
-pub(crate) mod vectors;
+mod tests;
 
 pub use crate::block::Compression;
 pub(crate) use context::{FilterTrust, TableContext, TableIo};

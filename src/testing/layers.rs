@@ -91,7 +91,7 @@ fn read_imports(src: &Path) -> Imports {
             let inside = path.strip_prefix(src).unwrap();
             let module = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
             let name = path.file_stem().unwrap().to_str().unwrap();
-            if matches!(&*module, "lib" | "testing") || matches!(name, "tests" | "vectors") {
+            if matches!(&*module, "lib" | "testing") || matches!(name, "tests" | "format_vectors") {
                 continue;
             }
             if path.is_dir() {

@@ -24,7 +24,7 @@ use crate::memory::Lease;
 use crate::table::{FilterPages, Table, TableContext, Verdict};
 use crate::table_meta::TableMeta;
 
-use super::residency;
+use super::filter_load;
 
 /// After this many rebuilt filters of a table in a row were unusable, the background stops rebuilding it.
 pub(crate) const REBUILDS_MAX: u32 = 4;
@@ -174,7 +174,7 @@ impl TableFilter {
     /// Too many files are open.
     pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<()> {
         if self.read.get().is_none() {
-            let read = residency::read_what_fits(table, meta, ctx)?;
+            let read = filter_load::read_what_fits(table, meta, ctx)?;
             self.read.get_or_init(|| read);
         }
         Ok(())
@@ -189,7 +189,7 @@ impl TableFilter {
         ctx: &TableContext,
         column_groups: usize,
     ) -> Option<Self> {
-        let read = residency::read_column_groups(table, meta, ctx, self.read.get()?, column_groups)?;
+        let read = filter_load::read_column_groups(table, meta, ctx, self.read.get()?, column_groups)?;
         Some(Self { read: OnceLock::from(read), health: Arc::clone(&self.health) })
     }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::filter::{FilterState, TableFilter};
+use super::filter_load::is_lack_of_files;
 use super::lookup::Lookup;
 use super::open_tables::{OpenTables, Opened};
-use super::residency::is_lack_of_files;
 use crate::batch::KeyspaceId;
 use crate::counters::{FilterCounters, RecentRate, Stripe};
 use crate::error::{Error, Result};

@@ -10,7 +10,7 @@
 //! | `handle` | a table of the tree: opened when first needed, with its counters and files |
 //! | `open_tables` | which tables are open, and which are closed to make room for others |
 //! | `filter` | the filter of a table: what of it is in memory, and whether it can be used |
-//! | `residency` | loading a filter: as much as there is room for, or a given number of column groups |
+//! | `filter_load` | loading a filter: as much as there is room for, or a given number of column groups |
 //! | `run` | tables that do not overlap, and the search for the one of a key |
 //! | `version` | all runs of a tree |
 //! | `lookup` | a point lookup in all of them |
@@ -21,22 +21,22 @@
 //! ([`ObsoleteFiles`](crate::obsolete_files)); so is the file of a filter.
 
 mod filter;
+mod filter_load;
 mod handle;
 mod lookup;
 mod lookup_many;
 mod open_tables;
-mod residency;
 mod run;
 #[expect(clippy::module_inception, reason = "the folder is about versions, and this file has the type")]
 mod version;
 
 pub(crate) use filter::FilterState;
+#[cfg(any(test, fuzzing))]
+pub(crate) use filter_load::read_filter;
 pub(crate) use handle::{SharedByTables, TableHandle};
 pub(crate) use lookup::Lookup;
 pub(crate) use lookup_many::{Lookups, Set, TOGETHER};
 pub(crate) use open_tables::OpenTables;
-#[cfg(any(test, fuzzing))]
-pub(crate) use residency::read_filter;
 pub(crate) use run::Run;
 pub(crate) use version::Version;
 

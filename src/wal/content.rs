@@ -1,6 +1,6 @@
 //! What the records of a write-ahead log hold, and the order that they must have.
 
-use super::promise::{EditMark, decode_close, decode_promise};
+use super::durable_mark::{EditMark, decode_close, decode_promise};
 use super::record::RecordKind;
 use crate::batch::BatchReader;
 use crate::codec::DecodeError;

@@ -23,21 +23,21 @@
 //! The invariant that makes rule 3 sound: [`FramedWriter`] takes as synced only what it has handed to the
 //! file, whole fragments, so no promise ever covers half of one.
 //!
-//! Of what records hold this module knows promises ([`promise`]); batches are in [`crate::batch`], edits in
+//! Of what records hold this module knows promises ([`durable_mark`]); batches are in [`crate::batch`], edits in
 //! [`crate::manifest::edit`].
 
 mod content;
-mod promise;
+mod durable_mark;
+#[cfg(test)]
+pub(crate) mod format_vectors;
+mod log_checksums;
 pub(crate) mod reader;
 pub(crate) mod record;
 mod sequence;
-mod sums;
-#[cfg(test)]
-pub(crate) mod vectors;
 pub(crate) mod writer;
 
 pub(crate) use content::{Content, ContentReader};
-pub(crate) use promise::{EditMark, decode_close, decode_promise, encode_close, encode_promise};
+pub(crate) use durable_mark::{EditMark, decode_close, decode_promise, encode_close, encode_promise};
 pub(crate) use reader::{Ending, Expected, FramedReader, READER_BYTES};
 pub(crate) use record::RecordKind;
 pub(crate) use sequence::{Refused, Sequence};

@@ -26,7 +26,7 @@ use crate::checksum::{FileChecksum, FileId, checksum32};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
-use super::sums::Sums;
+use super::log_checksums::Sums;
 
 /// Length of a page; pages are counted from the start of the file.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;

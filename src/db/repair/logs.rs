@@ -6,12 +6,12 @@
 //! it follow each other.
 //!
 //! A whole manifest says where each log ends. Otherwise a newer log may show that a batch has failed, or may
-//! have ([`given_again`](super::given_again)): it does not count, or is doubtful.
+//! have ([`reused_seqnos`](super::reused_seqnos)): it does not count, or is doubtful.
 
-use super::given_again::{NewerLogs, Standing, UsedLog};
 use super::plan::Certainty;
 use super::report::{LostWrites, ManifestCondition, RepairReport};
-use super::scratch::Scratch;
+use super::reused_seqnos::{NewerLogs, Standing, UsedLog};
+use super::spill::Scratch;
 use super::survey::Survey;
 use crate::batch::BatchReader;
 use crate::db::open::DroppedTail;

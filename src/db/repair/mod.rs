@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `survey` | what is there: manifest, tables, logs |
 //! | `plan` | which tables count, in which order, how certain that is |
-//! | `logs`, `scratch` | the writes of the logs, sorted by the new store |
-//! | `given_again` | which of them have failed, as newer logs show |
+//! | `logs`, `spill` | the writes of the logs, sorted by the new store |
+//! | `reused_seqnos` | which of them have failed, as newer logs show |
 //! | `sources`, `merge` | tables and writes merged, key by key, into the new store |
 //! | `run` | the whole of it |
 //! | `report` | what is gone, and what is doubtful |
@@ -18,14 +18,14 @@
 //!   be read goes to a keyspace `doubtful`.
 //! - What is lost is reported, as ranges of keys or as sequence numbers.
 
-mod given_again;
 mod logs;
 mod merge;
 mod plan;
 mod report;
+mod reused_seqnos;
 mod run;
-mod scratch;
 mod sources;
+mod spill;
 mod survey;
 #[cfg(test)]
 mod tests;

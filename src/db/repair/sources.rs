@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::plan::{Certainty, KeyRange, Planned, Rank};
 use super::report::{LostEntries, LostRange};
-use super::scratch::LoggedWrites;
+use super::spill::LoggedWrites;
 use super::survey::Survey;
 use crate::error::Result;
 use crate::filename::FileName;

@@ -3,9 +3,9 @@
 //! They stand behind the keys in the file, and so are read before the walk. One that cannot be used is left
 //! out: the walk reports why when it meets it.
 
-use super::ends::{Ends, Stated};
 use super::event::Keys;
 use super::filter::is_aligned;
+use super::footer_and_properties::{Ends, Stated};
 use super::out::{Out, Result};
 use super::window::Window;
 use crate::codec::DecodeError;

@@ -3,8 +3,8 @@
 use super::annotate::{Fields, Halt, Payload};
 use super::block::Opened;
 use super::event::{Keys, Place, Value};
+use super::filter_hints::Known;
 use super::head::Head;
-use super::known::Known;
 use super::out::{Out, Result};
 use super::view::Detail;
 use super::window::Window;
