@@ -3,23 +3,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::background::Background;
-use super::begin::Unchanged;
-use super::completion::Completions;
-use super::files::StoreFiles;
-use super::health::{Health, catch, ends_writing};
-use super::keyspaces::Keyspaces;
-use super::log::Log;
-use super::next_log::NextLog;
-use super::open::OpenReport;
-use super::queue::CommitQueue;
-use super::reserve::Reserve;
-use super::resume::Suspension;
-use super::retry::{Retry, Work};
-use super::schedule::point;
-use super::snapshot::SnapshotList;
-use super::tree::Tree;
 use crate::batch::OpenId;
+use crate::db::commit::completion::Completions;
+use crate::db::generation::begin::Unchanged;
+use crate::db::generation::next_log::NextLog;
+use crate::db::generation::resume::Suspension;
+use crate::db::handles::snapshot::SnapshotList;
+use crate::db::jobs::background::Background;
+use crate::db::open::recover::OpenReport;
+use crate::db::queues::commit_queue::CommitQueue;
+use crate::db::queues::retry::{Retry, Work};
+use crate::db::state::failure::{Health, catch, ends_writing};
+use crate::db::state::files::StoreFiles;
+use crate::db::state::keyspace::keyspaces::Keyspaces;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::Log;
+use crate::db::state::reserve::state::Reserve;
+use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::manifest::log::ManifestLog;
@@ -42,13 +42,13 @@ pub(crate) struct Engine {
     /// `None` if read-only.
     pub(crate) log: Option<Log>,
     pub(crate) next_log: NextLog,
-    pub(super) unchanged: Unchanged,
+    pub(in crate::db) unchanged: Unchanged,
     pub(crate) manifest: Manifest,
     pub(crate) background: Background,
     pub(crate) retry: Retry,
     pub(crate) suspension: Suspension,
     pub(crate) reserve: Reserve,
-    pub(super) completions: Completions,
+    pub(in crate::db) completions: Completions,
     pub(crate) counters: Counters,
     pub(crate) health: Health,
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::counters::Stripe;
-use crate::db::{Db, Keyspace, Snapshot};
+use crate::db::handles::keyspace::Keyspace;
+use crate::db::handles::snapshot::Snapshot;
+use crate::db::handles::store::Db;
 use crate::filename::FileName;
 use crate::filter::{FilterKind, FilterPolicy};
 use crate::fs::MemFs;

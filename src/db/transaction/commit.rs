@@ -3,21 +3,21 @@
 //! 1. Without writes there is nothing to do: it has read one moment. A transaction that is to be slowed down waits
 //!    now, so that little changes between 2 and 3.
 //! 2. Read the number of the newest visible write, then look for changes of what was read, between the snapshot
-//!    and this number ([`changes`](super::changes)). In this order: whatever the search misses is above the number.
+//!    and this number ([`changes`](crate::db::commit::read_check)). In this order: whatever the search misses is above the number.
 //! 3. The batch goes to the commit leader with what was read. The leader looks at everything above the number: the
 //!    batches before it in its group, and the entries of memtables. If a memtable above the number was flushed
 //!    meanwhile, begin again with 2, from that number on; after the second time such memtables are kept.
 //!
 //! The snapshot stays registered until the leader has decided, so that compactions keep what 2 looks for.
 
-use super::changes::{Check, ReadCondition};
-use super::read_set::ReadSet;
 use crate::batch::WriteBatch;
-use crate::db::decide::Condition;
+use crate::db::commit::conflict_check::Condition;
+use crate::db::commit::read_check::{Check, ReadCondition};
 use crate::db::engine::Engine;
-use crate::db::log::LogPosition;
-use crate::db::queue::{Admitted, Wanted};
-use crate::db::schedule::point;
+use crate::db::queues::commit_queue::{Admitted, Wanted};
+use crate::db::queues::read_set::ReadSet;
+use crate::db::state::log::LogPosition;
+use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 
@@ -32,7 +32,7 @@ const CHECKS: &str = "checks of what a transaction has read";
 impl Engine {
     /// Writes a batch if nothing has changed of what was read since the snapshot `read_at`, which is registered.
     /// Returns where a sync makes it durable.
-    pub(super) fn commit_if_unchanged(
+    pub(in crate::db) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,
         mut reads: ReadSet,
@@ -80,6 +80,6 @@ impl Engine {
 }
 
 /// Whether a transaction that was not committed because of this may be if it is run again.
-pub(super) fn may_succeed_again(error: &Error) -> bool {
+pub(in crate::db) fn may_succeed_again(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. } | Error::LimitExceeded { what: CHECKS, .. })
 }

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use super::own_writes::OwnWrites;
-use super::read_set::{READ_BYTES_MAX, ReadSet, Tracker};
+use crate::db::commit::group_commit::Durability;
 use crate::db::engine::{Engine, Owner};
-use crate::db::keyspace::Keyspace;
-use crate::db::log::LogPosition;
-use crate::db::reads::Reads;
-use crate::db::snapshot::Snapshot;
-use crate::db::store::Db;
-use crate::db::tree::Tree;
-use crate::db::value::Value;
-use crate::db::write::Durability;
+use crate::db::handles::keyspace::Keyspace;
+use crate::db::handles::read_calls::Reads;
+use crate::db::handles::snapshot::Snapshot;
+use crate::db::handles::store::Db;
+use crate::db::queues::read_set::{READ_BYTES_MAX, ReadSet, Tracker};
+use crate::db::queues::value::Value;
+use crate::db::read::own_writes::OwnWrites;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
@@ -138,7 +138,7 @@ impl Transaction {
     }
 
     #[cfg(test)]
-    pub(super) fn read_set(&self) -> &Mutex<ReadSet> {
+    pub(in crate::db) fn read_set(&self) -> &Mutex<ReadSet> {
         &self.reads
     }
 
@@ -336,7 +336,7 @@ impl Transaction {
     }
 
     /// Commits it, and releases its snapshot. Returns where a sync makes it durable, if it has written anything.
-    pub(super) fn commit_visible(self) -> Result<Option<LogPosition>> {
+    pub(in crate::db) fn commit_visible(self) -> Result<Option<LogPosition>> {
         let engine = self.engine();
         let writes = std::mem::take(&mut *lock(&self.writes));
         if writes.is_empty() {

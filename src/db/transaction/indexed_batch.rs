@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::own_writes::{Own, OwnWrites};
 use crate::batch::{DEFAULT_KEYSPACE, WriteBatch};
 use crate::db::engine::Owner;
-use crate::db::keyspace::Keyspace;
-use crate::db::reads::Reads;
-use crate::db::snapshot::{Held, KeyspaceSnapshot, Snapshot};
-use crate::db::store::Db;
-use crate::db::tree::Tree;
+use crate::db::handles::keyspace::Keyspace;
+use crate::db::handles::read_calls::Reads;
+use crate::db::handles::snapshot::{Held, KeyspaceSnapshot, Snapshot};
+use crate::db::handles::store::Db;
+use crate::db::read::own_writes::{Own, OwnWrites};
+use crate::db::state::keyspace::tree::Tree;
 use crate::key::SeqNo;
 
 /// A [`WriteBatch`] that can be read: [`over`](Self::over) a store, a keyspace or a snapshot, with everything that

@@ -1,32 +1,16 @@
-//! Transactions: reads of a snapshot and of writes that are not in the store yet, and a commit that fails if what
-//! was read has changed.
+//! Transactions: reads of a snapshot and of writes that are not in the store yet, and a commit that fails if the
+//! data it read has changed.
 //!
-//! - `own_writes`: the writes, sorted, by keyspace;
-//! - `laid_over`, `merged`, `merged_cursor`: an iterator and a cursor over them and the entries of the store;
-//! - `indexed_batch`: a batch of such writes, as a public type;
-//! - `read_set`: what a transaction has read, as intervals of keys;
-//! - `changes`: whether that has changed;
-//! - `commit`: the commit, in the thread of the transaction;
-//! - `handle`: the public handles;
-//! - `transact`: trying again.
+//! | file | responsibility |
+//! |---|---|
+//! | `indexed_batch` | a batch of writes that can be read, as a public type |
+//! | `handle` | the public handles of a transaction |
+//! | `commit` | the commit, in the thread of the transaction |
+//! | `transact` | running a transaction again after a conflict |
 
-mod changes;
 mod commit;
-mod handle;
-mod indexed_batch;
-mod laid_over;
-mod merged;
-mod merged_cursor;
-mod own_writes;
-mod read_set;
+pub(in crate::db) mod handle;
+pub(in crate::db) mod indexed_batch;
 #[cfg(test)]
 mod tests;
 mod transact;
-
-pub(super) use changes::ReadCondition;
-pub use handle::{KeyspaceTransaction, Transaction};
-pub use indexed_batch::{BatchView, IndexedBatch, ReadHandle};
-pub(super) use laid_over::Direction;
-pub(super) use merged::Merged;
-pub(super) use merged_cursor::MergedCursor;
-pub(super) use own_writes::Own;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 
-use super::*;
+use crate::db::transaction::tests::*;
 use crate::merge::vec_iter::Random;
 
 /// Where a cursor is.

@@ -1,0 +1,2 @@
+pub(in crate::db) mod repair;
+pub(in crate::db) mod verify;

@@ -1,0 +1,224 @@
+//! Reads the writes of the logs past their damage.
+//!
+//! Writes before the first loss are certain, and those behind it are doubtful: their order is known, and
+//! something between is gone. A loss does not concern a keyspace whose entries up to its end are in tables.
+//! Damage that took no write (a promise, a close record) is none: the sequence numbers of the batches around
+//! it follow each other.
+//!
+//! A whole manifest says where each log ends. Otherwise a newer log may show that a batch has failed, or may
+//! have ([`reused_seqnos`](super::reused_seqnos)): it does not count, or is doubtful.
+
+use super::plan::Certainty;
+use super::report::{LostWrites, ManifestCondition, RepairReport};
+use super::reused_seqnos::{NewerLogs, Standing, UsedLog};
+use super::spill::Scratch;
+use super::survey::Survey;
+use crate::batch::BatchReader;
+use crate::db::open::recover::DroppedTail;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::inspect::{LogItem, read_log};
+use crate::key::{EntryKind, SeqNo};
+
+/// The writes that the logs have lost, and how far they were read.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// In the order of the writes.
+    ranges: Vec<Loss>,
+    /// The last sequence number of the batches.
+    last: Option<SeqNo>,
+}
+
+/// Writes that are lost.
+#[derive(Debug, Clone, Copy)]
+struct Loss {
+    first: SeqNo,
+    /// `None` if it is not known.
+    last: Option<SeqNo>,
+    /// Whether a whole log may be gone.
+    is_log_gone: bool,
+}
+
+impl Loss {
+    /// Whether it concerns a keyspace whose entries up to `flushed` are in tables.
+    fn concerns(&self, flushed: SeqNo) -> bool {
+        self.last.is_none_or(|last| last > flushed)
+    }
+}
+
+impl Losses {
+    /// The last sequence number before a loss that concerns a keyspace whose entries up to `flushed` are in
+    /// tables. `None` if no loss does.
+    pub(super) fn before_loss(&self, flushed: SeqNo) -> Option<SeqNo> {
+        let first = self.ranges.iter().find(|loss| loss.concerns(flushed))?;
+        Some(flushed.max(first.first - 1))
+    }
+
+    /// The last sequence number of the batches, or 0.
+    pub(super) fn last(&self) -> SeqNo {
+        self.last.unwrap_or(0)
+    }
+
+    /// Whether they show that tables are gone without a trace: a log was removed, so its writes were flushed, and
+    /// no table has a sequence number that large. `newest` is the largest of all tables.
+    pub(super) fn show_lost_flush(&self, flushed: SeqNo, newest: SeqNo) -> bool {
+        let mut concerned = self.ranges.iter().filter(|loss| loss.is_log_gone && loss.concerns(flushed));
+        concerned.any(|loss| newest < loss.last.unwrap_or(loss.first))
+    }
+}
+
+/// Reads all logs into `scratch`.
+pub(super) fn read_logs(
+    survey: &Survey,
+    scratch: &mut Scratch<'_>,
+    report: &mut RepairReport,
+) -> Result<Losses> {
+    let is_whole = survey.manifest == ManifestCondition::Whole;
+    let used = if is_whole { Vec::new() } else { UsedLog::all(survey) };
+    let losses = Losses::default();
+    let mut reader = Reader { survey, scratch, report, used: &used, losses, suspect: None };
+    for (index, &(number, is_named)) in survey.logs.iter().enumerate() {
+        reader.log(number, is_named, index + 1 == survey.logs.len())?;
+    }
+    reader.lose(None);
+    Ok(reader.losses)
+}
+
+struct Reader<'a, 'b, 'c> {
+    survey: &'a Survey,
+    scratch: &'b mut Scratch<'c>,
+    report: &'b mut RepairReport,
+    /// The logs that were used, unless the manifest is whole.
+    used: &'b [UsedLog],
+    losses: Losses,
+    /// Where writes may be lost behind the last batch.
+    suspect: Option<Suspect>,
+}
+
+/// A place where writes may be lost.
+struct Suspect {
+    file: String,
+    offset: u64,
+    is_log_gone: bool,
+}
+
+impl Reader<'_, '_, '_> {
+    fn log(&mut self, number: u64, is_named: bool, is_last: bool) -> Result<()> {
+        let name = FileName::Log(number).to_string();
+        let stated = self.survey.state.logs.get(&number).and_then(|log| log.end);
+        let is_first = self.losses.last.is_none();
+        if !is_named && (self.survey.manifest == ManifestCondition::Cut || !is_first) {
+            // Which logs were between is not known: the sequence numbers must tell.
+            self.suspect_gone(&name);
+        }
+        let (file, path) = match self.survey.open_log(number) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.report.damage.push(error);
+                self.suspect_gone(&name);
+                return Ok(());
+            }
+        };
+        let (mut end, mut torn) = (None, None);
+        let mut newer = NewerLogs::than(number, self.used);
+        let read = read_log(&*file, &path, stated.map(|stated| stated.len), &mut |item| {
+            match item {
+                LogItem::Batch(bytes) => self.batch(bytes, &name, &mut newer)?,
+                LogItem::Promise(_) => {}
+                LogItem::Close(seqno, _) => end = Some(seqno),
+                LogItem::Lost(offset) => self.suspect(&name, offset),
+                LogItem::Torn(offset) => torn = torn.or(Some(offset)),
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) => self.report.logs += 1,
+            Err(error @ (Error::Io { .. } | Error::Corruption { .. })) if error.file() == Some(&path) => {
+                self.report.damage.push(error);
+                self.suspect(&name, 0);
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(offset) = torn.filter(|_| is_last) {
+            let bytes = file.len().map_or(0, |len| len.saturating_sub(offset));
+            let reason = "no whole record".to_owned();
+            self.report.dropped.push(DroppedTail { file: path, offset, bytes, reason });
+        }
+        match (end.or(stated.map(|stated| stated.last_seqno)), is_last) {
+            // Sequence numbers may have been given out that no batch has.
+            (Some(_), _) if self.suspect.is_none() => self.losses.last = self.losses.last.max(end),
+            (Some(end), _) if self.losses.last.is_some_and(|last| last >= end) => self.suspect = None,
+            (Some(end), _) => {
+                self.lose(Some(end));
+                self.losses.last = Some(end);
+            }
+            (None, false) => self.suspect(&name, file.len().unwrap_or(0)),
+            (None, true) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a batch.
+    fn batch(&mut self, bytes: &[u8], name: &str, newer: &mut NewerLogs<'_>) -> Result<()> {
+        let Ok(batch) = BatchReader::open(bytes) else {
+            self.suspect(name, 0);
+            return Ok(());
+        };
+        let (first, last) = (batch.first, batch.last_seqno());
+        let standing = newer.judge(first, bytes);
+        if standing == Standing::Failed {
+            return Ok(());
+        }
+        if self.suspect.is_some() {
+            match self.losses.last {
+                Some(known) if first <= known + 1 => self.suspect = None,
+                _ => self.lose(first.checked_sub(1)),
+            }
+        }
+        for entry in batch {
+            let Ok(entry) = entry else {
+                self.suspect(name, 0);
+                break;
+            };
+            let survey = self.survey;
+            let flushed = survey.flushed(entry.keyspace);
+            let is_known = survey.state.keyspaces.contains_key(&entry.keyspace);
+            let was_dropped = !is_known && entry.keyspace < survey.state.next_keyspace;
+            if was_dropped || entry.seqno <= flushed {
+                continue;
+            }
+            let is_behind_loss = self.losses.ranges.iter().any(|loss| loss.concerns(flushed));
+            let is_doubtful = is_behind_loss || standing == Standing::InDoubt;
+            let certainty = if is_doubtful { Certainty::Doubtful } else { Certainty::Certain };
+            let value = (entry.kind == EntryKind::Put).then(|| &bytes[entry.value.clone()]);
+            let key = &bytes[entry.key.clone()];
+            self.scratch.add(entry.keyspace, (key, value), entry.seqno, certainty)?;
+        }
+        self.losses.last = self.losses.last.max(Some(last));
+        Ok(())
+    }
+
+    /// Notes that writes may be lost from here on.
+    fn suspect(&mut self, name: &str, offset: u64) {
+        self.suspect.get_or_insert_with(|| Suspect { file: name.to_owned(), offset, is_log_gone: false });
+    }
+
+    /// Notes that this log may be gone, or others before it.
+    fn suspect_gone(&mut self, name: &str) {
+        self.suspect(name, 0);
+        self.suspect.iter_mut().for_each(|suspect| suspect.is_log_gone = true);
+    }
+
+    /// Writes up to this sequence number are lost where they were suspected to be.
+    fn lose(&mut self, last: Option<SeqNo>) {
+        let Some(Suspect { file, offset, is_log_gone }) = self.suspect.take() else { return };
+        let flushed = self.survey.all_flushed();
+        if last.is_some_and(|last| last <= flushed) {
+            // All of them are in tables.
+            return;
+        }
+        let first = self.losses.last.unwrap_or(0).max(flushed) + 1;
+        self.losses.ranges.push(Loss { first, last, is_log_gone });
+        self.report.lost_writes.push(LostWrites { file, offset, seqnos: (first, last) });
+    }
+}

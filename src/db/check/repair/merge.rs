@@ -1,0 +1,223 @@
+//! Merges what is left of a keyspace, key by key, and writes it to the new store.
+//!
+//! Of the entries of a key the newest certain one counts: the one with the largest sequence number. It is
+//! certain unless
+//!
+//! - a source that may hold newer entries has lost some around this key, or
+//! - a doubtful entry is newer, or may be.
+//!
+//! Then the newest of all goes to the keyspace for doubtful entries, or nothing does if it is a tombstone. A
+//! sequence number that was not replaced by 0 always says which entry is newer. Of certain entries one whose
+//! number was replaced is the oldest; a doubtful one is as old as the newest that went into its table.
+//!
+//! The place of a table in the tree says which entries are newer only if the manifest is whole: a table that
+//! was moved down by a lost edit is still named at the place above.
+
+use std::cmp::Reverse;
+
+use bytes::Bytes;
+
+use super::plan::Certainty;
+use super::report::{DoubtfulRanges, LostEntries};
+use super::sources::{Head, Source};
+use crate::batch::WriteBatch;
+use crate::db::commit::group_commit::Durability;
+use crate::db::handles::keyspace::Keyspace;
+use crate::db::handles::store::Db;
+use crate::error::Result;
+use crate::key::EntryKind;
+use crate::limits::KEYSPACE_NAME_BYTES_MAX;
+use crate::manifest::keyspace_options::KeyspaceOptions;
+
+/// Bytes that are written to the new store at a time.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Where the entries of one keyspace go.
+pub(super) struct Target<'a> {
+    db: &'a Db,
+    certain: Option<Keyspace>,
+    pub(super) certain_keys: u64,
+    doubtful: Option<Keyspace>,
+    doubtful_options: KeyspaceOptions,
+    pub(super) doubtful_values: u64,
+    pub(super) ranges: DoubtfulRanges,
+    /// Whether a source of a smaller rank has newer entries.
+    ranks_hold: bool,
+    batch: WriteBatch,
+}
+
+/// What becomes of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Verdict {
+    /// The source whose entry counts.
+    source: usize,
+    certainty: Certainty,
+}
+
+impl<'a> Target<'a> {
+    /// `certain` is the keyspace for certain entries, `doubtful` the name of the one for doubtful entries,
+    /// which is made when there is one, with these options. `ranks_hold` is whether the manifest is whole.
+    pub(super) fn new(
+        db: &'a Db,
+        certain: Option<Keyspace>,
+        ranges: DoubtfulRanges,
+        doubtful_options: KeyspaceOptions,
+        ranks_hold: bool,
+    ) -> Self {
+        Self {
+            db,
+            certain,
+            certain_keys: 0,
+            doubtful: None,
+            doubtful_options,
+            doubtful_values: 0,
+            ranges,
+            ranks_hold,
+            batch: WriteBatch::new(),
+        }
+    }
+
+    /// Merges all sources into the new store.
+    pub(super) fn merge(&mut self, mut sources: Vec<Source<'_>>, lost: &mut Vec<LostEntries>) -> Result<()> {
+        while let Some(user) = sources.iter().filter_map(|source| Some(&source.head()?.user)).min().cloned() {
+            if let Some(verdict) = judge(&sources, &user, self.ranks_hold) {
+                self.keep(&mut sources[verdict.source], &user, verdict.certainty)?;
+            }
+            sources.iter_mut().try_for_each(|source| source.pass(&user, lost))?;
+        }
+        self.flush(0)
+    }
+
+    fn keep(&mut self, source: &mut Source<'_>, user: &Bytes, certainty: Certainty) -> Result<()> {
+        let is_delete = source.head().is_some_and(|head| head.tag.kind() == EntryKind::Delete);
+        let certainty = if self.certain.is_none() { Certainty::Doubtful } else { certainty };
+        let value = if is_delete { None } else { source.value()? };
+        if value.is_none() && !is_delete {
+            source.lose_value();
+        }
+        self.ranges.add(user, certainty == Certainty::Doubtful);
+        let Some(value) = value else { return Ok(()) };
+        match (certainty, &self.certain) {
+            (Certainty::Certain, Some(keyspace)) => {
+                self.batch.put_in(keyspace, user, value);
+                self.certain_keys += 1;
+            }
+            _ => {
+                let keyspace = match &self.doubtful {
+                    Some(made) => made,
+                    None => {
+                        let made = self.db.keyspace(&self.ranges.into, self.doubtful_options.clone())?;
+                        self.doubtful.insert(made)
+                    }
+                };
+                self.batch.put_in(keyspace, user, value);
+                self.doubtful_values += 1;
+            }
+        }
+        self.flush(BATCH_BYTES)
+    }
+
+    fn flush(&mut self, least: usize) -> Result<()> {
+        if self.batch.is_empty() || self.batch.size_bytes() < least {
+            return Ok(());
+        }
+        self.db.write_with(std::mem::take(&mut self.batch), Durability::Buffered)
+    }
+}
+
+/// Which entry of this key counts; `None` if there is none that was not replaced.
+fn judge(sources: &[Source<'_>], user: &[u8], ranks_hold: bool) -> Option<Verdict> {
+    let here = |source: &Source<'_>| {
+        let head = source.head().filter(|head| head.user == user)?;
+        (!source.is_covered()).then(|| head.clone())
+    };
+    let heads: Vec<(usize, Head)> =
+        sources.iter().enumerate().filter_map(|(index, source)| Some((index, here(source)?))).collect();
+    let of = |certainty| heads.iter().filter(move |(_, head)| head.certainty == certainty);
+    let certain = of(Certainty::Certain)
+        .min_by_key(|(index, head)| (Reverse(head.tag.seqno()), sources[*index].rank()));
+    let doubtful = of(Certainty::Doubtful).max_by_key(|(_, head)| (head.age, head.number));
+    let (source, certainty) = match (certain, doubtful) {
+        (None, None) => return None,
+        (None, Some((index, _))) => (*index, Certainty::Doubtful),
+        (Some((_, known)), Some((index, other))) if is_newer(other, known) => (*index, Certainty::Doubtful),
+        (Some((index, known)), _) => {
+            let (rank, seqno) = (sources[*index].rank(), known.tag.seqno());
+            let hidden = sources
+                .iter()
+                .enumerate()
+                .filter(|(at, source)| !ranks_hold || *at == *index || source.rank() < rank)
+                .any(|(_, source)| source.may_hide(user, seqno));
+            (*index, if hidden { Certainty::Doubtful } else { Certainty::Certain })
+        }
+    };
+    Some(Verdict { source, certainty })
+}
+
+/// Whether a doubtful entry may be newer than a certain one of the same key.
+fn is_newer(doubtful: &Head, certain: &Head) -> bool {
+    match (doubtful.tag.seqno(), certain.tag.seqno()) {
+        // It can be as new as the newest that went into its table.
+        (0, known) => known == 0 || doubtful.age > known,
+        (found, known) => found > known,
+    }
+}
+
+/// The name of the keyspace for doubtful entries of a keyspace; another one if it is taken.
+pub(super) fn doubtful_name(keyspace: Option<&str>, taken: &[String]) -> String {
+    const DOUBTFUL: &str = "doubtful";
+    let mut name = match keyspace {
+        Some(crate::manifest::state::DEFAULT_NAME) => DOUBTFUL.to_owned(),
+        Some(other) => format!("{DOUBTFUL}:{other}"),
+        None => format!("{DOUBTFUL}:unknown"),
+    };
+    let mut number = 1;
+    let whole = name.clone();
+    loop {
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        while name.len() + suffix.len() > KEYSPACE_NAME_BYTES_MAX {
+            name.pop();
+        }
+        name.push_str(&suffix);
+        if !taken.contains(&name) {
+            return name;
+        }
+        number += 1;
+        name.clone_from(&whole);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Tag;
+
+    fn head(seqno: u64, age: u64) -> Head {
+        let (tag, certainty) = (Tag::new(seqno, EntryKind::Put), Certainty::Doubtful);
+        Head { user: Bytes::from_static(b"k"), tag, certainty, age, number: 1 }
+    }
+
+    #[test]
+    fn a_sequence_number_says_which_entry_is_newer_and_a_zero_may_be_newer() {
+        for (doubtful, certain, newer) in [
+            (head(7, 7), head(5, 5), true),
+            (head(5, 5), head(5, 5), false),
+            (head(5, 5), head(7, 7), false),
+            (head(5, 5), head(0, 9), true),
+            (head(0, 9), head(7, 7), true),
+            (head(0, 6), head(7, 7), false),
+            (head(0, 6), head(0, 9), true),
+        ] {
+            assert_eq!(is_newer(&doubtful, &certain), newer, "{doubtful:?} {certain:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_for_doubtful_entries_is_never_one_that_is_taken() {
+        let taken = ["doubtful", "doubtful-2", "doubtful:users"].map(String::from);
+        assert_eq!(doubtful_name(Some("default"), &taken), "doubtful-3");
+        assert_eq!(doubtful_name(Some("users"), &taken), "doubtful:users-2");
+        assert_eq!(doubtful_name(None, &taken), "doubtful:unknown");
+        assert_eq!(doubtful_name(Some(&"ü".repeat(127)), &taken).len(), 255);
+    }
+}

@@ -1,0 +1,197 @@
+//! The repair as a whole.
+
+use std::path::Path;
+
+use super::logs::{Losses, read_logs};
+use super::merge::{Target, doubtful_name};
+use super::plan::Planned;
+use super::report::{DoubtfulRanges, ManifestCondition, RepairReport, RepairedKeyspace};
+use super::sources::{Chain, Source, chains};
+use super::spill::Scratch;
+use super::survey::Survey;
+use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
+use crate::db::handles::store::Db;
+use crate::db::open::steps::lock_for_reading;
+use crate::error::{Error, Result};
+use crate::filename::names_in;
+use crate::fs::lies_in;
+use crate::manifest::keyspace_options::KeyspaceOptions;
+use crate::manifest::state::DEFAULT_NAME;
+use crate::options::Options;
+
+/// Progress of a repair.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct RepairProgress {
+    /// Keyspaces that are done.
+    pub keyspaces_done: u64,
+    /// Keyspaces that there are.
+    pub keyspaces: u64,
+}
+
+impl Options {
+    /// Repairs the store in `path`: makes a new store in the directory `into`, which must not exist or be
+    /// empty, with all that can still be read. The damaged store is only read.
+    ///
+    /// A keyspace of the new store holds what is certain of the old one: values that no write up to
+    /// [`RepairedKeyspace::as_of`] had deleted or replaced. That is the last sequence number, or the last one
+    /// before writes that are lost. What is doubtful is in a keyspace `doubtful` (`doubtful:NAME` for a keyspace
+    /// other than the default one), and what is lost is in the report. The new store has an id of its own, and
+    /// the keyspaces have their options if these can be read.
+    ///
+    /// These options are those of the new store. The repair takes their memory budget, a block for each
+    /// table that overlaps others in its run, and a value. Until it is finished the new store has keyspaces
+    /// whose names begin with `repair-unfinished`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (damaged, repaired) = (dir.path().join("damaged"), dir.path().join("repaired"));
+    /// # sievedb::Db::open(&damaged)?.put("k", "v")?;
+    /// std::fs::remove_file(damaged.join("CURRENT")).unwrap();
+    /// let report = sievedb::Options::new().repair(&damaged, &repaired)?;
+    /// assert!(report.is_complete());
+    /// assert_eq!(sievedb::Db::open(&repaired)?.get("k")?.as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`] if no file of a store is in `path`, [`Error::Locked`] if the store is open for
+    /// writing, [`Error::InvalidArgument`] if `into` is not empty, and those of [`Options::open`] and of
+    /// writing for the new store. Damage is in the report, and no error.
+    pub fn repair(self, path: impl AsRef<Path>, into: impl AsRef<Path>) -> Result<RepairReport> {
+        self.repair_with(path, into, |_| ())
+    }
+
+    /// Repairs like [`Options::repair`], and calls `progress` after each keyspace.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Options::repair`].
+    pub fn repair_with(
+        self,
+        path: impl AsRef<Path>,
+        into: impl AsRef<Path>,
+        mut progress: impl FnMut(RepairProgress),
+    ) -> Result<RepairReport> {
+        repair(self, path.as_ref(), into.as_ref(), &mut progress)
+    }
+}
+
+fn repair(
+    options: Options,
+    dir: &Path,
+    into: &Path,
+    progress: &mut dyn FnMut(RepairProgress),
+) -> Result<RepairReport> {
+    let fs = options.fs.clone();
+    names_in(&*fs, dir)?;
+    let _lock = lock_for_reading(&*fs, dir)?;
+    if lies_in(&*fs, into, dir).map_err(|error| Error::io("look for", into, error))? {
+        return Err(Error::invalid(format!("{} is in the damaged store", into.display())));
+    }
+    let (survey, plan) = Survey::of(&fs, dir)?;
+    if fs.list(into).is_ok_and(|names| !names.is_empty()) {
+        return Err(Error::invalid(format!("{} is not empty", into.display())));
+    }
+    let default_options = options_of(&survey, Some(DEFAULT_KEYSPACE));
+    let db = options.default_keyspace(default_options).open(into)?;
+    let mut report = RepairReport {
+        manifest: survey.manifest,
+        tables: plan.keyspaces.values().flatten().filter(|planned| planned.table.is_readable).count() as u64,
+        left_out: survey.left_out.clone(),
+        damage: survey.damage.clone(),
+        ..RepairReport::default()
+    };
+    let mut taken: Vec<String> =
+        survey.state.keyspaces.values().map(|keyspace| keyspace.name.clone()).collect();
+    taken.push(DEFAULT_NAME.to_owned());
+    let mut scratch = Scratch::new(&db, &taken);
+    let losses = read_logs(&survey, &mut scratch, &mut report)?;
+    let (newest, mut tables) = (plan.newest, plan.keyspaces);
+    let with_writes = scratch.ids().map(Some);
+    let known = survey.state.keyspaces.keys().copied().map(Some);
+    let missing: Vec<_> = with_writes.chain(known).collect();
+    missing.into_iter().for_each(|id| _ = tables.entry(id).or_default());
+    let has_unattributed = tables.contains_key(&None);
+    let can_be_certain = |id: Option<KeyspaceId>| {
+        let flushed = id.map_or(0, |id| survey.flushed(id));
+        survey.manifest == ManifestCondition::Whole
+            || !(has_unattributed || losses.show_lost_flush(flushed, newest))
+    };
+    let mut done = RepairProgress { keyspaces_done: 0, keyspaces: tables.len() as u64 };
+    let mut doubtful = Vec::new();
+    for (id, tables) in tables {
+        let (survey, losses) = (&survey, &losses);
+        let keyspace = Repaired { survey, losses, db: &db, id, can_be_certain: can_be_certain(id) };
+        doubtful.extend(keyspace.run(tables, &scratch, &mut taken, &mut report)?);
+        done.keyspaces_done += 1;
+        progress(done);
+    }
+    report.keyspaces.extend(doubtful);
+    scratch.finish()?;
+    db.flush()?;
+    db.close()?;
+    Ok(report)
+}
+
+/// A keyspace that is repaired.
+struct Repaired<'a> {
+    survey: &'a Survey,
+    losses: &'a Losses,
+    db: &'a Db,
+    id: Option<KeyspaceId>,
+    /// Whether there is no sign of tables that are newer than all that is known, and are gone or of any
+    /// keyspace.
+    can_be_certain: bool,
+}
+
+impl Repaired<'_> {
+    /// Writes it to the new store. Returns the keyspace of its doubtful entries, if there are some.
+    fn run(
+        &self,
+        tables: Vec<Planned>,
+        scratch: &Scratch<'_>,
+        taken: &mut Vec<String>,
+        report: &mut RepairReport,
+    ) -> Result<Option<RepairedKeyspace>> {
+        let Self { survey, losses, db, id, can_be_certain } = *self;
+        let named = id.and_then(|id| survey.state.keyspaces.get(&id)).map(|keyspace| keyspace.name.clone());
+        let options = options_of(survey, id);
+        let certain = match &named {
+            Some(name) => Some(db.keyspace(name, options.clone())?),
+            None => None,
+        };
+        let name = id.and_then(|id| survey.name(id)).map(str::to_owned);
+        let into = doubtful_name(name.as_deref(), taken);
+        let ranges = DoubtfulRanges::new(name.clone(), into.clone());
+        let certain = certain.filter(|_| can_be_certain);
+        let mut target =
+            Target::new(db, certain, ranges, options, survey.manifest == ManifestCondition::Whole);
+        let mut sources = Vec::new();
+        for chain in chains(tables) {
+            let chain = Chain::new(survey, name.clone(), chain, &mut report.lost_entries)?;
+            sources.push(Source::Tables(Box::new(chain)));
+        }
+        if let Some(id) = id {
+            sources.extend(scratch.writes(id)?.map(|writes| Source::Log(Box::new(writes))));
+        }
+        target.merge(sources, &mut report.lost_entries)?;
+        let (keys, values) = (target.certain_keys, target.doubtful_values);
+        report.doubtful.extend(target.ranges.finish());
+        let as_of = id.map(|id| survey.as_of(id, losses));
+        report.keyspaces.extend(named.map(|name| RepairedKeyspace { name, keys, is_doubtful: false, as_of }));
+        if values == 0 {
+            return Ok(None);
+        }
+        taken.push(into.clone());
+        Ok(Some(RepairedKeyspace { name: into, keys: values, is_doubtful: true, as_of: None }))
+    }
+}
+
+/// The options of a keyspace, or those of a new one if they cannot be read.
+fn options_of(survey: &Survey, id: Option<KeyspaceId>) -> KeyspaceOptions {
+    let keyspace = id.and_then(|id| survey.state.keyspaces.get(&id));
+    let options = keyspace.and_then(|keyspace| KeyspaceOptions::decode(&keyspace.options).ok());
+    options.filter(|options| options.validate().is_ok()).unwrap_or_default()
+}

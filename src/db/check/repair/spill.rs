@@ -1,0 +1,192 @@
+//! The newest write to each key in the logs, sorted. The logs may be larger than memory, so the new store
+//! does it: while it is repaired it has two more keyspaces for each keyspace with writes in the logs, one for
+//! what is known of a write and one for its value. They are dropped in the end.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::plan::Certainty;
+use super::sources::Head;
+use crate::batch::{KeyspaceId, WriteBatch};
+use crate::codec::{Reader, put_u64};
+use crate::db::commit::group_commit::Durability;
+use crate::db::handles::iteration::iter::Iter;
+use crate::db::handles::keyspace::Keyspace;
+use crate::db::handles::store::Db;
+use crate::error::{Error, Result};
+use crate::key::{EntryKind, SeqNo, Tag};
+use crate::manifest::keyspace_options::KeyspaceOptions;
+
+/// Names of these keyspaces begin so. A store that has one is not completely repaired.
+const UNFINISHED: &str = "repair-unfinished";
+
+/// The writes of the logs, by keyspace.
+pub(super) struct Scratch<'a> {
+    db: &'a Db,
+    keyspaces: BTreeMap<KeyspaceId, [Keyspace; 2]>,
+    /// Begins the names of the keyspaces: the old store may have some that begin like ours.
+    prefix: String,
+}
+
+impl<'a> Scratch<'a> {
+    /// `taken` are the names of keyspaces that the new store will get.
+    pub(super) fn new(db: &'a Db, taken: &[String]) -> Self {
+        let mut prefix = UNFINISHED.to_owned();
+        while taken.iter().any(|name| name.starts_with(&prefix)) {
+            prefix.push('-');
+        }
+        Self { db, keyspaces: BTreeMap::new(), prefix }
+    }
+
+    /// Takes a write; `value` is `None` for a delete. Of two writes to a key the one with the larger sequence
+    /// number stays, of equal ones that of the newer log, which comes later: a number is given again if its
+    /// write has failed. A write that was copied into a newer log stays certain.
+    pub(super) fn add(
+        &mut self,
+        id: KeyspaceId,
+        (key, value): (&[u8], Option<&[u8]>),
+        seqno: SeqNo,
+        certainty: Certainty,
+    ) -> Result<()> {
+        let [writes, values] = self.of(id)?;
+        if let Some(known) = writes.get(key)? {
+            let known = decode(&known)?;
+            let is_copy = || Ok::<_, Error>(values.get(key)?.as_deref() == value);
+            if known.0.seqno() > seqno
+                || known.0.seqno() == seqno && known.1 == Certainty::Certain && is_copy()?
+            {
+                return Ok(());
+            }
+        }
+        let mut record = vec![u8::from(certainty == Certainty::Certain)];
+        let kind = if value.is_some() { EntryKind::Put } else { EntryKind::Delete };
+        put_u64(&mut record, Tag::new(seqno, kind).to_u64());
+        let mut batch = WriteBatch::new();
+        batch.put_in(&writes, key, record);
+        match value {
+            Some(value) => batch.put_in(&values, key, value),
+            None => batch.delete_in(&values, key),
+        };
+        self.db.write_with(batch, Durability::Buffered)
+    }
+
+    fn of(&mut self, id: KeyspaceId) -> Result<[Keyspace; 2]> {
+        if let Some(known) = self.keyspaces.get(&id) {
+            return Ok(known.clone());
+        }
+        let make = |what| self.db.keyspace(&format!("{}-{id}-{what}", self.prefix), KeyspaceOptions::new());
+        let made = [make("writes")?, make("values")?];
+        self.keyspaces.insert(id, made.clone());
+        Ok(made)
+    }
+
+    /// The keyspaces that have writes.
+    pub(super) fn ids(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
+        self.keyspaces.keys().copied()
+    }
+
+    /// The writes to a keyspace, at the first one; `None` if there are none.
+    pub(super) fn writes(&self, id: KeyspaceId) -> Result<Option<LoggedWrites>> {
+        let Some([writes, values]) = self.keyspaces.get(&id) else { return Ok(None) };
+        let mut found = LoggedWrites { writes: writes.iter(), values: values.clone(), head: None };
+        found.advance()?;
+        Ok(Some(found))
+    }
+
+    /// Drops the keyspaces.
+    pub(super) fn finish(self) -> Result<()> {
+        let names: Vec<String> =
+            self.keyspaces.values().flatten().map(|keyspace| keyspace.name().to_owned()).collect();
+        names.iter().try_for_each(|name| self.db.drop_keyspace(name))
+    }
+}
+
+/// The writes to a keyspace in the order of its keys.
+pub(super) struct LoggedWrites {
+    writes: Iter<'static>,
+    values: Keyspace,
+    head: Option<Head>,
+}
+
+impl LoggedWrites {
+    pub(super) fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// The value of the write.
+    pub(super) fn value(&self) -> Result<Option<Bytes>> {
+        let Some(head) = &self.head else { return Ok(None) };
+        Ok(self.values.get(&head.user)?.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    pub(super) fn pass(&mut self, user: &[u8]) -> Result<()> {
+        match self.head.as_ref().is_some_and(|head| head.user == user) {
+            true => self.advance(),
+            false => Ok(()),
+        }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.head = match self.writes.next().transpose()? {
+            None => None,
+            Some((key, record)) => {
+                let (tag, certainty) = decode(&record)?;
+                let user = Bytes::copy_from_slice(&key);
+                Some(Head { user, tag, certainty, age: tag.seqno(), number: u64::MAX })
+            }
+        };
+        Ok(())
+    }
+}
+
+fn decode(record: &[u8]) -> Result<(Tag, Certainty)> {
+    let mut reader = Reader::new(record);
+    let read = reader.u8("certainty").and_then(|certain| Ok((certain, reader.u64("tag")?)));
+    let found = read.ok().and_then(|(certain, tag)| Some((Tag::from_u64(tag)?, certain)));
+    let (tag, certain) = found.ok_or_else(|| Error::invalid("a record of the repair cannot be read"))?;
+    Ok((tag, if certain == 1 { Certainty::Certain } else { Certainty::Doubtful }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn of_equal_sequence_numbers_the_write_of_the_newer_log_stays() {
+        use Certainty::{Certain, Doubtful};
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let mut scratch = Scratch::new(&db, &[]);
+        let mut add = |key: &str, value: Option<&str>, seqno, certainty| {
+            scratch.add(0, (key.as_bytes(), value.map(str::as_bytes)), seqno, certainty).unwrap();
+        };
+        add("given again", Some("failed"), 5, Certain);
+        add("given again", Some("taken"), 5, Certain);
+        add("in doubt", Some("failed"), 5, Certain);
+        add("in doubt", None, 5, Doubtful);
+        add("a copy", Some("copied"), 5, Certain);
+        add("a copy", Some("copied"), 5, Doubtful);
+        add("later", Some("later"), 6, Certain);
+        add("later", Some("earlier"), 5, Certain);
+        let mut writes = scratch.writes(0).unwrap().unwrap();
+        let mut found = Vec::new();
+        while let Some(head) = writes.head().cloned() {
+            let value = writes.value().unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap());
+            found.push((String::from_utf8(head.user.to_vec()).unwrap(), value, head.certainty));
+            writes.pass(&head.user).unwrap();
+        }
+        let expected = [
+            ("a copy", Some("copied"), Certain),
+            ("given again", Some("taken"), Certain),
+            ("in doubt", None, Doubtful),
+            ("later", Some("later"), Certain),
+        ];
+        let expected =
+            expected.map(|(key, value, certainty)| (key.to_owned(), value.map(str::to_owned), certainty));
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,363 @@
+//! What is there: the manifest as far as it can be read, the tables that it names or that are in the
+//! directory, the logs. Reads only.
+//!
+//! The manifest counts as whole if it can be read to its end, every promise in a log is about an edit that it
+//! has, and no table is missing that another one replaced. Without a `CURRENT` the newest manifest that can be
+//! read to its end counts, else the newest of which a keyspace can be read.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::logs::Losses;
+use super::plan::{FoundTable, Plan, plan};
+use super::report::ManifestCondition;
+use crate::batch::KeyspaceId;
+use crate::checksum::FileId;
+use crate::db::open::recover::IgnoredFile;
+use crate::db::open::recover::{list, strays};
+use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, HEADER_BYTES};
+use crate::filename::FileName;
+use crate::fs::{Fs, ReadFile};
+use crate::inspect::{LogItem, ManifestRemains, TableFacts, as_errors, read_log, read_manifest};
+use crate::key::SeqNo;
+use crate::manifest::current::Current;
+use crate::manifest::state::{ManifestState, TablePlace};
+use crate::table_meta::TableMeta;
+use crate::wal::EditMark;
+
+const HEADER_LEN: u64 = HEADER_BYTES as u64;
+
+/// What is left of a store.
+pub(super) struct Survey {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    pub(super) store_id: Option<FileId>,
+    pub(super) manifest: ManifestCondition,
+    pub(super) state: ManifestState,
+    /// The tables that it names, by number.
+    metas: HashMap<u64, Arc<TableMeta>>,
+    /// If edits behind damage are part of the state: up to which sequence number all entries of a keyspace were
+    /// in tables before the damage.
+    flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
+    /// The names of keyspaces, as tables say that the manifest does not name.
+    told: BTreeMap<KeyspaceId, String>,
+    /// The logs in the order of their numbers, and whether the manifest names each.
+    pub(super) logs: Vec<(u64, bool)>,
+    pub(super) damage: Vec<Error>,
+    pub(super) left_out: Vec<IgnoredFile>,
+}
+
+impl Survey {
+    /// Looks at the store in `dir`. The plan says which of its tables count.
+    pub(super) fn of(fs: &Arc<dyn Fs>, dir: &std::path::Path) -> Result<(Self, Plan)> {
+        let listing = list(&**fs, dir)?;
+        let mut survey = Self {
+            fs: Arc::clone(fs),
+            dir: dir.to_path_buf(),
+            store_id: None,
+            manifest: ManifestCondition::Lost,
+            state: ManifestState::default(),
+            metas: HashMap::new(),
+            flushed_before_damage: None,
+            told: BTreeMap::new(),
+            logs: Vec::new(),
+            damage: Vec::new(),
+            left_out: listing.ignored.clone(),
+        };
+        let number = survey.read_manifest(&listing.ours)?;
+        survey.store_id = survey.store_id.or_else(|| survey.any_store_id(&listing.ours));
+        if survey.manifest == ManifestCondition::Lost && survey.store_id.is_none() {
+            return Err(Error::NoStore { dir: dir.to_path_buf(), why: "it holds no file of a store" });
+        }
+        let mut unnamed = strays(&listing, &survey.state, number.unwrap_or(0));
+        unnamed.retain(|name| survey.is_of_store(*name));
+        if survey.manifest == ManifestCondition::Whole && !survey.keeps_promises(&unnamed)? {
+            survey.manifest = ManifestCondition::Cut;
+        }
+        let damaged = survey.damage.len();
+        let mut tables = survey.find_tables(&unnamed);
+        if survey.manifest == ManifestCondition::Whole && lacks_replaced(&tables) {
+            // Now it counts what the tables in use replaced.
+            survey.manifest = ManifestCondition::Cut;
+            survey.damage.truncate(damaged);
+            tables = survey.find_tables(&unnamed);
+        }
+        survey.find_logs(&unnamed);
+        let next_keyspace = survey.state.next_keyspace;
+        let keyspaces: BTreeSet<KeyspaceId> = survey.state.keyspaces.keys().copied().collect();
+        let is_dropped = |id: KeyspaceId| id < next_keyspace && !keyspaces.contains(&id);
+        let plan = plan(survey.manifest, tables, &is_dropped);
+        for &(number, why) in &plan.left_out {
+            survey.left_out.push(IgnoredFile { name: FileName::Table(number).to_string(), why });
+        }
+        Ok((survey, plan))
+    }
+
+    /// The name of a keyspace, from the manifest or from its tables.
+    pub(super) fn name(&self, id: KeyspaceId) -> Option<&str> {
+        let named = self.state.keyspaces.get(&id).map(|keyspace| &keyspace.name[..]);
+        named.or_else(|| self.told.get(&id).map(|name| &name[..]))
+    }
+
+    /// Entries of a keyspace up to this sequence number are in tables. Without a manifest nobody knows: a flush
+    /// may not have been finished, whatever the tables that it has made say.
+    pub(super) fn flushed(&self, id: KeyspaceId) -> SeqNo {
+        self.state.keyspaces.get(&id).map_or(0, |keyspace| keyspace.flushed)
+    }
+
+    /// Entries of every keyspace up to this sequence number are in tables.
+    pub(super) fn all_flushed(&self) -> SeqNo {
+        self.state.keyspaces.values().map(|keyspace| keyspace.flushed).min().unwrap_or(0)
+    }
+
+    /// The sequence number as of which the values of a keyspace are certain: up to it no log and no flush has lost
+    /// a write.
+    ///
+    /// Edits that are lost between others may be a flush and a merge that left nothing: no table is missing
+    /// then, and no log.
+    pub(super) fn as_of(&self, id: KeyspaceId, losses: &Losses) -> SeqNo {
+        if let Some(flushed) = &self.flushed_before_damage {
+            return flushed.get(&id).copied().unwrap_or(0);
+        }
+        let newest = || self.state.keyspaces.values().map(|keyspace| keyspace.flushed).max().unwrap_or(0);
+        losses.before_loss(self.flushed(id)).unwrap_or_else(|| losses.last().max(newest()))
+    }
+
+    /// Opens a table that can be read, and reads what it says of itself.
+    pub(super) fn open_table(&self, number: u64) -> Option<(Arc<dyn ReadFile>, TableFacts)> {
+        let path = FileName::Table(number).path(&self.dir);
+        let file = self.fs.open(&path).ok()?;
+        let facts = TableFacts::read(&file, &path, self.metas.get(&number).map(|meta| &**meta)).ok()?;
+        Some((file, facts))
+    }
+
+    /// Opens a log.
+    pub(super) fn open_log(&self, number: u64) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
+        let path = FileName::Log(number).path(&self.dir);
+        let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        Ok((file, path))
+    }
+
+    /// Reads the manifest; gives its number.
+    fn read_manifest(&mut self, names: &BTreeSet<FileName>) -> Result<Option<u64>> {
+        let current = match Current::read(&*self.fs, &self.dir) {
+            Ok(current) => current,
+            Err(error) => {
+                self.damage.push(error);
+                None
+            }
+        };
+        if let (None, true) = (&current, self.damage.is_empty()) {
+            let path = FileName::Current.path(&self.dir);
+            self.damage.push(Error::corruption(&path, 0, "CURRENT", "is missing"));
+        }
+        let named = current.as_ref().map(|current| current.manifest);
+        let others = names.iter().rev().filter_map(|name| match name {
+            FileName::Manifest(number) if Some(*number) != named => Some(*number),
+            _ => None,
+        });
+        let mut best: Option<(u64, bool, ManifestRemains)> = None;
+        for number in named.into_iter().chain(others) {
+            let path = FileName::Manifest(number).path(&self.dir);
+            let of_current = current.as_ref().filter(|current| current.manifest == number);
+            let found = match read_manifest(&*self.fs, &path, of_current) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.damage.push(error);
+                    continue;
+                }
+            };
+            self.damage.extend(as_errors(&path, &found.damage));
+            if found.state.keyspaces.is_empty() {
+                continue;
+            }
+            let is_whole = found.damage.is_empty();
+            if best.as_ref().is_none_or(|best| is_whole && !best.1) {
+                // One that CURRENT does not name, although it names another, is out of date.
+                let is_in_force = is_whole && named.is_none_or(|named| named == number);
+                best = Some((number, is_in_force, found));
+            }
+            if is_whole {
+                break;
+            }
+        }
+        let Some((number, is_whole, found)) = best else { return Ok(named) };
+        self.manifest = if is_whole { ManifestCondition::Whole } else { ManifestCondition::Cut };
+        (self.state, self.flushed_before_damage) = (found.state, found.flushed_before_damage);
+        let places = self.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        self.metas = places.map(|place| (place.meta.number, Arc::clone(&place.meta))).collect();
+        self.store_id = current.as_ref().map(|current| current.store_id);
+        self.store_id = self.store_id.or_else(|| self.header(FileName::Manifest(number))?.store_id.into());
+        Ok(Some(number))
+    }
+
+    fn header(&self, name: FileName) -> Option<FileHeader> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.fs.open(&name.path(&self.dir)).ok()?.read_at(&mut bytes, 0).ok()?;
+        FileHeader::decode(&bytes).ok()
+    }
+
+    /// The store id that most files state.
+    fn any_store_id(&self, names: &BTreeSet<FileName>) -> Option<FileId> {
+        let mut counts = BTreeMap::<FileId, u64>::new();
+        for header in names.iter().filter_map(|name| self.header(*name)) {
+            *counts.entry(header.store_id).or_default() += 1;
+        }
+        counts.into_iter().max_by_key(|count| count.1).map(|count| count.0)
+    }
+
+    /// Whether a file may be of this store: its header says so, or is damaged.
+    fn is_of_store(&mut self, name: FileName) -> bool {
+        let is_other = self.header(name).is_some_and(|header| Some(header.store_id) != self.store_id);
+        if is_other {
+            self.left_out.push(IgnoredFile { name: name.to_string(), why: "it is of another store" });
+        }
+        !is_other
+    }
+
+    fn find_logs(&mut self, unnamed: &[FileName]) {
+        self.logs = self.state.logs.keys().map(|&number| (number, true)).collect();
+        let floor = self.state.log_floor;
+        let is_whole = self.manifest == ManifestCondition::Whole;
+        for name in unnamed {
+            match name {
+                FileName::Log(number) if !is_whole && *number >= floor && !self.is_empty_log(*number) => {
+                    self.logs.push((*number, false));
+                }
+                FileName::Log(_) | FileName::Manifest(_) | FileName::Filter(_) => {
+                    let why = "the manifest does not name it";
+                    self.left_out.push(IgnoredFile { name: name.to_string(), why });
+                }
+                _ => {}
+            }
+        }
+        self.logs.sort_unstable();
+        // They were created for later, and say nothing about the one before.
+        while let Some(&(number, _)) = self.logs.last()
+            && self.state.logs.get(&number).is_some_and(|log| log.end.is_none())
+            && self.is_empty_log(number)
+            && self.header(FileName::Log(number)).is_some()
+        {
+            self.logs.pop();
+        }
+    }
+
+    /// Whether a log has no byte behind its header.
+    fn is_empty_log(&self, number: u64) -> bool {
+        let len = self.open_log(number).map(|(file, _)| file.len());
+        matches!(len, Ok(Ok(0..=HEADER_LEN)))
+    }
+
+    /// Whether the manifest has every edit that a log knew to be durable.
+    fn keeps_promises(&self, unnamed: &[FileName]) -> Result<bool> {
+        let own = self.state.mark;
+        let mut kept = true;
+        let mut check = |promised: EditMark| {
+            kept &= promised.count < own.count || promised == own;
+        };
+        let unnamed = unnamed.iter().filter_map(|name| match name {
+            FileName::Log(number) => Some(*number),
+            _ => None,
+        });
+        for number in self.state.logs.keys().copied().chain(unnamed) {
+            let Ok((file, path)) = self.open_log(number) else { continue };
+            let _ = read_log(&*file, &path, None, &mut |item| {
+                match item {
+                    LogItem::Promise(mark) | LogItem::Close(_, mark) => check(mark),
+                    LogItem::Batch(_) | LogItem::Lost(_) | LogItem::Torn(_) => {}
+                }
+                Ok(())
+            });
+        }
+        Ok(kept)
+    }
+
+    fn find_tables(&mut self, unnamed: &[FileName]) -> Vec<FoundTable> {
+        let mut tables = Vec::new();
+        // They can take kilobytes each.
+        let needs_origins = self.manifest != ManifestCondition::Whole;
+        let named: Vec<(KeyspaceId, TablePlace)> = self
+            .state
+            .keyspaces
+            .iter()
+            .flat_map(|(&id, keyspace)| keyspace.tables.values().map(move |place| (id, place.clone())))
+            .collect();
+        for (id, place) in named {
+            let meta = &place.meta;
+            let facts = self.facts(meta.number);
+            tables.push(FoundTable {
+                number: meta.number,
+                keyspace: Some(id),
+                place: Some((place.level, place.run)),
+                is_readable: facts.is_some(),
+                origin: facts.filter(|_| needs_origins).and_then(|facts| Some(*facts.properties?.origin?)),
+                bounds: Some(meta.wide_bounds()),
+                seqno_max: Some(meta.seqno_max),
+                entries: Some(meta.entries),
+                has_single_entries: meta.keys == meta.entries,
+            });
+        }
+        for name in unnamed {
+            let FileName::Table(number) = *name else { continue };
+            let facts = self.facts(number);
+            let properties = facts.as_ref().and_then(|facts| facts.properties.as_ref());
+            let origin = properties.and_then(|own| own.origin.as_deref().cloned());
+            if let Some(origin) = &origin {
+                self.told.entry(origin.keyspace).or_insert_with(|| origin.name.clone());
+            }
+            tables.push(FoundTable {
+                number,
+                keyspace: origin.as_ref().map(|origin| origin.keyspace),
+                place: None,
+                is_readable: facts.is_some(),
+                bounds: properties.map(|own| (own.smallest.clone(), own.largest.clone())),
+                seqno_max: properties.map(|own| own.seqno_max),
+                entries: properties.map(|own| own.entries),
+                has_single_entries: properties.is_some_and(|own| own.keys == own.entries),
+                origin,
+            });
+        }
+        tables
+    }
+
+    /// What a table says of itself, if anything of it can be read.
+    fn facts(&mut self, number: u64) -> Option<TableFacts> {
+        let path = FileName::Table(number).path(&self.dir);
+        let file = match self.fs.open(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                self.damage.push(Error::io("open", &path, error));
+                return None;
+            }
+        };
+        match TableFacts::read(&file, &path, self.metas.get(&number).map(|meta| &**meta)) {
+            Ok(facts) if facts.store_id.is_none_or(|id| Some(id) == self.store_id) => Some(facts),
+            Ok(_) => {
+                self.damage.push(Error::corruption(&path, 16, "store id", "the file is of another store"));
+                None
+            }
+            Err(error) => {
+                self.damage.push(error);
+                None
+            }
+        }
+    }
+}
+
+/// Whether a table that the manifest names is missing, and one that it does not name says that it took its
+/// place.
+fn lacks_replaced(tables: &[FoundTable]) -> bool {
+    let missing: BTreeSet<u64> = tables
+        .iter()
+        .filter(|table| !table.is_readable && table.place.is_some())
+        .map(|table| table.number)
+        .collect();
+    let strays =
+        tables.iter().filter(|table| table.place.is_none()).filter_map(|table| table.origin.as_ref());
+    !missing.is_empty()
+        && strays
+            .flat_map(|origin| origin.replaced.iter().chain(&origin.earlier))
+            .any(|number| missing.contains(number))
+}

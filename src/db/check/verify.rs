@@ -1,0 +1,645 @@
+//! Verifies a store: reads every file back, compares the files, and collects all damage.
+//!
+//! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or missing, the newest readable manifest
+//!    is used instead. A manifest is read as far as possible.
+//! 2. Logs: every record, their order, their end, and what they promise.
+//! 3. Tables: each is walked as [`inspect`](crate::inspect) does, with its filters, inside the table and
+//!    beside it. Tables of one run must not overlap.
+//! 4. File names in the directory: which files are missing, and which do not belong to the store.
+//!
+//! If the manifest is damaged, the set of live files is unknown. Then every table and every log in the
+//! directory is checked by itself, and none is reported as missing or left over.
+//!
+//! Verification changes nothing. An open store can be used meanwhile: what its manifest named at one moment
+//! is verified. The views of that moment keep its tables, and open files keep its logs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::checksum::FileId;
+use crate::db::engine::Engine;
+use crate::db::handles::store::Db;
+use crate::db::open::recover::{
+    DroppedTail, IgnoredFile, Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, last_used,
+    list, open_log,
+};
+use crate::db::open::steps::{lock_for_reading, shared};
+use crate::error::{Error, InFile, Result};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::filename::{FileName, names_in};
+use crate::filter::{self, Header};
+use crate::fs::{Fs, ReadFile};
+use crate::inspect::{Keys, verify_framed, verify_table};
+use crate::manifest::current::Current;
+use crate::manifest::log::{ReadManifest, read_prefix};
+use crate::manifest::overlap::{Bounds, Overlap, Runs};
+use crate::manifest::state::{ManifestState, TablePlace};
+use crate::options::Options;
+use crate::table::{Table, TableContext};
+use crate::table_meta::TableMeta;
+
+/// Approximate memory limit of the list of damage, in bytes.
+const LIST_BYTES_MAX: usize = 512 << 20;
+
+/// Approximate memory that a piece of damage takes in the list without its keys, in bytes.
+const PIECE_BYTES: usize = 512;
+
+/// What a verification read and what it found.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Manifest edits read.
+    pub edits: u64,
+    /// Logs read.
+    pub logs: u64,
+    /// Batches in the logs.
+    pub batches: u64,
+    /// Tables read.
+    pub tables: u64,
+    /// Total length of the tables in bytes, as the manifest states it.
+    pub bytes: u64,
+    /// Total entries of the tables, as the manifest states them.
+    pub entries: u64,
+    /// Filters probed with every key of their table.
+    pub filters: u64,
+    /// Torn ends of files that were never promised to be durable. A crash leaves them; they are not damage.
+    pub dropped: Vec<DroppedTail>,
+    /// Files that do not belong to the store, with the reason. They are not damage either. In a store that is
+    /// open for writing, only files whose names are not a store's are listed.
+    pub ignored: Vec<IgnoredFile>,
+    /// All damage found; empty if the store is sound. At most 100 000 pieces for each table and each log, and
+    /// half a gigabyte of memory in all, are listed. Only a store made up to be hostile has more.
+    pub damage: Vec<Damage>,
+    /// Pieces of damage found beyond these limits, which are not listed.
+    pub omitted: u64,
+}
+
+/// A piece of damage.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Damage {
+    /// What is wrong, with file and offset.
+    pub error: Error,
+    /// The first and the last key that the damage can concern, if it is in a table whose bounds are known;
+    /// all other keys are unaffected. `None` does not mean that no key is concerned: see
+    /// [`Damage::concerns`].
+    pub keys: Option<DamagedKeys>,
+}
+
+/// What a piece of damage can concern; returned by [`Damage::concerns`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Concerned<'a> {
+    /// Only keys of one table, in this range.
+    Keys(&'a DamagedKeys),
+    /// The damage is in a log: any key, in any keyspace, that was written after the last flush of its
+    /// keyspace. Data in tables is unaffected.
+    Unflushed,
+    /// Any key: the damage is in the manifest or in `CURRENT`, which name the tables and logs, or in a table
+    /// whose bounds cannot be read.
+    Any,
+}
+
+impl Damage {
+    /// What the damage can concern, as narrowly as is known.
+    #[must_use]
+    pub fn concerns(&self) -> Concerned<'_> {
+        if let Some(keys) = &self.keys {
+            return Concerned::Keys(keys);
+        }
+        let file = match &self.error {
+            Error::Corruption { file, .. } | Error::Unsupported { file, .. } => Some(file),
+            Error::Io { path, .. } => Some(path),
+            _ => None,
+        };
+        match file.and_then(|file| FileName::parse(file.file_name()?.to_str()?)) {
+            Some(FileName::Log(_)) => Concerned::Unflushed,
+            _ => Concerned::Any,
+        }
+    }
+}
+
+/// The keys that damage can concern: from `first` to `last`, both included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DamagedKeys {
+    /// The keyspace, if the manifest names it.
+    pub keyspace: Option<String>,
+    /// Keys before this one are not concerned.
+    pub first: Vec<u8>,
+    /// Keys after this one are not concerned.
+    pub last: Vec<u8>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)?;
+        match self.concerns() {
+            Concerned::Keys(DamagedKeys { first, last, .. }) if first == last => {
+                write!(f, "; key {}", first.escape_ascii())
+            }
+            Concerned::Keys(DamagedKeys { first, last, .. }) => {
+                write!(f, "; keys {} to {}", first.escape_ascii(), last.escape_ascii())
+            }
+            Concerned::Unflushed => write!(f, "; keys that were written after the last flush"),
+            Concerned::Any => write!(f, "; any key"),
+        }
+    }
+}
+
+/// Progress of a verification.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct VerifyProgress {
+    /// Length of the tables and logs verified so far, in bytes.
+    pub bytes_done: u64,
+    /// Length of all tables and logs, in bytes.
+    pub bytes: u64,
+}
+
+impl Options {
+    /// Verifies the store in `path` without opening it: reads and checks every file, and continues after
+    /// damage. Also works on a store that cannot be opened. Writes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// sievedb::Db::open(dir.path())?.close()?;
+    /// let report = sievedb::Options::new().verify(dir.path())?;
+    /// assert!(report.damage.is_empty());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`], [`Error::Locked`] if the store is open for writing, [`Error::Io`] if the directory
+    /// cannot be listed. Damage and unreadable files are in the report, not errors.
+    pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
+        self.verify_with(path, |_| ())
+    }
+
+    /// Verifies like [`Options::verify`], and calls `progress` after each file.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// sievedb::Db::open(dir.path())?.close()?;
+    /// let options = sievedb::Options::new();
+    /// options.verify_with(dir.path(), |done| println!("{} of {} bytes", done.bytes_done, done.bytes))?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Options::verify`].
+    pub fn verify_with(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(VerifyProgress),
+    ) -> Result<VerifyReport> {
+        self.validate()?;
+        let dir = path.as_ref();
+        names_in(&*self.fs, dir)?;
+        let _lock = lock_for_reading(&*self.fs, dir)?;
+        verify_at_rest(dir, self, &mut progress)
+    }
+}
+
+impl Db {
+    /// Reads every table, every log and the manifest from disk, bypassing the caches. Checks checksums, key
+    /// order, counts, index against data, every key against its filter, and the files against each other.
+    /// Continues after damage and lists all of it. Changes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// assert!(db.verify()?.damage.is_empty());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`]. Damage and unreadable files are in the report, not errors.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.engine().verify()
+    }
+}
+
+impl Engine {
+    fn verify(&self) -> Result<VerifyReport> {
+        self.health.check_open()?;
+        let (fs, dir) = (&*self.files.fs, &*self.files.dir);
+        let mut silent = |_| ();
+        let mut verifier = Verifier::new(dir, &self.options, &mut silent);
+        let guard = self.manifest.lock();
+        let Some(in_memory) = guard.as_ref().map(|manifest| manifest.state()) else {
+            drop(guard);
+            return verify_at_rest(dir, &self.options, &mut |_| ());
+        };
+        let is_whole = match verifier.read_current().map(|current| verifier.read_manifest(&current)) {
+            Some(Some((manifest, true))) => {
+                let (found, expected) = (manifest.state.mark, in_memory.mark);
+                if found != expected && !self.health.has_failed() {
+                    let detail = format!("it ends with {found:?}, but {expected:?} was written");
+                    verifier.damaged(Error::corruption(&manifest.path, 0, "manifest", detail));
+                }
+                Some(manifest)
+            }
+            _ => None,
+        };
+        let purpose = if is_whole.is_some() { Purpose::CheckOpen } else { Purpose::CheckAlone };
+        let mut manifest = is_whole.unwrap_or_else(|| no_manifest(dir));
+        manifest.state = in_memory.clone();
+        let _pinned: Vec<_> = self.keyspaces.all().iter().map(|tree| tree.view()).collect();
+        let numbers = manifest.state.logs.keys().map(|&number| FileName::Log(number).path(dir));
+        let opened = numbers.map(|path| fs.open(&path).map_err(|error| Error::io("open", &path, error)));
+        let opened: Vec<_> = opened.collect();
+        drop(guard);
+        // A log that is closed meanwhile becomes shorter.
+        let in_use = self.log().end();
+        let in_use =
+            manifest.state.logs.keys().map(|&number| (number == in_use.number).then_some(in_use.offset));
+        let opened = opened.into_iter().zip(in_use);
+        let opened: Vec<_> = opened.map(|(file, len)| file.map(|file| first_bytes(file, len))).collect();
+
+        verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| opened[index].clone());
+        let context = shared(dir, &self.options, self.files.store_id, self.keyspaces.hash_seed);
+        verifier.known_tables(&context, &manifest.state);
+        if let Ok(listing) = list(fs, dir) {
+            verifier.report.ignored = listing.ignored;
+        }
+        Ok(verifier.report)
+    }
+}
+
+/// The first bytes of a log that somebody may write to.
+#[derive(Debug)]
+struct FirstBytes {
+    file: Arc<dyn ReadFile>,
+    len: u64,
+}
+
+fn first_bytes(file: Arc<dyn ReadFile>, len: Option<u64>) -> Arc<dyn ReadFile> {
+    len.map_or(Arc::clone(&file), |len| Arc::new(FirstBytes { file, len }))
+}
+
+impl ReadFile for FirstBytes {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(buffer, offset)
+    }
+}
+
+fn verify_at_rest(
+    dir: &Path,
+    options: &Options,
+    progress: &mut dyn FnMut(VerifyProgress),
+) -> Result<VerifyReport> {
+    let fs = &*options.fs;
+    let listing = list(fs, dir)?;
+    if let Ok(None) = Current::read(fs, dir)
+        && check_never_used(fs, dir, &listing).is_ok()
+    {
+        return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+    }
+    let mut verifier = Verifier::new(dir, options, progress);
+    verifier.measure(&listing);
+    let named = verifier.read_current();
+    let current = named.or_else(|| newest_manifest(fs, dir, &listing));
+    let found = current.and_then(|current| verifier.read_manifest(&current));
+    let store_id = current.map(|current| current.store_id).or_else(|| any_store_id(fs, dir, &listing));
+    let store_id = store_id.unwrap_or_default();
+    match (named, found) {
+        (Some(current), Some((manifest, true))) => {
+            verifier.whole_store(&listing, &current, &manifest);
+            let Strays { ours, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
+            verifier.report.ignored = listing.ignored;
+            verifier.report.ignored.extend(ignored_strays(&ours, &others));
+        }
+        (_, found) => {
+            let state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();
+            verifier.every_log(&listing, store_id);
+            verifier.every_table(&listing, store_id, &state);
+            verifier.report.ignored = listing.ignored;
+        }
+    }
+    Ok(verifier.report)
+}
+
+/// A manifest without contents.
+fn no_manifest(dir: &Path) -> ReadManifest {
+    ReadManifest::empty(FileName::Current.path(dir))
+}
+
+fn read_header(fs: &dyn Fs, path: &Path) -> Option<FileHeader> {
+    let mut bytes = [0; HEADER_BYTES];
+    fs.open(path).ok()?.read_at(&mut bytes, 0).ok()?;
+    FileHeader::decode(&bytes).ok()
+}
+
+/// What `CURRENT` would hold for the newest readable manifest.
+fn newest_manifest(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<Current> {
+    listing.ours.iter().rev().find_map(|name| {
+        let &FileName::Manifest(manifest) = name else { return None };
+        let header = read_header(fs, &name.path(dir)).filter(|header| header.kind == FileKind::Manifest)?;
+        Some(Current { store_id: header.store_id, manifest, manifest_id: header.file_id })
+    })
+}
+
+fn any_store_id(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<FileId> {
+    listing.ours.iter().find_map(|name| Some(read_header(fs, &name.path(dir))?.store_id))
+}
+
+/// Opens a log, given its index in the manifest's list of logs and its path.
+type OpenLog<'a> = dyn FnMut(usize, &Path) -> Result<Arc<dyn ReadFile>> + 'a;
+
+struct Verifier<'a> {
+    dir: &'a Path,
+    options: &'a Options,
+    report: VerifyReport,
+    /// Memory that the list of damage takes.
+    list_bytes: usize,
+    progress: &'a mut dyn FnMut(VerifyProgress),
+    at: VerifyProgress,
+}
+
+impl<'a> Verifier<'a> {
+    fn new(dir: &'a Path, options: &'a Options, progress: &'a mut dyn FnMut(VerifyProgress)) -> Self {
+        let (report, at) = (VerifyReport::default(), VerifyProgress::default());
+        Self { dir, options, report, list_bytes: 0, progress, at }
+    }
+
+    fn fs(&self) -> &'a dyn Fs {
+        &*self.options.fs
+    }
+
+    fn damaged(&mut self, error: Error) {
+        self.list(Damage { error, keys: None });
+    }
+
+    fn list(&mut self, damage: Damage) {
+        let keys = damage.keys.as_ref().map_or(0, |keys| keys.first.len() + keys.last.len());
+        self.list_bytes = self.list_bytes.saturating_add(PIECE_BYTES + keys);
+        if self.list_bytes <= LIST_BYTES_MAX {
+            self.report.damage.push(damage);
+        } else {
+            self.report.omitted += 1;
+        }
+    }
+
+    /// Finds out how much there is to read.
+    fn measure(&mut self, listing: &Listing) {
+        let lengths = listing.ours.iter().map(|name| match name {
+            FileName::Table(_) | FileName::Log(_) => self.len(name),
+            _ => 0,
+        });
+        self.at.bytes = lengths.sum();
+    }
+
+    fn len(&self, name: &FileName) -> u64 {
+        self.fs().open(&name.path(self.dir)).and_then(|file| file.len()).unwrap_or(0)
+    }
+
+    fn done(&mut self, bytes: u64) {
+        self.at.bytes_done += bytes;
+        (self.progress)(self.at);
+    }
+
+    fn read_current(&mut self) -> Option<Current> {
+        match Current::read(self.fs(), self.dir) {
+            Ok(Some(current)) => return Some(current),
+            Ok(None) => {
+                let path = FileName::Current.path(self.dir);
+                self.damaged(Error::corruption(&path, 0, "CURRENT", "it is missing"));
+            }
+            Err(error) => self.damaged(error),
+        }
+        None
+    }
+
+    /// Reads the manifest as far as possible. The flag says whether that is all of it.
+    fn read_manifest(&mut self, current: &Current) -> Option<(ReadManifest, bool)> {
+        match read_prefix(self.fs(), self.dir, current) {
+            Ok((manifest, damage)) => {
+                self.report.edits = manifest.marks.len() as u64;
+                let is_whole = damage.is_none();
+                if let Some(error) = damage {
+                    self.framed_damage(&manifest.path, None, error);
+                }
+                Some((manifest, is_whole))
+            }
+            Err(error) => {
+                self.damaged(error);
+                None
+            }
+        }
+    }
+
+    /// Lists damage in a log or manifest, and further damage in the same file. `end` is the length at which a
+    /// log ends, if the manifest says so.
+    fn framed_damage(&mut self, path: &Path, end: Option<u64>, error: Error) {
+        let Ok(file) = self.fs().open(path) else { return self.damaged(error) };
+        let found = verify_framed(&*file, path, end, error);
+        found.damage.into_iter().for_each(|(error, _)| self.damaged(error));
+        self.report.omitted += found.omitted;
+    }
+
+    /// Verifies a store whose manifest is whole.
+    fn whole_store(&mut self, listing: &Listing, current: &Current, manifest: &ReadManifest) {
+        let (fs, dir) = (self.fs(), self.dir);
+        self.known_logs(Purpose::Check, current.store_id, manifest, &mut |_, path| open_log(fs, path));
+        let mut replay = Replay::new(Purpose::Check, fs, dir, current.store_id, manifest);
+        if let Err(error) = replay.unknown_logs(listing) {
+            self.damaged(error);
+        }
+        manifest.state.faults().for_each(|error| self.damaged(error.in_file(&manifest.path, 0)));
+        let context = shared(dir, self.options, current.store_id, manifest.state.hash_seed);
+        self.known_tables(&context, &manifest.state);
+    }
+
+    /// Verifies the logs that the manifest names; `open` gets their index and path.
+    fn known_logs(
+        &mut self,
+        purpose: Purpose,
+        store_id: FileId,
+        manifest: &ReadManifest,
+        open: &mut OpenLog<'_>,
+    ) {
+        let (fs, dir) = (self.fs(), self.dir);
+        let mut replay = Replay::new(purpose, fs, dir, store_id, manifest);
+        replay.torn(&manifest.path, manifest.ending);
+        let logs = &manifest.state.logs;
+        // A log that cannot be read is listed below.
+        let last_used = last_used(logs, |index, number| {
+            Ok(open(index, &FileName::Log(number).path(dir)).map_or(0, |file| file.len().unwrap_or(0)))
+        });
+        let last_used = last_used.unwrap_or_default();
+        for (index, (&number, log)) in logs.iter().enumerate() {
+            let path = FileName::Log(number).path(dir);
+            let file = open(index, &path);
+            let len = file.as_ref().map_or(0, |file| file.len().unwrap_or(0));
+            if let Err(error) = file.and_then(|file| replay.log(&*file, &path, log, number >= last_used)) {
+                self.framed_damage(&path, log.end.map(|end| end.len), error);
+            }
+            self.done(len);
+        }
+        let report = replay.report;
+        (self.report.logs, self.report.batches) = (logs.len() as u64, report.batches);
+        // The end of a log that is being written to is not torn: it is not written yet.
+        if purpose != Purpose::CheckOpen {
+            self.report.dropped = report.dropped;
+        }
+    }
+
+    /// Checks each log in the directory by itself.
+    fn every_log(&mut self, listing: &Listing, store_id: FileId) {
+        let (fs, dir) = (self.fs(), self.dir);
+        let manifest = no_manifest(dir);
+        for name in &listing.ours {
+            let FileName::Log(_) = name else { continue };
+            let path = name.path(dir);
+            // A replay for each log: what is missing between two logs is unknown.
+            let mut replay = Replay::new(Purpose::CheckAlone, fs, dir, store_id, &manifest);
+            let file = fs.open(&path).map_err(|error| Error::io("open", &path, error));
+            let read = file.and_then(|file| replay.log_alone(&*file, &path));
+            self.report.logs += 1;
+            self.report.batches += replay.report.batches;
+            self.report.dropped.append(&mut replay.report.dropped);
+            if let Err(error) = read {
+                self.framed_damage(&path, None, error);
+            }
+            self.done(self.len(name));
+        }
+    }
+
+    fn known_tables(&mut self, context: &Arc<TableContext>, state: &ManifestState) {
+        for keyspace in state.keyspaces.values() {
+            let mut runs = Runs::default();
+            for TablePlace { level, run, meta } in keyspace.tables.values() {
+                // Those of the table itself, which are whole.
+                let Some((smallest, largest)) = self.table(context, meta, Some(&keyspace.name)) else {
+                    continue;
+                };
+                let (smallest, largest, number) = (smallest.into(), largest.into(), meta.number);
+                runs.add(*level, *run, Bounds { smallest, largest, trimmed: false, number });
+            }
+            for Overlap { number, detail, keys: (first, last) } in runs.overlaps() {
+                let path = FileName::Table(number).path(self.dir);
+                let (first, last) = (first.to_vec(), last.to_vec());
+                let keys = DamagedKeys { keyspace: Some(keyspace.name.clone()), first, last };
+                let error = Error::corruption(&path, 0, "table", detail);
+                self.list(Damage { error, keys: Some(keys) });
+            }
+        }
+    }
+
+    /// Verifies one table; returns its bounds if it can be opened.
+    fn table(
+        &mut self,
+        context: &Arc<TableContext>,
+        meta: &Arc<TableMeta>,
+        keyspace: Option<&String>,
+    ) -> Option<Keys> {
+        let path = FileName::Table(meta.number).path(self.dir);
+        let keys = |(first, last): Keys| Some(DamagedKeys { keyspace: keyspace.cloned(), first, last });
+        self.report.tables += 1;
+        self.report.bytes = self.report.bytes.saturating_add(meta.len);
+        self.report.entries = self.report.entries.saturating_add(meta.entries);
+        if let Err(error) = self.fs().open(&path)
+            && error.kind() == std::io::ErrorKind::NotFound
+        {
+            let error = Error::corruption(&path, 0, "table", "the manifest names it, but it is missing");
+            let (first, last) = meta.wide_bounds();
+            let keys = keys((first.to_vec(), last.to_vec()));
+            self.list(Damage { error, keys });
+            return None;
+        }
+        let found = verify_table(context, meta);
+        self.report.filters += found.filters;
+        self.report.omitted += found.omitted;
+        for (error, concerned) in found.damage {
+            self.list(Damage { error, keys: concerned.and_then(keys) });
+        }
+        self.done(self.len(&FileName::Table(meta.number)));
+        found.bounds
+    }
+
+    /// Verifies each table in the directory: against the manifest if it names the table, otherwise against
+    /// the table's own properties.
+    fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
+        let known: BTreeMap<u64, (&String, &Arc<TableMeta>)> = state
+            .keyspaces
+            .values()
+            .flat_map(|keyspace| keyspace.tables.values().map(|place| (&keyspace.name, &place.meta)))
+            .map(|(name, meta)| (meta.number, (name, meta)))
+            .collect();
+        let mut context = shared(self.dir, self.options, store_id, state.hash_seed);
+        let mut knows_seed = state.hash_seed != 0;
+        for name in &listing.ours {
+            let &FileName::Table(number) = name else { continue };
+            let path = name.path(self.dir);
+            let read = || Table::read_meta(&context, number, &path).map(Arc::new);
+            let meta = match known.get(&number) {
+                Some((_, meta)) => Ok(Arc::clone(meta)),
+                None => read(),
+            };
+            let meta = match meta {
+                Ok(meta) => meta,
+                Err(error) => {
+                    self.report.tables += 1;
+                    self.damaged(error);
+                    self.done(self.len(name));
+                    continue;
+                }
+            };
+            if !knows_seed && let Some(seed) = seed_of(&*self.options.fs, &path, &meta) {
+                context = shared(self.dir, self.options, store_id, seed);
+                knows_seed = true;
+            }
+            self.table(&context, &meta, known.get(&number).map(|(name, _)| *name));
+        }
+    }
+}
+
+/// The seed of the key hash, taken from the filter of a table: for a store whose manifest is lost.
+fn seed_of(fs: &dyn Fs, path: &Path, meta: &TableMeta) -> Option<u64> {
+    let filter = meta.filters.iter().find(|filter| filter.file.is_none())?;
+    let mut bytes = [0; filter::header::HEADER_BYTES];
+    fs.open(path).ok()?.read_at(&mut bytes, filter.offset).ok()?;
+    Header::decode(&bytes).ok().map(|header| header.seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::manifest::edit::{EditItem, tests::meta};
+    use crate::manifest::log::ManifestLog;
+    use crate::options::KeyspaceOptions;
+
+    #[test]
+    fn table_records_that_state_the_largest_numbers_are_added_up_without_overflow() {
+        let (fs, dir) = (MemFs::new(), Path::new("/db"));
+        fs.create_dir(dir).unwrap();
+        let state = ManifestState { next_file: 9, hash_seed: 5, ..ManifestState::default() };
+        let shared: Arc<dyn Fs> = Arc::new(fs.clone());
+        let mut manifest = ManifestLog::create(shared, dir, [1; 16], 1, state, &|| Ok([7; 16])).unwrap();
+        let options = KeyspaceOptions::new().encode();
+        let mut items = vec![EditItem::KeyspaceCreated { id: 0, name: "default".into(), options }];
+        for (number, first, last) in [(7, "a", "b"), (8, "c", "d")] {
+            let meta = TableMeta { entries: 1 << 63, ..meta(number, first, last, 1 << 63) };
+            items.push(EditItem::TableAdded { keyspace: 0, level: 1, run: 0, meta: Arc::new(meta) });
+        }
+        manifest.append(items).unwrap();
+        let report = Options::new().fs(Arc::new(fs)).verify(dir).unwrap();
+        assert_eq!((report.tables, report.bytes, report.entries), (2, u64::MAX, u64::MAX));
+        assert_eq!(report.damage.len(), 2, "{report:?}");
+        let keys = report.damage[0].keys.as_ref().unwrap();
+        assert_eq!(report.damage[0].concerns(), Concerned::Keys(keys));
+    }
+}

@@ -1,0 +1,82 @@
+//! Inserts the entries of a batch into the memtables of its keyspaces, which copy them: some at once, as long as they go
+//! to the same memtable.
+
+use std::ptr;
+use std::sync::Arc;
+
+use crate::batch::{BatchEntry, BatchReader, KeyspaceId};
+use crate::codec::DecodeError;
+use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
+use crate::error::{Error, Result};
+use crate::key::Tag;
+use crate::memtable::{GROUP_MAX, Memtable, NewEntry};
+
+/// Inserts those entries of a stamped batch of this log that are `wanted` into the memtables of its trees. A
+/// dropped tree gets them too, but nobody reads it.
+pub(in crate::db) fn apply(
+    bytes: &[u8],
+    trees: &[Arc<Tree>],
+    log: u64,
+    wanted: impl Fn(&BatchEntry) -> bool,
+) -> Result<()> {
+    let memtable = |tree: &Arc<Tree>| (tree.id, tree.memtable_for(log));
+    let mut memtables = trees.iter().map(memtable);
+    let first = memtables.next();
+    let others: Vec<(KeyspaceId, Arc<LoggedMemtable>)> =
+        if trees.len() > 1 { memtables.collect() } else { Vec::new() };
+    let mut has_grown = false;
+    let reader = BatchReader::open(bytes).map_err(own_batch)?;
+    let is_alone = reader.count == 1;
+    let mut group = Vec::with_capacity(if is_alone { 0 } else { GROUP_MAX.min(reader.count as usize) });
+    let mut last: Option<&Memtable> = None;
+    for entry in reader {
+        let entry = entry.map_err(own_batch)?;
+        if !wanted(&entry) {
+            continue;
+        }
+        let mut all = first.iter().chain(&others);
+        let (_, active) = all.find(|(id, _)| *id == entry.keyspace).ok_or_else(foreign)?;
+        let (memtable, tag) = (&*active.memtable, Tag::new(entry.seqno, entry.kind));
+        let new = NewEntry { key: &bytes[entry.key], tag, value: &bytes[entry.value] };
+        if is_alone {
+            has_grown = memtable.insert_group(&[new]);
+            continue;
+        }
+        let before = last.replace(memtable).unwrap_or(memtable);
+        if group.len() == GROUP_MAX || !ptr::eq(before, memtable) {
+            has_grown |= before.insert_group(&group);
+            group.clear();
+        }
+        group.push(new);
+    }
+    if let Some(last) = last {
+        has_grown |= last.insert_group(&group);
+    }
+    if has_grown {
+        trees.iter().for_each(|tree| tree.set_grown());
+    }
+    Ok(())
+}
+
+pub(in crate::db) fn foreign() -> Error {
+    Error::invalid("a batch holds a keyspace it does not name")
+}
+
+pub(in crate::db) fn own_batch(error: DecodeError) -> Error {
+    Error::invalid(format!("a batch of this process cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+
+    #[test]
+    fn entries_of_a_keyspace_that_has_no_tree_are_an_error_unless_they_are_not_wanted() {
+        let mut batch = WriteBatch::new();
+        batch.put("k", "v");
+        let (bytes, ..) = batch.into_parts().unwrap();
+        assert!(apply(&bytes, &[], 1, |_| true).is_err());
+        apply(&bytes, &[], 1, |_| false).unwrap();
+    }
+}

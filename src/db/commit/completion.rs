@@ -1,0 +1,521 @@
+//! Writes whose durability is told later.
+//!
+//! `Db::write_pending` returns when its batch is visible, with a [`Commit`]. The commit is *complete* when its
+//! batch is durable, or when it is known that it will not be:
+//!
+//! 1. [`Engine::wait_durable`], and whatever else makes a log durable, calls [`Completions::complete`] with the
+//!    position up to which it is. That sets the results of the commits up to there, and makes their callbacks
+//!    *ready*. It runs none of them: its caller may be the commit leader. A commit is in the list before
+//!    `write_pending` looks whether its batch is durable already, so that no sync is missed.
+//! 2. The completion thread runs the callbacks that are ready, in the order of their batches in the log. If
+//!    none is ready and a commit wants a sync, it syncs the log for all that have come so far. It holds no lock
+//!    meanwhile, and no other thread of the store waits for it, so that a callback may do anything. Without
+//!    background threads there is no completion thread: `step`, `sync` and `close` do its work.
+//! 3. Closing completes all other commits, and waits until all callbacks have run, unless it is called by one.
+//!
+//! The thread is started by the first `write_pending`. It ends when the store is closed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, JoinHandle, ThreadId};
+
+use super::group_commit::Durability;
+use crate::batch::WriteBatch;
+use crate::db::engine::Engine;
+use crate::db::state::failure::catch;
+use crate::db::state::log::LogPosition;
+use crate::error::{Error, Result};
+use crate::sync::{lock, wait};
+
+type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A batch that is visible, and whose durability is told later. [`Db::write_pending`](crate::Db::write_pending)
+/// returns it.
+///
+/// It is complete when the batch is durable, or when it is known that it will not be. Then
+/// [`is_durable`](Self::is_durable) and [`wait`](Self::wait) tell that, callbacks run, and the task wakes that
+/// awaits it. It needs no async runtime and works with each. Dropping it changes nothing: the batch stays
+/// written, and its callbacks run.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// use sievedb::{Durability, WriteBatch};
+///
+/// let mut commits = Vec::new();
+/// for number in 0..100_u32 {
+///     let batch = WriteBatch::from_iter([(number.to_be_bytes(), "order")]);
+///     commits.push(db.write_pending(batch, Durability::Synced)); // waits for no disk
+/// }
+/// for commit in commits {
+///     commit.wait()?; // one sync is enough for many of them
+/// }
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[must_use = "it tells whether the batch was written"]
+pub struct Commit {
+    engine: Weak<Engine>,
+    entry: Arc<Entry>,
+}
+
+/// What the handle of a commit and the list of those that wait share.
+struct Entry {
+    place: Place,
+    result: OnceLock<Result<()>>,
+}
+
+/// The order of commits: by the ends of their groups in the log, and then by their calls.
+type Place = (LogPosition, u64);
+
+/// What a commit takes that is not complete, about.
+const COMMIT_BYTES: u64 =
+    (size_of::<(Place, Waiting)>() + 2 * size_of::<usize>() + size_of::<Entry>()) as u64;
+
+/// What a callback takes with all that it owns directly, about.
+fn bytes_of(callback: &Callback) -> u64 {
+    (size_of::<(Callback, Result<()>)>() + size_of_val(&**callback)) as u64
+}
+
+/// A position behind every log.
+const END: LogPosition = LogPosition { number: u64::MAX, offset: u64::MAX };
+
+/// The commits of a store that are not complete, and the callbacks of those that are.
+#[derive(Default)]
+pub(crate) struct Completions {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// How many commits are not complete.
+    waiting: AtomicUsize,
+    /// Memory of the callbacks that have not run.
+    callback_bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Commits so far.
+    calls: u64,
+    waiting: BTreeMap<Place, Waiting>,
+    /// The last position for which a commit wants a sync.
+    wanted: Option<LogPosition>,
+    ready: BTreeMap<Place, VecDeque<(Callback, Result<()>)>>,
+    /// Memory of the callbacks that have not run.
+    callback_bytes: u64,
+    /// The thread that runs callbacks now.
+    deliverer: Option<ThreadId>,
+    /// Something runs callbacks: the completion thread, or the calls of a store without threads.
+    is_served: bool,
+    thread: Option<JoinHandle<()>>,
+    /// The store was closed, with this result.
+    ended: Option<Result<()>>,
+}
+
+/// Who waits for a commit.
+struct Waiting {
+    entry: Arc<Entry>,
+    callbacks: Vec<Callback>,
+    waker: Option<Waker>,
+}
+
+/// What the completion thread does next.
+enum Next {
+    Deliver,
+    Sync(LogPosition),
+    End,
+}
+
+impl Commit {
+    /// Whether the batch is durable. Costs an atomic load.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{Durability, WriteBatch};
+    ///
+    /// let commit = db.write_pending(WriteBatch::from_iter([("k", "v")]), Durability::Buffered);
+    /// db.sync()?;
+    /// assert!(commit.is_durable());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        matches!(self.entry.result.get(), Some(Ok(())))
+    }
+
+    /// Waits until the batch is durable. If nobody else syncs the log, this thread does, also for a batch that
+    /// was written with [`Durability::Buffered`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{Durability, WriteBatch};
+    ///
+    /// let commit = db.write_pending(WriteBatch::from_iter([("k", "v")]), Durability::Synced);
+    /// commit.wait()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`](crate::Db::write_with): of the write, if the batch was not written, or of the
+    /// sync.
+    pub fn wait(&self) -> Result<()> {
+        if let Some(result) = self.entry.result.get() {
+            return result.clone();
+        }
+        let Some(engine) = self.engine.upgrade() else { return self.entry.result_at_end() };
+        engine.files.check_process()?;
+        engine.wait_durable(self.entry.place.0)
+    }
+
+    /// Has a function run once the commit is complete. It gets what [`wait`](Self::wait) returns.
+    ///
+    /// Each function runs once, also if the write fails and if the store is closed. Those of one store run one
+    /// after the other, in the order of the batches in the log (those that several threads wrote at the same
+    /// moment, in any order), and those of one batch in the order of these calls; a function for a batch that is
+    /// complete already runs as soon as it is its turn. They run in a thread of their own, which holds no lock:
+    /// they may write, [`wait`](Self::wait) for other commits (but not await them: this thread is the one that
+    /// wakes tasks), and drop the last handle of the store. A slow one delays the others, and closing the store
+    /// waits for them. A panic in one is caught and traced (as an event of the crate `tracing`).
+    ///
+    /// Without background threads ([`Options::background_threads`](crate::Options::background_threads)) they
+    /// run in the calls [`step`](crate::Db::step), [`sync`](crate::Db::sync) and
+    /// [`close`](crate::Db::close). If there is nothing that runs it, because the store is closed already or
+    /// read-only, the function runs in this call.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{Durability, WriteBatch};
+    ///
+    /// let (tells, told) = std::sync::mpsc::channel();
+    /// let commit = db.write_pending(WriteBatch::from_iter([("k", "v")]), Durability::Synced);
+    /// commit.on_durable(move |result| tells.send(result).unwrap());
+    /// told.recv().unwrap()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn on_durable(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
+        let callback: Callback = Box::new(callback);
+        let late = match self.engine.upgrade() {
+            // A forked process takes no lock.
+            Some(engine) => match engine.files.check_process() {
+                Ok(()) => {
+                    engine.completions.call(&self.entry, callback).map(|it| (it, self.entry.result_at_end()))
+                }
+                Err(forked) => Some((callback, Err(forked))),
+            },
+            None => Some((callback, self.entry.result_at_end())),
+        };
+        if let Some((callback, result)) = late {
+            run(callback, result);
+        }
+    }
+}
+
+impl Entry {
+    /// The result, of a store that is closed or a commit that is complete.
+    fn result_at_end(&self) -> Result<()> {
+        self.result.get().cloned().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl std::fmt::Debug for Commit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commit").field("result", &self.entry.result.get()).finish_non_exhaustive()
+    }
+}
+
+/// Ready when the commit is complete, with what [`Commit::wait`] returns. A task that awaits it is woken by the
+/// thread that runs the callbacks. For a batch that was written with [`Durability::Buffered`] no sync is begun:
+/// it is complete when something else syncs the log.
+impl Future for Commit {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Some(result) = self.entry.result.get() {
+            return Poll::Ready(result.clone());
+        }
+        let Some(engine) = self.engine.upgrade() else { return Poll::Ready(self.entry.result_at_end()) };
+        engine.files.check_process()?;
+        // The lock is not held while the runtime copies or drops a waker.
+        let new = Some(context.waker().clone());
+        let before = {
+            let mut state = engine.completions.lock();
+            let Some(waiting) = state.waiting.get_mut(&self.entry.place) else {
+                return Poll::Ready(self.entry.result_at_end());
+            };
+            std::mem::replace(&mut waiting.waker, new)
+        };
+        drop(before);
+        Poll::Pending
+    }
+}
+
+/// Runs a callback. It is the caller's code, so its panic is no failure of the store.
+fn run(callback: Callback, result: Result<()>) {
+    if let Err(error) = catch("a callback of a commit", || callback(result)) {
+        // So may be what takes the event.
+        let _ = catch("tracing", || tracing::error!(%error, "a callback panicked"));
+    }
+}
+
+impl State {
+    /// Completes the commits up to this position.
+    fn complete(&mut self, up_to: LogPosition, result: &Result<()>) {
+        while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= up_to) {
+            let (place, waiting) = first.remove_entry();
+            self.complete_one(place, waiting, result);
+        }
+        self.wanted = self.wanted.filter(|&wanted| wanted > up_to);
+    }
+
+    /// Sets the result of a commit, and makes its callbacks ready.
+    fn complete_one(&mut self, place: Place, waiting: Waiting, result: &Result<()>) {
+        let Waiting { entry, callbacks, waker } = waiting;
+        let _ = entry.result.set(result.clone());
+        let wakes = waker.map(|waker| Box::new(move |_| waker.wake()) as Callback);
+        self.callback_bytes += wakes.as_ref().map_or(0, bytes_of);
+        let all = wakes.into_iter().chain(callbacks).map(|callback| (callback, result.clone()));
+        let mut all = all.peekable();
+        if all.peek().is_some() {
+            self.ready.entry(place).or_default().extend(all);
+        }
+    }
+
+    /// Takes the callback that is to run next.
+    fn take_ready(&mut self) -> Option<(Callback, Result<()>)> {
+        let mut first = self.ready.first_entry()?;
+        let callback = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        self.callback_bytes -= callback.as_ref().map_or(0, |(callback, _)| bytes_of(callback));
+        callback
+    }
+}
+
+impl Completions {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Memory of the commits that are not complete, and of the callbacks that have not run, about.
+    pub(in crate::db) fn bytes(&self) -> u64 {
+        let waiting = self.waiting.load(Ordering::Relaxed) as u64;
+        waiting * COMMIT_BYTES + self.callback_bytes.load(Ordering::Relaxed)
+    }
+
+    /// To be called after a change: for those who take no lock.
+    fn count(&self, state: &State) {
+        self.waiting.store(state.waiting.len(), Ordering::Release);
+        self.callback_bytes.store(state.callback_bytes, Ordering::Relaxed);
+    }
+
+    /// Adds the commit of a batch that ends at this position.
+    fn add(&self, position: LogPosition, durability: Durability) -> Arc<Entry> {
+        let mut state = self.lock();
+        state.calls += 1;
+        let place = (position, state.calls);
+        let entry = Arc::new(Entry { place, result: OnceLock::new() });
+        if let Some(ended) = &state.ended {
+            let _ = entry.result.set(ended.clone());
+            return entry;
+        }
+        let waiting = Waiting { entry: Arc::clone(&entry), callbacks: Vec::new(), waker: None };
+        state.waiting.insert(place, waiting);
+        self.count(&state);
+        if durability == Durability::Synced {
+            state.wanted = state.wanted.max(Some(position));
+            self.changed.notify_all();
+        }
+        entry
+    }
+
+    /// Has a callback run when the commit is complete. Returns it if nobody will run it any more.
+    fn call(&self, entry: &Entry, callback: Callback) -> Option<Callback> {
+        let mut state = self.lock();
+        let bytes = bytes_of(&callback);
+        if let Some(waiting) = state.waiting.get_mut(&entry.place) {
+            waiting.callbacks.push(callback);
+            state.callback_bytes += bytes;
+            self.count(&state);
+            return None;
+        }
+        // While the store is closed, the callbacks that are ready are run to the last.
+        let is_served = state.is_served && state.ended.is_none();
+        match entry.result.get() {
+            Some(result) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
+                state.ready.entry(entry.place).or_default().push_back((callback, result.clone()));
+                state.callback_bytes += bytes;
+                self.count(&state);
+                self.changed.notify_all();
+                None
+            }
+            _ => Some(callback),
+        }
+    }
+
+    /// Completes the commits up to this position.
+    pub(in crate::db) fn complete(&self, up_to: LogPosition, result: &Result<()>) {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut state = self.lock();
+        state.complete(up_to, result);
+        self.count(&state);
+        self.changed.notify_all();
+    }
+
+    /// Completes every commit because the log has failed.
+    pub(in crate::db) fn fail(&self, error: &Error) {
+        self.complete(END, &Err(error.clone()));
+    }
+
+    /// Runs the callbacks that are ready, unless another thread does. `true` if it ran any.
+    fn deliver(&self) -> bool {
+        let mut state = self.lock();
+        let mut any = false;
+        if state.deliverer.is_some() {
+            return any;
+        }
+        state.deliverer = Some(thread::current().id());
+        while let Some((callback, result)) = state.take_ready() {
+            self.count(&state);
+            drop(state);
+            run(callback, result);
+            any = true;
+            state = self.lock();
+        }
+        state.deliverer = None;
+        self.changed.notify_all();
+        any
+    }
+
+    /// Waits for something to do.
+    fn next(&self) -> Next {
+        let mut state = self.lock();
+        loop {
+            match (state.ready.is_empty(), state.wanted, &state.ended) {
+                (false, ..) => return Next::Deliver,
+                (true, _, Some(_)) => return Next::End,
+                (true, Some(wanted), None) => return Next::Sync(wanted),
+                (true, None, None) => state = wait(&self.changed, state),
+            }
+        }
+    }
+
+    /// Completes all commits because the store is closed, and waits until their callbacks have run, unless it
+    /// is one of them that closes the store.
+    pub(in crate::db) fn end(&self, result: &Result<()>) {
+        let mut state = self.lock();
+        state.complete(END, result);
+        self.count(&state);
+        state.ended = Some(result.clone());
+        let thread = state.thread.take();
+        self.changed.notify_all();
+        drop(state);
+        let this = thread::current().id();
+        match thread {
+            Some(thread) if thread.thread().id() == this => {}
+            Some(thread) => drop(thread.join()),
+            None => {
+                self.deliver();
+                let mut state = self.lock();
+                while state.deliverer.is_some_and(|deliverer| deliverer != this) {
+                    state = wait(&self.changed, state);
+                }
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Writes a batch. Returns when it is visible.
+    pub(in crate::db) fn write_pending(
+        self: &Arc<Self>,
+        batch: WriteBatch,
+        durability: Durability,
+    ) -> Commit {
+        let written = self.start_completions().and_then(|()| self.write_visible(batch));
+        let entry = match written {
+            Ok(position) => {
+                let entry = self.completions.add(position, durability);
+                match self.log().is_durable(position) {
+                    Ok(true) => self.completions.complete(position, &Ok(())),
+                    Ok(false) => {}
+                    Err(error) => self.completions.fail(&error),
+                }
+                entry
+            }
+            Err(error) => Arc::new(Entry { place: (END, 0), result: OnceLock::from(Err(error)) }),
+        };
+        Commit { engine: Arc::downgrade(self), entry }
+    }
+
+    /// Starts the completion thread, unless it runs. It is there for failed writes too.
+    fn start_completions(self: &Arc<Self>) -> Result<()> {
+        self.files.check_process()?;
+        self.health.check_open()?;
+        let mut state = self.completions.lock();
+        if state.is_served || state.ended.is_some() || self.log.is_none() {
+            return Ok(());
+        }
+        if self.background.threads == 0 {
+            state.is_served = true;
+            return Ok(());
+        }
+        let engine = Arc::clone(self);
+        let spawned = thread::Builder::new().name("sievedb-commits".into()).spawn(move || engine.tell());
+        state.thread =
+            Some(spawned.map_err(|error| Error::io("start a thread for", &self.files.dir, error))?);
+        state.is_served = true;
+        Ok(())
+    }
+
+    /// The completion thread. It lives on after a panic, which fails the store.
+    fn tell(&self) {
+        loop {
+            let goes_on = catch("completing commits", || {
+                match self.completions.next() {
+                    Next::Deliver => drop(self.completions.deliver()),
+                    Next::Sync(position) => drop(self.sync_wanted(position)),
+                    Next::End => return false,
+                }
+                true
+            });
+            match goes_on {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(panic) => drop(self.fail(panic)),
+            }
+        }
+    }
+
+    /// Syncs the log for commits that want it. Completes them, whether it fails or not.
+    fn sync_wanted(&self, position: LogPosition) -> Result<()> {
+        self.wait_durable(position).inspect_err(|error| self.completions.fail(error))
+    }
+
+    /// Without background threads: syncs the log if a commit wants it, and runs callbacks. `true` if it did
+    /// anything.
+    pub(in crate::db) fn step_completions(&self) -> Result<bool> {
+        self.files.check_process()?;
+        if self.background.threads > 0 {
+            return Ok(false);
+        }
+        let wanted = self.completions.lock().wanted;
+        let synced = wanted.map_or(Ok(()), |position| self.sync_wanted(position));
+        let any = self.completions.deliver();
+        synced.map(|()| any || wanted.is_some())
+    }
+
+    /// Without background threads: runs the callbacks that are ready.
+    pub(in crate::db) fn deliver_completions(&self) {
+        if self.background.threads == 0 && self.files.check_process().is_ok() {
+            self.completions.deliver();
+        }
+    }
+}

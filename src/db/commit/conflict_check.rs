@@ -1,0 +1,574 @@
+//! How the commit leader decides conditional writes.
+//!
+//! The caller has looked up the keys of its batch and has put down the number of the newest write that was
+//! visible before (`conditional`). The leader reads no block. For each key it asks only what has happened
+//! since that number, in the order of age:
+//!
+//! 1. the batches before it in the same group, which are not in any memtable yet ([`Overlay`]);
+//! 2. the entries above the number in the memtables. If a memtable with such entries was flushed meanwhile and
+//!    is not at hand any more, the request goes back to its caller, who looks again.
+//!
+//! If neither has an entry of the key, the caller's answer still holds. Otherwise the newest entry decides.
+//!
+//! An answer that rests on a batch of the same group is worth what that batch is: if the group cannot be
+//! written, it becomes the error of the group.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::apply::own_batch;
+use super::read_check::ReadCondition;
+use crate::batch::{BatchReader, KeyspaceId, select};
+use crate::db::queues::bits::Bits;
+use crate::db::queues::commit_queue::{Admitted, Part};
+use crate::db::queues::value::Value;
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::Result;
+use crate::hash::key_hash;
+use crate::key::{EntryKind, SeqNo};
+use crate::limits::SEQNO_MAX;
+use crate::memtable::Memtable;
+
+/// For which states of its key an entry is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::db) enum Rule {
+    /// The key is absent.
+    Absent,
+    /// The key is present.
+    Present,
+    /// The key has this value.
+    Equals(Value),
+    Always,
+}
+
+impl Rule {
+    /// Whether to write an entry of a key that has this value.
+    pub(in crate::db) fn allows(&self, value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Absent => value.is_none(),
+            Self::Present => value.is_some(),
+            Self::Equals(expected) => value == Some(&**expected),
+            Self::Always => true,
+        }
+    }
+}
+
+/// What has been decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) enum Decision {
+    Open,
+    /// It is unknown what happened since the caller looked.
+    LookAgain,
+    /// The entries that are marked are written.
+    Write,
+    /// No entry is written.
+    Nothing {
+        /// Whether a batch of the same group was needed to decide that.
+        rests_on_group: bool,
+    },
+}
+
+/// The key of an entry.
+pub(in crate::db) struct AskedKey {
+    /// Where it is in the batch of all entries.
+    pub(in crate::db) place: Range<usize>,
+    /// `None`: an earlier entry of the batch has this key, so this one is not written.
+    pub(in crate::db) hash: Option<u64>,
+}
+
+/// What the leader decides before it writes a batch.
+pub(in crate::db) enum Condition {
+    /// Which entries are written, by what their keys hold.
+    Keys(KeyCondition),
+    /// Whether a transaction is committed, by what it has read.
+    Reads(ReadCondition),
+}
+
+/// Which entries of a batch are written. All are for the one tree of the batch.
+pub(in crate::db) struct KeyCondition {
+    /// The newest write that was visible before the caller looked.
+    read_at: SeqNo,
+    rule: Rule,
+    /// The keys of all entries.
+    keys: Vec<AskedKey>,
+    /// The entries to write: as the caller has found, then as the leader has decided.
+    writes: Bits,
+    /// The batch with all entries, if not all are to be written.
+    all: Option<Vec<u8>>,
+    decision: Decision,
+    /// What the last key held when that was decided, if it has changed since the caller looked.
+    changed_to: Option<Option<Value>>,
+}
+
+impl Admitted {
+    /// A batch with a condition. `writes` marks the entries that the rule allows as the caller has found.
+    pub(in crate::db) fn conditional(
+        tree: &Arc<Tree>,
+        all: Vec<u8>,
+        read_at: SeqNo,
+        rule: Rule,
+        keys: Vec<AskedKey>,
+        writes: Bits,
+    ) -> Result<Self> {
+        let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
+        let decision = Decision::Open;
+        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, changed_to: None };
+        Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
+    }
+
+    /// A batch that is written as its condition says.
+    pub(in crate::db) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
+        Self { bytes, trees, condition: Some(Box::new(condition)) }
+    }
+
+    pub(in crate::db) fn part(&self) -> Part<'_> {
+        (&self.bytes, &self.trees)
+    }
+
+    fn decision(&self) -> Option<Decision> {
+        self.condition.as_ref().map(|condition| condition.decision())
+    }
+
+    /// Whether the batch is to be written.
+    pub(in crate::db) fn is_written(&self) -> bool {
+        self.decision().is_none_or(|decision| decision == Decision::Write)
+    }
+
+    /// The most bytes that may be written of it.
+    pub(in crate::db) fn bytes_max(&self) -> usize {
+        match self.condition.as_deref() {
+            Some(Condition::Keys(KeyCondition { all: Some(all), .. })) => all.len(),
+            _ => self.bytes.len(),
+        }
+    }
+
+    /// Whether the decision stands even if the group cannot be written.
+    pub(in crate::db) fn stands_alone(&self) -> bool {
+        matches!(self.decision(), Some(Decision::LookAgain | Decision::Nothing { rests_on_group: false }))
+    }
+}
+
+impl Condition {
+    pub(in crate::db) fn decision(&self) -> Decision {
+        match self {
+            Self::Keys(condition) => condition.decision,
+            Self::Reads(condition) => condition.decision(),
+        }
+    }
+}
+
+impl KeyCondition {
+    pub(in crate::db) fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// The entries that were written.
+    pub(in crate::db) fn into_writes(self) -> Bits {
+        self.writes
+    }
+
+    /// What the last key held when that was decided, if it has changed since the caller looked.
+    pub(in crate::db) fn changed_to(self) -> Option<Option<Value>> {
+        self.changed_to
+    }
+
+    /// The batch with all entries, and their keys; `bytes` is the one to be written.
+    pub(in crate::db) fn into_all(self, bytes: Vec<u8>) -> (Vec<u8>, Vec<AskedKey>) {
+        (self.all.unwrap_or(bytes), self.keys)
+    }
+
+    fn decide(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        tree: &Tree,
+        visible: SeqNo,
+        earlier: &[Admitted],
+        overlay: &Overlay,
+    ) -> Result<()> {
+        let memtables =
+            if visible == self.read_at { Some(Vec::new()) } else { tree.memtables_since(self.read_at) };
+        let Some(memtables) = memtables else {
+            self.decision = Decision::LookAgain;
+            return Ok(());
+        };
+        let mut rests_on_group = false;
+        if !memtables.is_empty() || !overlay.is_empty() {
+            let since = Since { read_at: self.read_at, tree: tree.id, memtables, earlier, overlay };
+            let all = self.all.as_deref().unwrap_or(bytes);
+            let mut is_other = false;
+            for (at, AskedKey { place, hash }) in self.keys.iter().enumerate() {
+                let Some(hash) = *hash else { continue };
+                let Some((latest, is_in_group)) = since.latest(hash, &all[place.clone()]) else { continue };
+                rests_on_group |= is_in_group;
+                let writes = self.rule.allows(latest.value());
+                is_other |= self.writes.get(at) != writes;
+                self.writes.set(at, writes);
+                if at + 1 == self.keys.len() {
+                    self.changed_to = Some(latest.into_value());
+                }
+            }
+            if is_other {
+                let selected = part_of(all, &self.writes)?;
+                let before = std::mem::replace(bytes, selected);
+                self.all.get_or_insert(before);
+            }
+        }
+        self.decision =
+            if self.writes.any() { Decision::Write } else { Decision::Nothing { rests_on_group } };
+        Ok(())
+    }
+}
+
+/// Decides the conditional batches of a group, in order. `visible` is the newest write that is visible.
+pub(in crate::db) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u64) -> Result<()> {
+    let mut overlay = Overlay::new(hash_seed);
+    for at in 0..group.len() {
+        let (earlier, rest) = group.split_at_mut(at);
+        let Admitted { bytes, trees, condition: Some(condition) } = &mut rest[0] else { continue };
+        overlay.cover(earlier)?;
+        match &mut **condition {
+            Condition::Keys(keys) => keys.decide(bytes, &trees[0], visible, earlier, &overlay)?,
+            Condition::Reads(reads) => reads.decide(visible, earlier, &overlay),
+        }
+    }
+    Ok(())
+}
+
+/// The batch of those entries that are marked.
+fn part_of(all: &[u8], marked: &Bits) -> Result<Vec<u8>> {
+    select(all, |at| marked.get(at)).map_err(own_batch)
+}
+
+/// The newest entry of a key.
+enum Latest<'g> {
+    Deleted,
+    InBatch(&'g [u8]),
+    InMemtable(Bytes),
+}
+
+impl Latest<'_> {
+    fn value(&self) -> Option<&[u8]> {
+        match self {
+            Self::Deleted => None,
+            Self::InBatch(value) => Some(value),
+            Self::InMemtable(value) => Some(value),
+        }
+    }
+
+    fn into_value(self) -> Option<Value> {
+        match self {
+            Self::Deleted => None,
+            Self::InBatch(value) => Some(Value::new(Bytes::copy_from_slice(value))),
+            Self::InMemtable(value) => Some(Value::new(value)),
+        }
+    }
+}
+
+/// What has happened in a tree since a caller looked.
+struct Since<'g> {
+    read_at: SeqNo,
+    tree: KeyspaceId,
+    /// All that have entries above `read_at`.
+    memtables: Vec<Arc<Memtable>>,
+    earlier: &'g [Admitted],
+    overlay: &'g Overlay,
+}
+
+impl<'g> Since<'g> {
+    /// The newest entry of a key, if it is newer than the caller's look, and whether it is of the same group.
+    fn latest(&self, hash: u64, key: &[u8]) -> Option<(Latest<'g>, bool)> {
+        if let Some(place) = self.overlay.find(self.earlier, self.tree, hash, key) {
+            let value = place.value.clone().map(|value| &self.earlier[place.batch].bytes[value]);
+            return Some((value.map_or(Latest::Deleted, Latest::InBatch), true));
+        }
+        let entries = self.memtables.iter().filter_map(|memtable| memtable.get(hash, key, SEQNO_MAX));
+        let newest = entries.max_by_key(|entry| entry.tag().seqno());
+        let entry = newest.filter(|entry| entry.tag().seqno() > self.read_at)?;
+        Some(match entry.tag().kind() {
+            EntryKind::Put => (Latest::InMemtable(entry.value()), false),
+            EntryKind::Delete => (Latest::Deleted, false),
+        })
+    }
+}
+
+/// The last entry of each key in the batches of a group that are decided.
+pub(in crate::db) struct Overlay {
+    hash_seed: u64,
+    /// How many batches of the group are in here.
+    covered: usize,
+    /// By the hash of the key; of several keys with the same hash, the others at the next free numbers.
+    places: HashMap<u64, Place, BuildHasherDefault<IsHash>>,
+}
+
+/// Where an entry is in the group.
+struct Place {
+    batch: usize,
+    keyspace: KeyspaceId,
+    key: Range<usize>,
+    /// `None`: the key is deleted.
+    value: Option<Range<usize>>,
+}
+
+impl Overlay {
+    fn new(hash_seed: u64) -> Self {
+        Self { hash_seed, covered: 0, places: HashMap::default() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Adds the batches that are not in here yet.
+    fn cover(&mut self, decided: &[Admitted]) -> Result<()> {
+        for batch in self.covered..decided.len() {
+            let admitted = &decided[batch];
+            if !admitted.is_written() {
+                continue;
+            }
+            for entry in BatchReader::open(&admitted.bytes).map_err(own_batch)? {
+                let entry = entry.map_err(own_batch)?;
+                let key = &admitted.bytes[entry.key.clone()];
+                let slot = self.slot(decided, entry.keyspace, key_hash(self.hash_seed, key), key);
+                let value = (entry.kind == EntryKind::Put).then_some(entry.value);
+                self.places.insert(slot, Place { batch, keyspace: entry.keyspace, key: entry.key, value });
+            }
+        }
+        self.covered = decided.len();
+        Ok(())
+    }
+
+    /// The keys of these batches.
+    pub(in crate::db) fn keys<'g>(
+        &self,
+        decided: &'g [Admitted],
+    ) -> impl Iterator<Item = (KeyspaceId, &'g [u8])> {
+        self.places.values().map(|place| (place.keyspace, &decided[place.batch].bytes[place.key.clone()]))
+    }
+
+    fn find(&self, decided: &[Admitted], keyspace: KeyspaceId, hash: u64, key: &[u8]) -> Option<&Place> {
+        if self.is_empty() { None } else { self.places.get(&self.slot(decided, keyspace, hash, key)) }
+    }
+
+    /// The number at which a key is, or would be added.
+    fn slot(&self, decided: &[Admitted], keyspace: KeyspaceId, hash: u64, key: &[u8]) -> u64 {
+        let is_other = |place: &Place| {
+            place.keyspace != keyspace || decided[place.batch].bytes[place.key.clone()] != *key
+        };
+        let mut slot = hash;
+        while self.places.get(&slot).is_some_and(is_other) {
+            slot = slot.wrapping_add(1);
+        }
+        slot
+    }
+}
+
+/// Takes a number that is a hash already as its own hash.
+#[derive(Default)]
+struct IsHash(u64);
+
+impl Hasher for IsHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only numbers are hashed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::db::Db;
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    type Writes<'a> = &'a [(&'a str, Option<&'a str>)];
+
+    fn encoded(tree: &Tree, writes: Writes<'_>) -> Vec<u8> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in writes {
+            match value {
+                Some(value) => batch.push_put(tree.id, key.as_bytes(), value.as_bytes()),
+                None => batch.push_delete(tree.id, key.as_bytes()),
+            };
+        }
+        batch.into_parts().unwrap().0
+    }
+
+    fn plain(tree: &Arc<Tree>, writes: Writes<'_>) -> Admitted {
+        Admitted { bytes: encoded(tree, writes), trees: vec![Arc::clone(tree)], condition: None }
+    }
+
+    /// As if the caller had found that the rule allows the entries that are marked.
+    fn asks(db: &Db, tree: &Arc<Tree>, writes: Writes<'_>, rule: Rule, marked: &[bool]) -> Admitted {
+        let engine = db.engine();
+        let marked = marked.iter().copied().collect();
+        let (all, visible) = (encoded(tree, writes), engine.sequence.visible());
+        let places = BatchReader::open(&all).unwrap().map(|entry| entry.unwrap().key);
+        let hash = |place: &Range<usize>| Some(key_hash(engine.keyspaces.hash_seed, &all[place.clone()]));
+        let keys = places.map(|place| AskedKey { hash: hash(&place), place }).collect();
+        Admitted::conditional(tree, all, visible, rule, keys, marked).unwrap()
+    }
+
+    fn run(db: &Db, group: &mut [Admitted]) {
+        decide(group, db.engine().sequence.visible(), db.engine().keyspaces.hash_seed).unwrap();
+    }
+
+    fn decision(admitted: &Admitted) -> Decision {
+        admitted.decision().unwrap()
+    }
+
+    fn of_keys(admitted: Admitted) -> KeyCondition {
+        let Condition::Keys(condition) = *admitted.condition.unwrap() else { panic!("it is one of keys") };
+        condition
+    }
+
+    const ALONE: Decision = Decision::Nothing { rests_on_group: false };
+
+    fn open() -> (Db, Arc<Tree>) {
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let tree = db.engine().keyspaces.default_tree();
+        (db, tree)
+    }
+
+    #[test]
+    fn the_batches_before_it_in_the_group_decide_deletes_and_other_keyspaces_included() {
+        let (db, tree) = open();
+        let other = Arc::clone(&db.keyspace("other", KeyspaceOptions::new()).unwrap().tree);
+        let insert = |key| asks(&db, &tree, &[(key, Some("new"))], Rule::Absent, &[true]);
+        let mut group = [
+            insert("a"),
+            plain(&other, &[("b", Some("elsewhere"))]),
+            insert("a"),
+            insert("b"),
+            plain(&tree, &[("a", Some("1")), ("c", Some("1")), ("a", None), ("c", None), ("c", Some("2"))]),
+            insert("a"),
+            insert("c"),
+            asks(&db, &tree, &[("c", None)], Rule::Equals("1".into()), &[true]),
+            asks(&db, &tree, &[("c", None)], Rule::Equals("2".into()), &[true]),
+            asks(&db, &tree, &[("c", None)], Rule::Present, &[true]),
+        ];
+        run(&db, &mut group);
+        use Decision::Write;
+        // These "no" are worth what the batches of the group are.
+        let no = Decision::Nothing { rests_on_group: true };
+        let wanted = [Write, no, Write, Write, no, no, Write, no];
+        let mut asked: Vec<Admitted> = group.into_iter().filter(|one| one.condition.is_some()).collect();
+        assert_eq!(asked.iter().map(decision).collect::<Vec<_>>(), wanted);
+        assert!(!asked.iter().any(Admitted::stands_alone));
+        let changed_to = of_keys(asked.remove(5)).changed_to();
+        assert_eq!(changed_to.unwrap().as_deref(), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn of_a_batch_those_entries_are_written_whose_keys_are_absent_now() {
+        let (db, tree) = open();
+        db.put("deleted since", "").unwrap();
+        let keys = ["new", "written since", "deleted since", "in the group", "old"];
+        let writes = keys.map(|key| (key, Some("v")));
+        let batch = asks(&db, &tree, &writes, Rule::Absent, &[true, true, false, true, false]);
+        assert_eq!(batch.bytes, encoded(&tree, &[writes[0], writes[1], writes[3]]));
+        db.put("written since", "").unwrap();
+        db.delete("deleted since").unwrap();
+        let mut group = [plain(&tree, &[("in the group", Some(""))]), batch];
+        run(&db, &mut group);
+        let [_, batch] = group;
+        assert_eq!(batch.bytes, encoded(&tree, &[writes[0], writes[2]]));
+        let condition = of_keys(batch);
+        assert_eq!(condition.decision, Decision::Write);
+        assert_eq!(condition.writes, Bits::from_iter([true, false, true, false, false]));
+        assert_eq!(condition.into_all(Vec::new()).0, encoded(&tree, &writes));
+    }
+
+    #[test]
+    fn what_was_written_since_is_found_in_every_memtable_and_flushed_ones_are_missed() {
+        let (db, tree) = open();
+        db.put("before", "").unwrap();
+        let insert = |key| asks(&db, &tree, &[(key, Some("new"))], Rule::Absent, &[true]);
+        let keys = ["immutable", "active", "never"];
+        let [mut first, mut second, mut kept] = [(), (), ()].map(|()| keys.map(insert));
+        db.put("immutable", "1").unwrap();
+        db.engine().seal(vec![Arc::clone(&tree)]).unwrap();
+        db.put("active", "1").unwrap();
+        use Decision::{LookAgain, Write};
+        run(&db, &mut first);
+        assert_eq!(first.each_ref().map(decision), [ALONE, ALONE, Write]);
+        assert!(first[0].stands_alone(), "what it rests on is visible");
+        let keeper = tree.keep_memtables(0);
+        db.flush().unwrap();
+        run(&db, &mut kept);
+        assert_eq!(kept.each_ref().map(decision), [ALONE, ALONE, Write], "they were kept");
+        drop(keeper);
+        run(&db, &mut second);
+        assert_eq!(second.each_ref().map(decision), [LookAgain; 3]);
+        let mut later = [insert("never")];
+        db.put("later", "").unwrap();
+        run(&db, &mut later);
+        assert_eq!(decision(&later[0]), Write, "nothing above its number has been flushed");
+    }
+
+    #[test]
+    fn memtables_have_room_for_a_batch_that_has_grown_since_its_caller_looked() {
+        let options =
+            Options::new().fs(Arc::new(MemFs::new())).background_threads(0).memory_budget(128 << 20);
+        let db = options.open("/db").unwrap();
+        let (tree, memory) = (db.engine().keyspaces.default_tree(), &db.engine().context.memory);
+        let keys: Vec<String> = (0..100).map(|n| format!("key {n}")).collect();
+        let value = "v".repeat(140 << 10);
+        keys.iter().for_each(|key| db.put(key, "").unwrap());
+        let writes: Vec<_> = keys.iter().map(|key| (key.as_str(), Some(&*value))).collect();
+        let mut marked = [false; 100];
+        marked[0] = true;
+        let asked = asks(&db, &tree, &writes, Rule::Absent, &marked);
+        // All are deleted since, and most of the memory is taken.
+        keys.iter().for_each(|key| db.delete(key).unwrap());
+        for n in (0_u32..200).take_while(|_| memory.memtables() < 20 << 20) {
+            db.put(n.to_be_bytes(), &value).unwrap();
+        }
+        let free = memory.memtables_max() - memory.memtables();
+        assert!(asked.bytes.len() < free / 2 && free < keys.len() * value.len(), "{free} bytes are free");
+        db.engine().submit_batch(asked).unwrap();
+        assert_eq!(db.get("key 99").unwrap().unwrap(), value);
+        let (taken, most) = (memory.memtables(), memory.memtables_max());
+        assert!(taken <= most, "{taken} bytes of {most}");
+    }
+
+    #[test]
+    fn only_batches_that_were_written_are_counted() {
+        let (db, tree) = open();
+        db.put("k", "").unwrap();
+        let insert = || asks(&db, &tree, &[("l", Some(""))], Rule::Absent, &[true]);
+        let (first, second) = (insert(), insert());
+        db.engine().submit_batch(first).unwrap();
+        db.engine().submit_batch(second).unwrap();
+        db.write(WriteBatch::new()).unwrap();
+        assert_eq!((db.stats().batches, db.stats().entries), (2, 2));
+    }
+
+    #[test]
+    fn keys_with_the_same_hash_are_told_apart() {
+        let (_, tree) = open();
+        let group = [plain(&tree, &[("a", Some("1")), ("b", None)])];
+        let entries: Vec<_> = BatchReader::open(&group[0].bytes).unwrap().map(Result::unwrap).collect();
+        let mut overlay = Overlay::new(0);
+        for (at, (entry, key)) in entries.into_iter().zip([b"a", b"b"]).enumerate() {
+            let slot = overlay.slot(&group, 0, u64::MAX, key);
+            assert_eq!(slot, u64::MAX.wrapping_add(at as u64));
+            overlay
+                .places
+                .insert(slot, Place { batch: 0, keyspace: 0, key: entry.key, value: Some(entry.value) });
+        }
+        let found = |keyspace, key| overlay.find(&group, keyspace, u64::MAX, key).is_some();
+        assert!(found(0, b"a") && found(0, b"b") && !found(0, b"c") && !found(1, b"a"));
+    }
+}

@@ -1,0 +1,6 @@
+pub(in crate::db) mod apply;
+pub(in crate::db) mod completion;
+pub(in crate::db) mod conflict_check;
+pub(in crate::db) mod group_commit;
+pub(in crate::db) mod read_check;
+pub(in crate::db) mod write_stall;

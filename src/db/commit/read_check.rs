@@ -1,0 +1,183 @@
+//! Whether what a transaction has read was changed since.
+//!
+//! A change is an entry with a larger sequence number than a given one; a delete counts too. It is looked for in
+//! two ways:
+//!
+//! - by the thread of the transaction, from its snapshot on: in the memtables and in those tables that have such
+//!   entries, for each interval that was read ([`Engine::changed_since`]). The snapshot is registered, so no
+//!   compaction has removed the newest entry of a key above it, or its number.
+//! - by the commit leader, for what came after that: for each entry that was written since, whether it was read
+//!   ([`ReadCondition::decide`]). The leader reads no table and no older entry of a memtable.
+
+use bytes::Bytes;
+
+use super::conflict_check::{Decision, Overlay};
+use crate::counters::Stripe;
+use crate::db::engine::Engine;
+use crate::db::queues::commit_queue::Admitted;
+use crate::db::queues::read_set::{Interval, ReadSet, only_key};
+use crate::db::read::sources::newer_sources;
+use crate::db::state::keyspace::tree::{Tree, View};
+use crate::error::{Error, Result};
+use crate::hash::key_hash;
+use crate::iter::InternalIterator;
+use crate::key::{InternalKey, SeqNo, Tag};
+use crate::limits::SEQNO_MAX;
+use crate::version::Lookup;
+
+/// The error of a transaction that has read a key which was changed.
+pub(in crate::db) fn conflict(tree: &Tree, key: &[u8]) -> Error {
+    Error::Conflict { keyspace: tree.name.clone(), key: key.into() }
+}
+
+impl Engine {
+    /// The conflict with a change above this number that a transaction should have seen: that with the first key in
+    /// the first keyspace. Every change that was visible before the call is found.
+    pub(in crate::db) fn changed_since(&self, reads: &ReadSet, seqno: SeqNo) -> Result<Option<Error>> {
+        for part in reads.parts() {
+            let view = part.tree.view();
+            // After loading the view, as readers do.
+            self.check_readable(&part.tree)?;
+            if !view.has_newer(seqno) {
+                continue;
+            }
+            for interval in part.intervals() {
+                let changed = match only_key(interval) {
+                    Some(key) => self.is_changed(&view, key, seqno)?.then(|| key.clone()),
+                    None => first_changed(&view, interval, seqno)?,
+                };
+                if let Some(key) = changed {
+                    return Ok(Some(conflict(&part.tree, &key)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_changed(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<bool> {
+        let hash = key_hash(self.keyspaces.hash_seed, key);
+        match view.get_in_memtables(key, hash, SEQNO_MAX) {
+            Some(entry) if entry.tag().seqno() > seqno => Ok(true),
+            // Tables have older entries.
+            Some(_) => Ok(false),
+            None => {
+                let stripe = Stripe::of_thread();
+                let lookup = Lookup { user_key: key, seqno: SEQNO_MAX, hash, stripe };
+                view.version.has_newer(&lookup, seqno)
+            }
+        }
+    }
+}
+
+/// The first key of an interval that has an entry above this number.
+fn first_changed(view: &View, (start, end): Interval<'_>, seqno: SeqNo) -> Result<Option<Bytes>> {
+    let mut first: Option<Bytes> = None;
+    for mut source in newer_sources(view, start, end.map(|end| &end[..]), seqno) {
+        let end = first.as_ref().or(end);
+        first = first_newer(&mut source, start, end, seqno)?.or(first);
+    }
+    Ok(first)
+}
+
+fn first_newer(
+    source: &mut dyn InternalIterator,
+    start: &[u8],
+    end: Option<&Bytes>,
+    seqno: SeqNo,
+) -> Result<Option<Bytes>> {
+    source.seek(InternalKey::new(start, Tag::newest_at(SEQNO_MAX)))?;
+    while let Some(key) = source.key() {
+        if end.is_some_and(|end| key.user >= end) {
+            break;
+        }
+        if key.tag.seqno() > seqno {
+            return Ok(Some(Bytes::copy_from_slice(key.user)));
+        }
+        source.next()?;
+    }
+    Ok(None)
+}
+
+/// What a transaction has read, for the leader to decide whether its batch is written.
+pub(in crate::db) struct ReadCondition {
+    pub(in crate::db) reads: ReadSet,
+    /// The caller has found no change up to this number.
+    read_at: SeqNo,
+    pub(in crate::db) check: Check,
+}
+
+/// What the leader has found.
+#[derive(Debug)]
+pub(in crate::db) enum Check {
+    Open,
+    /// A memtable with newer entries is gone.
+    LookAgain,
+    Unchanged,
+    /// What was read has changed, or is gone.
+    Refused {
+        why: Error,
+        /// Whether that was a batch of the same group.
+        rests_on_group: bool,
+    },
+}
+
+impl ReadCondition {
+    pub(in crate::db) fn new(reads: ReadSet, read_at: SeqNo) -> Self {
+        Self { reads, read_at, check: Check::Open }
+    }
+
+    pub(in crate::db) fn decision(&self) -> Decision {
+        match self.check {
+            Check::Open => Decision::Open,
+            Check::LookAgain => Decision::LookAgain,
+            Check::Unchanged => Decision::Write,
+            Check::Refused { rests_on_group, .. } => Decision::Nothing { rests_on_group },
+        }
+    }
+
+    /// Decides whether the batch may be written. `visible` is the newest write, and `earlier` are the batches before
+    /// it in the group. O(log n) for each entry written since, where n is the number of intervals.
+    pub(in crate::db) fn decide(&mut self, visible: SeqNo, earlier: &[Admitted], overlay: &Overlay) {
+        self.check = self
+            .in_memtables(visible)
+            .or_else(|| self.in_group(earlier, overlay))
+            .unwrap_or(Check::Unchanged);
+    }
+
+    /// The first key in the first keyspace that was read there and is written in a memtable since.
+    fn in_memtables(&self, visible: SeqNo) -> Option<Check> {
+        for part in self.reads.parts() {
+            if let Err(why) = part.tree.check_alive() {
+                return Some(Check::Refused { why, rests_on_group: false });
+            }
+            if visible == self.read_at {
+                continue;
+            }
+            let Some(memtables) = part.tree.memtables_since(self.read_at) else {
+                return Some(Check::LookAgain);
+            };
+            let (mut key, mut first) = (Vec::new(), None);
+            for entry in memtables.iter().flat_map(|memtable| {
+                memtable.newest_first().take_while(|entry| entry.tag().seqno() > self.read_at)
+            }) {
+                entry.copy_key(&mut key);
+                if first.as_ref().is_none_or(|first| key < *first) && part.contains(&key) {
+                    first = Some(key.clone());
+                }
+            }
+            if let Some(key) = first {
+                return Some(Check::Refused { why: conflict(&part.tree, &key), rests_on_group: false });
+            }
+        }
+        None
+    }
+
+    /// The same for the batches before it in its group.
+    fn in_group(&self, earlier: &[Admitted], overlay: &Overlay) -> Option<Check> {
+        let read =
+            |&(keyspace, key): &(_, &[u8])| self.reads.part(keyspace).is_some_and(|part| part.contains(key));
+        let (keyspace, key) = overlay.keys(earlier).filter(read).min()?;
+        let why = conflict(&self.reads.part(keyspace)?.tree, key);
+        Some(Check::Refused { why, rests_on_group: true })
+    }
+}

@@ -1,0 +1,563 @@
+//! Resuming: writing goes on by itself after an append to the log or to the manifest failed.
+//!
+//! After such a failure the end of the file is unknown, so nothing later is appended to it. The writers of
+//! the group, or the callers whose edit it was, get the error, and writing is *suspended*: no batch is logged
+//! and no edit is published. Then writing resumes the way an opening does, but from the memtables instead of
+//! the logs:
+//!
+//! 1. wait for running flushes; take the state after the last edit that was appended
+//!    ([`ManifestLog::known_state`]): the edit that failed has no effect;
+//! 2. seal all memtables and write them into tables, synced;
+//! 3. create a log, synced; write a manifest with the whole state, synced. It names these tables and this log,
+//!    and no older log;
+//! 4. rename `CURRENT`, sync the directory: from here on the new manifest counts, and the old logs do not;
+//! 5. install the tables; append the first promise to the new log; writing goes on;
+//! 6. remove old logs, the old manifest, and files that nothing names.
+//!
+//! The commit leader does all this, so that nothing is written meanwhile, and so that one thread does: whoever finds
+//! that it is due enters the commit queue, and finds it done when its turn comes. A failure before step 4 removes
+//! what was written, and the work is tried again like other work (`retry`).
+//!
+//! # On a full disk
+//!
+//! There may be no room for the memtables. So if the disk is full, the reserve is given up first (`reserve`),
+//! and instead of step 2 the active log is made durable up to its last batch
+//! ([`Log::cut_active`](crate::db::state::log::Log)). The new manifest names the old logs too, and says that this one
+//! was *cut* there: what is behind, which may be a part of the write that failed, does not count. The
+//! memtables stay, and are flushed like others. A log without batches is not kept. Beyond [`OLDER_LOGS_MAX`]
+//! logs this is not done, and resuming waits for room.
+//!
+//! # What a failed write becomes
+//!
+//! It is never visible, and its sequence numbers are given again. Its record may be in the old log, whole or
+//! in part: the log counts until `CURRENT` names another manifest. So if the machine or the process ends
+//! before step 4, the next opening may find the write; after step 4 it is gone for good. The same is true of
+//! an edit that failed, in the old manifest. Acknowledged writes are safe either way: they are in the old
+//! log, before the record that failed, until they are in tables that the new manifest names.
+//!
+//! # What is not removed
+//!
+//! Files that a manifest may name stay until it is certain that another one counts: the new files of an edit
+//! that failed, and those of a manifest whose renaming into `CURRENT` failed ([`InDoubt`]).
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::apply_edit::{Change, TreeChange};
+use crate::db::commit::group_commit::OLDER_LOGS_MAX;
+use crate::db::engine::Engine;
+use crate::db::jobs::background::Jobs;
+use crate::db::queues::retry::Work;
+use crate::db::state::failure::is_out_of_space;
+use crate::db::state::files::random_id;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LogPosition;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::log::{ManifestLog, NewManifest};
+use crate::manifest::state::ManifestState;
+use crate::sync::lock;
+use crate::version::TableHandle;
+use crate::wal::FramedWriter;
+
+/// How often a writer that waits looks whether the store was closed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whether writing is suspended, and what to keep until it resumes.
+#[derive(Default)]
+pub(crate) struct Suspension {
+    is_suspended: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest failure.
+    cause: Option<Error>,
+    in_doubt: InDoubt,
+}
+
+/// Files that a manifest may name of which it is unknown whether it counts, or whether it has the edit.
+#[derive(Default)]
+struct InDoubt {
+    files: Vec<FileName>,
+    /// Handles of tables. They are marked as obsolete, and their files are removed with the last handle.
+    tables: Vec<Arc<TableHandle>>,
+}
+
+impl Suspension {
+    #[inline]
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.is_suspended.load(Ordering::Acquire)
+    }
+
+    /// The failure because of which writing is suspended, if it is.
+    pub(crate) fn cause(&self) -> Option<Error> {
+        if self.is_suspended() { lock(&self.state).cause.clone() } else { None }
+    }
+
+    /// What to hold from before the edit of a change is appended until the change is visible.
+    pub(in crate::db) fn doubt(&self, change: &Change) -> Doubt<'_> {
+        let tables = match change {
+            Change::Trees(changes) => changes.iter().flat_map(TreeChange::new_tables).collect(),
+            Change::Filters(change) => vec![Arc::clone(&change.new)],
+            Change::None | Change::End | Change::Options(..) | Change::Drop(_) => Vec::new(),
+        };
+        Doubt { suspension: self, tables }
+    }
+
+    /// Keeps a file that a manifest may name.
+    pub(in crate::db) fn keep_file(&self, name: FileName) {
+        lock(&self.state).in_doubt.files.push(name);
+    }
+
+    fn keep_files(&self, new: NewFiles) {
+        let in_doubt = &mut lock(&self.state).in_doubt;
+        for change in &new.changes {
+            in_doubt.tables.extend(change.new_tables());
+            change.set_added_obsolete();
+        }
+        in_doubt.files.extend(new.names);
+    }
+
+    fn begin(&self, state: &mut State, cause: Error) {
+        state.cause = Some(cause);
+        self.is_suspended.store(true, Ordering::Release);
+    }
+
+    fn end(&self) {
+        lock(&self.state).cause = None;
+        self.is_suspended.store(false, Ordering::Release);
+    }
+}
+
+/// The new tables and filters of a change whose edit may be in the manifest. Unless that ends, they are kept,
+/// also if a panic has interrupted the change.
+pub(in crate::db) struct Doubt<'a> {
+    suspension: &'a Suspension,
+    tables: Vec<Arc<TableHandle>>,
+}
+
+impl Doubt<'_> {
+    /// The change is visible.
+    pub(in crate::db) fn end(mut self) {
+        self.tables.clear();
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if !self.tables.is_empty() {
+            lock(&self.suspension.state).in_doubt.tables.append(&mut self.tables);
+        }
+    }
+}
+
+/// What an attempt to resume has written.
+#[derive(Default)]
+struct NewFiles {
+    /// The memtables as tables, oldest first in each tree.
+    changes: Vec<TreeChange>,
+    /// Log and manifest.
+    names: Vec<FileName>,
+}
+
+/// A state that is complete and durable, but not in force.
+struct Prepared {
+    manifest: NewManifest,
+    log_number: u64,
+    log: FramedWriter,
+    /// Logs that it does not name any more.
+    old_logs: Vec<u64>,
+}
+
+/// What becomes of the memtables when writing resumes.
+#[derive(Clone, Copy)]
+pub(in crate::db) enum Memory {
+    /// They are written into tables.
+    Flushed,
+    /// They stay, and so do the logs: the disk is full, or the store was just opened.
+    Kept,
+}
+
+impl Engine {
+    /// Suspends writing after an append that failed, or disables it if the failure ends it. Returns the error
+    /// to report.
+    pub(in crate::db) fn suspend(&self, error: Error) -> Error {
+        self.suspend_if(error, || true)
+    }
+
+    /// Suspends writing after an append to this log failed, unless writing has resumed in another one since.
+    pub(in crate::db) fn suspend_log(&self, number: u64, error: Error) {
+        self.suspend_if(error, || self.log().active() == number);
+    }
+
+    fn suspend_if(&self, error: Error, is_needed: impl FnOnce() -> bool) -> Error {
+        let error = self.fail_if_final(error);
+        let is_refusal = matches!(error, Error::Closed | Error::Forked { .. });
+        if is_refusal || self.health.has_failed() {
+            return error;
+        }
+        // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active,
+        // and then takes the work back.
+        let mut state = lock(&self.suspension.state);
+        if !self.suspension.is_suspended() && is_needed() {
+            self.suspension.begin(&mut state, error.clone());
+            self.notice_full_disk(&error);
+            self.put_off(Work::Resume, error.clone());
+        }
+        error
+    }
+
+    /// Waits until writing is not suspended, or an attempt to resume is due. Without threads it always is.
+    ///
+    /// # Errors
+    ///
+    /// The failure of an attempt that another thread made meanwhile.
+    #[inline]
+    pub(in crate::db) fn await_resume(&self) -> Result<()> {
+        if self.suspension.is_suspended() { self.wait_for_resume() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_resume(&self) -> Result<()> {
+        let reservations = &self.background.reservations;
+        let failures = {
+            // Who suspends counts the failure under this lock.
+            let _state = lock(&self.suspension.state);
+            self.retry.failures()
+        };
+        loop {
+            if !self.suspension.is_suspended() {
+                return Ok(());
+            }
+            let epoch = reservations.epoch();
+            if let Some(error) = self.retry.failed_since(failures, |work| work == Work::Resume) {
+                return Err(error);
+            }
+            let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
+            if is_due || !self.suspension.is_suspended() {
+                return Ok(());
+            }
+            self.check_writable()?;
+            let until_due = self.retry.due_in(Work::Resume).unwrap_or(LOOK_INTERVAL);
+            reservations.wait_past(epoch, Some(until_due.min(LOOK_INTERVAL)));
+        }
+    }
+
+    /// Resumes writing if it is suspended, and waits until that is due. Not for the commit leader.
+    pub(in crate::db) fn resume_first(&self) -> Result<()> {
+        if self.suspension.is_suspended() { self.seal(Vec::new()) } else { Ok(()) }
+    }
+
+    /// Resumes writing if that is due, or else does a background job. Not for the commit leader.
+    pub(crate) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
+        if self.suspension.is_suspended() && self.retry.is_due(Work::Resume) {
+            self.check_writable()?;
+            let _committing = self.background.begin_commit();
+            return self.seal(Vec::new()).map(|()| true);
+        }
+        self.step(jobs)
+    }
+
+    /// Resumes writing if it is suspended and an attempt is due. Only the commit leader calls this.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the newest attempt.
+    #[inline]
+    pub(in crate::db) fn resume_if_due(&self, is_closing: bool) -> Result<()> {
+        if self.suspension.is_suspended() { self.resume_now_if_due(is_closing) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn resume_now_if_due(&self, is_closing: bool) -> Result<()> {
+        let Some(cause) = self.suspension.cause() else { return Ok(()) };
+        let is_due = self.background.threads == 0 || is_closing || self.retry.is_due(Work::Resume);
+        if !is_due {
+            return Err(cause);
+        }
+        self.resume(&cause).map_err(|error| {
+            let error = self.fail_if_final(error);
+            if !self.health.has_failed() {
+                self.suspension.begin(&mut lock(&self.suspension.state), error.clone());
+                self.put_off(Work::Resume, error.clone());
+            }
+            error
+        })
+    }
+
+    fn resume(&self, cause: &Error) -> Result<()> {
+        // First: there may be no room otherwise.
+        self.remove_obsolete_files();
+        let is_full = is_out_of_space(cause);
+        if is_full {
+            self.spend_reserve(cause);
+        }
+        let memory =
+            if is_full && self.log().older() < OLDER_LOGS_MAX { Memory::Kept } else { Memory::Flushed };
+        let reservations = &self.background.reservations;
+        loop {
+            let epoch = reservations.epoch();
+            if !reservations.is_flushing() {
+                break;
+            }
+            reservations.wait_past(epoch, Some(LOOK_INTERVAL));
+        }
+        // What the manifest names may be prepared until here, and is given up below. No edit is published after
+        // this, because writing is suspended.
+        let next_log = self.next_log.pause();
+        let activated = self.move_to_new_files(memory)?;
+        next_log.forget();
+        activated?;
+        self.suspension.end();
+        self.retry.done(Work::Resume);
+        self.remove_obsolete_files();
+        tracing::info!(dir = %self.files.dir.display(), log = self.log().active(), "writing resumes");
+        self.background.notify();
+        Ok(())
+    }
+
+    /// Goes on in a new log and a new manifest, which is in force then. The result in the result is that of the
+    /// log's first promise. No edit is published meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The old manifest is in force, or it is unknown which.
+    pub(in crate::db) fn move_to_new_files(&self, memory: Memory) -> Result<Result<()>> {
+        let (state, old_manifest) = {
+            let guard = self.manifest.lock();
+            let manifest = guard.as_ref().ok_or(Error::Closed)?;
+            (manifest.known_state()?, manifest.number())
+        };
+        let mut new = NewFiles::default();
+        let prepared = match self.write_new_files(state, memory, &mut new) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                new.changes.iter().for_each(TreeChange::set_added_obsolete);
+                new.names.into_iter().for_each(|name| self.files.obsolete.add(name));
+                return Err(error);
+            }
+        };
+        let Prepared { manifest, log_number, log, old_logs } = prepared;
+        let mark = {
+            // Whoever compares `CURRENT` with what is in memory holds this lock.
+            let mut guard = self.manifest.lock();
+            let manifest =
+                manifest.install().inspect_err(|_| self.suspension.keep_files(std::mem::take(&mut new)))?;
+            let mark = manifest.state().mark;
+            self.manifest.set_mark(mark);
+            *guard = Some(manifest);
+            new.changes.into_iter().for_each(TreeChange::install);
+            mark
+        };
+        let activated = self.log().activate(log_number, log, mark);
+        // Nothing is in doubt any more.
+        let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);
+        self.log().forget(&old_logs);
+        let logs = old_logs.into_iter().map(FileName::Log);
+        for name in logs.chain([FileName::Manifest(old_manifest)]).chain(in_doubt.files) {
+            self.files.obsolete.add(name);
+        }
+        drop(in_doubt.tables);
+        // What the old logs held is in tables, or is durable in a log that was cut.
+        self.completions.complete(LogPosition { number: log_number, offset: 0 }, &Ok(()));
+        self.retry.done(Work::BeginLog);
+        self.retry.done(Work::PrepareLog);
+        Ok(activated)
+    }
+
+    /// Makes what is in memory durable, and writes a log and a manifest that names all of it.
+    fn write_new_files(
+        &self,
+        mut state: ManifestState,
+        memory: Memory,
+        new: &mut NewFiles,
+    ) -> Result<Prepared> {
+        let known: Vec<u64> = state.logs.keys().copied().collect();
+        let newest = known.last().copied().unwrap_or(0);
+        match memory {
+            Memory::Flushed => self.flush_memory(&mut state, new)?,
+            Memory::Kept => {
+                apply(&mut state, self.next_log.ended().into_iter().collect())?;
+                self.cut_log(&mut state)?;
+            }
+        }
+        let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
+        let log_number = self.files.new_number();
+        let (log, file_id) = self.files.create_log(log_number)?;
+        new.names.push(FileName::Log(log_number));
+        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
+        let floor = state.logs.keys().next().copied().unwrap_or(log_number);
+        let last = EditItem::LastSeqno(self.sequence.visible());
+        apply(&mut state, vec![last, EditItem::LogFloor(floor), created])?;
+        let number = self.files.new_number();
+        state.next_file = self.files.next_number();
+        let old_logs = known.into_iter().filter(|number| !state.logs.contains_key(number)).collect();
+        new.names.push(FileName::Manifest(number));
+        let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
+        let manifest = ManifestLog::prepare(fs, dir, self.files.store_id, number, state, &random_id)?;
+        Ok(Prepared { manifest, log_number, log, old_logs })
+    }
+
+    /// Ends the active log, which is durable to its end then, in `state`; takes it out if it holds nothing.
+    fn cut_log(&self, state: &mut ManifestState) -> Result<()> {
+        let active = self.log().active();
+        let end = self.log().cut_active(self.sequence.visible()).map_err(|error| self.fail(error))?;
+        // Newer ones were never used, and nothing of older ones is in memory only.
+        let oldest = self.keyspaces.memtables.oldest_log(&[]).unwrap_or(u64::MAX);
+        let end = end.filter(|_| active >= oldest);
+        let is_used = |number| number < active || number == active && end.is_some();
+        state.logs.retain(|&number, _| is_used(number) && number >= oldest);
+        apply(state, end.into_iter().collect())
+    }
+
+    /// Writes the memtables into tables. No log is needed then.
+    fn flush_memory(&self, state: &mut ManifestState, new: &mut NewFiles) -> Result<()> {
+        let trees: Vec<Arc<Tree>> =
+            self.keyspaces.with_memtables().into_iter().filter(|tree| tree.is_alive()).collect();
+        for tree in &trees {
+            if tree.is_filled() {
+                tree.seal();
+            }
+            let view = tree.view();
+            let mut version = Arc::clone(&view.version);
+            for memtable in view.immutables.iter().rev() {
+                let change = self.write_memtable(tree, &version, memtable)?;
+                // What the next memtable deletes may be in these tables.
+                version = Arc::new(version.apply(&HashSet::new(), change.added.clone()));
+                let items = change.items();
+                new.changes.push(change);
+                apply(state, items)?;
+            }
+        }
+        state.logs.clear();
+        if new.changes.is_empty() { Ok(()) } else { self.files.sync_dir() }
+    }
+}
+
+fn apply(state: &mut ManifestState, items: Vec<EditItem>) -> Result<()> {
+    state.apply(&VersionEdit::new(items)).map_err(Error::invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn threads_end_when_a_store_is_closed_while_an_attempt_to_resume_is_due() {
+        let fs = Arc::new(MemFs::new());
+        let db = Options::new().fs(fs).background_threads(2).open("/db").unwrap();
+        let engine = db.engine();
+        assert!(engine.health.set_closed());
+        let cause = Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
+        engine.suspend(cause);
+        engine.retry.at_once();
+        engine.background.notify();
+        // Time in which they find that it is due; without it the test is weaker, but does not fail.
+        std::thread::sleep(Duration::from_millis(20));
+        let (done, ended) = mpsc::channel();
+        let stopping = db.clone();
+        std::thread::spawn(move || {
+            stopping.engine().background.stop();
+            done.send(())
+        });
+        ended.recv_timeout(Duration::from_secs(60)).expect("the threads end");
+    }
+
+    #[test]
+    fn a_failure_of_a_log_that_is_not_in_use_any_more_suspends_nothing() {
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let engine = db.engine();
+        let cause = || Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
+        let before = engine.log().active();
+        engine.suspend_log(before, cause());
+        assert!(engine.suspension.is_suspended() && db.background_error().is_some());
+        db.put("k", "v").unwrap();
+        // By a writer that synced the old log, and could not append a promise to it.
+        engine.suspend_log(before, cause());
+        assert!(!engine.suspension.is_suspended() && db.background_error().is_none());
+    }
+
+    #[test]
+    fn a_leader_that_needs_room_does_not_wait_for_threads_that_wait_for_it() {
+        let fs = MemFs::new();
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1).memory_budget(1 << 20);
+        let db = options.open("/db").unwrap();
+        db.put("k", "v").unwrap();
+        db.engine().suspend(Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into()));
+        // Who resumes goes on when the other one waits in the queue.
+        let (looks, has_waited) = (db.clone(), AtomicBool::new(false));
+        fs.observe(move |_, _| {
+            if !has_waited.swap(true, Ordering::SeqCst) {
+                let is_alone = || looks.engine().commit.waiting() == 0;
+                (0..2000)
+                    .take_while(|_| is_alone())
+                    .for_each(|_| std::thread::sleep(Duration::from_millis(5)));
+            }
+            Ok(())
+        });
+        let (tells, told) = mpsc::channel();
+        let writer = db.clone();
+        std::thread::spawn(move || {
+            writer.engine().retry.at_once();
+            // More than all memtables may take: it is written when they are empty.
+            tells.send(writer.put("large", vec![7; 300 << 10]))
+        });
+        told.recv_timeout(Duration::from_secs(60)).expect("the write ends").unwrap();
+        fs.stop_observing();
+        assert!(!db.engine().suspension.is_suspended() && db.contains("large").unwrap());
+    }
+
+    #[test]
+    fn a_writer_gets_the_error_of_an_attempt_that_another_thread_made() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(1).open("/db").unwrap();
+        db.put("k", "v").unwrap();
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        fs.observe(move |_, _| Err(full()));
+        let fail = || Error::io("append to", Path::new("/db"), full());
+        db.engine().suspend(fail());
+        let (tells, told) = mpsc::channel();
+        let writer = db.clone();
+        std::thread::spawn(move || tells.send(writer.put("l", "v")));
+        // Other threads are always faster: each attempt has failed before the writer finds that one is due.
+        let written = (0..500).find_map(|_| {
+            db.engine().put_off(Work::Resume, fail());
+            told.recv_timeout(Duration::from_millis(20)).ok()
+        });
+        fs.stop_observing();
+        assert!(matches!(written, Some(Err(Error::Io { op: "append to", .. }))), "{written:?}");
+    }
+
+    #[test]
+    fn no_edit_is_appended_while_writing_is_suspended() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        db.put("k", "v").unwrap();
+        let engine = db.engine();
+        let manifest = || {
+            let files = fs.files(Path::new("/db")).into_iter();
+            files.filter(|(path, _)| path.to_string_lossy().contains("MANIFEST")).collect::<Vec<_>>()
+        };
+        let before = manifest();
+        let cause = Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
+        engine.suspend(cause);
+        let refused = engine.publish(vec![EditItem::LastSeqno(9)], Change::None);
+        assert!(matches!(refused, Err(Error::Io { op: "append to", .. })));
+        assert_eq!(manifest(), before);
+        db.put("l", "v").unwrap();
+        assert!(!engine.suspension.is_suspended() && db.background_error().is_none());
+        assert!(manifest().len() == 1 && manifest() != before);
+        engine.publish(vec![EditItem::LastSeqno(9)], Change::None).unwrap();
+    }
+}

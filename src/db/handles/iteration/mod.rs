@@ -1,0 +1,3 @@
+pub(in crate::db) mod cursor;
+pub(in crate::db) mod iter;
+mod key_copies;

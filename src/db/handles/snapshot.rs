@@ -1,0 +1,217 @@
+//! Snapshots: sequence numbers whose entries compactions keep while a handle exists.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::keyspace::Keyspace;
+use super::read_calls::Reads;
+use crate::db::engine::Owner;
+use crate::db::state::keyspace::tree::Tree;
+use crate::key::SeqNo;
+use crate::sync::lock;
+
+/// The live snapshots: the number of holders of each sequence number.
+#[derive(Default)]
+pub(crate) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
+
+impl SnapshotList {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, usize>> {
+        lock(&self.0)
+    }
+
+    /// Registers the sequence number that is visible now. It is read under the lock, which orders it with
+    /// [`Self::numbers`]: if a compaction did not see this snapshot, its input has no newer entries than the
+    /// snapshot's number.
+    pub(in crate::db) fn register(&self, visible: &AtomicU64) -> SeqNo {
+        let mut list = self.lock();
+        let seqno = visible.load(Ordering::Acquire);
+        *list.entry(seqno).or_default() += 1;
+        seqno
+    }
+
+    fn release(&self, seqno: SeqNo) {
+        let mut list = self.lock();
+        if let Some(holders) = list.get_mut(&seqno) {
+            *holders -= 1;
+            if *holders == 0 {
+                list.remove(&seqno);
+            }
+        }
+    }
+
+    /// The number of the oldest live snapshot; `SeqNo::MAX` if there is none.
+    pub(crate) fn oldest(&self) -> SeqNo {
+        self.lock().keys().next().copied().unwrap_or(SeqNo::MAX)
+    }
+
+    /// The sequence numbers of all live snapshots, ascending.
+    pub(crate) fn numbers(&self) -> Vec<SeqNo> {
+        self.lock().keys().copied().collect()
+    }
+}
+
+/// The store at one moment, over all keyspaces. Cheap to make, to clone and to hold. While it is held,
+/// compactions keep every entry it sees.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = sievedb::Db::open(dir.path())?;
+/// db.put("k", "old")?;
+/// let snapshot = db.snapshot();
+/// db.put("k", "new")?;
+/// assert_eq!(snapshot.get("k")?.as_deref(), Some(&b"old"[..]));
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// That of the default keyspace, whose calls are those of the snapshot.
+    default: KeyspaceSnapshot,
+}
+
+#[derive(Debug)]
+pub(in crate::db) struct Held {
+    owner: Arc<Owner>,
+    seqno: SeqNo,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let engine = self.owner.engine();
+        engine.sequence.snapshots.release(self.seqno);
+        engine.notice_released_snapshot();
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(owner: &Arc<Owner>) -> Self {
+        let seqno = owner.engine().sequence.register_snapshot();
+        let held = Arc::new(Held { owner: Arc::clone(owner), seqno });
+        let tree = owner.engine().keyspaces.default_tree();
+        Self { default: KeyspaceSnapshot { held, tree, owner: Arc::clone(owner) } }
+    }
+
+    pub(in crate::db) fn reads(&self) -> Reads<'_> {
+        self.default.reads()
+    }
+
+    pub(in crate::db) fn held(&self) -> &Arc<Held> {
+        self.default.held()
+    }
+
+    /// The sequence number of the newest write that the snapshot sees.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let before = db.snapshot();
+    /// db.put("k", "v")?;
+    /// assert!(db.snapshot().seqno() > before.seqno());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn seqno(&self) -> SeqNo {
+        self.default.held.seqno
+    }
+
+    /// The snapshot of one keyspace.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// # let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// let snapshot = db.snapshot();
+    /// users.delete("ada")?;
+    /// assert!(snapshot.keyspace(&users).contains("ada")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn keyspace(&self, keyspace: &Keyspace) -> KeyspaceSnapshot {
+        KeyspaceSnapshot {
+            held: Arc::clone(&self.default.held),
+            tree: Arc::clone(&keyspace.tree),
+            owner: Arc::clone(&keyspace.owner),
+        }
+    }
+}
+
+/// One keyspace as a [`Snapshot`] sees it.
+#[derive(Clone)]
+pub struct KeyspaceSnapshot {
+    held: Arc<Held>,
+    tree: Arc<Tree>,
+    owner: Arc<Owner>,
+}
+
+impl std::fmt::Debug for KeyspaceSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyspaceSnapshot")
+            .field("keyspace", &self.tree.name)
+            .field("seqno", &self.held.seqno)
+            .finish()
+    }
+}
+
+impl KeyspaceSnapshot {
+    pub(in crate::db) fn reads(&self) -> Reads<'_> {
+        Reads {
+            owner: &self.owner,
+            tree: &self.tree,
+            seqno: Some(self.held.seqno),
+            is_foreign: !Arc::ptr_eq(&self.owner, &self.held.owner),
+            own: None,
+        }
+    }
+
+    pub(in crate::db) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn what_iterators_and_snapshots_keep_alive_is_counted_until_they_are_gone() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let held = || {
+            let stats = db.stats();
+            (stats.memory.held, stats.held_files, stats.held_file_bytes)
+        };
+        (0..150u32).for_each(|key| db.put(key.to_be_bytes(), [1; 100]).unwrap());
+        let memtable = db.stats().memory.memtables;
+        let over_memtable = db.iter();
+        assert_eq!((held(), memtable > 15_000), ((0, 0, 0), true), "the memtable is still in use");
+        db.flush().unwrap();
+        assert_eq!(held(), (memtable, 0, 0));
+
+        let mut over_table = db.iter();
+        assert!(over_table.next().is_some());
+        let file = db.stats().keyspaces[0].total().bytes;
+        (0..10u32).for_each(|key| db.put(key.to_be_bytes(), [2; 100]).unwrap());
+        db.compact().unwrap();
+        assert_eq!(held(), (memtable, 1, file));
+        let twice = over_memtable;
+        assert_eq!(twice.count(), 150);
+        assert_eq!(held(), (0, 1, file));
+        // A block that only the iterator has, in addition to the file.
+        db.engine().context.memory.blocks().set_capacity(0);
+        assert!(held().0 > 1000, "{:?}", held());
+        drop(over_table);
+        assert_eq!(held(), (0, 0, 0));
+
+        assert_eq!((db.stats().snapshots, db.stats().oldest_snapshot), (0, None));
+        let old = db.snapshot();
+        db.put("k", "v").unwrap();
+        let new = (db.snapshot(), db.snapshot());
+        assert_eq!((db.stats().snapshots, db.stats().oldest_snapshot), (2, Some(old.seqno())));
+        drop(old);
+        assert_eq!((db.stats().snapshots, db.stats().oldest_snapshot), (1, Some(new.0.seqno())));
+    }
+}

@@ -1,0 +1,2 @@
+pub(in crate::db) mod store_stats;
+mod text;

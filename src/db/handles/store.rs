@@ -1,0 +1,597 @@
+//! The handle of a whole store. Its read and write calls are those of its default keyspace.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::keyspace::Keyspace;
+use super::read_calls::Reads;
+use super::snapshot::Snapshot;
+use super::write_calls::Writes;
+use crate::batch::WriteBatch;
+use crate::db::commit::completion::Commit;
+use crate::db::commit::group_commit::Durability;
+use crate::db::engine::{Engine, Owner};
+use crate::db::jobs::background::Jobs;
+use crate::db::open::recover::OpenReport;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::progress::Progress;
+use crate::error::{Error, Result};
+use crate::filter::FilterPolicy;
+use crate::options::{KeyspaceOptions, Options};
+use crate::snapshot_read::{KeyBounds, KeyRange};
+
+/// An open store. Cheap to clone and to share between threads; a clone and the original are the same store.
+///
+/// The store closes when the last handle is dropped: stores, keyspaces, snapshots and iterators all count.
+///
+/// The calls that read and write entries work on the keyspace `"default"`; [`Keyspace`] has the same ones.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = sievedb::Db::open(dir.path())?;
+/// db.put("planet", "Saturn")?;
+/// assert_eq!(db.get("planet")?.as_deref(), Some(&b"Saturn"[..]));
+/// assert_eq!(db.get("moon")?, None);
+/// db.close()?;
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[doc(alias = "Database")]
+#[doc(alias = "DB")]
+#[derive(Debug, Clone)]
+pub struct Db {
+    owner: Arc<Owner>,
+    pub(in crate::db) default: Keyspace,
+}
+
+impl Db {
+    pub(in crate::db) fn from_parts(owner: Arc<Owner>, tree: Arc<Tree>) -> Self {
+        Self { default: Keyspace { owner: Arc::clone(&owner), tree }, owner }
+    }
+
+    /// Opens the store in the directory `path` with default [`Options`], and creates it if it does not exist.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.put("planet", "Saturn")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Options::open`].
+    #[doc(alias = "create")]
+    #[doc(alias = "open_default")]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().open(path)
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.owner.engine()
+    }
+
+    #[inline(always)]
+    pub(in crate::db) fn reads(&self) -> Reads<'_> {
+        self.default.reads()
+    }
+
+    pub(in crate::db) fn writes(&self) -> Writes<'_> {
+        self.default.writes()
+    }
+
+    /// The directory of the store, as passed to [`Db::open`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// assert_eq!(db.path(), dir.path());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.engine().files.dir
+    }
+
+    /// What was found at open: how much of the logs was replayed, which unsynced tails were dropped, and
+    /// which files were ignored and why.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let report = db.open_report();
+    /// assert!(report.dropped.is_empty(), "no log had a torn tail");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn open_report(&self) -> &OpenReport {
+        &self.engine().report
+    }
+
+    /// Whether `key` may be in the default keyspace, answered from memory: it never reads from disk and never
+    /// fails. `false` is certain. `true` may be wrong: at the false-positive rate of the filters, and for
+    /// tables that are not open (see [`Db::open_tables`]) or whose filter is not in memory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("seen", "")?;
+    /// assert!(db.may_contain("seen"));
+    /// assert!(!db.may_contain("not seen")); // nothing is in tables yet: memtables are exact
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+        self.default.may_contain(key)
+    }
+
+    /// Writes a batch, buffered. All of it becomes visible at once, in all its keyspaces. A reference to a
+    /// batch is copied: then the batch can be used again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let mut batch = sievedb::WriteBatch::new();
+    /// batch.put("from", "90").put("to", "110");
+    /// db.write(batch)?;
+    /// assert!(db.contains("to")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::put`]; [`InvalidArgument`](crate::Error::InvalidArgument) if the batch has entries for
+    /// a keyspace of another store, [`KeyspaceDropped`](crate::Error::KeyspaceDropped) if one of its
+    /// keyspaces was dropped. The batch is written as a whole or not at all.
+    #[doc(alias = "apply_batch")]
+    #[doc(alias = "write_batch")]
+    #[doc(alias = "commit")]
+    pub fn write(&self, batch: impl Into<WriteBatch>) -> Result<()> {
+        self.write_with(batch, Durability::Buffered)
+    }
+
+    /// Writes a batch and returns when it is as durable as `durability` requires. Readers may see the batch
+    /// earlier. Threads that wait for durability at the same time share one sync.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{Durability, WriteBatch};
+    ///
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("order", "paid");
+    /// db.write_with(batch, Durability::Synced)?; // survives a power loss from here on
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write`].
+    #[doc(alias = "write_opt")]
+    pub fn write_with(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Result<()> {
+        self.engine().write(batch.into(), durability)
+    }
+
+    /// Writes a batch and returns when it is visible. The [`Commit`] tells when it is durable: to whoever asks,
+    /// waits or awaits, and to callbacks. So a thread, or a task, goes on while the disk works, and many
+    /// batches share one sync.
+    ///
+    /// With [`Durability::Synced`] a sync begins at once in another thread (without background threads, in the
+    /// next [`step`](Self::step)). With [`Durability::Buffered`] none
+    /// does: the commit is complete when something else syncs the log.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{Durability, WriteBatch};
+    ///
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("order", "paid");
+    /// let commit = db.write_pending(batch, Durability::Synced);
+    /// assert!(db.contains("order")?); // visible already
+    /// commit.wait()?; // survives a power loss from here on
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::write_with`] are told by the commit: then the batch was not written, or its sync failed.
+    /// [`Io`](crate::Error::Io) also if the thread that runs callbacks cannot be started: nothing was written.
+    pub fn write_pending(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Commit {
+        self.owner.engine().write_pending(batch.into(), durability)
+    }
+
+    /// Makes every write that has already returned durable.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// for n in 0..100_u32 {
+    ///     db.put(n.to_be_bytes(), "value")?;
+    /// }
+    /// db.sync()?; // one sync for all of them
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](crate::Error::Io) if the sync fails: the store then refuses further writes.
+    /// [`Poisoned`](crate::Error::Poisoned), [`ReadOnly`](crate::Error::ReadOnly),
+    /// [`Closed`](crate::Error::Closed).
+    #[doc(alias = "persist")]
+    #[doc(alias = "flush_wal")]
+    pub fn sync(&self) -> Result<()> {
+        let synced = self.engine().sync();
+        self.engine().deliver_completions();
+        synced
+    }
+
+    /// Returns a snapshot of all keyspaces as they are now. Later writes do not change it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("k", "new")?;
+    /// assert_eq!(snapshot.get("k")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    #[doc(alias = "begin_read")]
+    #[doc(alias = "read_tx")]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(&self.owner)
+    }
+
+    /// Opens the keyspace called `name`, and creates it with `options` if it does not exist. An existing
+    /// keyspace keeps its options; [`Keyspace::set_options`] changes them. The calls of [`Db`] work on the
+    /// keyspace `"default"`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::KeyspaceOptions;
+    ///
+    /// let users = db.keyspace("users", KeyspaceOptions::new())?;
+    /// users.put("ada", "1815")?;
+    /// assert!(!db.contains("ada")?, "keyspaces have keys of their own");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) for an empty name or options out of range,
+    /// [`LimitExceeded`](crate::Error::LimitExceeded) for a name over 255 bytes or too many keyspaces,
+    /// [`ReadOnly`](crate::Error::ReadOnly) if the keyspace does not exist and cannot be created, and those
+    /// of [`Db::put`].
+    pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let tree = self.engine().keyspace(name, &options)?;
+        Ok(Keyspace { owner: Arc::clone(&self.owner), tree })
+    }
+
+    /// Opens the keyspace called `name`, and creates it with default options if it does not exist; like
+    /// [`Db::keyspace`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let users = db.open_keyspace("users")?;
+    /// users.put("ada", "1815")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::keyspace`].
+    #[doc(alias = "open_tree")]
+    #[doc(alias = "open_partition")]
+    #[doc(alias = "open_table")]
+    #[doc(alias = "create_cf")]
+    pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.keyspace(name, KeyspaceOptions::new())
+    }
+
+    /// The keyspace called `name`; `None` if it does not exist.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// assert!(db.existing_keyspace("default").is_some());
+    /// assert!(db.existing_keyspace("users").is_none());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    #[doc(alias = "cf_handle")]
+    pub fn existing_keyspace(&self, name: &str) -> Option<Keyspace> {
+        let tree = self.engine().keyspaces.find(name)?;
+        Some(Keyspace { owner: Arc::clone(&self.owner), tree })
+    }
+
+    /// The keyspace `"default"`, which the calls of [`Db`] work on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// assert!(db.default_keyspace().contains("k")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn default_keyspace(&self) -> Keyspace {
+        self.default.clone()
+    }
+
+    /// The names of all keyspaces, in order of creation.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// assert_eq!(db.keyspaces(), ["default", "users"]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    #[doc(alias = "list_cf")]
+    #[doc(alias = "tree_names")]
+    #[doc(alias = "list_tables")]
+    #[doc(alias = "list_keyspaces")]
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.engine().keyspaces.all().iter().map(|tree| tree.name.clone()).collect()
+    }
+
+    /// Drops the keyspace called `name` and all its entries, durably. Its handles return
+    /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) from now on; existing iterators continue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let users = db.keyspace("users", sievedb::KeyspaceOptions::new())?;
+    /// db.drop_keyspace("users")?;
+    /// assert!(matches!(users.get("ada"), Err(sievedb::Error::KeyspaceDropped { .. })));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there is no such keyspace or it is the default
+    /// one, and those of [`Db::put`].
+    #[doc(alias = "drop_cf")]
+    #[doc(alias = "drop_tree")]
+    #[doc(alias = "delete_keyspace")]
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.engine().drop_keyspace(name)
+    }
+
+    /// Flushes the memtables of all keyspaces to tables, and waits until this is done.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// assert_eq!(db.stats().keyspaces[0].total().tables, 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first error of a flush, and those of [`Db::put`].
+    pub fn flush(&self) -> Result<()> {
+        let trees = self.engine().keyspaces.with_memtables();
+        self.engine().flush(&trees)
+    }
+
+    /// Flushes, then merges the tables of each keyspace into one run, and waits until this is done. Entries
+    /// that no reader can see are dropped. Writes and background work go on meanwhile; see
+    /// [`Keyspace::compact`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.delete("k")?;
+    /// db.compact()?;
+    /// assert_eq!(db.stats().keyspaces[0].total().entries, 0);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first error of a compaction, and those of [`Db::put`].
+    #[doc(alias = "major_compact")]
+    pub fn compact(&self) -> Result<()> {
+        self.compact_with(&Progress::new())
+    }
+
+    /// Compacts like [`Db::compact`]. `progress` says how far it is, and can cancel it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// let progress = sievedb::Progress::new();
+    /// progress.cancel();
+    /// db.put("k", "v")?;
+    /// assert!(matches!(db.compact_with(&progress), Err(sievedb::Error::Cancelled)));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`], and those of [`Db::compact`].
+    pub fn compact_with(&self, progress: &Progress) -> Result<()> {
+        for tree in self.engine().keyspaces.all() {
+            match self.engine().compact_range(&tree, KeyRange::all(), progress) {
+                // The keyspace was dropped meanwhile: there is nothing to compact.
+                Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        progress.end();
+        Ok(())
+    }
+
+    /// Merges the tables of the default keyspace that hold keys of this range; see
+    /// [`Keyspace::compact_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.compact_range("a".."m")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::compact`].
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.default.compact_range(range)
+    }
+
+    /// Builds new filters by `policy` for the tables of every keyspace; see [`Keyspace::refilter`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{FilterKind, FilterPolicy};
+    ///
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// db.refilter(FilterPolicy::new(FilterKind::Ribbon).bits_per_key(12.0))?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Keyspace::refilter`]. If one keyspace fails, the others still get their filters; the first
+    /// error is returned.
+    pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
+        self.refilter_with(policy, &Progress::new())
+    }
+
+    /// Builds new filters like [`Db::refilter`]. `progress` says how far it is, and can cancel it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use sievedb::{FilterKind, FilterPolicy, Progress};
+    ///
+    /// db.refilter_with(FilterPolicy::new(FilterKind::Bloom), &Progress::new())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cancelled`], and those of [`Db::refilter`].
+    pub fn refilter_with(&self, policy: FilterPolicy, progress: &Progress) -> Result<()> {
+        policy.validate()?;
+        let trees = self.engine().keyspaces.all();
+        let mut result = Ok(());
+        for tree in &trees {
+            match self.engine().refilter(tree, policy, progress) {
+                // The keyspace was dropped meanwhile: it has no tables.
+                Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        progress.end();
+        result
+    }
+
+    /// Opens every table now, not at the first lookup that needs it: reads filters and root indexes into
+    /// memory, as far as the memory budget allows. Afterwards [`Db::may_contain`] and [`Db::stats`] cover all
+    /// tables. If there are many, up to three more threads read beside this one; none do in a store opened with
+    /// [`Options::background_threads`]`(0)`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.open_tables()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot
+    /// be opened; the others are opened. A damaged filter is not an error.
+    pub fn open_tables(&self) -> Result<()> {
+        self.engine().open_tables()
+    }
+
+    /// Runs one background job in the calling thread; returns `false` if there is none. For stores opened
+    /// with [`Options::background_threads`]`(0)`. First it syncs the log if a [`Commit`] waits for that, and
+    /// runs callbacks.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().background_threads(0).open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// while db.step()? {}
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`]; the error of the job, which is tried again later: see [`Db::background_error`].
+    pub fn step(&self) -> Result<bool> {
+        self.engine().health.check_open()?;
+        Ok(self.engine().step_completions()? || self.engine().resume_or_step(Jobs::All)?)
+    }
+
+    /// The error of background work that is failing now: a flush, a compaction, a new filter, or the removal
+    /// of files. What it had begun was removed, and it is tried again: after 50 ms, then after twice as long
+    /// each time, at most 4 s, and at once when files are removed. `None` once it has succeeded.
+    ///
+    /// Writers are slowed down meanwhile. Those that have to wait for work which has been failing for 60 s
+    /// get this error.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// assert!(db.background_error().is_none());
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn background_error(&self) -> Option<Error> {
+        self.engine().retry.error()
+    }
+
+    /// Waits until no background job is left. Work that was put off is tried at once; so are the compactions that the
+    /// background threads do when there is nothing else to do.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// db.settle()?; // compactions that the flush made due have run
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of a job.
+    pub fn settle(&self) -> Result<()> {
+        self.engine().settle()
+    }
+
+    /// Closes the store: ends its log with a synced close record and releases the lock. Every other handle
+    /// returns [`Closed`](crate::Error::Closed) from now on; an iterator may return it or continue. Dropping
+    /// the last handle also closes the store, but cannot return an error.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// db.close()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first error. The lock is released in any case.
+    pub fn close(self) -> Result<()> {
+        self.engine().close()
+    }
+}

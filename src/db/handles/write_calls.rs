@@ -1,0 +1,175 @@
+//! The calls that write one key, which a store (its default keyspace) and a keyspace have. Those that depend on
+//! what is there are in `conditional`.
+//!
+//! A handle says where it writes, as [`Writes`]. The calls are written once, by a macro, like those that read
+//! (`reads`).
+
+use std::sync::Arc;
+
+use super::keyspace::Keyspace;
+use super::store::Db;
+use crate::batch::{self, WriteBatch};
+use crate::db::commit::conflict_check::Rule;
+use crate::db::commit::group_commit::Durability;
+use crate::db::engine::Owner;
+use crate::db::handles::conditional::answers::Mismatch;
+use crate::db::handles::conditional::conditional_loop::{KeyWrite, Single};
+use crate::db::queues::bits::Bits;
+use crate::db::queues::value::Value;
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::Result;
+
+/// Where a handle writes.
+pub(in crate::db) struct Writes<'a> {
+    pub(in crate::db) owner: &'a Arc<Owner>,
+    pub(in crate::db) tree: &'a Arc<Tree>,
+}
+
+impl Writes<'_> {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+        self.write(batch::of_one(self.tree.id, key, Some(value))?, durability)
+    }
+
+    fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
+        self.write(batch::of_one(self.tree.id, key, None)?, durability)
+    }
+
+    fn write(&self, batch: Vec<u8>, durability: Durability) -> Result<()> {
+        let engine = self.owner.engine();
+        engine.check_readable(self.tree)?;
+        engine.write_in(self.tree, batch, durability)
+    }
+
+    pub(in crate::db) fn write_if(&self, write: KeyWrite<'_>, durability: Durability) -> Result<Single> {
+        self.owner.engine().write_if(self.tree, write, durability)
+    }
+
+    pub(in crate::db) fn compare_and_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        durability: Durability,
+    ) -> Result<Result<(), Mismatch>> {
+        let rule = expected.map_or(Rule::Absent, |expected| Rule::Equals(expected.into()));
+        let write = KeyWrite { key, value: new, rule, is_read: true };
+        let Single { is_allowed, before } = self.write_if(write, durability)?;
+        Ok(if is_allowed { Ok(()) } else { Err(Mismatch { found: before }) })
+    }
+
+    pub(in crate::db) fn insert_new<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+        durability: Durability,
+    ) -> Result<Bits> {
+        let mut batch = WriteBatch::new();
+        let add = |(key, value): (K, V)| batch.add_put(self.tree.id, key.as_ref(), value.as_ref());
+        // The first that is over a limit ends it: nothing is written then.
+        let places = entries.into_iter().map_while(add).collect();
+        self.owner.engine().insert_new(self.tree, batch, places, durability)
+    }
+
+    pub(in crate::db) fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Value>> {
+        self.owner.engine().update(self.tree, key, durability, change)
+    }
+}
+
+macro_rules! write_calls {
+    ($($handle:ty),*) => {$(
+        /// Calls that write. The examples are those of a store; a keyspace has the same calls.
+        impl $handle {
+            /// Sets `key` to `value`. The write is buffered: it survives the end of the process, but not a
+            /// power loss before the next [`Db::sync`].
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put("planet", "Mars")?;
+            /// db.put("planet", "Saturn")?; // replaces the value
+            /// assert_eq!(db.get("planet")?.as_deref(), Some(&b"Saturn"[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key or the value is too long: nothing
+            /// was written. [`Io`](crate::Error::Io) if the log could not be written: the write is not
+            /// visible, and [the guide](crate::guide::durability#when-a-write-fails) says what becomes of it.
+            /// [`Poisoned`](crate::Error::Poisoned) if an earlier failure ended writing,
+            /// [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed),
+            /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped): nothing was written.
+            #[doc(alias = "insert")]
+            #[doc(alias = "set")]
+            #[doc(alias = "put_cf")]
+            pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+                self.put_with(key, value, Durability::Buffered)
+            }
+
+            /// Sets `key` to `value`, and returns when that is as durable as `durability` requires. Threads
+            /// that wait for durability at the same time share one sync.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put_with("order", "paid", sievedb::Durability::Synced)?; // survives a power loss from here on
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) also if the log could not be synced.
+            #[doc(alias = "put_opt")]
+            pub fn put_with(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+                durability: Durability,
+            ) -> Result<()> {
+                self.writes().put(key.as_ref(), value.as_ref(), durability)
+            }
+
+            /// Removes `key`; buffered, like [`put`](Self::put). Removing an absent key succeeds.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.put("planet", "Pluto")?;
+            /// db.delete("planet")?;
+            /// assert_eq!(db.get("planet")?, None);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// Those of [`put`](Self::put).
+            #[doc(alias = "delete_cf")]
+            pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+                self.delete_with(key, Durability::Buffered)
+            }
+
+            /// Removes `key`, and returns when that is as durable as `durability` requires.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = sievedb::Db::open(dir.path())?;
+            /// db.delete_with("order", sievedb::Durability::Synced)?;
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// Those of [`put_with`](Self::put_with).
+            #[doc(alias = "delete_opt")]
+            pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+                self.writes().delete(key.as_ref(), durability)
+            }
+        }
+    )*};
+}
+
+write_calls!(Db, Keyspace);

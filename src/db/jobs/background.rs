@@ -1,0 +1,942 @@
+//! Background work: which job is next, and its execution as one `step()`.
+//!
+//! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
+//! sync at its end is short); prepare the next log; close tables if there was no room for another one; flush the
+//! oldest immutable memtable of a keyspace, or of several if they are small; make the reserve; compact; rebuild
+//! an unusable filter; merge level 0 early in a keyspace that has had nothing else to do (an *idle compaction*); load or
+//! drop column groups of filters. Which keyspace is next, `pending` says. A job is
+//! chosen and reserved under one lock, carried out without the lock, and then released.
+//!
+//! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
+//! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::filter_memory::may_change_groups;
+use super::flush_and_compact::JobError;
+use super::refilter::find_unusable_filter;
+use crate::batch::KeyspaceId;
+use crate::compaction::claimed_ranges::Busy;
+use crate::compaction::debt;
+use crate::compaction::pick::{self, Task, Urgency};
+use crate::compaction::tombstones::{self, Readers};
+use crate::db::engine::Engine;
+use crate::db::queues::job_queue::{FlushUrgency, Marks};
+use crate::db::queues::reservations::{Job, Reservations, Reserved, Upkeep};
+use crate::db::queues::retry::Work;
+use crate::db::state::failure::{catch, is_out_of_space};
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::{Error, Result};
+use crate::key::SeqNo;
+use crate::sync::lock;
+use crate::version::Version;
+
+/// Unsynced bytes of the log at which it is synced in the background.
+pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
+
+/// The most bytes of memtables that are flushed together, if they are not more than a quarter of the memory for
+/// memtables.
+const FLUSH_TOGETHER_BYTES: usize = 1 << 20;
+
+/// The most memtables that are flushed together.
+const FLUSHES_TOGETHER_MAX: usize = 16;
+
+/// How many attempts that are put off, or tried again shorter, one step makes before it ends.
+const ATTEMPTS_MAX: usize = 16;
+
+/// How often to choose which filters to keep in memory, while there is no room for all of them.
+const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the tables of a keyspace have to be the same before its idle compaction.
+const IDLE_DELAY: Duration = Duration::from_secs(1);
+
+/// The background threads of a store and their jobs.
+pub(crate) struct Background {
+    pub(crate) reservations: Arc<Reservations>,
+    pub(crate) threads: usize,
+    /// How many of them are in the commit queue.
+    committing: AtomicUsize,
+    /// Some column groups of filters are not in memory.
+    is_short_of_memory: AtomicBool,
+    /// A tree has changed whose filters have a total.
+    residency_due: AtomicBool,
+    /// Lookups in keyspaces with open tables, as far as they were counted.
+    lookups: AtomicU64,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Which jobs a thread takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Jobs {
+    All,
+    /// Only the jobs that writers may be waiting for.
+    Urgent,
+}
+
+/// What looking for a job has come to.
+enum Tried {
+    /// A job, or none. Whether anything was done.
+    Job(bool),
+    /// An attempt that failed. Whether obsolete files were removed.
+    InVain(bool),
+}
+
+impl Background {
+    pub(crate) fn new(threads: usize, marks: &Arc<Marks>) -> Self {
+        Self {
+            reservations: Reservations::new(Arc::clone(marks)),
+            threads,
+            committing: AtomicUsize::new(0),
+            is_short_of_memory: AtomicBool::new(false),
+            residency_due: AtomicBool::new(false),
+            lookups: AtomicU64::new(0),
+            handles: Mutex::default(),
+        }
+    }
+
+    /// To be called when there may be a new job, or when a thread that waits may continue.
+    pub(crate) fn notify(&self) {
+        self.reservations.notify();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.reservations.is_stopping()
+    }
+
+    /// To be called by a thread that does background work, before it enters the commit queue.
+    pub(in crate::db) fn begin_commit(&self) -> Committing<'_> {
+        self.committing.fetch_add(1, Ordering::SeqCst);
+        Committing(&self.committing)
+    }
+
+    /// Whether no thread can do a job: there are none, or all are in the commit queue, where they wait for
+    /// the leader. Then the leader does the jobs that it waits for.
+    pub(crate) fn has_no_free_thread(&self) -> bool {
+        self.committing.load(Ordering::SeqCst) >= self.threads
+    }
+
+    /// Sets whether some column groups of filters are not in memory. As long as that is true, a thread
+    /// chooses again at intervals which to keep, because the lookups may change.
+    pub(crate) fn set_short_of_memory(&self, is_short: bool) {
+        self.is_short_of_memory.store(is_short, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.is_short_of_memory.load(Ordering::Relaxed)
+    }
+
+    /// Counts the new lookups of these trees. Gives the sum of all that were counted.
+    pub(in crate::db) fn count_lookups(&self, trees: &[Arc<Tree>]) -> u64 {
+        let new: u64 = trees.iter().map(|tree| tree.take_new_lookups()).sum();
+        self.lookups.fetch_add(new, Ordering::Relaxed) + new
+    }
+
+    /// Has the filters in memory chosen again.
+    pub(in crate::db) fn set_residency_due(&self) {
+        self.residency_due.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a tree has changed whose filters have a total, since this was last asked.
+    pub(crate) fn take_residency_due(&self) -> bool {
+        self.residency_due.swap(false, Ordering::Relaxed)
+    }
+
+    /// Starts the threads.
+    pub(crate) fn start(&self, engine: &Arc<Engine>) -> Result<()> {
+        let mut handles = lock(&self.handles);
+        for index in 0..self.threads {
+            let worker = Arc::clone(engine);
+            let jobs = if index == 0 && self.threads > 1 { Jobs::Urgent } else { Jobs::All };
+            let thread = std::thread::Builder::new().name(format!("sievedb-{index}"));
+            let spawned = thread.spawn(move || worker.work(jobs));
+            handles.push(spawned.map_err(|error| Error::io("start a thread for", &engine.files.dir, error))?);
+        }
+        Ok(())
+    }
+
+    /// Starts no new job, and waits for running jobs in the store's threads and in callers' threads. Running
+    /// compactions are cancelled; running flushes finish.
+    pub(crate) fn stop(&self) {
+        self.reservations.stop();
+        let handles = std::mem::take(&mut *lock(&self.handles));
+        for handle in handles {
+            let _ = handle.join();
+        }
+        loop {
+            let epoch = self.reservations.epoch();
+            if !self.reservations.is_working() {
+                return;
+            }
+            self.reservations.wait_past(epoch, None);
+        }
+    }
+}
+
+/// A thread that does background work is in the commit queue until this is dropped.
+pub(in crate::db) struct Committing<'a>(&'a AtomicUsize);
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Engine {
+    fn work(&self, jobs: Jobs) {
+        loop {
+            let epoch = self.background.reservations.epoch();
+            if self.background.is_stopping() {
+                return;
+            }
+            // A job that failed is put off, and others go on.
+            while !self.background.is_stopping()
+                && self.resume_or_step(jobs).unwrap_or(!self.health.has_failed())
+            {}
+            self.background.reservations.wait_past(epoch, self.until_next_work(jobs));
+        }
+    }
+
+    /// How long until there is work that no change announces.
+    pub(in crate::db) fn until_next_work(&self, jobs: Jobs) -> Option<Duration> {
+        let has_ended = self.health.has_failed();
+        let is_short = jobs == Jobs::All && self.background.is_short_of_memory() && !has_ended;
+        let until_idle = || {
+            let at = self.background.reservations.look(|reserved| reserved.pending().next_idle())?;
+            Some(at.saturating_duration_since(Instant::now()))
+        };
+        let may_be_idle = jobs == Jobs::All && !has_ended && !self.suspension.is_suspended();
+        let idle = if may_be_idle { until_idle() } else { None };
+        let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due(has_ended), idle];
+        intervals.into_iter().flatten().min()
+    }
+
+    /// Does the most urgent job that is not put off. `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The error of the job, or its panic (a file system or a subscriber of events is the caller's code). The
+    /// job is put off, or writing is disabled.
+    pub(crate) fn step(&self, jobs: Jobs) -> Result<bool> {
+        if self.log.is_none() {
+            return Ok(false);
+        }
+        self.files.check_process()?;
+        if self.health.has_failed() {
+            // What a durable edit has dropped is not needed by any later opening either.
+            self.remove_obsolete_files();
+        }
+        self.health.check_not_failed()?;
+        catch("background work", || self.find_and_do(jobs)).unwrap_or_else(|panic| Err(self.fail(panic)))
+    }
+
+    /// A failed attempt at upkeep is put off, and other work is next.
+    fn find_and_do(&self, jobs: Jobs) -> Result<bool> {
+        let mut any = false;
+        for _ in 0..ATTEMPTS_MAX {
+            match self.find_and_try(jobs)? {
+                Tried::Job(is_done) => return Ok(any || is_done),
+                Tried::InVain(has_removed) => any |= has_removed,
+            }
+            self.health.check_not_failed()?;
+        }
+        Ok(any)
+    }
+
+    fn find_and_try(&self, jobs: Jobs) -> Result<Tried> {
+        let obsolete = self.remove_obsolete_files();
+        // Read before the reservations are locked, because a sync may hold the log's lock for long.
+        let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
+        let next = |reserved: &mut Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
+        let reservation = self.background.reservations.reserve_next(next);
+        let residency = || if jobs == Jobs::All { self.reserve_residency() } else { None };
+        let Some(reservation) = reservation.or_else(residency) else {
+            return Ok(Tried::Job(obsolete));
+        };
+        let work = Work::of(reservation.job());
+        let result = self.carry_out_job(reservation.job());
+        if let (Some(work), Ok(_) | Err(JobError::Table(_))) = (work, &result) {
+            self.retry.done(work);
+        }
+        match result {
+            Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::NextLog | Upkeep::Reserve)) => {
+                Ok(Tried::InVain(obsolete))
+            }
+            Ok(is_done) => Ok(Tried::Job(is_done || obsolete)),
+            // The keyspace was dropped during the job, or the store is being closed: not a failure.
+            Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(Tried::Job(true)),
+            // The table does not change. The failure was counted and reported, and the job is not tried
+            // again.
+            Err(JobError::Table(_)) => Ok(Tried::Job(true)),
+            Err(JobError::Store(error)) => {
+                let error = self.fail_if_final(error);
+                if matches!(reservation.job(), Job::Flush(_)) && is_out_of_space(&error) {
+                    self.spend_reserve(&error);
+                }
+                if let Some(work) = work.filter(|_| !self.health.has_failed()) {
+                    self.put_off(work, error.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The error of a job, for the caller who waits for it.
+    pub(crate) fn fail_job(&self, error: JobError) -> Error {
+        match error {
+            JobError::Table(error) => error,
+            // A job is told to stop also if writing has ended meanwhile: that is why.
+            JobError::Store(Error::Closed) => self.health.failure().cloned().unwrap_or(Error::Closed),
+            JobError::Store(error) => self.fail_if_final(error),
+        }
+    }
+
+    /// Does a job. `false` if it found nothing to do.
+    fn carry_out_job(&self, job: &Job) -> Result<bool, JobError> {
+        match job {
+            Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
+            Job::Upkeep(Upkeep::NextLog) => return Ok(self.prepare_log()),
+            Job::Upkeep(Upkeep::Reserve) => return Ok(self.make_reserve()),
+            Job::Flush(memtables) => self.flush_memtables(memtables)?,
+            Job::Compact(tree, task) => self.compact(tree, task)?,
+            Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
+            // Callers do this themselves.
+            Job::CompactRange(..) => return Ok(false),
+            Job::Residency(changes) => return Ok(self.change_residency(changes)),
+        }
+        Ok(true)
+    }
+
+    /// The most urgent job that is neither reserved nor put off.
+    fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &mut Reserved<'_>) -> Option<Job> {
+        if self.suspension.is_suspended() {
+            return None;
+        }
+        if log_is_long && !reserved.is_upkeep(Upkeep::SyncLog) {
+            return Some(Job::Upkeep(Upkeep::SyncLog));
+        }
+        if self.has_log_work() && !reserved.is_upkeep(Upkeep::NextLog) {
+            return Some(Job::Upkeep(Upkeep::NextLog));
+        }
+        if let Some(closing) = self.closing_job(reserved) {
+            return Some(closing);
+        }
+        self.look_at_marked(reserved);
+        if let Some(flush) = self.next_flush(reserved) {
+            return Some(flush);
+        }
+        if self.lacks_reserve() && !reserved.is_upkeep(Upkeep::Reserve) && !reserved.is_any_flush() {
+            return Some(Job::Upkeep(Upkeep::Reserve));
+        }
+        if jobs == Jobs::Urgent {
+            return None;
+        }
+        let compaction = self.next_compaction(reserved);
+        compaction.or_else(|| self.next_refilter(reserved)).or_else(|| self.next_idle(reserved))
+    }
+
+    /// Finds out what the marked keyspaces have to do, and those with work that was put off and is due. The
+    /// others have what they had before.
+    fn look_at_marked(&self, reserved: &mut Reserved<'_>) {
+        loop {
+            let oldest_snapshot = self.sequence.snapshots.oldest();
+            let mut marked = reserved.take_marked();
+            marked.extend(reserved.pending().released(oldest_snapshot));
+            marked.extend(self.retry.take_due());
+            for keyspace in marked {
+                self.look_at(keyspace, oldest_snapshot, reserved);
+            }
+            let awaited = reserved.pending().awaited();
+            reserved.set_awaited(awaited);
+            // A snapshot that was released meanwhile has not seen what is awaited now.
+            if self.sequence.snapshots.oldest() < awaited || awaited == SeqNo::MAX {
+                return;
+            }
+        }
+    }
+
+    fn look_at(&self, keyspace: KeyspaceId, oldest_snapshot: SeqNo, reserved: &mut Reserved<'_>) {
+        let tree = self.keyspaces.get(keyspace).filter(|tree| tree.is_alive());
+        let tree = tree.as_ref();
+        if tree.is_none() {
+            self.retry.forget(keyspace);
+        }
+        if tree.is_some_and(|tree| may_change_groups(tree)) {
+            self.background.set_residency_due();
+        }
+        let is_flush = tree.is_some_and(|tree| reserved.is_flush(tree));
+        let flush = tree.filter(|_| !is_flush).and_then(flush_urgency);
+        let flush = self.if_due(Work::Flush(keyspace), flush, is_flush);
+        let compaction = tree.and_then(|tree| {
+            tree.set_debt(debt::debt(&tree.view().version, &tree.shape()));
+            Free::new(tree, oldest_snapshot, reserved).pick()
+        });
+        let held_back = tree.and_then(|tree| tombstones::held_back(&tree.view().version, oldest_snapshot));
+        let urgency = compaction.map(|(urgency, _)| urgency);
+        let is_busy = tree.is_some_and(|tree| !reserved.busy(tree).is_empty());
+        let compaction = self.if_due(Work::Compact(keyspace), urgency, is_busy);
+        reserved.pending().set(keyspace, flush, compaction);
+        reserved.pending().set_held_back(keyspace, held_back);
+        // A store that was closed stays as it is while it is only read.
+        let may_be_idle = self.background.threads > 0 && urgency.is_none() && !self.is_unchanged();
+        let idle = tree.filter(|_| may_be_idle).and_then(|tree| {
+            let free = Free::new(tree, oldest_snapshot, reserved);
+            free.pick_idle().map(|_| Instant::now() + IDLE_DELAY)
+        });
+        reserved.pending().set_idle(keyspace, idle);
+    }
+
+    /// To be called after a snapshot was released: it may have held back compactions.
+    pub(in crate::db) fn notice_released_snapshot(&self) {
+        let marks = &self.keyspaces.memtables.marks;
+        let is_awaited = marks.awaited() <= self.sequence.snapshots.oldest() && marks.awaited() < SeqNo::MAX;
+        // A process that was forked waits for no lock.
+        if is_awaited && self.check_writable().is_ok() {
+            self.background.notify();
+        }
+    }
+
+    /// How urgent work is, unless it was put off and is not due. If there is none left, and no job
+    /// `is_running` that may be doing it, nothing is failing.
+    fn if_due<U>(&self, work: Work, urgency: Option<U>, is_running: bool) -> Option<U> {
+        let is_due = self.retry.is_due(work);
+        if is_due && urgency.is_none() && !is_running {
+            self.retry.done(work);
+        }
+        urgency.filter(|_| is_due)
+    }
+
+    /// The most urgent flush, and the next ones if all of them are small and no writer is slowed: they are
+    /// published by one edit. While flushes fail, each is done by itself, so that one holds up no other.
+    fn next_flush(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
+        let is_failing = self.retry.is_failing(|work| matches!(work, Work::Flush(_)));
+        let bytes_max = FLUSH_TOGETHER_BYTES.min(self.context.memory.memtables_max() / 4);
+        let (mut memtables, mut bytes) = (Vec::new(), 0);
+        loop {
+            let pending = reserved.pending();
+            let next = match memtables.len() {
+                0 => pending.take_flush(),
+                FLUSHES_TOGETHER_MAX.. => None,
+                _ if is_failing => None,
+                _ => pending.take_small_flush(bytes_max.saturating_sub(bytes)),
+            };
+            let Some(keyspace) = next else { break };
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
+            let view = tree.view();
+            let Some(oldest) = view.immutables.last() else { continue };
+            let is_urgent = view.immutables.len() > 1;
+            bytes += if is_urgent { bytes_max } else { oldest.memtable.size_bytes() };
+            memtables.push((tree, Arc::clone(oldest)));
+        }
+        (!memtables.is_empty()).then_some(Job::Flush(memtables))
+    }
+
+    fn next_compaction(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
+        while let Some(keyspace) = reserved.pending().take_compaction() {
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
+            let free = Free::new(&tree, self.sequence.snapshots.oldest(), reserved);
+            if let Some((_, task)) = free.take() {
+                return Some(Job::Compact(Arc::clone(&tree), task));
+            }
+        }
+        None
+    }
+
+    /// An idle compaction. It waits until no job is running and nothing fails.
+    fn next_idle(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
+        let now = Instant::now();
+        reserved.pending().next_idle().filter(|at| *at <= now)?;
+        if !reserved.is_idle() || self.retry.is_failing(Work::is_background) {
+            reserved.pending().put_off_idle(now + IDLE_DELAY);
+            return None;
+        }
+        while let Some(keyspace) = reserved.pending().take_idle(now) {
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
+            let free = Free::new(&tree, self.sequence.snapshots.oldest(), reserved);
+            if let Some(task) = free.pick_idle() {
+                tree.set_idle_tried(newest_level_0(&free.version));
+                return Some(Job::Compact(Arc::clone(&tree), task));
+            }
+        }
+        None
+    }
+
+    /// Whether there is an idle compaction to do. It need not wait any longer.
+    pub(in crate::db) fn idle_now(&self) -> bool {
+        if self.retry.is_failing(Work::is_background) {
+            return false;
+        }
+        let (is_any, is_newly_due) = self.background.reservations.look(|reserved| {
+            let pending = reserved.pending();
+            let is_newly_due = pending.make_idle_due(Instant::now());
+            (pending.is_any_idle(), is_newly_due)
+        });
+        if is_any && is_newly_due {
+            self.background.notify();
+        }
+        is_any
+    }
+
+    /// A table whose filter is unusable. Looks at keyspaces only in which a filter has turned out so.
+    fn next_refilter(&self, reserved: &Reserved<'_>) -> Option<Job> {
+        if reserved.is_extra() {
+            return None;
+        }
+        let unusable = &self.files.obsolete.unusable;
+        let (mut found, mut left) = (None, Vec::new());
+        for keyspace in unusable.take() {
+            // Those after the one that is found are looked at another time.
+            if found.is_some() || !self.retry.is_due(Work::Refilter(keyspace)) {
+                left.push(keyspace);
+                continue;
+            }
+            let Some(tree) = self.keyspaces.get(keyspace) else { continue };
+            let version = Arc::clone(&tree.view().version);
+            if find_unusable_filter(&version, &Busy::default()).is_some() {
+                left.push(keyspace);
+                let table = find_unusable_filter(&version, &reserved.busy(&tree));
+                found = table.map(|table| Job::Refilter(tree, table));
+            }
+        }
+        unusable.add(left);
+        found
+    }
+
+    /// Whether anything waits to be flushed, to be compacted or to get a new filter.
+    pub(in crate::db) fn has_work(&self) -> bool {
+        self.background.reservations.look(|reserved| {
+            self.look_at_marked(reserved);
+            !reserved.pending().is_empty() || self.next_refilter(reserved).is_some()
+        })
+    }
+}
+
+/// How much the oldest waiting memtable of a keyspace is to be flushed.
+fn flush_urgency(tree: &Arc<Tree>) -> Option<FlushUrgency> {
+    let view = tree.view();
+    let oldest = view.immutables.last()?;
+    Some(FlushUrgency { beyond_first: view.immutables.len() - 1, bytes: oldest.memtable.size_bytes() })
+}
+
+/// The number of the newest table in level 0; 0 if there is none.
+fn newest_level_0(version: &Version) -> u64 {
+    version.runs(0).iter().flat_map(|run| run.tables.iter()).map(|table| table.meta.number).max().unwrap_or(0)
+}
+
+/// What can be compacted in a keyspace: what no job has reserved.
+struct Free<'a> {
+    tree: &'a Tree,
+    version: Arc<Version>,
+    busy: Busy,
+    readers: Readers,
+}
+
+impl<'a> Free<'a> {
+    fn new(tree: &'a Tree, oldest_snapshot: SeqNo, reserved: &Reserved<'_>) -> Self {
+        let mut busy = reserved.busy(tree);
+        let version = Arc::clone(&tree.view().version);
+        busy.extend(version.set_aside());
+        let readers = Readers { oldest_snapshot, skipped: tree.skipped_since_compaction() };
+        Self { tree, version, busy, readers }
+    }
+
+    fn pick_for_shape(&self) -> Option<(Urgency, Task)> {
+        pick::pick(&self.version, &self.busy, &self.tree.shape())
+    }
+
+    fn pick_for_tombstones(&self) -> Option<(Urgency, Task)> {
+        tombstones::pick(&self.version, &self.busy, &self.readers)
+    }
+
+    /// A compaction for when there is nothing else to do. One that failed is not tried again until level 0 has changed:
+    /// nothing needs it.
+    fn pick_idle(&self) -> Option<Task> {
+        if self.tree.idle_tried() == newest_level_0(&self.version) {
+            return None;
+        }
+        pick::pick_idle(&self.version, &self.busy, &self.tree.shape())
+    }
+
+    /// The most urgent compaction.
+    fn pick(&self) -> Option<(Urgency, Task)> {
+        self.pick_for_shape().or_else(|| self.pick_for_tombstones())
+    }
+
+    /// The same, to be carried out.
+    fn take(&self) -> Option<(Urgency, Task)> {
+        self.pick_for_shape().or_else(|| {
+            let picked = self.pick_for_tombstones()?;
+            self.tree.forget_skipped();
+            Some(picked)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::db::handles::keyspace::Keyspace;
+    use crate::db::handles::store::Db;
+    use crate::fs::{CrashPolicy, MemFs, Op};
+    use crate::options::{KeyspaceOptions, Options};
+
+    fn open() -> Db {
+        Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap()
+    }
+
+    fn keyspaces(db: &Db, count: usize) -> Vec<Keyspace> {
+        (0..count).map(|n| db.keyspace(&format!("{n}"), KeyspaceOptions::new()).unwrap()).collect()
+    }
+
+    fn seal(db: &Db, keyspace: &Keyspace, entries: u32) {
+        (0..entries).for_each(|key| keyspace.put(key.to_be_bytes(), "v").unwrap());
+        db.engine().seal(vec![Arc::clone(&keyspace.tree)]).unwrap();
+    }
+
+    fn waiting(keyspace: &Keyspace) -> usize {
+        keyspace.tree.view().immutables.len()
+    }
+
+    fn looks(db: &Db) -> u64 {
+        db.engine().background.reservations.look(|reserved| reserved.pending().looks())
+    }
+
+    #[test]
+    fn a_hot_keyspace_created_last_is_flushed_before_1500_idle_ones() {
+        let db = open();
+        let idle = keyspaces(&db, 1500);
+        idle.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
+        let trees = idle.iter().map(|keyspace| Arc::clone(&keyspace.tree)).collect();
+        db.engine().seal(trees).unwrap();
+        let hot = db.keyspace("hot", KeyspaceOptions::new()).unwrap();
+        seal(&db, &hot, 1000);
+        db.step().unwrap();
+        assert_eq!(waiting(&hot), 0, "it is the largest");
+        // Its writers are slowed as long as more than one memtable waits.
+        (0..2).for_each(|_| seal(&db, &hot, 1));
+        db.step().unwrap();
+        assert_eq!(waiting(&hot), 1);
+    }
+
+    /// Counts the syncs of manifests and of the directory from now on.
+    fn count_syncs(fs: &MemFs) -> Arc<[AtomicU64; 2]> {
+        let counts: Arc<[AtomicU64; 2]> = Arc::default();
+        let counted = Arc::clone(&counts);
+        fs.observe(move |_, op| {
+            let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
+            let syncs = [matches!(op, Op::Sync(path) if is_manifest(path)), matches!(op, Op::SyncDir(_))];
+            for (count, is_sync) in counted.iter().zip(syncs) {
+                count.fetch_add(is_sync.into(), Ordering::SeqCst);
+            }
+            Ok(())
+        });
+        counts
+    }
+
+    fn flushed(db: &Db, keyspaces: &[Keyspace]) -> (u64, usize) {
+        let in_tables = keyspaces.iter().filter(|keyspace| waiting(keyspace) == 0).count();
+        (db.stats().flushes, in_tables)
+    }
+
+    #[test]
+    fn small_memtables_of_many_keyspaces_are_published_by_few_edits() {
+        let fs = MemFs::new();
+        let options = || Options::new().background_threads(0);
+        let db = options().fs(Arc::new(fs.clone())).open("/db").unwrap();
+        let keyspaces = keyspaces(&db, 40);
+        keyspaces.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
+        let counts = count_syncs(&fs);
+        db.flush().unwrap();
+        // One begins a log, and there are 16 keyspaces in each of the others but the last.
+        assert_eq!([0, 1].map(|kind| counts[kind].load(Ordering::SeqCst)), [1 + 3; 2]);
+        assert_eq!(flushed(&db, &keyspaces), (40, 40));
+        let db = options().fs(Arc::new(fs.crash(CrashPolicy::DropUnsynced))).open("/db").unwrap();
+        let names = db.keyspaces();
+        let has_key = |name: &&String| db.existing_keyspace(name).unwrap().contains("k").unwrap();
+        assert_eq!(names.iter().filter(has_key).count(), 40);
+    }
+
+    #[test]
+    fn a_large_memtable_and_one_that_slows_writers_are_flushed_alone() {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        let keyspaces = keyspaces(&db, 3);
+        let [large, urgent, small] = &keyspaces[..] else { panic!("three keyspaces") };
+        large.put("k", vec![1; FLUSH_TOGETHER_BYTES]).unwrap();
+        seal(&db, large, 0);
+        (0..2).for_each(|_| seal(&db, urgent, 1));
+        seal(&db, small, 1);
+        let waiting = || keyspaces.iter().map(waiting).collect::<Vec<_>>();
+        assert_eq!(waiting(), [1, 2, 1]);
+        db.step().unwrap();
+        assert_eq!(waiting(), [1, 1, 1]);
+        db.step().unwrap();
+        assert_eq!(waiting(), [0, 1, 1]);
+        db.step().unwrap();
+        assert_eq!(waiting(), [0, 0, 0]);
+    }
+
+    /// Fails the creation of a file: the one after `before` others.
+    fn fail_to_create(fs: &MemFs, before: u64) {
+        let created = AtomicU64::new(0);
+        fs.observe(move |_, op| match op {
+            Op::Create(_) if created.fetch_add(1, Ordering::SeqCst) == before => {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        });
+    }
+
+    #[test]
+    fn a_memtable_that_cannot_be_written_holds_up_no_other_and_is_the_only_one_to_blame() {
+        for before in [0, 2] {
+            let fs = MemFs::new();
+            let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+            let keyspaces = keyspaces(&db, 4);
+            keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+            fail_to_create(&fs, before);
+            let done = db.step();
+            assert_eq!((done.is_ok(), flushed(&db, &keyspaces).1), (before > 0, before as usize));
+            assert_eq!((db.stats().background_failures, db.background_error().is_some()), (1, true));
+            let counts = count_syncs(&fs);
+            db.flush().unwrap();
+            assert_eq!(flushed(&db, &keyspaces).1, 4);
+            // What has failed is tried again by itself; in either case it is the first.
+            assert_eq!(counts[0].load(Ordering::SeqCst), 2);
+            assert!(db.background_error().is_none() && db.verify().unwrap().damage.is_empty());
+            while db.step().unwrap() {}
+            let is_table = |path: &Path| path.extension().is_some_and(|end| end == "sst");
+            let left = fs.files(Path::new("/db")).iter().filter(|(path, _)| is_table(path)).count();
+            assert_eq!(left, 4, "nothing is left of the attempt that failed");
+        }
+    }
+
+    /// Steps once over three keyspaces with a memtable each, and does this when the first table is created.
+    fn while_flushing(run: impl Fn(&Db, &[Keyspace]) + Send + Sync + 'static) -> (Db, Vec<Keyspace>) {
+        let fs = MemFs::new();
+        let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
+        let keyspaces = keyspaces(&db, 3);
+        keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+        let created = AtomicU64::new(0);
+        let inside = (db.clone(), keyspaces.clone());
+        fs.observe(move |_, op| {
+            if matches!(op, Op::Create(_)) && created.fetch_add(1, Ordering::SeqCst) == 0 {
+                run(&inside.0, &inside.1);
+            }
+            Ok(())
+        });
+        assert!(db.step().unwrap());
+        fs.observe(|_, _| Ok(()));
+        (db, keyspaces)
+    }
+
+    #[test]
+    fn flushes_that_somebody_waits_for_are_published_before_the_rest_is_written() {
+        let (db, keyspaces) = while_flushing(|db, keyspaces| {
+            keyspaces.iter().for_each(|keyspace| seal(db, keyspace, 1));
+        });
+        let mut waiting: Vec<_> = keyspaces.iter().map(waiting).collect();
+        waiting.sort_unstable();
+        assert_eq!((waiting, db.stats().flushes), (vec![1, 2, 2], 1));
+    }
+
+    #[test]
+    fn a_keyspace_that_is_dropped_while_it_is_flushed_holds_up_no_flush_of_others() {
+        let (db, keyspaces) =
+            while_flushing(|db, keyspaces| db.drop_keyspace(&keyspaces[1].tree.name).unwrap());
+        assert_eq!((waiting(&keyspaces[0]), waiting(&keyspaces[2])), (0, 0));
+        assert!(db.background_error().is_none() && db.verify().unwrap().damage.is_empty());
+    }
+
+    #[test]
+    fn a_keyspace_that_is_dropped_holds_up_no_flush_of_others() {
+        let db = open();
+        let keyspaces = keyspaces(&db, 3);
+        keyspaces.iter().for_each(|keyspace| seal(&db, keyspace, 1));
+        let dropped = Arc::clone(&keyspaces[1].tree);
+        let memtables = keyspaces.iter().map(|keyspace| {
+            let oldest = keyspace.tree.view().immutables.last().cloned().unwrap();
+            (Arc::clone(&keyspace.tree), oldest)
+        });
+        let memtables: Vec<_> = memtables.collect();
+        db.drop_keyspace(&dropped.name).unwrap();
+        db.engine().flush_memtables(&memtables).unwrap();
+        assert_eq!((waiting(&keyspaces[0]), waiting(&keyspaces[2])), (0, 0));
+        db.engine().flush_memtables(&memtables[1..2]).unwrap();
+    }
+
+    #[test]
+    fn keyspaces_that_do_not_change_are_not_looked_at() {
+        let db = open();
+        let idle = keyspaces(&db, 500);
+        idle.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
+        db.flush().unwrap();
+        while db.step().unwrap() {}
+        let hot = db.keyspace("hot", KeyspaceOptions::new()).unwrap();
+        let before = looks(&db);
+        for _ in 0..10 {
+            seal(&db, &hot, 100);
+            while db.step().unwrap() {}
+        }
+        let looked = looks(&db) - before;
+        assert!((10..100).contains(&looked), "{looked} looks for ten flushes of one keyspace");
+    }
+
+    #[test]
+    fn a_keyspace_with_20_runs_is_compacted_before_one_with_4() {
+        let db = open();
+        let [few, many] = &keyspaces(&db, 2)[..] else { panic!("two keyspaces") };
+        let runs = |keyspace: &Keyspace| keyspace.tree.view().version.runs(0).len();
+        for (keyspace, count) in [(few, 4), (many, 20)] {
+            // Something on level 1, so that no run is only moved there.
+            keyspace.put("k", "v").unwrap();
+            keyspace.compact().unwrap();
+            for _ in 0..count {
+                keyspace.put("k", "v").unwrap();
+                keyspace.flush().unwrap();
+            }
+        }
+        assert_eq!((runs(few), runs(many)), (4, 20));
+        db.step().unwrap();
+        assert_eq!((runs(few), runs(many)), (4, 0));
+        db.step().unwrap();
+        assert_eq!(runs(few), 0);
+    }
+
+    #[test]
+    fn work_that_fails_is_not_forgotten_while_a_thread_tries_it_again() {
+        let db = open();
+        let engine = db.engine();
+        let keyspace = db.default_keyspace();
+        let begin = || {
+            let next = |reserved: &mut Reserved<'_>| engine.next_job(Jobs::All, false, reserved);
+            engine.background.reservations.reserve_next(next).expect("there is work")
+        };
+        let check = |work: Work| {
+            let cause = std::io::ErrorKind::StorageFull.into();
+            engine.retry.put_off(work, Error::io("create", std::path::Path::new("/db"), cause));
+            engine.retry.at_once();
+            let running = begin();
+            assert_eq!(Work::of(running.job()), Some(work));
+            // Another thread looks for work.
+            assert!(!db.step().unwrap());
+            assert!(db.background_error().is_some(), "{work:?} is forgotten");
+            drop(running);
+            while db.step().unwrap() {}
+            assert!(db.background_error().is_none());
+        };
+        seal(&db, &keyspace, 1);
+        check(Work::Flush(keyspace.tree.id));
+        // With something on level 1, so that no run is only moved there.
+        db.compact().unwrap();
+        (0..4).for_each(|_| (keyspace.put("k", "v").unwrap(), keyspace.flush().unwrap()).1);
+        check(Work::Compact(keyspace.tree.id));
+    }
+
+    /// A store with two runs in level 0, where four are compacted.
+    fn with_two_runs(threads: usize) -> Db {
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(threads);
+        let db = options.default_keyspace(KeyspaceOptions::new().l0_runs(4)).open("/db").unwrap();
+        for value in ["old", "new"] {
+            db.put("k", value).unwrap();
+            db.flush().unwrap();
+        }
+        db
+    }
+
+    fn level_0_runs(db: &Db) -> usize {
+        db.default_keyspace().tree.view().version.runs(0).len()
+    }
+
+    #[test]
+    fn with_nothing_else_to_do_level_0_is_merged_early() {
+        for threads in [1, 2] {
+            let db = with_two_runs(threads);
+            let start = Instant::now();
+            while level_0_runs(&db) > 0 {
+                assert!(start.elapsed() < Duration::from_secs(60), "level 0 is not merged");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"new"[..]));
+            assert!(db.engine().until_next_work(Jobs::All).is_none(), "nothing is left to wait for");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_background_work_waits_for_idle_compactions() {
+        let db = with_two_runs(1);
+        db.settle().unwrap();
+        assert_eq!(level_0_runs(&db), 0);
+        let db = with_two_runs(0);
+        db.settle().unwrap();
+        while db.step().unwrap() {}
+        assert_eq!(level_0_runs(&db), 2, "without threads a store is never idle");
+    }
+
+    #[test]
+    fn an_idle_compaction_waits_for_other_jobs_and_for_what_fails() {
+        let db = with_two_runs(0);
+        let engine = db.engine();
+        let id = db.default_keyspace().tree.id;
+        let next = |reserved: &mut Reserved<'_>| {
+            reserved.pending().make_idle_due(Instant::now());
+            reserved.pending().set_idle(id, Some(Instant::now()));
+            engine.next_idle(reserved)
+        };
+        let due = || engine.background.reservations.look(|reserved| reserved.pending().next_idle());
+        let reservations = &engine.background.reservations;
+        let other = reservations.reserve_next(|_| Some(Job::Upkeep(Upkeep::SyncLog))).unwrap();
+        assert!(reservations.reserve_next(next).is_none() && due() > Some(Instant::now()));
+        drop(other);
+        let full = std::io::ErrorKind::StorageFull.into();
+        engine.retry.put_off(Work::Reserve, Error::io("write", Path::new("/db"), full));
+        assert!(reservations.reserve_next(next).is_none() && due() > Some(Instant::now()));
+        assert!(!engine.idle_now());
+        engine.retry.done(Work::Reserve);
+        let begun = reservations.reserve_next(next).unwrap();
+        assert!(matches!(begun.job(), Job::Compact(..)));
+        drop(begun);
+        assert!(reservations.reserve_next(next).is_none(), "it came to nothing, and level 0 is the same");
+        db.put("k", "newest").unwrap();
+        db.flush().unwrap();
+        assert!(reservations.reserve_next(next).is_some());
+    }
+
+    #[test]
+    fn a_closed_store_that_is_only_read_has_no_idle_compaction() {
+        let fs = MemFs::new();
+        let open = |threads| {
+            let options = Options::new().fs(Arc::new(fs.clone())).background_threads(threads);
+            options.default_keyspace(KeyspaceOptions::new().l0_runs(4)).open("/db").unwrap()
+        };
+        let db = open(0);
+        for value in ["old", "new"] {
+            db.put("k", value).unwrap();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let db = open(1);
+        db.settle().unwrap();
+        assert!(db.engine().is_unchanged() && level_0_runs(&db) == 2);
+    }
+
+    #[test]
+    fn a_long_log_is_synced_in_the_background_while_it_is_written() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(1);
+        let db = options.open("/db").unwrap();
+        assert_eq!(db.stats().log_syncs, 0);
+        let start = std::time::Instant::now();
+        for n in 0..9u32 {
+            db.put(n.to_be_bytes(), vec![1; 1 << 20]).unwrap();
+        }
+        while db.stats().log_syncs == 0 {
+            assert!(start.elapsed() < std::time::Duration::from_secs(60), "nobody syncs the log");
+            std::thread::yield_now();
+        }
+        assert_eq!(db.stats().flushes, 0);
+    }
+}

@@ -1,0 +1,100 @@
+//! Compactions that a caller asks for: of a range of keys, or of everything.
+//!
+//! [`RangeCompaction`] says which tables are next. The caller's thread reserves them like a background job
+//! and merges them, one task after the other; so writers, flushes and background compactions go on, and a task
+//! that needs what another job has reserved waits for it. One such call works at a time, because there is
+//! memory for one merge beside those of the background.
+
+use std::sync::Arc;
+
+use super::flush_and_compact::{JobError, output_of, task_output};
+use crate::compaction::range::{Next, RangeCompaction};
+use crate::db::engine::Engine;
+use crate::db::queues::reservations::{Job, Reservation};
+use crate::db::state::failure::catch;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::progress::Progress;
+use crate::error::{Error, Result};
+use crate::snapshot_read::KeyRange;
+use crate::version::TableHandle;
+
+impl Engine {
+    /// Flushes a tree, and compacts the tables of a range into one run, in the calling thread.
+    pub(crate) fn compact_range(&self, tree: &Arc<Tree>, range: KeyRange, progress: &Progress) -> Result<()> {
+        self.flush(std::slice::from_ref(tree))?;
+        let (version, shape) = (Arc::clone(&tree.view().version), tree.shape());
+        let end_number = self.files.next_number();
+        let needs_rewriting = TableHandle::read_needs_rewriting;
+        if let Some(mut compaction) =
+            RangeCompaction::new(range, &version, &shape, end_number, needs_rewriting)
+        {
+            progress.expect(compaction.remaining_bytes(&version));
+            drop(version);
+            while let Some(reservation) = self.reserve_next_of(tree, &mut compaction, progress)? {
+                self.carry_out_next_of(tree, &compaction, &reservation, progress)?;
+                drop(reservation);
+                self.remove_obsolete_files();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves the tables of the next task, and waits for them if need be. `None` at the end.
+    fn reserve_next_of(
+        &self,
+        tree: &Arc<Tree>,
+        compaction: &mut RangeCompaction,
+        progress: &Progress,
+    ) -> Result<Option<Reservation>> {
+        let mut found = None;
+        let nothing = |_| false;
+        self.wait_until(nothing, || {
+            if progress.is_cancelled() || !tree.is_alive() {
+                return true;
+            }
+            let mut is_done = false;
+            let reservation = self.background.reservations.reserve_next(|reserved| {
+                if reserved.is_extra() {
+                    return None;
+                }
+                // A table that was set aside is read again, so that the caller gets its error.
+                let version = Arc::clone(&tree.view().version);
+                match compaction.next(&version, &reserved.busy(tree), &tree.shape()) {
+                    Next::Task(task) => Some(Job::CompactRange(Arc::clone(tree), task)),
+                    Next::Busy => None,
+                    Next::Done => {
+                        is_done = true;
+                        None
+                    }
+                }
+            });
+            found = reservation;
+            is_done || found.is_some()
+        })?;
+        tree.check_alive()?;
+        if progress.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(found)
+    }
+
+    fn carry_out_next_of(
+        &self,
+        tree: &Arc<Tree>,
+        compaction: &RangeCompaction,
+        reservation: &Reservation,
+        progress: &Progress,
+    ) -> Result<()> {
+        let Job::CompactRange(_, task) = reservation.job() else { return Ok(()) };
+        // The filters of what stays are planned for the tree as it will be in the end.
+        let output = match task.output_level == compaction.goal() {
+            true => output_of(task.output_level, compaction.tables(&tree.view().version).map(|(_, t)| t)),
+            false => task_output(task),
+        };
+        let compacted = catch("a compaction", || self.compact_as(tree, task, &output, Some(progress)));
+        match compacted.unwrap_or_else(|panic| Err(JobError::Store(panic))) {
+            Err(JobError::Store(Error::Closed)) if progress.is_cancelled() => Err(Error::Cancelled),
+            result => result.map_err(|error| self.fail_job(error)),
+        }
+    }
+}

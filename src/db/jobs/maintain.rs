@@ -1,0 +1,86 @@
+//! Calls that wait for background work: flush, settle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::background::Jobs;
+use crate::db::engine::Engine;
+use crate::db::queues::retry::Work;
+use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
+use crate::error::{Error, Result};
+
+impl Engine {
+    /// Waits until `done`, doing the work itself if there are no threads. Work that was put off is tried at
+    /// once.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first work to fail from now on among that which it waits for.
+    pub(crate) fn wait_until(
+        &self,
+        waits_for: impl Fn(Work) -> bool,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let reservations = &self.background.reservations;
+        let failures = self.retry.failures();
+        self.retry.at_once();
+        self.background.notify();
+        loop {
+            let epoch = reservations.epoch();
+            if done() {
+                return Ok(());
+            }
+            self.health.check_not_failed()?;
+            self.health.check_open()?;
+            if let Some(error) = self.retry.failed_since(failures, &waits_for) {
+                return Err(error);
+            }
+            if self.background.threads == 0 {
+                if self.resume_or_step(Jobs::All)? {
+                    continue;
+                }
+                // A job signals shortly after it has ended.
+                if !reservations.is_working() && reservations.epoch() == epoch && !done() {
+                    self.health.check_open()?;
+                    return Err(Error::invalid("waiting for work that nobody does"));
+                }
+            }
+            // With a time limit, because closing the store does not wake this thread.
+            reservations.wait_past(epoch, Some(Duration::from_millis(200)));
+        }
+    }
+
+    /// Writes everything that is in memory into tables.
+    pub(crate) fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        self.check_writable()?;
+        self.seal(trees.to_vec())?;
+        let waiting: Vec<(Arc<Tree>, Vec<Arc<LoggedMemtable>>)> =
+            trees.iter().map(|tree| (Arc::clone(tree), tree.view().immutables.clone())).collect();
+        let is_concerned =
+            |work| work == Work::Resume || trees.iter().any(|tree| work == Work::Flush(tree.id));
+        self.wait_until(is_concerned, || {
+            waiting.iter().all(|(tree, memtables)| {
+                let view = tree.view();
+                let is_left =
+                    |memtable: &Arc<LoggedMemtable>| view.immutables.iter().any(|m| Arc::ptr_eq(m, memtable));
+                !tree.is_alive() || !memtables.iter().any(is_left)
+            })
+        })
+    }
+
+    /// Waits until there is nothing left to flush, to compact or to rebuild.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.check_writable()?;
+        let is_concerned = |work: Work| {
+            work.is_background() && !matches!(work, Work::Remove | Work::Reserve | Work::PrepareLog)
+        };
+        self.wait_until(is_concerned, || {
+            !self.background.reservations.is_working()
+                && !self.has_work()
+                && !self.retry.is_failing(is_concerned)
+                && !self.idle_now()
+        })?;
+        self.remove_obsolete_files();
+        Ok(())
+    }
+}

@@ -1,0 +1,459 @@
+//! New filters for existing tables: after damage, and when a caller wants another kind or size.
+//!
+//! 1. Read the table block by block, and build a filter from its keys.
+//! 2. Write the filter to a new file, and sync the file and the directory.
+//! 3. Open the table again with that filter, and check the filter, even if there is no memory to keep it. So
+//!    no unusable filter enters the tree.
+//! 4. Publish an edit with the table's new list of filters. The new handle replaces the old one in the
+//!    version.
+//! 5. Remove the files of old filters when no reader holds the old handle any more.
+//!
+//! The memory to build the filter is computed from the number of keys and taken before anything is read:
+//! first the job's share of the builders' memory (`memory`), then a lease, for which cached blocks are
+//! evicted. A table that was written with a much larger budget may need more than there is. Then it gets no
+//! new filter, which is an [`Error::LimitExceeded`]; the next compaction writes smaller tables.
+//!
+//! The table itself does not change, and no reader waits: readers use the old handle or the new one. The job
+//! reserves its table, so that no compaction removes it meanwhile.
+//!
+//! If the table cannot be read, or there is no memory, or the new filter is damaged, nothing changes, and the
+//! background does not try again. It also stops after several unusable filters in a row. If the system
+//! refuses an operation, the job is tried again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::background::Jobs;
+use super::flush_and_compact::JobError;
+use crate::compaction::claimed_ranges::Busy;
+use crate::compaction::filters::{Output, plan_output};
+use crate::db::engine::Engine;
+use crate::db::generation::apply_edit::{Change, FilterChange, OptionsChange};
+use crate::db::queues::reservations::Job;
+use crate::db::state::failure::catch;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::progress::Progress;
+use crate::error::{Error, Result};
+use crate::filter::{FilterPlan, FilterPolicy};
+use crate::memory::{Building, Lease, LeaseKind};
+use crate::version::{TableHandle, Version};
+
+/// The memory for building a filter: a share of the builders' memory, and a lease if that is not enough.
+struct Room {
+    building: Building,
+    part: usize,
+    beyond: Option<Lease>,
+}
+
+impl Room {
+    /// Sets how much is in use.
+    fn set(&self, bytes: usize) {
+        self.building.set(bytes.min(self.part));
+    }
+
+    /// Sets how much is needed from now on. Ends the lease if the share is enough.
+    fn shrink(&mut self, bytes: usize) {
+        self.set(bytes);
+        if bytes <= self.part {
+            self.beyond = None;
+        }
+    }
+}
+
+/// A table that needs a new filter, if there is one that is not `busy`.
+pub(crate) fn find_unusable_filter(version: &Version, busy: &Busy) -> Option<Arc<TableHandle>> {
+    let mut tables = version.all_tables().map(|(_, table)| table);
+    tables.find(|table| table.filter.needs_rebuild() && !busy.has(table)).cloned()
+}
+
+impl Engine {
+    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has
+    /// reserved it. A table that has left the tree needs none.
+    ///
+    /// # Errors
+    ///
+    /// [`JobError::Table`] if no filter can be made, because the table cannot be read or there is no memory.
+    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; any other error came from
+    /// writing.
+    pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
+        let number = old.meta.number;
+        let view = tree.view();
+        let Some((level, _)) = view.version.find(number) else { return Ok(()) };
+        let lookups = tree.lookups();
+        // The same plan as for a compaction that rewrites only this table, on its level.
+        let output = Output {
+            level,
+            keys: old.meta.keys,
+            smallest: old.meta.smallest.to_vec(),
+            largest: old.meta.largest.to_vec(),
+            replaces: HashSet::from([number]),
+        };
+        let plan = plan_output(&tree.options.load().filter, &tree.shape(), &view.version, lookups, &output);
+        drop(view);
+        let mut room = match self.room_to_build(tree, plan, old) {
+            Ok(room) => room,
+            Err(error) => return Err(self.no_filter(tree, old, error)),
+        };
+        let block = match self.build_filter(tree, plan, old, &room) {
+            Ok(block) => block,
+            Err(Error::Closed) => return Err(Error::Closed.into()),
+            Err(error) => return Err(self.no_filter(tree, old, error)),
+        };
+        let bytes = block.as_ref().map_or(0, Vec::len);
+        let filters = block.map(|block| self.files.write_filter(&block)).transpose()?;
+        let new = old.with_filters(filters.into_iter().collect());
+        new.set_made_at(lookups);
+        // The build is over. The new filter is read even if there is no memory to keep it.
+        room.shrink(bytes);
+        let checked = new.read_and_check_filter();
+        drop(room);
+        if let Err(error) = checked {
+            new.set_filters_obsolete(old);
+            return Err(self.no_filter(tree, old, error));
+        }
+        let change =
+            FilterChange { tree: Arc::clone(tree), level, old: Arc::clone(old), new: Arc::clone(&new) };
+        let published = self.publish(Vec::new(), Change::Filters(change));
+        published.inspect_err(|_| new.set_filters_obsolete(old))?;
+        self.counters.rebuilt_filters.fetch_add(1, Ordering::Relaxed);
+        self.counters.rebuilt_filter_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        tracing::info!(keyspace = tree.name, table = number, level, bytes, "rebuilt a filter");
+        Ok(())
+    }
+
+    /// The memory to build this filter in.
+    fn room_to_build(&self, tree: &Tree, plan: Option<FilterPlan>, table: &TableHandle) -> Result<Room> {
+        let memory = &self.context.memory;
+        let needed = plan.map_or(0, |plan| plan.build_bytes(table.meta.keys));
+        let part = memory.builder_max(self.options.background_threads + 1, tree.options.load().block_bytes);
+        let building = Building::new(memory);
+        let beyond = match needed.saturating_sub(part) as u64 {
+            0 => None,
+            lacking => Some(memory.try_lease_briefly(LeaseKind::Filters, lacking).ok_or_else(|| {
+                Error::limit(
+                    "memory to build a filter in",
+                    memory.room_briefly() + part as u64,
+                    needed as u64,
+                )
+            })?),
+        };
+        Ok(Room { building, part, beyond })
+    }
+
+    /// Builds the filter block for this plan; `None` without a plan.
+    fn build_filter(
+        &self,
+        tree: &Tree,
+        plan: Option<FilterPlan>,
+        table: &TableHandle,
+        room: &Room,
+    ) -> Result<Option<Vec<u8>>> {
+        let stop = |bytes| {
+            room.set(bytes);
+            self.background.is_stopping() || !tree.is_alive() || self.health.has_failed()
+        };
+        plan.map(|plan| table.open()?.build_filter(plan, &stop)).transpose()
+    }
+
+    fn no_filter(&self, tree: &Tree, table: &TableHandle, error: Error) -> JobError {
+        if matches!(error, Error::Io { .. } | Error::FaultyMemory { .. }) {
+            return JobError::Store(error);
+        }
+        table.filter.set_rebuild_failed();
+        self.counters.failed_rebuilds.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(keyspace = tree.name, table = table.meta.number, %error, "a filter cannot be rebuilt");
+        JobError::Table(error)
+    }
+
+    /// Sets the filter policy of a keyspace and builds a new filter for each of its tables, one after the
+    /// other, in the calling thread.
+    pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy, progress: &Progress) -> Result<()> {
+        self.check_writable()?;
+        self.resume_first()?;
+        let bytes = tree
+            .view()
+            .version
+            .all_tables()
+            .map(|(_, table)| table.meta.data_bytes)
+            .fold(0, u64::saturating_add);
+        progress.expect(bytes);
+        self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
+        // First the existing tables, then the tables of jobs that were running: those may have used the old
+        // policy.
+        let mut end = self.files.next_number();
+        let mut is_last_pass = false;
+        let reservations = &self.background.reservations;
+        let begun = reservations.begun();
+        let mut seen = HashSet::new();
+        let mut result = Ok(());
+        loop {
+            self.check_writable()?;
+            tree.check_alive()?;
+            if progress.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let epoch = reservations.epoch();
+            if !is_last_pass && reservations.have_ended(begun) {
+                is_last_pass = true;
+                end = self.files.next_number();
+            }
+            let is_pending = |table: &Arc<TableHandle>, seen: &HashSet<u64>| {
+                table.meta.number < end && !seen.contains(&table.meta.number)
+            };
+            let reservation = reservations.reserve_next(|reserved| {
+                let busy = reserved.busy(tree);
+                let version = Arc::clone(&tree.view().version);
+                let mut tables = version.all_tables().map(|(_, table)| table);
+                let table = tables.find(|table| is_pending(table, &seen) && !busy.has(table))?;
+                Some(Job::Refilter(Arc::clone(tree), Arc::clone(table)))
+            });
+            if let Some(reservation) = reservation {
+                let Job::Refilter(_, table) = reservation.job() else { continue };
+                seen.insert(table.meta.number);
+                let bytes = table.meta.data_bytes;
+                let rebuilt = catch("making a filter", || self.refilter_table(tree, table));
+                match rebuilt.unwrap_or_else(|panic| Err(JobError::Store(panic))) {
+                    Ok(()) => {}
+                    Err(JobError::Table(error)) => result = result.and(Err(error)),
+                    Err(error @ JobError::Store(_)) => return Err(self.fail_job(error)),
+                }
+                progress.add(bytes);
+                continue;
+            }
+            if is_last_pass && !tree.view().version.all_tables().any(|(_, table)| is_pending(table, &seen)) {
+                break;
+            }
+            if self.background.threads > 0 || !self.resume_or_step(Jobs::All)? {
+                // With a time limit, because closing the store does not wake this thread.
+                reservations.wait_past(epoch, Some(Duration::from_millis(200)));
+            }
+        }
+        self.remove_obsolete_files();
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::db::Db;
+    use crate::filename::FileName;
+    use crate::filter::{FilterBuilder, FilterKind, Kind};
+    use crate::fs::{MemFs, Op};
+    use crate::options::Options;
+    use crate::version::{FilterState, REBUILDS_MAX};
+
+    const KEYS: u32 = 500;
+
+    fn key(n: u32) -> String {
+        format!("key {n:04}")
+    }
+
+    fn options(fs: &MemFs) -> Options {
+        Options::new().fs(Arc::new(fs.clone())).background_threads(0)
+    }
+
+    fn table(db: &Db) -> (Arc<Tree>, Arc<TableHandle>) {
+        let tree = db.engine().keyspaces.default_tree();
+        let table = tree.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap();
+        (tree, table)
+    }
+
+    /// A store with one table, whose filter has the wrong keys: every checksum, owner, seed, salt and count
+    /// is right, and the manifest names it.
+    fn forged(fs: &MemFs) {
+        let db = options(fs).open("/db").unwrap();
+        (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
+        db.compact().unwrap();
+        let (tree, old) = table(&db);
+        let engine = db.engine();
+        let own =
+            old.open().unwrap().build_filter(tree.options.load().filter.resolve(1000).unwrap(), &|_| false);
+        let own = crate::filter::Header::decode(&own.unwrap()).unwrap();
+        let mut lie = FilterBuilder::new(own.kind, 10.0, own.seed, own.salt, own.owner).unwrap();
+        (0..KEYS).for_each(|n| lie.add_key(format!("other {n}").as_bytes()));
+        let filter = engine.files.write_filter(&lie.finish().unwrap()).unwrap();
+        let new = old.with_filters(vec![filter]);
+        let change = FilterChange { tree, level: 1, old, new };
+        engine.publish(Vec::new(), Change::Filters(change)).unwrap();
+        db.close().unwrap();
+    }
+
+    #[test]
+    fn a_filter_that_lies_with_every_checksum_right_is_caught_by_the_audit_and_replaced() {
+        for one_in in [1, 3, 50] {
+            let fs = MemFs::new();
+            forged(&fs);
+            let db = options(&fs).audit_absent(one_in).open("/db").unwrap();
+            let (_, lying) = table(&db);
+            assert!(lying.filter.error().is_none(), "nothing can be seen from outside");
+            let wrong = (0..KEYS).filter(|&n| db.get(key(n)).unwrap().is_none()).count() as u64;
+            assert!(wrong < one_in, "one in {one_in}: {wrong} wrong answers");
+            let stats = db.stats();
+            assert_eq!((stats.audit_failures, stats.unusable_filters), (1, 1));
+            assert!(stats.audited > 0);
+            let error = lying.filter.error().unwrap();
+            let path = FileName::Table(lying.meta.number).path(Path::new("/db"));
+            assert!(error.is_corruption() && error.file() == Some(&*path));
+            assert!(db.step().unwrap());
+            let stats = db.stats();
+            assert_eq!((stats.rebuilt_filters, stats.keyspaces[0].total().unusable_filters), (1, 0));
+            assert!((0..KEYS).all(|n| db.get(key(n)).unwrap().as_deref() == Some(&n.to_le_bytes()[..])));
+            assert!((0..KEYS).all(|n| !db.contains(format!("other {n}")).unwrap()));
+            assert!(db.verify().unwrap().damage.is_empty());
+            assert_eq!(db.stats().audit_failures, 1);
+        }
+    }
+
+    #[test]
+    fn without_the_audit_that_filter_lies_and_verify_says_so() {
+        let fs = MemFs::new();
+        forged(&fs);
+        let db = options(&fs).open("/db").unwrap();
+        assert!((0..KEYS).any(|n| db.get(key(n)).unwrap().is_none()), "or the test above shows nothing");
+        assert!(!db.verify().unwrap().damage.is_empty());
+    }
+
+    #[test]
+    fn a_strict_store_gives_what_the_audit_finds_to_the_reader_as_an_error() {
+        let fs = MemFs::new();
+        forged(&fs);
+        let db = options(&fs).audit_absent(1).strict_filters(true).open("/db").unwrap();
+        assert!(db.get(key(7)).unwrap_err().is_corruption());
+        while db.step().unwrap() {}
+        assert!(db.get(key(7)).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_filter_too_large_to_build_is_refused_until_its_table_is_rewritten() {
+        let fs = MemFs::new();
+        let db = options(&fs).memory_budget(64 << 20).open("/db").unwrap();
+        (0..60_000u32).for_each(|n| db.put(n.to_be_bytes(), "").unwrap());
+        db.compact().unwrap();
+        db.close().unwrap();
+        let db = options(&fs).memory_budget(1 << 20).open("/db").unwrap();
+        let (tree, before) = table(&db);
+        // What the part for builders lacks, the blocks give: 60 000 keys at 9.5 bytes are half a megabyte.
+        let blocked = FilterPolicy::new(FilterKind::BlockedBloom).bits_per_key(6.0);
+        db.engine().refilter(&tree, blocked, &Progress::new()).unwrap();
+        let (_, between) = table(&db);
+        assert!(!Arc::ptr_eq(&before, &between) && db.stats().rebuilt_filters == 1);
+        // A ribbon filter takes more than a whole one.
+        let ribbon = FilterPolicy::new(FilterKind::Ribbon).bits_per_key(10.0);
+        let refused = db.engine().refilter(&tree, ribbon, &Progress::new()).unwrap_err();
+        assert!(matches!(refused, Error::LimitExceeded { asked, limit, .. } if asked > limit), "{refused}");
+        assert!(Arc::ptr_eq(&between, &table(&db).1), "the table keeps what it has");
+        let stats = db.stats();
+        assert_eq!((stats.rebuilt_filters, stats.failed_rebuilds, stats.memory.builders), (1, 1, 0));
+        assert!(db.contains(7u32.to_be_bytes()).unwrap());
+        db.compact().unwrap();
+        assert!(db.stats().keyspaces[0].total().tables > 1);
+        db.engine().refilter(&tree, ribbon.bits_per_key(12.0), &Progress::new()).unwrap();
+        assert!((0..60_000u32).step_by(7).all(|n| db.contains(n.to_be_bytes()).unwrap()));
+    }
+
+    /// Flips a bit at the end of every filter file.
+    fn damage_filters(fs: &MemFs) {
+        for (path, mut bytes) in fs.files(Path::new("/db")) {
+            if path.extension().is_some_and(|extension| extension == "filter") {
+                *bytes.last_mut().unwrap() ^= 1;
+                fs.overwrite(&path, bytes);
+            }
+        }
+    }
+
+    fn has_filter_files(fs: &MemFs) -> bool {
+        let files = fs.files(Path::new("/db"));
+        files.iter().any(|(path, _)| path.extension().is_some_and(|extension| extension == "filter"))
+    }
+
+    /// A store with one table, and all the memory that filters may have.
+    fn without_room(fs: &MemFs) -> (Db, Option<Lease>) {
+        let db = options(fs).open("/db").unwrap();
+        (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
+        db.compact().unwrap();
+        let lease = take_room(&db);
+        (db, lease)
+    }
+
+    fn take_room(db: &Db) -> Option<Lease> {
+        let memory = &db.engine().context.memory;
+        memory.try_lease(LeaseKind::Filters, memory.room())
+    }
+
+    /// Asks for a new filter, which is damaged before it can be checked.
+    fn refilter_that_fails(db: &Db, fs: &MemFs, policy: FilterPolicy) {
+        fs.observe(|fs, op| {
+            if matches!(op, Op::SyncDir(_)) {
+                damage_filters(fs);
+            }
+            Ok(())
+        });
+        assert!(db.engine().refilter(&table(db).0, policy, &Progress::new()).unwrap_err().is_corruption());
+        fs.stop_observing();
+    }
+
+    #[test]
+    fn a_damaged_new_filter_is_not_published_even_without_room_to_keep_it() {
+        let fs = MemFs::new();
+        let (db, _taken) = without_room(&fs);
+        let (tree, before) = table(&db);
+        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
+        refilter_that_fails(&db, &fs, policy);
+        assert!(Arc::ptr_eq(&before, &table(&db).1), "the table keeps what it has");
+        let stats = db.stats();
+        assert_eq!((stats.failed_rebuilds, stats.rebuilt_filters, stats.memory.builders), (1, 0, 0));
+        while db.step().unwrap() {}
+        assert!(!has_filter_files(&fs));
+        db.engine().refilter(&tree, policy, &Progress::new()).unwrap();
+        let (_, after) = table(&db);
+        assert!(after.open_filter().unwrap().unwrap().is_on_disk() && has_filter_files(&fs));
+    }
+
+    #[test]
+    fn compact_rewrites_a_settled_table_only_if_its_filter_could_not_be_made() {
+        let fs = MemFs::new();
+        let (db, lease) = without_room(&fs);
+        drop(lease);
+        let (_, before) = table(&db);
+        db.compact().unwrap();
+        assert!(Arc::ptr_eq(&before, &table(&db).1), "there is nothing to be done");
+        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
+        refilter_that_fails(&db, &fs, policy);
+        db.compact().unwrap();
+        let (_, after) = table(&db);
+        assert_eq!(
+            after.open_filter().unwrap().unwrap().header().map(|header| header.kind),
+            Some(Kind::Bloom)
+        );
+    }
+
+    #[test]
+    fn a_filter_that_is_damaged_again_and_again_is_rebuilt_only_a_few_times() {
+        let fs = MemFs::new();
+        let (db, mut lease) = without_room(&fs);
+        let policy = FilterPolicy::new(FilterKind::Bloom).bits_per_key(12.0);
+        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy, &Progress::new()).unwrap();
+        for round in 0..=REBUILDS_MAX {
+            db.engine().remove_obsolete_files();
+            damage_filters(&fs);
+            let beside = table(&db).1.meta.filters[0].file.unwrap();
+            db.engine().context.forget(FileName::Filter(beside));
+            lease.take();
+            assert!(db.step().unwrap(), "it is loaded");
+            assert!(table(&db).1.read_and_check_filter().is_err());
+            lease = take_room(&db);
+            assert_eq!(db.step().unwrap(), round < REBUILDS_MAX, "round {round}");
+        }
+        assert_eq!(db.stats().rebuilt_filters, u64::from(REBUILDS_MAX) + 1);
+        assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
+        // An explicit request is still carried out.
+        lease.take();
+        db.engine().refilter(&db.engine().keyspaces.default_tree(), policy, &Progress::new()).unwrap();
+        assert!(matches!(table(&db).1.filter.state(), Some(FilterState::Loaded(_))));
+    }
+}

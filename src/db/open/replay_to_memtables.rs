@@ -1,0 +1,513 @@
+//! Opening, the replay: the batches of the logs go into memtables, and these into tables as they fill.
+//!
+//! The batches are there in parts ([`LogPart`]): in one that recovery has kept, or as the logs are read once more. If the
+//! memtables have room for all entries of a part and none of them is to be flushed then, they are applied in the order
+//! of their keys, which takes a fraction of the time. Otherwise each half of the part is looked at, down to single batches.
+//! For a single batch room is made in the memtables, as in the commit leader (`write`). A full memtable is flushed at
+//! once, by the ordinary job ([`Engine::write_memtable`]). So opening takes no more memory than writing did, however long
+//! the logs are.
+//!
+//! The first edit of the new manifest publishes these tables, all of them together, with the number below
+//! which no log is needed. Until `CURRENT` names that manifest nothing refers to them, and the old logs stay.
+//! An open that is interrupted in between has changed nothing: the next one removes the tables and replays
+//! the same batches.
+//!
+//! The batches that are left in memory are made durable in one of two ways. If recovery has kept all batches and the
+//! memtables have room for them, or if the logs hold little, every batch is also appended to the new log, and stays in
+//! memory; a replay of that log skips the entries that are in tables. Otherwise the rest is flushed too.
+//!
+//! On a full disk there is no room for either. Then the old logs are kept ([`Carry::Keep`]), and only the
+//! batches of the newest log of which nothing shows that they are on the disk are appended to the new log.
+//! (They may be in the memory of the operating system only, for good, if a sync has failed.) The newest log
+//! is cut before them. No memtable is flushed: a full one becomes immutable, and the background flushes it
+//! when there is room. They were in memory together before, so with the same budget they fit again.
+//!
+//! A store that is opened for reading cannot write tables: it keeps everything.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::thread::Builder;
+
+use super::recover::{Portion, Recovered, Take, replay};
+use super::replay_buffer::{LogPart, Logged, Piece, part_bytes_max};
+use crate::batch::BatchReader;
+use crate::db::commit::apply::{apply, foreign, own_batch};
+use crate::db::engine::Engine;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::parallel::in_parallel;
+use crate::error::{Error, Result};
+use crate::key::SeqNo;
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::state::{LogState, ManifestState};
+use crate::memory::LeaseKind;
+use crate::memtable::Memtable;
+use crate::sync::lock;
+use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
+
+/// Up to this size batches are copied into the new log, even if memtables are flushed meanwhile. A small store
+/// copies less.
+const CARRY_BYTES_MAX: u64 = 1 << 20;
+
+/// About what an entry takes in a memtable beside key and value.
+const MEMTABLE_ENTRY_BYTES: usize = 33;
+
+/// At this size a memtable of a store that is opened for reading is made immutable; in tests at one that they reach.
+const READ_ONLY_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { Memtable::FLUSH_BYTES_MAX };
+
+/// How the batches of the old logs stay durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) enum Carry {
+    /// In tables or in the new log. The old logs are not needed any more.
+    Rewrite,
+    /// In the old logs, as far as they are durable there for certain, and in the new log.
+    Keep,
+}
+
+/// What a replay leaves for the store to go on with.
+pub(in crate::db) struct Replayed {
+    pub(in crate::db) log_number: u64,
+    pub(in crate::db) log: FramedWriter,
+    /// Lengths of the logs before it that are kept.
+    pub(in crate::db) older: BTreeMap<u64, u64>,
+    pub(in crate::db) manifest_number: u64,
+}
+
+impl Engine {
+    /// Replays the logs into memory. Nothing is flushed, so memtables are as large as they may be: each is searched.
+    pub(in crate::db) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
+        let known = &recovered.manifest.state;
+        self.replay(recovered, &|_| true, &mut |portion| {
+            let filled = match portion {
+                Portion::Piece(piece) => self.apply_piece(&piece, Some(0))?,
+                Portion::Batch(Logged { bytes, .. }) => {
+                    self.apply_lacking(known, bytes, self.lacking(known, bytes)?, 0)?
+                }
+            };
+            let full = filled.iter().filter(|tree| tree.active_bytes() >= READ_ONLY_BYTES_MAX);
+            full.for_each(|full| full.seal());
+            Ok(())
+        })
+    }
+
+    /// Replays the logs, which stay, into memory. `false` if the memory for memtables is too small for that.
+    pub(in crate::db) fn replay_if_it_fits(&self, recovered: &Recovered) -> Result<bool> {
+        let known = &recovered.manifest.state;
+        let mut fits = true;
+        self.replay(recovered, &|piece| self.has_room_for(piece), &mut |portion| {
+            let full = match portion {
+                _ if !fits => return Ok(()),
+                Portion::Piece(piece) => self.apply_piece(&piece, None)?,
+                Portion::Batch(Logged { bytes, log, .. }) => {
+                    let trees = self.lacking(known, bytes)?;
+                    fits = self.has_room(std::iter::once((bytes, &trees[..])));
+                    if !fits {
+                        return Ok(());
+                    }
+                    self.apply_lacking(known, bytes, trees, log)?
+                }
+            };
+            full.iter().for_each(|full| full.seal());
+            Ok(())
+        })?;
+        Ok(fits)
+    }
+
+    /// Replays the logs into memory and tables, durable in logs and tables, and describes all of it in the
+    /// state of the new manifest.
+    pub(in crate::db) fn replay_to_memtables(
+        &self,
+        recovered: &Recovered,
+        state: &mut ManifestState,
+        carry: Carry,
+    ) -> Result<Replayed> {
+        let newest = state.logs.keys().next_back().copied().unwrap_or(0);
+        let log_number = self.files.new_number();
+        let (mut writer, file_id) = self.files.create_log(log_number)?;
+        // Where the newest log is cut, and the sequence number there.
+        let mut cut = None;
+        let kept = recovered.kept.as_ref().map(LogPart::all).filter(|all| {
+            carry == Carry::Rewrite
+                && recovered.log_bytes <= self.options.logs_bytes()
+                && self.has_room_for(all)
+        });
+        match (kept, carry) {
+            (Some(kept), _) => self.carry(&kept, recovered.log_bytes, &mut writer, log_number)?,
+            (None, Carry::Rewrite) => self.replay_and_flush(recovered, state, &mut writer, log_number)?,
+            (None, Carry::Keep) => cut = self.replay_and_keep(recovered, &mut writer, log_number)?,
+        }
+        match carry {
+            Carry::Rewrite => state.logs.clear(),
+            Carry::Keep => keep_logs(state, recovered.last_log, cut)?,
+        }
+        // A power loss may have come before the edit that says where one ended.
+        let len = |log: &LogState| log.end.map_or(0, |end| end.len);
+        let older = state.logs.iter().map(|(&number, log)| (number, len(log))).collect();
+        let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
+        let floor = state.logs.keys().next().copied().unwrap_or(log_number);
+        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
+        let items = vec![EditItem::LogFloor(floor), created];
+        state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
+        let manifest_number = self.files.new_number();
+        state.next_file = manifest_number + 1;
+        Ok(Replayed { log_number, log: writer, older, manifest_number })
+    }
+
+    /// Writes these batches into the new log, synced, and applies them. If they are many, two threads do that.
+    fn carry(&self, all: &Piece<'_>, bytes: u64, writer: &mut FramedWriter, log: u64) -> Result<()> {
+        let threads = if bytes > CARRY_BYTES_MAX && self.options.background_threads > 0 { 2 } else { 1 };
+        let writer = Mutex::new(writer);
+        let append = || {
+            let mut writer = lock(&writer);
+            all.batches().try_for_each(|batch| append(&mut writer, batch.bytes))?;
+            writer.sync()
+        };
+        let apply = || {
+            self.apply_piece(all, Some(log))?.iter().for_each(|full| full.seal());
+            Ok(())
+        };
+        let both = |part| if part == 0 { apply() } else { append() };
+        if threads == 1 {
+            append()?;
+        }
+        in_parallel(threads, || Builder::new().name("sievedb-open".to_owned()), both).into_iter().collect()
+    }
+
+    /// Applies all batches and writes full memtables into tables; in the end the others too, unless the batches are so
+    /// few that they were written into the new log.
+    fn replay_and_flush(
+        &self,
+        recovered: &Recovered,
+        state: &mut ManifestState,
+        writer: &mut FramedWriter,
+        log: u64,
+    ) -> Result<()> {
+        let known = &recovered.manifest.state;
+        let is_carried = recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
+        self.replay(recovered, &|piece| self.has_room_for(piece), &mut |portion| {
+            if is_carried {
+                portion.batches().try_for_each(|batch| append(writer, batch.bytes))?;
+            }
+            let full = match portion {
+                Portion::Piece(piece) => self.apply_piece(&piece, Some(log))?,
+                Portion::Batch(Logged { bytes, .. }) => {
+                    let trees = self.lacking(known, bytes)?;
+                    while !self.has_room(std::iter::once((bytes, &trees[..]))) {
+                        let Some(largest) = self.keyspaces.largest_filled() else { break };
+                        self.flush_into(state, &largest)?;
+                    }
+                    self.apply_lacking(known, bytes, trees, log)?
+                }
+            };
+            full.iter().try_for_each(|full| self.flush_into(state, full))
+        })?;
+        if is_carried {
+            return writer.sync();
+        }
+        while let Some(largest) = self.keyspaces.largest_filled() {
+            self.flush_into(state, &largest)?;
+        }
+        Ok(())
+    }
+
+    /// Applies all batches, and writes those into the new log that may not be durable. Returns where the newest of
+    /// the old logs is cut, and the sequence number there.
+    fn replay_and_keep(
+        &self,
+        recovered: &Recovered,
+        writer: &mut FramedWriter,
+        new_log: u64,
+    ) -> Result<Option<(u64, SeqNo)>> {
+        let known = &recovered.manifest.state;
+        let mut cut = None;
+        self.replay(recovered, &|_| true, &mut |portion| {
+            portion.batches().try_for_each(|Logged { bytes, log, end }| {
+                let is_newest = log == recovered.last_log;
+                let stays = !is_newest || end <= recovered.durable;
+                if !stays {
+                    append(writer, bytes)?;
+                } else if is_newest {
+                    let batch = BatchReader::open(bytes).map_err(own_batch)?;
+                    cut = Some((end, batch.last_seqno()));
+                }
+                let log = if stays { log } else { new_log };
+                let full = self.apply_lacking(known, bytes, self.lacking(known, bytes)?, log)?;
+                full.iter().for_each(|full| full.seal());
+                Ok(())
+            })
+        })?;
+        writer.sync()?;
+        Ok(cut)
+    }
+
+    /// Passes the batches of the logs to `take`, in order: pieces that `fits` says may be applied at once, and other
+    /// batches one by one.
+    fn replay(
+        &self,
+        recovered: &Recovered,
+        fits: &dyn Fn(&Piece<'_>) -> bool,
+        take: &mut Take<'_>,
+    ) -> Result<()> {
+        let part_bytes = part_bytes_max(self.options.memory_budget);
+        let read_bytes = match &recovered.kept {
+            Some(kept) => kept.size_bytes(),
+            None => part_bytes + READER_BYTES,
+        };
+        let _reading = self.context.memory.lease(LeaseKind::Tables, read_bytes);
+        replay(&*self.files.fs, &self.files.dir, recovered, part_bytes, &mut |portion| match portion {
+            Portion::Piece(piece) => by_pieces(piece, fits, take),
+            Portion::Batch(_) => take(portion),
+        })
+    }
+
+    /// Whether all of these entries have room in the memtables, and none of these is to be flushed then.
+    fn has_room_for(&self, piece: &Piece<'_>) -> bool {
+        let (mut trees, mut count, mut bytes, mut growth) = (0, 0, 0, 0);
+        for entries in piece.entries() {
+            let Some(tree) = self.keyspaces.get(entries.keyspace) else { return false };
+            let more = entries.bytes() + entries.len() * MEMTABLE_ENTRY_BYTES;
+            if tree.active_bytes() + more > tree.memtable_bytes() {
+                return false;
+            }
+            trees += 1;
+            count += entries.len();
+            bytes += entries.bytes();
+            growth += tree.growth_max();
+        }
+        let memory = &self.context.memory;
+        trees == 0
+            || memory.memtables() + growth + Memtable::bytes_max(count, bytes, trees)
+                <= memory.memtables_max()
+    }
+
+    /// Applies the entries of a piece in the order of their keys. They count as part of this log from now on, or of
+    /// that in which they are. Returns the trees whose memtables are full.
+    fn apply_piece(&self, piece: &Piece<'_>, log: Option<u64>) -> Result<Vec<Arc<Tree>>> {
+        let mut trees = Vec::new();
+        for entries in piece.entries() {
+            let tree = self.keyspaces.get(entries.keyspace).ok_or_else(foreign)?;
+            let active = tree.memtable_for(log.unwrap_or(entries.log));
+            if entries.insert_into(&active.memtable) {
+                tree.set_grown();
+            }
+            trees.push(tree);
+        }
+        Ok(self.keyspaces.full_among(std::iter::once(&trees[..])))
+    }
+
+    /// The trees that lack entries of a batch.
+    fn lacking(&self, known: &ManifestState, bytes: &[u8]) -> Result<Vec<Arc<Tree>>> {
+        let mut trees: Vec<Arc<Tree>> = Vec::new();
+        for entry in BatchReader::open(bytes).map_err(own_batch)? {
+            let entry = entry.map_err(own_batch)?;
+            if known.lacks(entry.keyspace, entry.seqno) && !trees.iter().any(|tree| tree.id == entry.keyspace)
+            {
+                trees.extend(self.keyspaces.get(entry.keyspace));
+            }
+        }
+        Ok(trees)
+    }
+
+    /// Applies those entries of a batch that these trees lack. The batch counts as part of this log from now
+    /// on. Returns the trees whose memtables are full.
+    fn apply_lacking(
+        &self,
+        known: &ManifestState,
+        bytes: &[u8],
+        trees: Vec<Arc<Tree>>,
+        log: u64,
+    ) -> Result<Vec<Arc<Tree>>> {
+        apply(bytes, &trees, log, |entry| known.lacks(entry.keyspace, entry.seqno))?;
+        Ok(self.keyspaces.full_among(std::iter::once(&trees[..])))
+    }
+
+    /// Flushes the memtable of a tree and describes the tables in the state of the new manifest.
+    fn flush_into(&self, state: &mut ManifestState, tree: &Arc<Tree>) -> Result<()> {
+        tree.seal();
+        let Some(memtable) = tree.view().immutables.last().cloned() else { return Ok(()) };
+        let change = self.write_memtable(tree, &tree.view().version, &memtable)?;
+        self.files.sync_dir()?;
+        state.apply(&VersionEdit::new(change.items())).map_err(Error::invalid)?;
+        change.install();
+        Ok(())
+    }
+}
+
+fn append(writer: &mut FramedWriter, batch: &[u8]) -> Result<()> {
+    writer.append_record(RecordKind::Batch, batch).map(drop)
+}
+
+/// Passes a piece to `take`, or if it does not fit, its halves.
+fn by_pieces(piece: Piece<'_>, fits: &dyn Fn(&Piece<'_>) -> bool, take: &mut Take<'_>) -> Result<()> {
+    if fits(&piece) {
+        return take(Portion::Piece(piece));
+    }
+    match piece.halves() {
+        Some(halves) => halves.into_iter().try_for_each(|half| by_pieces(half, fits, take)),
+        None => piece.batches().try_for_each(|batch| take(Portion::Batch(batch))),
+    }
+}
+
+/// Says in `state` where the newest log that was used ends, or takes it out if nothing of it is needed. Later
+/// ones were never used.
+fn keep_logs(state: &mut ManifestState, last: u64, cut: Option<(u64, SeqNo)>) -> Result<()> {
+    state.logs.retain(|&number, log| number < last || number == last && (log.end.is_some() || cut.is_some()));
+    match (state.logs.get(&last), cut) {
+        (Some(log), Some((len, last_seqno))) if log.end.is_none() => {
+            let cut = EditItem::LogCut { number: last, len, last_seqno };
+            state.apply(&VersionEdit::new(vec![cut])).map_err(Error::invalid)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::recover::recover;
+    use super::*;
+    use crate::db::handles::store::Db;
+    use crate::db::queues::value::Value;
+    use crate::fs::{CrashPolicy, MemFs};
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn a_store_opened_for_reading_makes_another_memtable_when_one_is_as_large_as_it_may_be() {
+        let fs = MemFs::new();
+        let options =
+            || Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(64 << 20);
+        let db = options().open("/db").unwrap();
+        let keyspace = db.keyspace("k", KeyspaceOptions::new().memtable_bytes(8 << 20)).unwrap();
+        let key = |n: u32| n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+        (0..30_000).for_each(|n| keyspace.put(key(n), [n as u8; 100]).unwrap());
+        // With less memory they are full earlier, and are not made immutable for that.
+        let image = Arc::new(fs.crash(CrashPolicy::KeepAll));
+        let reader = options().fs(image).memory_budget(4 << 20).read_only().open("/db").unwrap();
+        let keyspace = reader.existing_keyspace("k").unwrap();
+        let view = keyspace.tree.view();
+        assert!((2..=4).contains(&view.immutables.len()), "{}", view.immutables.len());
+        assert!((0..30_000).all(|n| keyspace.get(key(n)).unwrap().as_deref() == Some(&[n as u8; 100][..])));
+        assert_eq!(keyspace.iter().count(), 30_000);
+    }
+
+    const NAMES: [&str; 2] = ["default", "other"];
+
+    type Contents = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
+
+    fn options(fs: &MemFs, budget: usize, threads: usize) -> Options {
+        Options::new().fs(Arc::new(fs.clone())).memory_budget(budget).background_threads(threads)
+    }
+
+    fn contents(db: &Db) -> Contents {
+        let pair = |entry: Result<_>| entry.map(|(key, value): (_, Value)| (Vec::from(key), value.to_vec()));
+        let all = |name: &str| db.existing_keyspace(name).unwrap().iter().map(|e| pair(e).unwrap()).collect();
+        NAMES.iter().map(|name| all(name)).collect()
+    }
+
+    /// A store with some entries in tables and the rest in its log, about 1.5 MiB, and what it holds. Keys repeat, and
+    /// many begin alike. One batch is larger than a part of the smallest budget.
+    fn with_log(fs: &MemFs) -> (Db, Contents) {
+        let db = options(fs, 64 << 20, 0).open("/db").unwrap();
+        let keyspaces = NAMES.map(|name| db.keyspace(name, KeyspaceOptions::new()).unwrap());
+        let gone = db.keyspace("gone", KeyspaceOptions::new()).unwrap();
+        let mut random = 7u64;
+        let mut below = |n: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (random >> 33) % n
+        };
+        for number in 0..1200 {
+            let mut batch = crate::WriteBatch::new();
+            for _ in 0..if number == 700 { 2500 } else { below(14) } {
+                let len = below(12) as usize;
+                let mut key = b"prefix".repeat(below(3) as usize);
+                key.extend_from_slice(&below(1 << 20).to_be_bytes()[8 - len.min(8)..]);
+                let keyspace = &keyspaces[below(2) as usize];
+                match below(5) {
+                    0 => batch.delete_in(keyspace, &key),
+                    _ => batch.put_in(keyspace, &key, vec![number as u8; below(300) as usize]),
+                };
+                batch.put_in(&gone, &key, "gone");
+            }
+            db.write(batch).unwrap();
+            if number == 100 {
+                db.flush().unwrap();
+            }
+        }
+        db.drop_keyspace("gone").unwrap();
+        db.sync().unwrap();
+        let contents = contents(&db);
+        (db, contents)
+    }
+
+    #[test]
+    fn a_replay_finds_the_same_whether_the_log_is_kept_in_memory_or_read_again_in_parts() {
+        let fs = MemFs::new();
+        let (db, expected) = with_log(&fs);
+        let crashed = fs.crash(CrashPolicy::KeepAll);
+        db.close().unwrap();
+        for (image, is_closed) in [(crashed, false), (fs, true)] {
+            for (budget, is_kept) in [(1 << 20, false), (4 << 20, false), (64 << 20, true)] {
+                let recovered = recover(&image, Path::new("/db"), part_bytes_max(budget)).unwrap().unwrap();
+                assert_eq!(recovered.kept.is_some(), is_kept, "{budget}");
+                let image = || image.crash(CrashPolicy::KeepAll);
+                let db = options(&image(), budget, 0).read_only().open("/db").unwrap();
+                assert!(contents(&db) == expected, "for reading, with {budget}");
+                for threads in [0, 1] {
+                    let image = image();
+                    let db = options(&image, budget, threads).open("/db").unwrap();
+                    assert!(contents(&db) == expected, "with {budget}, {threads} threads");
+                    let flushes = db.open_report().flushes;
+                    assert_eq!(flushes == 0, is_kept, "{budget} {is_closed}");
+                    let again = image.crash(CrashPolicy::DropUnsynced);
+                    let db = options(&again, budget, 0).open("/db").unwrap();
+                    assert!(contents(&db) == expected, "again, with {budget}, {threads} threads");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_opening_that_copies_a_long_log_may_be_interrupted_before_each_change() {
+        let fs = MemFs::new();
+        let (_db, expected) = with_log(&fs);
+        let image = fs.crash(CrashPolicy::KeepAll);
+        let images = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&images);
+        image.observe(move |fs, op| {
+            let mut taken = lock(&taken);
+            let seed = taken.len() as u64;
+            let policies = [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, CrashPolicy::Random(seed)];
+            taken.extend(policies.map(|policy| (format!("{:.40}", format!("{op:?}")), fs.crash(policy))));
+            Ok(())
+        });
+        let db = options(&image, 64 << 20, 1).open("/db").unwrap();
+        image.stop_observing();
+        assert!(contents(&db) == expected && db.open_report().flushes == 0);
+        let images = std::mem::take(&mut *lock(&images));
+        assert!(images.len() > 40, "{}", images.len());
+        for (op, image) in images {
+            let db = options(&image, 64 << 20, 1).open("/db").unwrap();
+            assert!(contents(&db) == expected, "before {op}");
+        }
+    }
+
+    #[test]
+    fn a_disk_without_room_for_a_copy_of_the_log_keeps_the_log() {
+        let fs = MemFs::new();
+        let (_db, expected) = with_log(&fs);
+        let image = fs.crash(CrashPolicy::KeepAll);
+        for room in [0, 1000, 300_000, 1_200_000] {
+            let image = image.crash(CrashPolicy::KeepAll);
+            image.set_room(Some(fs.used() + room));
+            match options(&image, 64 << 20, 1).reserve_bytes(0).open("/db") {
+                Ok(db) => {
+                    assert!(db.open_report().full_disk.is_some() && contents(&db) == expected, "{room}");
+                }
+                Err(error) => assert!(room < 300_000, "{room}: {error}"),
+            }
+            image.set_room(None);
+            let db = options(&image.crash(CrashPolicy::DropUnsynced), 64 << 20, 0).open("/db").unwrap();
+            assert!(contents(&db) == expected, "{room}");
+        }
+    }
+}

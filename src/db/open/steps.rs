@@ -1,0 +1,556 @@
+//! Opening, the part that writes: from what [`recover`](super::recover) found to a store that is in use.
+//!
+//! A store that was closed is opened without writing anything, unless its memtables do not fit or it gets other
+//! options; [`begin`](crate::db::generation::begin) has the rest and says why that is safe. All others are written anew:
+//!
+//! The batches of the old logs are written to new, synced files before any write is acknowledged: to the new log if the
+//! memtables have room for them, or to tables. The old files are not changed until `CURRENT` names the new
+//! manifest. So an interrupted open can be repeated: the tables that it wrote are not named anywhere, and are
+//! removed.
+//!
+//! 1. lock; recover; remove files that nothing refers to;
+//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, these into tables
+//!    (synced, directory synced) as they fill, and in the end the rest, into tables or the new log;
+//! 3. new log, synced; new manifest with the whole state, synced; `CURRENT`: from here on the new state
+//!    counts;
+//! 4. the new log's first promise: from here on the log counts as used (if the disk is full, writing is
+//!    suspended instead, and `resume` goes on);
+//! 5. remove files that the new state does not name. What only the last edit of the old manifest has let go is
+//!    removed here too, not in step 1: that edit may not be durable.
+//!
+//! An open that fails before step 3 removes what it wrote.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::recover::OpenReport;
+use super::recover::{Recovered, check_never_used, is_ours, list, recover};
+use super::replay_buffer::part_bytes_max;
+use super::replay_to_memtables::{Carry, Replayed};
+use crate::batch::DEFAULT_KEYSPACE;
+use crate::cache::FileCache;
+use crate::checksum::FileId;
+use crate::db::engine::{Engine, EngineParts, Owner};
+use crate::db::generation::begin::Closed;
+use crate::db::handles::store::Db;
+use crate::db::state::failure::is_out_of_space;
+use crate::db::state::files::{Numbers, StoreFiles, random_id};
+use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
+use crate::db::state::keyspace::memtables::Memtables;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::Log;
+use crate::db::state::reserve::file::remove_reserve;
+use crate::db::state::reserve::state::Reserve;
+use crate::error::{Error, InFile, Result};
+use crate::filename::{FileName, names_in};
+use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
+use crate::limits::FILE_NUMBER_MAX;
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::log::{ManifestLog, NewManifest, ReadManifest};
+use crate::manifest::state::DEFAULT_NAME;
+use crate::manifest::state::{KeyspaceState, ManifestState};
+use crate::memory::Memory;
+use crate::options::{KeyspaceOptions, Options};
+use crate::table::{FilterTrust, TableContext, TableIo};
+use crate::version::{SharedByTables, TableHandle, Version};
+
+/// How many names of other programs' files an error lists.
+const OTHER_FILES_NAMED: usize = 5;
+
+impl Options {
+    /// Opens the store in the directory `path`, and creates it if it does not exist, unless
+    /// [`Options::create_if_missing`] or [`Options::read_only`] says otherwise. Replays the logs:
+    /// [`Db::open_report`] says what was found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().open(dir.path())?;
+    /// let second = sievedb::Options::new().open(dir.path());
+    /// assert!(matches!(second, Err(sievedb::Error::Locked { .. })));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
+    /// be created, [`Error::OtherFiles`] if it would be created among files of other programs,
+    /// [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
+    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
+    /// system refuses an operation.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(path.as_ref(), self)
+    }
+}
+
+impl Db {
+    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+        options.validate()?;
+        let engine =
+            if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
+        engine.report.log(dir);
+        let engine = Arc::new(engine);
+        let owner = Owner::new(Arc::clone(&engine));
+        if engine.log.is_some() {
+            let reservations = Arc::clone(&engine.background.reservations);
+            engine.files.obsolete.wake_with(move || reservations.notify());
+            let reservations = Arc::clone(&engine.background.reservations);
+            engine.context.memory.wake_with(move || reservations.notify());
+            engine.background.start(&engine)?;
+            engine.background.notify();
+        }
+        let default = engine.keyspaces.default_tree();
+        Ok(Self::from_parts(owner, default))
+    }
+}
+
+fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
+    names_in(&*options.fs, dir)?;
+    let locked = LockedDir::new(dir, &options.fs, lock_for_reading(&*options.fs, dir)?);
+    let Some(recovered) = recover(&*locked, dir, part_bytes_max(options.memory_budget))? else {
+        return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+    };
+    let state = &recovered.manifest.state;
+    let engine = build_engine(dir, options, &recovered, state, locked)?;
+    engine.replay_for_reading(&recovered)?;
+    Ok(engine)
+}
+
+fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
+    let fs = prepare_directory(dir, &options)?;
+    let recovered = match recover(&*fs, dir, part_bytes_max(options.memory_budget))? {
+        Some(recovered) => recovered,
+        None if options.create => new_store(&*fs, dir, &options)?,
+        None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
+    };
+    let mut state = recovered.manifest.state.clone();
+    state.last_seqno = recovered.last_seqno;
+    state.next_file = state.next_file.max(recovered.largest_number + 1);
+    // The other half of the numbers is more than can ever be used, so nothing below checks the limit.
+    if state.next_file > FILE_NUMBER_MAX / 2 {
+        return Err(Error::limit("file number", FILE_NUMBER_MAX / 2, state.next_file));
+    }
+    if let Some(options) = &options.default_keyspace
+        && let Some(keyspace) = state.keyspaces.get_mut(&DEFAULT_KEYSPACE)
+    {
+        keyspace.options = options.encode();
+    }
+    let let_go: BTreeSet<FileName> = recovered.manifest.let_go.iter().copied().collect();
+    let (later, strays): (Vec<_>, Vec<_>) =
+        recovered.strays.iter().copied().partition(|name| let_go.contains(name));
+    remove_strays(&*fs, dir, &strays)?;
+    if let Some(engine) = open_unchanged(dir, &options, &recovered, &state, &fs)? {
+        return Ok(engine);
+    }
+    let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
+    let (mut engine, replayed, manifest) = match write(Carry::Rewrite) {
+        Err(error) if is_out_of_space(&error) => {
+            if let Err(error) = remove_reserve(&*fs, dir, recovered.store_id) {
+                tracing::warn!(dir = %dir.display(), %error, "the reserve could not be given up");
+            }
+            let mut kept = write(Carry::Keep)?;
+            kept.0.report.full_disk = Some(error.to_string());
+            kept.0.await_reserve(&error);
+            kept
+        }
+        written => written?,
+    };
+    engine.report.created = recovered.current.is_none();
+    engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
+    let kept = engine.put_in_force(replayed, manifest)?;
+    let old = recovered.manifest.state.logs.keys().filter(|number| !kept.contains(number));
+    let mut old: Vec<_> = old.map(|&number| FileName::Log(number)).collect();
+    old.extend(later);
+    old.extend(recovered.current.map(|current| FileName::Manifest(current.manifest)));
+    remove(&*fs, dir, &old);
+    Ok(engine)
+}
+
+/// Writes everything that the store needs to go on into new files. If that fails, removes them: nothing
+/// refers to them, and on a full disk the next attempt needs their space.
+fn write_anew(
+    dir: &Path,
+    options: &Options,
+    recovered: &Recovered,
+    mut state: ManifestState,
+    fs: &Arc<LockedDir>,
+    carry: Carry,
+) -> Result<(Engine, Replayed, NewManifest)> {
+    let engine = build_engine(dir, options.clone(), recovered, &state, Arc::clone(fs))?;
+    let first_number = engine.files.next_number();
+    let written = engine.replay_to_memtables(recovered, &mut state, carry).and_then(|replayed| {
+        let (fs, number) = (Arc::clone(&engine.files.fs), replayed.manifest_number);
+        let manifest = ManifestLog::prepare(fs, dir, engine.files.store_id, number, state, &random_id)?;
+        Ok((replayed, manifest))
+    });
+    let written = written.inspect_err(|_| {
+        let numbers = first_number..engine.files.next_number();
+        let numbers = numbers.filter(|number| !recovered.taken_numbers.contains(number));
+        let names = numbers
+            .flat_map(|number| [FileName::Log, FileName::Table, FileName::Manifest].map(|name| name(number)));
+        names.for_each(|name| drop(fs.remove(&name.path(dir))));
+    });
+    written.map(|(replayed, manifest)| (engine, replayed, manifest))
+}
+
+/// Opens a store that was closed, and changes nothing. `None` if its files have to be written anew.
+fn open_unchanged(
+    dir: &Path,
+    options: &Options,
+    recovered: &Recovered,
+    state: &ManifestState,
+    fs: &Arc<LockedDir>,
+) -> Result<Option<Engine>> {
+    let Some(closed) = Closed::of(recovered, state) else { return Ok(None) };
+    let mut engine = build_engine(dir, options.clone(), recovered, state, Arc::clone(fs))?;
+    let fits = engine.replay_if_it_fits(recovered)?;
+    if fits {
+        engine.set_unchanged(&closed, recovered);
+    }
+    Ok(fits.then_some(engine))
+}
+
+/// The store that `state` describes, with empty memtables and without a log.
+fn build_engine(
+    dir: &Path,
+    options: Options,
+    recovered: &Recovered,
+    state: &ManifestState,
+    locked: Arc<LockedDir>,
+) -> Result<Engine> {
+    let options = options.fs(Arc::clone(&locked) as Arc<dyn Fs>);
+    let store_id = recovered.store_id;
+    let numbers = Numbers::new(state.next_file, recovered.taken_numbers.clone());
+    let files = StoreFiles::new(Arc::clone(&locked), dir.to_path_buf(), store_id, numbers);
+    let context = shared(dir, &options, store_id, state.hash_seed);
+    let tables = Arc::clone(&context.files);
+    locked.close_spare_with(move || tables.close_one());
+    let memtables = Memtables::new(Arc::clone(&context.memory), state.hash_seed);
+    let open_tables = Arc::default();
+    let shared = SharedByTables {
+        context: Arc::clone(&context),
+        obsolete_files: Arc::clone(&files.obsolete),
+        open_tables: Arc::clone(&open_tables),
+        keyspace: DEFAULT_KEYSPACE,
+    };
+    let trees = build_trees(dir, state, &memtables, &shared)?;
+    let reserve = Reserve::open(&*files.fs, dir, store_id, state.table_bytes, options.reserve_bytes);
+    Ok(Engine::new(EngineParts {
+        options,
+        report: recovered.report.clone(),
+        files,
+        context,
+        keyspaces: Keyspaces::new(trees, memtables, open_tables, state.next_keyspace),
+        visible: recovered.last_seqno,
+        reserve,
+    }))
+}
+
+/// Removes files of the store that the current state does not name. Syncs first: an interrupted open may have
+/// left `CURRENT` unsynced, and the previous one may name these files. What only the last edit has let go is not
+/// among them: it stays until a newer state is durable.
+fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
+    if !strays.is_empty() {
+        fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
+        remove(fs, dir, strays);
+    }
+    Ok(())
+}
+
+/// Creates the directory if need be, if it has a store or may have one, and locks it.
+fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
+    let fs = &*options.fs;
+    if options.create {
+        fs.create_dir(dir).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" }
+            }
+            _ => Error::io("create", dir, error),
+        })?;
+        check_other_files(fs, dir, options)?;
+    } else {
+        names_in(fs, dir)?;
+        // A directory without a store is not changed.
+        let current = fs.open(&FileName::Current.path(dir));
+        if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            recover(fs, dir, 0)?;
+            return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+        }
+    }
+    let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive);
+    Ok(LockedDir::new(dir, &options.fs, lock.map_err(|error| lock_error(dir, error))?))
+}
+
+/// Refuses a directory without a store that has files of other programs, unless the options allow it.
+fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
+    let listing = list(fs, dir)?;
+    if options.create_among_other_files || listing.ours.contains(&FileName::Current) {
+        return Ok(());
+    }
+    check_never_used(fs, dir, &listing)?;
+    // The other files may be left from an interrupted creation, with any content.
+    let is_other = |name: &&FileName| {
+        matches!(name, FileName::Table(_) | FileName::Filter(_)) && !is_ours(fs, &name.path(dir), None)
+    };
+    let named_like_ours = listing.ours.iter().filter(is_other).map(ToString::to_string);
+    let others = listing.ignored.into_iter().map(|file| file.name);
+    // A file system has this directory in its root from the beginning.
+    let mut found: Vec<_> = others.filter(|name| name != "lost+found").chain(named_like_ours).collect();
+    let count = found.len();
+    found.truncate(OTHER_FILES_NAMED);
+    match count {
+        0 => Ok(()),
+        _ => Err(Error::OtherFiles { dir: dir.to_path_buf(), found, count }),
+    }
+}
+
+/// Takes the shared lock, which excludes writers. A copy of a store may lack the lock file; then only the
+/// directory is locked.
+pub(in crate::db) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
+    let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Shared);
+    lock.map_err(|error| lock_error(dir, error))
+}
+
+fn lock_error(dir: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            let by_this_process = error.get_ref().is_some_and(|inner| inner.is::<HeldByThisProcess>());
+            Error::Locked { dir: dir.to_path_buf(), by_this_process }
+        }
+        _ => Error::io("lock", &FileName::Lock.path(dir), error),
+    }
+}
+
+/// The state of a new store, which has only its default keyspace. Files of an interrupted creation are
+/// removed first.
+fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
+    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    let ours = names.iter().filter_map(|name| name.to_str().and_then(FileName::parse));
+    let kept = [FileName::Lock, FileName::Current, FileName::Reserve];
+    let strays = ours.filter(|name| !kept.contains(name));
+    let (strays, others): (Vec<_>, Vec<_>) = strays.partition(|name| is_ours(fs, &name.path(dir), None));
+    remove(fs, dir, &strays);
+    let seed = random_id()?;
+    let mut state = ManifestState { next_file: 1, ..ManifestState::default() };
+    let keyspace = options.default_keyspace.clone().unwrap_or_default();
+    let items = vec![
+        EditItem::HashSeed(LittleEndian::read_u64(&seed[..8])),
+        EditItem::KeyspaceCreated {
+            id: DEFAULT_KEYSPACE,
+            name: DEFAULT_NAME.to_owned(),
+            options: keyspace.encode(),
+        },
+    ];
+    state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
+    let path = FileName::Current.path(dir);
+    Ok(Recovered {
+        store_id: random_id()?,
+        manifest: ReadManifest { state, ..ReadManifest::empty(path) },
+        current: None,
+        log_bytes: 0,
+        kept: None,
+        last_log: 0,
+        durable: 0,
+        last_seqno: 0,
+        report: OpenReport::default(),
+        largest_number: 0,
+        strays: Vec::new(),
+        taken_numbers: others.iter().filter_map(|name| name.number()).collect(),
+    })
+}
+
+pub(in crate::db) fn shared(
+    dir: &Path,
+    options: &Options,
+    store_id: FileId,
+    hash_seed: u64,
+) -> Arc<TableContext> {
+    let memory = Memory::new(options.memory_budget, options.memtables_max());
+    let files = Arc::new(FileCache::new(options.open_files()));
+    let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
+    let trust = FilterTrust { strict: options.strict_filters, audit_one_in: options.audit_absent };
+    let io = TableIo::default();
+    let context = TableContext { fs, dir, store_id, hash_seed, memory, files, trust, io };
+    Arc::new(context)
+}
+
+/// The keyspaces with their tables.
+fn build_trees(
+    dir: &Path,
+    state: &ManifestState,
+    memtables: &Arc<Memtables>,
+    shared: &SharedByTables,
+) -> Result<Trees> {
+    let mut trees = Trees::new();
+    for (&id, keyspace) in &state.keyspaces {
+        let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
+        let shared = SharedByTables { keyspace: id, ..shared.clone() };
+        let version = build_version(dir, keyspace, &shared)?;
+        trees.insert(id, Tree::new(id, keyspace.name.clone(), options, memtables, version));
+    }
+    Ok(trees)
+}
+
+fn build_version(dir: &Path, keyspace: &KeyspaceState, shared: &SharedByTables) -> Result<Arc<Version>> {
+    let mut added = Vec::with_capacity(keyspace.tables.len());
+    for place in keyspace.tables.values() {
+        let mut meta = Arc::clone(&place.meta);
+        if meta.trimmed {
+            meta = Arc::new(crate::table::with_full_bounds(&shared.context, &meta)?);
+        }
+        let table = TableHandle::new(meta, shared);
+        added.push((usize::from(place.level), place.run, table));
+    }
+    let version = Version::default().apply(&HashSet::new(), added);
+    if let Some((a, b)) = version.overlap_in_a_run() {
+        let path = FileName::Table(b).path(dir);
+        return Err(Error::corruption(
+            &path,
+            0,
+            "table",
+            format!("its keys overlap those of table {a} in one run"),
+        ));
+    }
+    Ok(Arc::new(version))
+}
+
+/// Removes files that the current state does not name. The next open tries again if that fails.
+fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
+    for name in names {
+        if let Err(error) = fs.remove(&name.path(dir)) {
+            tracing::warn!(%name, %error, "a file that is left over could not be removed");
+        }
+    }
+}
+
+impl Engine {
+    /// Makes the state of the manifest current, and marks the log as used with its first promise. Returns the
+    /// logs that the manifest names. If the disk is full at the promise, the store is open, and writing resumes
+    /// when it can.
+    fn put_in_force(&mut self, replayed: Replayed, manifest: NewManifest) -> Result<BTreeSet<u64>> {
+        let manifest = manifest.install()?;
+        let Replayed { log_number, log, older, .. } = replayed;
+        let (mark, named) = (manifest.state().mark, manifest.state().logs.keys().copied().collect());
+        self.set_writable(Log::new(log_number, log, older), manifest);
+        match self.log().begin(mark) {
+            Err(error) if is_out_of_space(&error) => {
+                self.report.full_disk = Some(self.suspend(error).to_string());
+            }
+            begun => begun?,
+        }
+        Ok(named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::IgnoredFile;
+    use crate::file_header::{FileHeader, FileKind, MAGIC};
+    use crate::fs::{CrashPolicy, MemFs, Op};
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_stray_file_with_a_huge_number_neither_blocks_opening_nor_makes_a_number_twice() {
+        for number in [u64::MAX, FILE_NUMBER_MAX, FILE_NUMBER_MAX / 2, FILE_NUMBER_MAX / 4] {
+            for content in [&b""[..], b"somebody else's"] {
+                let fs = MemFs::new();
+                let (dir, options) =
+                    (Path::new("/db"), Options::new().background_threads(0).fs(Arc::new(fs.clone())));
+                options.clone().open(dir).unwrap().close().unwrap();
+                let stray = dir.join(format!("{number}.wal"));
+                fs.overwrite(&stray, content.to_vec());
+                let db = options.clone().open(dir).unwrap();
+                assert!(db.engine().files.next_number() < 100, "{number}");
+                db.close().unwrap();
+                let is_foreign = !content.is_empty() || number > FILE_NUMBER_MAX;
+                assert_eq!(fs.files(dir).iter().any(|(path, _)| *path == stray), is_foreign, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_last_edit_has_let_go_stays_until_a_newer_state_is_durable() {
+        let fs = MemFs::new();
+        let (dir, none) = (Path::new("/db"), Options::new().background_threads(0));
+        let open = |fs: &MemFs| none.clone().fs(Arc::new(fs.clone())).open(dir).unwrap();
+        let db = open(&fs);
+        for n in 0..200u32 {
+            db.put((n / 2).to_be_bytes(), n.to_be_bytes()).unwrap();
+            if n % 20 == 19 {
+                db.flush().unwrap();
+            }
+        }
+        // The process dies between the append of an edit and its sync.
+        let images = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&images);
+        fs.observe(move |fs, op| {
+            if matches!(op, Op::Sync(path) if path.to_string_lossy().contains("MANIFEST")) {
+                taken.lock().unwrap().push(fs.crash(CrashPolicy::KeepAll));
+            }
+            Ok(())
+        });
+        db.compact().unwrap();
+        db.drop_keyspace("none").unwrap_err();
+        fs.stop_observing();
+        let (images, mut crashed, mut strays) = (std::mem::take(&mut *images.lock().unwrap()), 0, 0);
+        for image in images {
+            let left = Arc::new(Mutex::new(Vec::new()));
+            let taken = Arc::clone(&left);
+            image.observe(move |fs, _| {
+                let random = taken.lock().unwrap().len() as u64;
+                let policies = [CrashPolicy::DropUnsynced, CrashPolicy::Random(random)];
+                taken.lock().unwrap().extend(policies.map(|policy| fs.crash(policy)));
+                Ok(())
+            });
+            let opened = open(&image);
+            image.stop_observing();
+            strays += opened.open_report().ignored.len();
+            let tables = |fs: &MemFs| {
+                let files = fs.files(dir).into_iter();
+                files.filter(|(path, _)| path.extension() == Some("sst".as_ref())).count()
+            };
+            let named = opened.engine().keyspaces.default_tree().view().version.all_tables().count();
+            assert_eq!(tables(&image), named, "nothing is left over");
+            for left in std::mem::take(&mut *left.lock().unwrap()) {
+                crashed += 1;
+                assert_eq!(open(&left).iter().count(), 100);
+            }
+        }
+        assert!(crashed > 20 && strays > 2, "{crashed}, {strays}");
+    }
+
+    #[test]
+    fn files_that_are_only_named_like_ours_stay_and_their_numbers_are_passed_over() {
+        let fs = MemFs::new();
+        let (dir, options) =
+            (Path::new("/db"), Options::new().background_threads(0).fs(Arc::new(fs.clone())));
+        let db = options.clone().open(dir).unwrap();
+        let next = db.engine().files.next_number();
+        db.close().unwrap();
+        let theirs: Vec<_> =
+            (next..next + 40).step_by(2).map(|number| FileName::Table(number).path(dir)).collect();
+        theirs.iter().for_each(|path| fs.overwrite(path, b"SQLite format 3".to_vec()));
+        // Those of another store too; and a log that is torn at its head is ours.
+        let header = FileHeader::new(FileKind::Filter, [7; 16], [8; 16]).encode().to_vec();
+        fs.overwrite(&FileName::Filter(next + 41).path(dir), header);
+        fs.overwrite(&FileName::Log(next + 43).path(dir), MAGIC[..5].to_vec());
+        for round in 0..3u32 {
+            let db = options.clone().open(dir).unwrap();
+            let ignored = &db.open_report().ignored;
+            let named = |file: &&IgnoredFile| file.why == "named like a file of the store, but is none";
+            assert_eq!(ignored.iter().filter(named).count(), theirs.len() + 1, "{ignored:?}");
+            for n in 0..5u32 {
+                db.put((round * 5 + n).to_be_bytes(), "v").unwrap();
+                db.flush().unwrap();
+            }
+            db.close().unwrap();
+        }
+        assert!(theirs.iter().all(|path| fs.open(path).unwrap().len().unwrap() == 15));
+        assert!(fs.open(&FileName::Log(next + 43).path(dir)).is_err());
+        assert_eq!(options.open(dir).unwrap().iter().count(), 15);
+    }
+}

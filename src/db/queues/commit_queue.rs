@@ -1,0 +1,411 @@
+//! The queue of writers before the commit leader.
+//!
+//! A writer that finds no leader leads at once: it makes no request, and nobody is woken for it. Every other
+//! writer puts a request into the queue and waits until a leader has carried it out, or until it leads itself.
+//! When a leader is done, the writer of the request that has waited longest becomes the leader.
+//!
+//! A thread can have the right of way: then the batches of other threads wait before they enter the queue, each for
+//! a second at most, whoever has it meanwhile. It helps a transaction that others have made fail again and again. Nothing relies on it, so
+//! that a closure that waits for another writer is late and not stuck.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use crate::db::commit::conflict_check::Condition;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LogPosition;
+use crate::error::Result;
+use crate::sync::{lock, wait, wait_for};
+
+/// Limit on the bytes of the batches in one group. A larger batch is a group of its own.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// How long anybody waits for the thread that has the right of way.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a writer wants of the leader.
+pub(in crate::db) enum Wanted {
+    Batch(Admitted),
+    /// Make the memtables of these trees immutable (those that hold something).
+    Seal(Vec<Arc<Tree>>),
+    /// End the active log: nothing is written afterwards.
+    Close,
+}
+
+/// A batch that may be written, and the trees of its keyspaces.
+pub(crate) struct Admitted {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) trees: Vec<Arc<Tree>>,
+    /// What the leader decides before it writes the batch.
+    pub(in crate::db) condition: Option<Box<Condition>>,
+}
+
+/// An encoded batch, and the trees of its keyspaces.
+pub(in crate::db) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
+
+/// One that is stamped and written.
+pub(in crate::db) type PartMut<'g> = (&'g mut [u8], &'g [Arc<Tree>]);
+
+/// What became of a request.
+pub(in crate::db) struct Outcome {
+    /// A sync up to here makes durable what was written, and what a condition was decided by.
+    pub(in crate::db) position: LogPosition,
+    /// A conditional batch, with what the leader has decided.
+    pub(in crate::db) decided: Option<Admitted>,
+}
+
+/// A writer that waits for a leader.
+pub(in crate::db) struct Request {
+    bytes: usize,
+    closes: bool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+enum State {
+    Waiting(Wanted),
+    /// A leader carries it out.
+    Taken,
+    /// The previous leader is done; the writer of this request is the leader now.
+    Leads(Wanted),
+    Done(Result<Outcome>),
+}
+
+/// What a writer does next.
+pub(in crate::db) enum Turn {
+    Leads(Wanted),
+    Done(Result<Outcome>),
+}
+
+/// The writers that wait for a leader.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    queue: Mutex<Queue>,
+    /// How many requests wait, to be read without the lock.
+    waiting: AtomicUsize,
+    /// Nobody has the right of way any more.
+    way_is_free: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Request>>,
+    led: bool,
+    /// The thread that has the right of way, and until when others wait for it.
+    first: Option<(ThreadId, Instant)>,
+}
+
+/// While it exists, its thread has the right of way, but not longer than [`PATIENCE`].
+pub(in crate::db) struct RightOfWay<'q> {
+    queue: &'q CommitQueue,
+    thread: ThreadId,
+}
+
+impl Drop for RightOfWay<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.queue.queue);
+        // Another thread has it, if this one had it for too long.
+        if queue.first.is_some_and(|(first, _)| first == self.thread) {
+            queue.first = None;
+            drop(queue);
+            self.queue.way_is_free.notify_all();
+        }
+    }
+}
+
+impl Wanted {
+    /// The most that may be written of it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Batch(admitted) => admitted.bytes_max(),
+            Self::Seal(_) | Self::Close => 0,
+        }
+    }
+}
+
+impl Request {
+    fn new(work: Wanted) -> Arc<Self> {
+        let (bytes, closes) = (work.bytes(), matches!(work, Wanted::Close));
+        Arc::new(Self { bytes, closes, state: Mutex::new(State::Waiting(work)), changed: Condvar::new() })
+    }
+
+    fn wait(&self) -> Turn {
+        let mut state = lock(&self.state);
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(result) => return Turn::Done(result),
+                State::Leads(work) => return Turn::Leads(work),
+                unchanged => *state = unchanged,
+            }
+            state = wait(&self.changed, state);
+        }
+    }
+
+    /// Takes what it wants. Only the leader calls this, once.
+    pub(in crate::db) fn take(&self) -> Wanted {
+        match std::mem::replace(&mut *lock(&self.state), State::Taken) {
+            State::Waiting(work) => work,
+            State::Taken | State::Leads(_) | State::Done(_) => {
+                unreachable!("a request leaves the queue once, and it waits there")
+            }
+        }
+    }
+
+    fn lead(&self) {
+        let work = self.take();
+        self.set(State::Leads(work));
+    }
+
+    /// Hands the result to the writer.
+    pub(in crate::db) fn finish(&self, result: Result<Outcome>) {
+        self.set(State::Done(result));
+    }
+
+    fn set(&self, state: State) {
+        *lock(&self.state) = state;
+        self.changed.notify_one();
+    }
+}
+
+impl CommitQueue {
+    /// Returns when the writer is the leader, or when another leader has done its work.
+    pub(in crate::db) fn enter(&self, work: Wanted) -> Turn {
+        let mut queue = lock(&self.queue);
+        if queue.first.is_some() && matches!(work, Wanted::Batch(_)) {
+            queue = self.give_way(queue, PATIENCE);
+        }
+        if !std::mem::replace(&mut queue.led, true) {
+            return Turn::Leads(work);
+        }
+        let request = Request::new(work);
+        queue.waiting.push_back(Arc::clone(&request));
+        self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+        drop(queue);
+        request.wait()
+    }
+
+    /// Makes the writer of a batch the leader if nobody leads, so that nobody waits, and nobody has the right of way.
+    #[inline]
+    pub(in crate::db) fn lead(&self) -> bool {
+        let mut queue = lock(&self.queue);
+        queue.first.is_none() && !std::mem::replace(&mut queue.led, true)
+    }
+
+    /// Waits while other threads have the right of way, one after the other, but not longer than `patience`.
+    fn give_way<'q>(&self, mut queue: MutexGuard<'q, Queue>, patience: Duration) -> MutexGuard<'q, Queue> {
+        let own = std::thread::current().id();
+        let end = Instant::now() + patience;
+        while let Some((_, until)) = queue.first.filter(|(first, _)| *first != own) {
+            let left = until.min(end).saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            queue = wait_for(&self.way_is_free, queue, left);
+        }
+        queue
+    }
+
+    /// Takes the right of way, after those who had it before. `None`: this thread has it already.
+    pub(in crate::db) fn take_right_of_way(&self) -> Option<RightOfWay<'_>> {
+        self.take_right_of_way_for(PATIENCE)
+    }
+
+    fn take_right_of_way_for(&self, patience: Duration) -> Option<RightOfWay<'_>> {
+        let mut queue = self.give_way(lock(&self.queue), PATIENCE);
+        let own = std::thread::current().id();
+        if queue.first.is_some_and(|(first, _)| first == own) {
+            return None;
+        }
+        queue.first = Some((own, Instant::now() + patience));
+        Some(RightOfWay { queue: self, thread: own })
+    }
+
+    /// Takes the requests that the leader carries out together with its own: those that have waited longest,
+    /// as far as they fit in [`GROUP_BYTES_MAX`]. A request to close is alone.
+    pub(in crate::db) fn take_followers(&self, own: &Wanted) -> Vec<Arc<Request>> {
+        let mut group = Vec::new();
+        // Who comes just now is in the next group.
+        if matches!(own, Wanted::Close) || self.waiting.load(Ordering::Relaxed) == 0 {
+            return group;
+        }
+        let mut bytes = own.bytes();
+        let mut queue = lock(&self.queue);
+        while let Some(next) = queue.waiting.front() {
+            bytes += next.bytes;
+            if next.closes || bytes > GROUP_BYTES_MAX {
+                break;
+            }
+            group.extend(queue.waiting.pop_front());
+        }
+        self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+        group
+    }
+
+    /// Makes the writer that has waited longest the leader, if any waits.
+    #[inline]
+    pub(in crate::db) fn hand_on(&self) {
+        let mut queue = lock(&self.queue);
+        match queue.waiting.pop_front() {
+            Some(next) => {
+                self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+                next.lead();
+            }
+            None => queue.led = false,
+        }
+    }
+}
+
+#[cfg(test)]
+impl CommitQueue {
+    /// How many writers wait.
+    pub(in crate::db) fn waiting(&self) -> usize {
+        lock(&self.queue).waiting.len()
+    }
+
+    pub(in crate::db) fn is_led(&self) -> bool {
+        lock(&self.queue).led
+    }
+
+    pub(in crate::db) fn has_right_of_way(&self) -> bool {
+        lock(&self.queue).first.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn a_writer_that_finds_no_leader_makes_no_request_and_leaves_none_behind() {
+        let queue = CommitQueue::default();
+        for _ in 0..2 {
+            let Turn::Leads(work) = queue.enter(Wanted::Seal(Vec::new())) else {
+                panic!("nobody else leads")
+            };
+            assert!(queue.take_followers(&work).is_empty());
+            assert_eq!(lock(&queue.queue).waiting.capacity(), 0, "no request was made");
+            queue.hand_on();
+        }
+    }
+
+    #[test]
+    fn others_wait_for_the_thread_with_the_right_of_way_and_it_waits_for_nobody() {
+        const LONG: Duration = Duration::from_secs(600);
+        let queue = CommitQueue::default();
+        let pass = || drop(queue.give_way(lock(&queue.queue), LONG));
+        pass();
+        let way = queue.take_right_of_way_for(LONG).unwrap();
+        pass();
+        assert!(queue.take_right_of_way().is_none(), "it has it already");
+        let said = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pass();
+                lock(&said).push("another");
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            lock(&said).push("the first");
+            drop(way);
+        });
+        assert_eq!(*lock(&said), ["the first", "another"]);
+        assert!(queue.take_right_of_way().is_some() && !queue.has_right_of_way());
+    }
+
+    #[test]
+    fn a_thread_that_keeps_the_right_of_way_for_too_long_loses_it() {
+        let queue = CommitQueue::default();
+        let pass = || drop(queue.give_way(lock(&queue.queue), Duration::from_secs(60)));
+        let slow = queue.take_right_of_way_for(Duration::from_millis(20)).unwrap();
+        std::thread::scope(|scope| {
+            // From now on nobody waits for it: each of these would wait for a minute with a limit of its own.
+            scope.spawn(pass).join().unwrap();
+            let others = scope.spawn(|| {
+                let second = queue.take_right_of_way_for(Duration::from_secs(600)).unwrap();
+                let id = std::thread::current().id();
+                drop(slow);
+                assert!(lock(&queue.queue).first.is_some_and(|(first, _)| first == id), "it is the second's");
+                drop(second);
+            });
+            others.join().unwrap();
+        });
+        assert!(!queue.has_right_of_way());
+    }
+
+    #[test]
+    fn a_batch_passes_threads_that_take_the_right_of_way_again_and_again() {
+        let queue = CommitQueue::default();
+        let has_passed = AtomicBool::new(false);
+        let (begun, mut way) = (Instant::now(), queue.take_right_of_way());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(queue.give_way(lock(&queue.queue), PATIENCE));
+                has_passed.store(true, Ordering::Relaxed);
+            });
+            while !has_passed.load(Ordering::Relaxed) && begun.elapsed() < 60 * PATIENCE {
+                drop(way.take());
+                way = queue.take_right_of_way();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(has_passed.load(Ordering::Relaxed), "it waits as long as anybody has it");
+            drop(way);
+        });
+    }
+
+    #[test]
+    fn a_batch_waits_for_the_right_of_way_before_it_enters_the_queue_and_a_seal_does_not() {
+        let queue = CommitQueue::default();
+        let (taken_at, way) = (Instant::now(), queue.take_right_of_way().unwrap());
+        let is_free = AtomicBool::new(false);
+        let enter = |work| {
+            let Turn::Leads(_) = queue.enter(work) else { panic!("nobody else leads") };
+            queue.hand_on();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| enter(Wanted::Seal(Vec::new()))).join().unwrap();
+            scope.spawn(|| {
+                let batch = Admitted { bytes: Vec::new(), trees: Vec::new(), condition: None };
+                enter(Wanted::Batch(batch));
+                assert!(is_free.load(Ordering::Relaxed) || taken_at.elapsed() >= PATIENCE);
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            is_free.store(true, Ordering::Relaxed);
+            drop(way);
+        });
+    }
+
+    #[test]
+    fn those_who_wait_are_carried_out_with_the_leader_or_lead_themselves_in_their_order() {
+        let queue = CommitQueue::default();
+        let Turn::Leads(own) = queue.enter(Wanted::Seal(Vec::new())) else { panic!("nobody else leads") };
+        std::thread::scope(|scope| {
+            let mut waiters = Vec::new();
+            for (at, work) in
+                [Wanted::Seal(Vec::new()), Wanted::Close, Wanted::Seal(Vec::new())].into_iter().enumerate()
+            {
+                let queue = &queue;
+                waiters.push(scope.spawn(move || queue.enter(work)));
+                while queue.waiting() <= at {
+                    std::thread::yield_now();
+                }
+            }
+            let followers = queue.take_followers(&own);
+            assert_eq!((followers.len(), queue.waiting()), (1, 2), "one that closes is alone");
+            queue.hand_on();
+            followers.iter().for_each(|request| {
+                assert!(matches!(request.take(), Wanted::Seal(_)));
+                request.finish(Err(crate::error::Error::Closed));
+            });
+            let mut turns = waiters.into_iter().map(|waiter| waiter.join().unwrap());
+            assert!(matches!(turns.next(), Some(Turn::Done(Err(_)))));
+            let Some(Turn::Leads(close)) = turns.next() else { panic!("it has waited longest") };
+            assert!(matches!(close, Wanted::Close) && queue.take_followers(&close).is_empty());
+            queue.hand_on();
+            assert!(matches!(turns.next(), Some(Turn::Leads(Wanted::Seal(_)))));
+        });
+    }
+}

@@ -1,0 +1,414 @@
+//! Reservations, which say what each running job works on, and the signal that something has changed.
+//!
+//! There are two locks. The *reservations* state what running jobs work on; a [`Reservation`] ends when it is
+//! dropped, also by a panic. The *signal* counts changes: a waiting thread reads the count, looks for work,
+//! and then waits until the count has changed. The signal has a lock of its own, because freeing a table
+//! signals, and a table may be freed under the lock of the reservations.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use super::job_queue::{Marks, Pending};
+use crate::batch::KeyspaceId;
+use crate::compaction::claimed_ranges::{Busy, Claim};
+use crate::compaction::pick::Task;
+use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
+use crate::db::state::switch_points::point;
+use crate::key::SeqNo;
+use crate::sync::lock;
+use crate::version::TableHandle;
+
+/// What a job does.
+pub(crate) enum Job {
+    Upkeep(Upkeep),
+    /// Flush the oldest memtables of these trees.
+    Flush(Vec<(Arc<Tree>, Arc<LoggedMemtable>)>),
+    Compact(Arc<Tree>, Task),
+    /// A compaction for a caller, in its own thread.
+    CompactRange(Arc<Tree>, Task),
+    /// Build a new filter for a table of a tree.
+    Refilter(Arc<Tree>, Arc<TableHandle>),
+    /// Load or drop column groups of filters, or close tables.
+    Residency(Vec<ResidencyChange>),
+}
+
+/// Work for the store as a whole, of which one of a kind is done at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Upkeep {
+    SyncLog,
+    /// Preparing the next log.
+    NextLog,
+    Reserve,
+}
+
+/// What a table is to have in memory. The table is named by its number: its handle would keep the present
+/// filter in memory.
+pub(crate) struct ResidencyChange {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) number: u64,
+    pub(crate) residency: Residency,
+}
+
+/// What of a table is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Residency {
+    /// It is open, with so many column groups of its filter.
+    ColumnGroups(usize),
+    Closed,
+}
+
+/// What running jobs work on, and what waits for a job.
+pub(crate) struct Reservations {
+    marks: Arc<Marks>,
+    state: Mutex<State>,
+    signal: Mutex<u64>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    /// The keyspaces with work that no running job does.
+    pending: Pending,
+    /// How many jobs have been started.
+    begun: u64,
+    /// The serial numbers of running jobs, from 0.
+    running: BTreeSet<u64>,
+    upkeep: HashSet<Upkeep>,
+    /// Keyspaces whose oldest memtable is being flushed.
+    flushing: HashSet<KeyspaceId>,
+    /// The tables that running jobs work on, and where compactions put theirs.
+    busy: HashMap<KeyspaceId, Busy>,
+    /// A job loads or drops column groups. One at a time, because it relies on the room that it found.
+    changing_residency: bool,
+    /// How many such jobs were begun so far.
+    residencies: u64,
+    /// A caller compacts, or a table gets a new filter. Callers do that in their own threads, and there is
+    /// memory for one at a time.
+    extra: bool,
+}
+
+impl Job {
+    /// The keyspaces that it works on.
+    fn keyspaces(&self) -> Vec<KeyspaceId> {
+        match self {
+            Self::Upkeep(_) => Vec::new(),
+            Self::Flush(memtables) => memtables.iter().map(|(tree, _)| tree.id).collect(),
+            Self::Compact(tree, _) | Self::Refilter(tree, _) | Self::CompactRange(tree, _) => vec![tree.id],
+            Self::Residency(changes) => changes.iter().map(|change| change.tree.id).collect(),
+        }
+    }
+}
+
+impl Reservations {
+    /// Keyspaces are to be marked in `marks` when they may have work.
+    pub(crate) fn new(marks: Arc<Marks>) -> Arc<Self> {
+        let (state, signal, changed) = Default::default();
+        Arc::new(Self { marks, state, signal, changed })
+    }
+
+    /// Marks the keyspaces of a job: what is left for other jobs has changed.
+    fn mark(&self, keyspaces: Vec<KeyspaceId>) {
+        keyspaces.into_iter().for_each(|keyspace| self.marks.add(keyspace));
+    }
+
+    /// The count of changes so far, for [`Reservations::wait_past`].
+    pub(crate) fn epoch(&self) -> u64 {
+        *lock(&self.signal)
+    }
+
+    /// Counts a change and wakes all waiting threads. Called when there may be a new job, or when a thread
+    /// that waits may continue.
+    pub(crate) fn notify(&self) {
+        *lock(&self.signal) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is a change after `epoch`, or until the time is over.
+    pub(crate) fn wait_past(&self, epoch: u64, timeout: Option<Duration>) {
+        let signal = lock(&self.signal);
+        let same = |signal: &mut u64| *signal == epoch;
+        match timeout {
+            None => drop(self.changed.wait_while(signal, same)),
+            Some(timeout) => drop(self.changed.wait_timeout_while(signal, timeout, same)),
+        }
+    }
+
+    /// From now on nothing can be reserved.
+    pub(crate) fn stop(&self) {
+        lock(&self.state).stopping = true;
+        self.notify();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        lock(&self.state).stopping
+    }
+
+    /// Whether some job is running.
+    pub(crate) fn is_working(&self) -> bool {
+        !lock(&self.state).running.is_empty()
+    }
+
+    /// Whether some memtable is being flushed.
+    pub(crate) fn is_flushing(&self) -> bool {
+        !lock(&self.state).flushing.is_empty()
+    }
+
+    /// How many jobs are running.
+    pub(crate) fn running(&self) -> usize {
+        lock(&self.state).running.len()
+    }
+
+    /// How many jobs have begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        lock(&self.state).begun
+    }
+
+    /// Whether the first `begun` jobs have all ended.
+    pub(crate) fn have_ended(&self, begun: u64) -> bool {
+        lock(&self.state).running.first().is_none_or(|&oldest| oldest >= begun)
+    }
+
+    /// Reserves the job that `next` finds. `next` is called under the lock. A job publishes before it
+    /// releases its reservation, so a version that `next` loads fits the reservations that it sees.
+    pub(crate) fn reserve_next(
+        self: &Arc<Self>,
+        next: impl FnOnce(&mut Reserved<'_>) -> Option<Job>,
+    ) -> Option<Reservation> {
+        point();
+        let mut state = lock(&self.state);
+        if state.stopping {
+            return None;
+        }
+        let job = next(&mut Reserved { state: &mut state, marks: &self.marks })?;
+        let serial = state.take(&job);
+        self.mark(job.keyspaces());
+        drop(state);
+        serial.map(|serial| Reservation { reservations: Arc::clone(self), serial, job: Some(job) })
+    }
+
+    /// Reserves a job; `None` if another one has reserved a part of it.
+    #[cfg(test)]
+    fn reserve(self: &Arc<Self>, job: Job) -> Option<Reservation> {
+        self.reserve_next(|_| Some(job))
+    }
+
+    /// Looks at what is reserved and pending, and reserves nothing.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Reserved<'_>) -> T) -> T {
+        look(&mut Reserved { state: &mut lock(&self.state), marks: &self.marks })
+    }
+
+    /// Ends the reservation of a job. The job's handles are dropped first, so that a waiting thread does not
+    /// find its old tables still in use.
+    fn release(&self, serial: u64, job: Job) {
+        let keyspaces = job.keyspaces();
+        match job {
+            Job::Upkeep(upkeep) => drop(lock(&self.state).upkeep.remove(&upkeep)),
+            Job::Flush(memtables) => {
+                drop(memtables);
+                let mut state = lock(&self.state);
+                state.flushing.retain(|id| !keyspaces.contains(id));
+            }
+            Job::Compact(tree, task) => {
+                let claim = Claim::of(&task);
+                drop(task);
+                lock(&self.state).give_up(tree.id, |busy| busy.give_up(&claim));
+            }
+            Job::CompactRange(tree, task) => {
+                let claim = Claim::of(&task);
+                drop(task);
+                let mut state = lock(&self.state);
+                state.give_up(tree.id, |busy| busy.give_up(&claim));
+                state.extra = false;
+            }
+            Job::Refilter(tree, table) => {
+                let number = table.meta.number;
+                drop(table);
+                let mut state = lock(&self.state);
+                state.give_up(tree.id, |busy| busy.give_up_table(number));
+                state.extra = false;
+            }
+            Job::Residency(changes) => {
+                let mut state = lock(&self.state);
+                for change in &changes {
+                    state.give_up(change.tree.id, |busy| busy.give_up_table(change.number));
+                }
+                state.changing_residency = false;
+            }
+        }
+        lock(&self.state).running.remove(&serial);
+        self.mark(keyspaces);
+        self.notify();
+    }
+}
+
+/// What is reserved and what is pending, for the search for a job.
+pub(crate) struct Reserved<'s> {
+    state: &'s mut State,
+    marks: &'s Marks,
+}
+
+impl Reserved<'_> {
+    /// The keyspaces that may have other work than when they were last looked at.
+    pub(crate) fn take_marked(&self) -> BTreeSet<KeyspaceId> {
+        self.marks.take()
+    }
+
+    /// Sets the number of the oldest snapshot at which somebody is to look again.
+    pub(crate) fn set_awaited(&self, seqno: SeqNo) {
+        self.marks.set_awaited(seqno);
+    }
+
+    /// The keyspaces with work that no running job does.
+    pub(crate) fn pending(&mut self) -> &mut Pending {
+        &mut self.state.pending
+    }
+
+    /// Whether no job is running.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.running.is_empty()
+    }
+
+    pub(crate) fn is_upkeep(&self, upkeep: Upkeep) -> bool {
+        self.state.upkeep.contains(&upkeep)
+    }
+
+    /// Whether a memtable is being flushed.
+    pub(crate) fn is_any_flush(&self) -> bool {
+        !self.state.flushing.is_empty()
+    }
+
+    pub(crate) fn is_flush(&self, tree: &Tree) -> bool {
+        self.state.flushing.contains(&tree.id)
+    }
+
+    /// Whether a caller compacts or a new filter is built. Another such job waits.
+    pub(crate) fn is_extra(&self) -> bool {
+        self.state.extra
+    }
+
+    pub(crate) fn is_residency(&self) -> bool {
+        self.state.changing_residency
+    }
+
+    /// How many changes of what is in memory were begun so far.
+    pub(crate) fn residencies(&self) -> u64 {
+        self.state.residencies
+    }
+
+    /// What running jobs have reserved, of all keyspaces of which they have something.
+    pub(crate) fn all_busy(&self) -> BTreeMap<KeyspaceId, Busy> {
+        self.state.busy.iter().map(|(&id, busy)| (id, busy.clone())).collect()
+    }
+
+    /// What running jobs have reserved of a tree.
+    pub(crate) fn busy(&self, tree: &Tree) -> Busy {
+        self.state.busy.get(&tree.id).cloned().unwrap_or_default()
+    }
+}
+
+impl State {
+    fn give_up(&mut self, tree: KeyspaceId, give_up: impl FnOnce(&mut Busy)) {
+        if let Some(busy) = self.busy.get_mut(&tree) {
+            give_up(busy);
+            if busy.is_empty() {
+                self.busy.remove(&tree);
+            }
+        }
+    }
+
+    /// Reserves what a job works on and gives it a serial number; `None`, and nothing is reserved, if another
+    /// job has some of it.
+    fn take(&mut self, job: &Job) -> Option<u64> {
+        let reserved = match job {
+            Job::Upkeep(upkeep) => self.upkeep.insert(*upkeep),
+            Job::Flush(memtables) => {
+                let free = memtables.iter().all(|(tree, _)| !self.flushing.contains(&tree.id));
+                self.flushing.extend(memtables.iter().filter(|_| free).map(|(tree, _)| tree.id));
+                free
+            }
+            Job::Compact(tree, task) => self.busy.entry(tree.id).or_default().take(task),
+            Job::CompactRange(tree, task) => {
+                let free = !self.extra && self.busy.entry(tree.id).or_default().take(task);
+                self.extra |= free;
+                free
+            }
+            Job::Refilter(tree, table) => {
+                let free = !self.extra && self.busy.entry(tree.id).or_default().take_table(table.meta.number);
+                self.extra |= free;
+                free
+            }
+            Job::Residency(changes) => {
+                // Found under this lock, so that all of them are free.
+                let free = !std::mem::replace(&mut self.changing_residency, true);
+                self.residencies += u64::from(free);
+                for change in changes.iter().filter(|_| free) {
+                    self.busy.entry(change.tree.id).or_default().take_table(change.number);
+                }
+                free
+            }
+        };
+        reserved.then(|| {
+            self.running.insert(self.begun);
+            self.begun += 1;
+            self.begun - 1
+        })
+    }
+}
+
+/// A job that this thread has reserved. Dropping it ends the reservation, whether the job is done or not.
+pub(crate) struct Reservation {
+    reservations: Arc<Reservations>,
+    serial: u64,
+    job: Option<Job>,
+}
+
+impl Reservation {
+    pub(crate) fn job(&self) -> &Job {
+        self.job.as_ref().expect("a reservation has its job until it is dropped")
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            self.reservations.release(self.serial, job);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn compactions_of_callers_and_new_filters_of_several_keyspaces_come_one_after_the_other() {
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let tree = |name| {
+            let keyspace = db.keyspace(name, KeyspaceOptions::new()).unwrap();
+            keyspace.put("a", "b").unwrap();
+            keyspace.flush().unwrap();
+            db.engine().keyspaces.find(name).unwrap()
+        };
+        let (one, two) = (tree("one"), tree("two"));
+        let table = |tree: &Tree| {
+            tree.view().version.all_tables().next().map(|(_, table)| Arc::clone(table)).unwrap()
+        };
+        let reservations = &db.engine().background.reservations;
+        let compact = |tree: &Arc<Tree>| {
+            let task = Task { inputs: vec![(0, table(tree))], output_level: 1, trivial_move: false };
+            reservations.reserve(Job::CompactRange(Arc::clone(tree), task))
+        };
+        let refilter = || reservations.reserve(Job::Refilter(Arc::clone(&two), table(&two)));
+        let running = compact(&one).unwrap();
+        assert!(compact(&two).is_none() && refilter().is_none());
+        drop(running);
+        let running = refilter().unwrap();
+        assert!(compact(&one).is_none() && refilter().is_none());
+        drop(running);
+        assert!(compact(&two).is_some() && compact(&one).is_some());
+    }
+}

@@ -1,0 +1,335 @@
+//! Lookups of several keys, all as of the same moment.
+//!
+//! They are done [`TOGETHER`] at a time, which share the work of finding and probing filters. If their reads turn
+//! out to wait for a disk, the rest of a batch is looked up by several threads: a disk does several reads at
+//! once. A block that is in the page cache of the system is read in a few microseconds, most of them work: for
+//! such blocks no thread is started.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::counters::Stripe;
+use crate::db::engine::Engine;
+use crate::db::state::keyspace::tree::{Tree, View};
+use crate::db::state::parallel::each_in_parallel;
+use crate::error::Result;
+use crate::hash::key_hash;
+use crate::iter::EntryValue;
+use crate::key::{EntryKind, SeqNo, Tag};
+use crate::version::{Lookups, Set, TOGETHER};
+
+/// What a read takes at least, in the mean, if it waits for a disk.
+const DISK_READ: Duration = Duration::from_micros(20);
+
+/// After so many reads the mean counts.
+const READS_MIN: usize = 16;
+
+/// So many groups of keys must be left for threads to be started.
+const LEFT_MIN: usize = 4;
+
+/// How many threads look up keys at most. They wait for reads more than they work.
+const THREADS_MAX: usize = 4;
+
+impl Engine {
+    /// The values of several keys, all as of the same moment, converted by `read`.
+    pub(crate) fn multi_get<K: AsRef<[u8]>, T: Send>(
+        &self,
+        tree: &Tree,
+        user_keys: &[K],
+        seqno: Option<SeqNo>,
+        read: impl Fn(EntryValue) -> Result<T> + Sync,
+    ) -> Result<Vec<Option<T>>> {
+        let mut values = Vec::with_capacity(user_keys.len());
+        values.resize_with(user_keys.len(), || None);
+        self.get_many(tree, user_keys, seqno, &mut values, |place, value| {
+            *place = Some(read(value)?);
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// Which of several keys are present, all as of the same moment.
+    pub(crate) fn multi_contains<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        user_keys: &[K],
+        seqno: Option<SeqNo>,
+    ) -> Result<Vec<bool>> {
+        let mut found = vec![false; user_keys.len()];
+        self.get_many(tree, user_keys, seqno, &mut found, |place, _| {
+            *place = true;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Looks up several keys, as of the same moment. Calls `found` with the place of each that is present and
+    /// its value, in no particular order. It is called while the view is held, as by [`Engine::get`].
+    fn get_many<K: AsRef<[u8]>, P: Send>(
+        &self,
+        tree: &Tree,
+        user_keys: &[K],
+        seqno: Option<SeqNo>,
+        places: &mut [P],
+        found: impl Fn(&mut P, EntryValue) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let view = tree.view();
+        self.check_readable(tree)?;
+        let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
+        let moment = Moment { engine: self, tree, view, seqno };
+        let mut left = user_keys.chunks(TOGETHER).zip(places.chunks_mut(TOGETHER));
+        let has_threads = self.options.background_threads > 0;
+        let (start, mut reads) = (Instant::now(), 0);
+        while let Some((user_keys, places)) = left.next() {
+            reads += moment.look_up(user_keys, places, &found)?;
+            if has_threads
+                && left.len() >= LEFT_MIN
+                && reads >= READS_MIN
+                && start.elapsed() >= DISK_READ * reads as u32
+            {
+                break;
+            }
+        }
+        if left.len() == 0 {
+            return Ok(());
+        }
+        // The threads share slices of bytes, and not what the caller keeps them in.
+        let slices = left.enumerate().map(|(group, (user_keys, places))| {
+            let user_keys: Vec<&[u8]> = user_keys.iter().map(AsRef::as_ref).collect();
+            (group, user_keys, places)
+        });
+        let left: Vec<_> = slices.collect();
+        let threads = left.len().min(THREADS_MAX);
+        let first_failed = AtomicUsize::new(usize::MAX);
+        let look_up = |(group, user_keys, places): (usize, Vec<&[u8]>, &mut [P])| {
+            // Its error would not be told.
+            if group > first_failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let looked_up = moment.look_up(&user_keys, places, &found);
+            looked_up.map(drop).inspect_err(|_| {
+                first_failed.fetch_min(group, Ordering::Relaxed);
+            })
+        };
+        each_in_parallel(left, threads, "sievedb-read", look_up).into_iter().collect()
+    }
+}
+
+/// What of a tree is read.
+struct Moment<'a> {
+    engine: &'a Engine,
+    tree: &'a Tree,
+    view: Arc<View>,
+    seqno: SeqNo,
+}
+
+impl Moment<'_> {
+    /// Looks up at most [`TOGETHER`] keys. Returns how often a table was read.
+    fn look_up<K: AsRef<[u8]>, P>(
+        &self,
+        user_keys: &[K],
+        places: &mut [P],
+        found: impl Fn(&mut P, EntryValue) -> Result<()>,
+    ) -> Result<usize> {
+        let Self { engine, tree, view, seqno } = self;
+        let (seqno, stripe, len) = (*seqno, Stripe::of_thread(), user_keys.len());
+        let hash_seed = engine.keyspaces.hash_seed;
+        let (mut parts, mut hashes): ([&[u8]; TOGETHER], _) = ([&[]; TOGETHER], [0; TOGETHER]);
+        for ((part, hash), user_key) in parts.iter_mut().zip(&mut hashes).zip(user_keys) {
+            *part = user_key.as_ref();
+            *hash = key_hash(hash_seed, part);
+        }
+        let lookups = Lookups { user_keys: &parts[..len], hashes: &hashes[..len], seqno, stripe };
+        let mut found = |number: usize, (tag, value): (Tag, EntryValue)| match tag.kind() {
+            EntryKind::Put => found(&mut places[number], value),
+            EntryKind::Delete => Ok(()),
+        };
+        let mut wanted = Set::below(len);
+        if view.has_memtables() {
+            for number in wanted {
+                if let Some(entry) = view.get_in_memtables(parts[number], hashes[number], seqno) {
+                    wanted.remove(number);
+                    found(number, (entry.tag(), EntryValue::Inline(entry.value())))?;
+                }
+            }
+        }
+        tree.count_lookups(stripe, wanted.len() as u64);
+        view.version.get_many(&lookups, wanted, &mut found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Condvar, Mutex};
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+    use crate::Db;
+    use crate::db::handles::reads_tell::ReadsTell;
+    use crate::options::Options;
+    use crate::sync::lock;
+
+    const LEN: u32 = TOGETHER as u32 * 12;
+
+    /// Each key in a block of its own, or absent.
+    fn key(number: u32) -> Vec<u8> {
+        number.wrapping_mul(0x9e37_79b1).to_be_bytes().to_vec()
+    }
+
+    fn is_there(number: u32) -> bool {
+        !number.is_multiple_of(5)
+    }
+
+    fn open(fs: &ReadsTell, threads: usize) -> Db {
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(threads);
+        let db = options.open("/db").unwrap();
+        db.open_tables().unwrap();
+        db
+    }
+
+    fn sample() -> ReadsTell {
+        let fs = ReadsTell::default();
+        let db = open(&fs, 0);
+        for number in (0..LEN).filter(|&number| is_there(number)) {
+            db.put(key(number), [number as u8; 4096]).unwrap();
+        }
+        db.compact().unwrap();
+        db.close().unwrap();
+        fs
+    }
+
+    fn keys(groups: u32) -> Vec<Vec<u8>> {
+        (0..groups * TOGETHER as u32).map(key).collect()
+    }
+
+    /// A slow disk, which waits for the other threads that are expected.
+    struct Disk {
+        caller: ThreadId,
+        /// The offset of each read, and who reads.
+        reads: Mutex<Vec<(u64, ThreadId)>>,
+        has_other: Condvar,
+        others: usize,
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    impl Disk {
+        fn set(fs: &ReadsTell, others: usize) -> Arc<Self> {
+            let caller = thread::current().id();
+            let disk = Arc::new(Self { caller, reads: Mutex::default(), has_other: Condvar::new(), others });
+            let same = Arc::clone(&disk);
+            fs.tell_each(move |offset| {
+                same.read(offset);
+                Ok(())
+            });
+            disk
+        }
+
+        fn read(&self, offset: u64) {
+            let reader = thread::current().id();
+            let mut reads = lock(&self.reads);
+            reads.push((offset, reader));
+            self.has_other.notify_all();
+            // By then the caller has looked up the first keys.
+            if reader != self.caller || reads.len() > 2 * TOGETHER {
+                let is_alone = |reads: &mut Vec<_>| self.others_of(reads) < self.others;
+                let waited = self.has_other.wait_timeout_while(reads, LONG, is_alone).unwrap();
+                assert!(!waited.1.timed_out(), "there are fewer threads");
+            } else {
+                drop(reads);
+                thread::sleep(5 * DISK_READ);
+            }
+        }
+
+        fn others_of(&self, reads: &[(u64, ThreadId)]) -> usize {
+            let readers: HashSet<_> = reads.iter().map(|(_, reader)| *reader).collect();
+            readers.iter().filter(|reader| **reader != self.caller).count()
+        }
+
+        fn offsets(&self) -> Vec<u64> {
+            let reads = lock(&self.reads);
+            assert_eq!(self.others_of(&reads), self.others);
+            reads.iter().map(|(offset, _)| *offset).collect()
+        }
+    }
+
+    #[test]
+    fn a_batch_that_waits_for_a_disk_is_read_by_four_threads_and_each_block_once() {
+        for (background, groups, others) in [(1, 12, 3), (0, 12, 0), (1, LEFT_MIN as u32, 0)] {
+            let fs = sample();
+            let (db, keys) = (open(&fs, background), keys(groups));
+            let disk = Disk::set(&fs, others);
+            let found = db.multi_get(&keys).unwrap();
+            let mut offsets = disk.offsets();
+            let len = offsets.len();
+            let values = found.iter().flatten().count();
+            assert!(len >= values, "{len} reads of {values} blocks");
+            offsets.sort_unstable();
+            offsets.dedup();
+            assert_eq!(offsets.len(), len, "a block was read twice");
+            fs.tell(|| ());
+            for ((number, key), found) in (0..).zip(&keys).zip(&found) {
+                assert_eq!(*found, db.get(key).unwrap(), "{number}");
+                assert_eq!(found.as_deref(), is_there(number).then_some(&[number as u8; 4096][..]));
+            }
+            let contains: Vec<bool> = found.iter().map(Option::is_some).collect();
+            db.close().unwrap();
+
+            let db = open(&fs, background);
+            let disk = Disk::set(&fs, others);
+            assert_eq!(db.multi_contains(&keys).unwrap(), contains);
+            assert!(disk.offsets().len() >= values);
+            db.close().unwrap();
+
+            let db = open(&fs, background);
+            let disk = Disk::set(&fs, others);
+            let new = db.insert_new_many(keys.iter().map(|key| (key, "new"))).unwrap();
+            assert!(new.iter().eq(contains.iter().map(|found| !found)));
+            assert!(disk.offsets().len() >= values);
+            fs.tell(|| ());
+            drop(db);
+        }
+    }
+
+    #[test]
+    fn of_two_blocks_that_cannot_be_read_the_error_is_that_of_the_earlier_group() {
+        let (fs, keys) = (sample(), keys(12));
+        let db = open(&fs, 1);
+        // Where the blocks of two keys lie.
+        let [early, late] = [TOGETHER as u32 * 3 + 7, TOGETHER as u32 * 5 + 8].map(|number| {
+            assert!(is_there(number));
+            let disk = Disk::set(&fs, 0);
+            assert!(db.get(key(number)).unwrap().is_some());
+            *disk.offsets().last().unwrap()
+        });
+        db.close().unwrap();
+        for background in [1, 0] {
+            let db = open(&fs, background);
+            let caller = thread::current().id();
+            let late_failed = AtomicBool::new(background == 0);
+            fs.tell_each(move |offset| {
+                let start = Instant::now();
+                while offset == early && !late_failed.load(Ordering::Acquire) && start.elapsed() < LONG {
+                    thread::sleep(DISK_READ);
+                }
+                if thread::current().id() == caller {
+                    thread::sleep(5 * DISK_READ);
+                }
+                late_failed.fetch_or(offset == late, Ordering::Release);
+                if [early, late].contains(&offset) {
+                    Err(io::Error::other(offset.to_string()))
+                } else {
+                    Ok(())
+                }
+            });
+            let error = db.multi_get(&keys).unwrap_err();
+            assert!(error.to_string().contains(&early.to_string()), "{background} {error} {early} {late}");
+            fs.tell(|| ());
+            db.close().unwrap();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A cursor over the visible entries of a range and the writes laid over them.
+//!
+//! It moves a cursor over the store and looks at the writes beside it. After a movement up, that cursor is at the
+//! first entry at or after the place of this one; after a movement down, at the last one at or before it. So a
+//! step in the same direction moves it only if both are at the same key, and a step in the other direction moves
+//! it in any case. Of equal keys the write counts, and a delete hides the entry.
+//!
+//! In a transaction, each movement reads the keys between where it begins and where it arrives, both included but
+//! for an entry at which the cursor was already. If it arrives at no entry, it has read up to the end of the range.
+
+use bytes::Bytes;
+
+use super::laid_over::{Direction, LaidOver, Window};
+use super::own_writes::Own;
+use super::sources::Sources;
+use crate::error::Result;
+use crate::iter::EntryValue;
+use crate::snapshot_read::{Cursor, Entry, KeyRange, Movement, Place, successor};
+
+/// The writes in a range, and a place among them and the entries of the store.
+pub(in crate::db) struct MergedCursor {
+    own: LaidOver,
+    range: Window,
+    place: Place,
+    /// The direction in which `place` was reached.
+    direction: Direction,
+}
+
+impl MergedCursor {
+    pub(in crate::db) fn new(own: Own, range: &KeyRange) -> Self {
+        let (own, range) = (LaidOver::new(own), Window::of(range));
+        Self { own, range, place: Place::New, direction: Direction::Up }
+    }
+
+    /// The entry at which it is.
+    pub(in crate::db) fn entry(&self) -> Option<&Entry> {
+        self.place.entry()
+    }
+
+    /// Moves. Whether it has arrived at an entry.
+    pub(in crate::db) fn go(&mut self, store: &mut Cursor<Sources>, movement: Movement<'_>) -> Result<bool> {
+        use Direction::{Down, Up};
+        let all = || self.range.clone();
+        let from = |start| Window { start: self.range.start.clone().max(start), ..all() };
+        let up_to = |end| match &self.range.end {
+            Some(last) if *last < end => all(),
+            _ => Window { end: Some(end), ..all() },
+        };
+        let (direction, window) = match (movement, &self.place) {
+            (_, Place::Failed(error)) => return Err(error.clone()),
+            (Movement::Next, Place::After) | (Movement::Prev, Place::Before) => return Ok(false),
+            (Movement::Next, Place::At((key, _))) => (Up, from(successor(key).into())),
+            (Movement::Prev, Place::At((key, _))) => (Down, up_to(key.clone())),
+            (Movement::Seek(key), _) => (Up, from(Bytes::copy_from_slice(key))),
+            (Movement::SeekForPrev(key), _) => (Down, up_to(successor(key).into())),
+            (Movement::First | Movement::Next, _) => (Up, all()),
+            (Movement::Last | Movement::Prev, _) => (Down, all()),
+        };
+        // A step leaves an entry of the store that comes later where it is.
+        let is_step = matches!((movement, &self.place), (Movement::Next | Movement::Prev, Place::At(_)));
+        let is_there = match (self.entry(), store.entry()) {
+            (Some((key, _)), Some((stored, _))) => key == stored,
+            _ => false,
+        };
+        let moved = match is_step && direction == self.direction && !is_there {
+            true => Ok(false),
+            false => store.go(movement),
+        };
+        let found = moved.and_then(|_| self.search(store, direction, window.clone()));
+        let mut read = window;
+        if let Ok(Some((key, _))) = &found {
+            read = read.pass(direction, key);
+        }
+        self.own.note(&read);
+        self.direction = direction;
+        self.place.arrive(found, direction == Up)
+    }
+
+    /// The first entry in this direction of a part of the range. The store is at its own first entry there.
+    fn search(
+        &self,
+        store: &mut Cursor<Sources>,
+        direction: Direction,
+        mut left: Window,
+    ) -> Result<Option<Entry>> {
+        loop {
+            let stored = store.entry().map(|(key, _)| key);
+            let Some((key, value)) = self.own.first(&left, direction, stored) else {
+                return Ok(store.entry().cloned());
+            };
+            if let Some(value) = value {
+                return Ok(Some((key, EntryValue::Inline(value))));
+            }
+            let hides = stored == Some(&key);
+            left.pass(direction, &key);
+            if hides {
+                store.go(if direction == Direction::Up { Movement::Next } else { Movement::Prev })?;
+            }
+        }
+    }
+}

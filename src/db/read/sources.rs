@@ -1,0 +1,189 @@
+//! What a scan or a compaction reads from.
+
+use std::sync::Arc;
+
+use crate::block::BlockIter;
+use crate::db::state::keyspace::tree::View;
+use crate::error::{Error, Result, Step};
+use crate::iter::{EntryValue, InternalIterator, LentValue};
+use crate::key::{InternalKey, SeqNo};
+use crate::memtable::MemtableIter;
+use crate::merge::{MergeIter, RunIter, RunSource};
+use crate::snapshot_read::KeyRange;
+use crate::table::TableIter;
+use crate::version::TableHandle;
+
+/// The entries of a view in a range.
+pub(in crate::db) enum Sources {
+    /// Where nothing has to be merged.
+    One(Source),
+    Merge(MergeIter<Source>),
+}
+
+impl Sources {
+    pub(in crate::db) fn new(view: &View, range: &KeyRange) -> Self {
+        let mut sources = Vec::new();
+        for memtable in view.memtables().filter(|memtable| !memtable.memtable.is_empty()) {
+            sources.push(Source::Memtable(memtable.memtable.iter()));
+        }
+        for (_, run) in view.version.all_runs() {
+            let part = run.between(|key| range.starts_after(key), |key| range.ends_before(key));
+            if !part.is_empty() {
+                let tables = Arc::clone(&run.tables);
+                sources.push(Source::run(Tables { tables, part, fill_cache: true }));
+            }
+        }
+        match sources.pop() {
+            Some(only) if sources.is_empty() => Self::One(only),
+            last => {
+                sources.extend(last);
+                Self::Merge(MergeIter::new(sources))
+            }
+        }
+    }
+}
+
+/// What has entries above a sequence number, and may have them from `start` on, up to `end`: memtables, and the
+/// tables of each run.
+pub(in crate::db) fn newer_sources(
+    view: &View,
+    start: &[u8],
+    end: Option<&[u8]>,
+    above: SeqNo,
+) -> Vec<Source> {
+    let mut sources = Vec::new();
+    for memtable in view.memtables().filter(|memtable| memtable.memtable.seqno_max() > Some(above)) {
+        sources.push(Source::Memtable(memtable.memtable.iter()));
+    }
+    for (_, run) in view.version.all_runs() {
+        let part = run.between(|key| key < start, |key| end.is_some_and(|end| key >= end));
+        let newer = run.tables[part].iter().filter(|table| table.meta.seqno_max > above).cloned();
+        let tables: Arc<[_]> = newer.collect();
+        if !tables.is_empty() {
+            sources.push(Source::run(Tables { part: 0..tables.len(), tables, fill_cache: true }));
+        }
+    }
+    sources
+}
+
+/// What a scan reads from.
+pub(in crate::db) enum Source {
+    Memtable(MemtableIter),
+    Run(Box<RunIter<Tables>>),
+}
+
+impl Source {
+    fn run(tables: Tables) -> Self {
+        Self::Run(Box::new(RunIter::new(tables)))
+    }
+}
+
+/// Hands the calls of an [`InternalIterator`] on to what a variant holds.
+macro_rules! iterate_by_variant {
+    ($iterator:ident: $($variant:ident),*) => {
+        impl InternalIterator for $iterator {
+            fn seek_first(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek_first(),)* }
+            }
+
+            fn seek_last(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek_last(),)* }
+            }
+
+            fn seek(&mut self, target: InternalKey<'_>) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek(target),)* }
+            }
+
+            fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
+                match self { $(Self::$variant(iter) => iter.seek_before(target),)* }
+            }
+
+            #[inline(always)]
+            fn next(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.next(),)* }
+            }
+
+            #[inline(always)]
+            fn prev(&mut self) -> Step {
+                match self { $(Self::$variant(iter) => iter.prev(),)* }
+            }
+
+            #[inline(always)]
+            fn key(&self) -> Option<InternalKey<'_>> {
+                match self { $(Self::$variant(iter) => iter.key(),)* }
+            }
+
+            #[inline(always)]
+            fn value(&self) -> EntryValue {
+                match self { $(Self::$variant(iter) => iter.value(),)* }
+            }
+
+            #[inline]
+            fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+                match self { $(Self::$variant(iter) => iter.lent(),)* }
+            }
+
+            #[inline(always)]
+            fn block(&self) -> Option<&BlockIter> {
+                match self { $(Self::$variant(iter) => iter.block(),)* }
+            }
+
+            #[inline(always)]
+            fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+                match self { $(Self::$variant(iter) => iter.leading_block(limit),)* }
+            }
+
+            #[inline(always)]
+            fn step_apart(&mut self) -> bool {
+                match self { $(Self::$variant(iter) => iter.step_apart(),)* }
+            }
+
+            fn out_of_order(&self) -> Box<Error> {
+                match self { $(Self::$variant(iter) => iter.out_of_order(),)* }
+            }
+        }
+    };
+}
+
+iterate_by_variant!(Source: Memtable, Run);
+iterate_by_variant!(Sources: One, Merge);
+
+/// Tables of one run as the source of a [`RunIter`].
+pub(crate) struct Tables {
+    tables: Arc<[Arc<TableHandle>]>,
+    /// Which of them.
+    part: std::ops::Range<usize>,
+    fill_cache: bool,
+}
+
+impl Tables {
+    /// The inputs of a compaction: what it reads is not cached.
+    pub(crate) fn to_compact(tables: Vec<Arc<TableHandle>>) -> Self {
+        Self { part: 0..tables.len(), tables: tables.into(), fill_cache: false }
+    }
+
+    fn part(&self) -> &[Arc<TableHandle>] {
+        &self.tables[self.part.clone()]
+    }
+}
+
+impl RunSource for Tables {
+    type Iter = TableIter;
+
+    fn len(&self) -> usize {
+        self.part.len()
+    }
+
+    fn bounds(&self, table: usize) -> (&[u8], &[u8]) {
+        let meta = &self.part()[table].meta;
+        (&meta.smallest, &meta.largest)
+    }
+
+    fn open(&self, table: usize) -> Result<TableIter> {
+        let table = &self.part()[table];
+        if self.fill_cache && table.if_open().is_some() {
+            table.note_use();
+        }
+        Ok(table.open()?.iter(self.fill_cache))
+    }
+}

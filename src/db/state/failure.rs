@@ -1,0 +1,90 @@
+//! Whether a store may be used: it may have been closed, and writing may be disabled by a failure.
+//!
+//! Few failures disable writing ([`ends_writing`]): a failed sync of a log, of a manifest or of the directory,
+//! since what it has lost is unknown; a lost lock; a panic; faulty memory. All others pass.
+//!
+//! A panic is a failure too: it may have interrupted a change halfway, and threads that wait for the work
+//! must get its error. So work that others may wait for is run by [`catch`].
+
+use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::fs;
+
+/// The failure that disabled writing, if any, and whether the store is closed.
+#[derive(Default)]
+pub(crate) struct Health {
+    failure: OnceLock<Error>,
+    closed: AtomicBool,
+}
+
+impl Health {
+    /// Stores the first failure. `false` if there was one before.
+    pub(in crate::db) fn set_failure(&self, error: Error) -> bool {
+        self.failure.set(error).is_ok()
+    }
+
+    /// The failure that disabled writing.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.failure.get()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
+    pub(crate) fn check_not_failed(&self) -> Result<()> {
+        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Marks the store as closed. `false` if it was before.
+    pub(in crate::db) fn set_closed(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Whether writing ends with this failure, until the store is opened again.
+pub(in crate::db) fn ends_writing(error: &Error, dir: &Path) -> bool {
+    match error {
+        Error::LockLost { .. }
+        | Error::Panicked { .. }
+        | Error::FaultyMemory { .. }
+        | Error::Poisoned { .. } => true,
+        Error::Io { op: "sync", path, source } if path == dir => !is_passing(source),
+        Error::Io { op: "sync", path, .. } => {
+            let name = path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
+            matches!(name, Some(FileName::Log(_) | FileName::Manifest(_)))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an operation was refused because the disk is full.
+pub(in crate::db) fn is_out_of_space(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if fs::is_out_of_space(source))
+}
+
+/// Whether the system refused an operation for want of something, before it tried.
+fn is_passing(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::OutOfMemory, ErrorKind::Interrupted];
+    kinds.contains(&error.kind()) || fs::is_out_of_space(error) || fs::is_out_of_files(error)
+}
+
+/// Runs a function. Returns a panic as an error that names what it interrupted.
+pub(in crate::db) fn catch<T>(during: &'static str, work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Error::Panicked { during, message: text.unwrap_or_default().into_boxed_str() }
+    })
+}

@@ -1,0 +1,247 @@
+//! All keyspaces of a store, by number and by name.
+//!
+//! Finding, adding and removing one takes O(log n) time. Only calls that are about all of them, like
+//! statistics, verification or a flush of everything, ask for all ([`Keyspaces::all`]). What a write, a flush
+//! or a new log needs to know of all memtables is in [`Memtables`], and which keyspaces have work in
+//! [`Pending`](crate::db::queues::job_queue::Pending).
+
+use std::collections::BTreeMap;
+#[cfg(test)]
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::memtables::Memtables;
+use super::tree::Tree;
+use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
+use crate::error::{Error, Result};
+use crate::sync::lock;
+use crate::version::OpenTables;
+
+/// The keyspaces, by id.
+pub(crate) type Trees = BTreeMap<KeyspaceId, Arc<Tree>>;
+
+/// The keyspaces of a store.
+pub(crate) struct Keyspaces {
+    trees: Mutex<NamedTrees>,
+    default: Arc<Tree>,
+    pub(crate) memtables: Arc<Memtables>,
+    pub(crate) open_tables: Arc<OpenTables>,
+    /// Seed of the key hash: one for the whole store.
+    pub(crate) hash_seed: u64,
+    /// Serialises creating and dropping keyspaces; the id that the next one gets.
+    pub(crate) next_id: Mutex<KeyspaceId>,
+    /// How often somebody asked for all of them.
+    #[cfg(test)]
+    scans: std::sync::atomic::AtomicUsize,
+}
+
+#[derive(Default)]
+struct NamedTrees {
+    by_id: Trees,
+    ids: BTreeMap<String, KeyspaceId>,
+}
+
+impl Keyspaces {
+    /// All keyspaces of a store, among them the default one.
+    pub(crate) fn new(
+        by_id: Trees,
+        memtables: Arc<Memtables>,
+        open_tables: Arc<OpenTables>,
+        next_id: KeyspaceId,
+    ) -> Self {
+        let default = by_id.get(&DEFAULT_KEYSPACE).expect("opening checks that there is one");
+        let ids = by_id.values().map(|tree| (tree.name.clone(), tree.id)).collect();
+        Self {
+            default: Arc::clone(default),
+            hash_seed: memtables.hash_seed,
+            trees: Mutex::new(NamedTrees { by_id, ids }),
+            memtables,
+            open_tables,
+            next_id: Mutex::new(next_id),
+            #[cfg(test)]
+            scans: Default::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, NamedTrees> {
+        lock(&self.trees)
+    }
+
+    /// All keyspaces, in order of creation. Takes time in proportion to their number.
+    pub(crate) fn all(&self) -> Vec<Arc<Tree>> {
+        #[cfg(test)]
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.lock().by_id.values().cloned().collect()
+    }
+
+    /// Number of keyspaces.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    /// The keyspaces with memtables, in order of creation.
+    pub(crate) fn with_memtables(&self) -> Vec<Arc<Tree>> {
+        let ids = self.memtables.keyspaces();
+        self.existing(ids)
+    }
+
+    /// The keyspaces with open tables, in order of creation.
+    pub(crate) fn with_open_tables(&self) -> Vec<Arc<Tree>> {
+        self.existing(self.open_tables.keyspaces())
+    }
+
+    /// The keyspaces with a memtable whose oldest log is this one.
+    pub(crate) fn with_log(&self, log: u64) -> Vec<Arc<Tree>> {
+        let ids = self.memtables.with_log(log);
+        self.existing(ids)
+    }
+
+    /// Those of these keyspaces that were not dropped.
+    fn existing(&self, ids: impl IntoIterator<Item = KeyspaceId>) -> Vec<Arc<Tree>> {
+        let trees = self.lock();
+        ids.into_iter().filter_map(|id| trees.by_id.get(&id).cloned()).collect()
+    }
+
+    /// The keyspace that `Db`'s own calls work on.
+    pub(crate) fn default_tree(&self) -> Arc<Tree> {
+        Arc::clone(&self.default)
+    }
+
+    pub(crate) fn get(&self, id: KeyspaceId) -> Option<Arc<Tree>> {
+        self.lock().by_id.get(&id).cloned()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Tree>> {
+        let trees = self.lock();
+        trees.by_id.get(trees.ids.get(name)?).cloned()
+    }
+
+    /// Adds a keyspace. The caller holds `next_id`.
+    pub(crate) fn insert(&self, tree: Arc<Tree>) {
+        let mut trees = self.lock();
+        trees.ids.insert(tree.name.clone(), tree.id);
+        trees.by_id.insert(tree.id, tree);
+    }
+
+    /// Removes a keyspace. The caller holds `next_id`.
+    pub(crate) fn remove(&self, tree: &Tree) {
+        let mut trees = self.lock();
+        trees.ids.remove(&tree.name);
+        trees.by_id.remove(&tree.id);
+    }
+
+    /// The trees of these keyspaces, in this order.
+    pub(crate) fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
+        let trees = self.lock();
+        let tree = |id| match trees.by_id.get(id) {
+            Some(tree) => Ok(Arc::clone(tree)),
+            None => Err(Error::KeyspaceDropped { name: format!("number {id}") }),
+        };
+        keyspaces.iter().map(tree).collect()
+    }
+
+    /// The tree with the largest active memtable, if any has one.
+    pub(crate) fn largest_filled(&self) -> Option<Arc<Tree>> {
+        self.memtables.largest().and_then(|id| self.get(id))
+    }
+
+    /// Those of these trees whose memtable is full. If none is, and all memtables together take too much
+    /// memory, the tree with the largest memtable.
+    #[inline]
+    pub(crate) fn full_among<'t>(&self, touched: impl Iterator<Item = &'t [Arc<Tree>]>) -> Vec<Arc<Tree>> {
+        let mut full: Vec<Arc<Tree>> = Vec::new();
+        for trees in touched {
+            for tree in trees {
+                let is_full = tree.is_alive() && tree.has_grown_full();
+                if is_full && !full.iter().any(|other| other.id == tree.id) {
+                    full.push(Arc::clone(tree));
+                }
+            }
+        }
+        let memory = &self.memtables.memory;
+        if full.is_empty() && memory.active() > memory.memtables_max() {
+            full.extend(self.largest_filled());
+        }
+        full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::memory::LeaseKind;
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn ninety_empty_keyspaces_leave_a_small_budget_to_the_one_that_is_written() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let keyspaces: Vec<_> =
+            (0..92).map(|n| db.keyspace(&format!("{n}"), KeyspaceOptions::new()).unwrap()).collect();
+        assert_eq!(db.stats().memory.memtables, 0);
+        (0..200u32).for_each(|key| keyspaces[7].put(key.to_be_bytes(), [1; 10]).unwrap());
+        let stats = db.stats();
+        assert!(stats.flushes == 0 && stats.memory.memtables > 200 * 50, "{stats:?}");
+        db.flush().unwrap();
+        assert_eq!((db.stats().flushes, db.stats().memory.memtables), (1, 0), "nothing is left to hold");
+        assert!((0..200u32).all(|key| keyspaces[7].contains(key.to_be_bytes()).unwrap()));
+    }
+
+    #[test]
+    fn of_ten_thousand_keyspaces_only_the_fifty_in_use_take_memory_and_time() {
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(64 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let engine = db.engine();
+        let scans = || engine.keyspaces.scans.load(Ordering::Relaxed);
+        let name = |n: u32| format!("keyspace {n}");
+        for n in 0..10_000 {
+            db.keyspace(&name(n), KeyspaceOptions::new()).unwrap();
+        }
+        for n in (0..10_000).step_by(3) {
+            assert_eq!(db.existing_keyspace(&name(n)).unwrap().name(), name(n));
+        }
+        (1..10_000).step_by(100).for_each(|n| db.drop_keyspace(&name(n)).unwrap());
+        assert!(db.existing_keyspace(&name(1)).is_none());
+        let memory = &engine.context.memory;
+        assert_eq!((memory.memtables(), engine.keyspaces.len(), scans()), (0, 9901, 0));
+
+        let hot: Vec<_> = (0..50).map(|n| db.existing_keyspace(&name(200 * n)).unwrap()).collect();
+        for keyspace in &hot {
+            (0..200u32).for_each(|key| keyspace.put(key.to_be_bytes(), [1; 50]).unwrap());
+        }
+        let held = memory.memtables();
+        assert!((50 * 200 * 50..8 << 20).contains(&held), "{held} bytes");
+        // The writer chooses what to flush for room, and what to flush because its log is old.
+        for n in 0..1000 {
+            hot[7].put([n as u8; 4], vec![1; 1000]).unwrap();
+        }
+        assert_eq!(engine.keyspaces.largest_filled().unwrap().name, hot[7].name());
+        let logs = engine.log().older();
+        for keyspace in &hot[..20] {
+            engine.seal(vec![Arc::clone(&keyspace.tree)]).unwrap();
+        }
+        assert!(engine.log().older() > logs + 16);
+        let waiting = hot.iter().filter(|keyspace| !keyspace.tree.view().immutables.is_empty()).count();
+        assert_eq!(waiting, 50, "too many logs: those that need the oldest are flushed, too");
+        while db.step().unwrap() {}
+        db.flush().unwrap();
+        assert!(!db.step().unwrap());
+        assert_eq!(scans(), 0, "neither the choice of a job looks at all");
+        assert_eq!((memory.memtables(), db.stats().flushes), (0, 50));
+        for keyspace in &hot {
+            assert!((0..200u32).all(|key| keyspace.contains(key.to_be_bytes()).unwrap()));
+        }
+
+        // The choice of filters when there is no room for them, and the search for unusable ones.
+        let before = scans();
+        let taken = memory.lease(LeaseKind::Tables, memory.room() as usize + 10_000);
+        engine.files.obsolete.wake_for_unusable(hot[0].tree.id);
+        while db.step().unwrap() {}
+        assert!(engine.background.is_short_of_memory());
+        drop(taken);
+        while db.step().unwrap() {}
+        assert!(!engine.background.is_short_of_memory());
+        assert_eq!((engine.keyspaces.with_open_tables().len(), scans()), (50, before));
+    }
+}

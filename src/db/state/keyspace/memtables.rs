@@ -1,0 +1,164 @@
+//! The memtables of all keyspaces, in the orders in which the engine chooses among them: by size, and by the
+//! oldest log that they need.
+//!
+//! A keyspace whose entries are all in tables has no memtable and is not in here. Each tree reports its own
+//! changes ([`Tree::replace`](super::tree::Tree::replace),
+//! [`Tree::count_memtables`](super::tree::Tree::count_memtables)). A change and a search take O(log n)
+//! time, where n is the number of memtables, so no write and no flush looks at all keyspaces.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use crate::batch::KeyspaceId;
+use crate::db::queues::job_queue::Marks;
+use crate::memory::Memory;
+use crate::sync::lock;
+
+/// The memtables of a store.
+pub(crate) struct Memtables {
+    pub(crate) memory: Arc<Memory>,
+    /// Seed of the key hash: one for the whole store.
+    pub(crate) hash_seed: u64,
+    /// Keyspaces whose view or options have changed, for the background.
+    pub(crate) marks: Arc<Marks>,
+    orders: Mutex<Orders>,
+}
+
+#[derive(Default)]
+struct Orders {
+    /// Active memtables, by the rank of their size.
+    by_size: BTreeSet<(u32, KeyspaceId)>,
+    /// How many memtables of a keyspace need this log as their oldest.
+    by_log: BTreeMap<(u64, KeyspaceId), usize>,
+}
+
+/// Sizes in steps of an eighth, so that a memtable that grows seldom changes its place. `None`: no memtable.
+fn rank(bytes: usize) -> Option<u32> {
+    let log = bytes.checked_ilog2()?;
+    let eighths = ((bytes as u128) << 3 >> log) as u32 & 7;
+    Some(log << 3 | eighths)
+}
+
+impl Memtables {
+    pub(crate) fn new(memory: Arc<Memory>, hash_seed: u64) -> Arc<Self> {
+        Arc::new(Self { memory, hash_seed, marks: Arc::default(), orders: Mutex::default() })
+    }
+
+    /// Stores that the active memtable of a keyspace has grown or shrunk; 0 bytes: there is none.
+    pub(crate) fn resize(&self, id: KeyspaceId, before: usize, after: usize) {
+        let (before, after) = (rank(before), rank(after));
+        if before == after {
+            return;
+        }
+        let by_size = &mut lock(&self.orders).by_size;
+        if let Some(rank) = before {
+            by_size.remove(&(rank, id));
+        }
+        by_size.extend(after.map(|rank| (rank, id)));
+    }
+
+    /// Stores the oldest logs that the memtables of a keyspace need, instead of those stored before.
+    pub(crate) fn set_logs(&self, id: KeyspaceId, before: &[u64], after: &[u64]) {
+        let by_log = &mut lock(&self.orders).by_log;
+        for &log in after {
+            *by_log.entry((log, id)).or_default() += 1;
+        }
+        for &log in before {
+            let memtables = by_log.entry((log, id)).or_default();
+            *memtables = memtables.saturating_sub(1);
+            if *memtables == 0 {
+                by_log.remove(&(log, id));
+            }
+        }
+    }
+
+    /// The keyspace with the largest active memtable; of those that differ by less than an eighth, any.
+    pub(crate) fn largest(&self) -> Option<KeyspaceId> {
+        lock(&self.orders).by_size.last().map(|&(_, id)| id)
+    }
+
+    /// The oldest log that the memtables need, with a memtable left out for each of these oldest logs.
+    pub(crate) fn oldest_log(&self, without: &[u64]) -> Option<u64> {
+        let mut without = without.to_vec();
+        let orders = lock(&self.orders);
+        let needs = |(&(log, _), &memtables): (&(u64, KeyspaceId), &usize)| {
+            let is_left_out = |_: &usize| {
+                let at = without.iter().position(|&left_out| left_out == log);
+                at.map(|at| without.swap_remove(at)).is_some()
+            };
+            ((0..memtables).take_while(is_left_out).count() < memtables).then_some(log)
+        };
+        orders.by_log.iter().find_map(needs)
+    }
+
+    /// The keyspaces with a memtable whose oldest log is this one.
+    pub(crate) fn with_log(&self, log: u64) -> Vec<KeyspaceId> {
+        let orders = lock(&self.orders);
+        orders.by_log.range((log, 0)..=(log, KeyspaceId::MAX)).map(|(&(_, id), _)| id).collect()
+    }
+
+    /// The keyspaces with memtables, in order of creation.
+    pub(crate) fn keyspaces(&self) -> BTreeSet<KeyspaceId> {
+        lock(&self.orders).by_log.keys().map(|&(_, id)| id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memtables() -> Arc<Memtables> {
+        Memtables::new(Memory::new(1 << 20, 1 << 18), 0)
+    }
+
+    #[test]
+    fn ranks_order_sizes_that_differ_by_an_eighth_and_change_seldom() {
+        assert_eq!(rank(0), None);
+        let mut sizes = vec![1usize];
+        while sizes[sizes.len() - 1] < 1 << 40 {
+            let last = sizes[sizes.len() - 1];
+            sizes.push(last + last.div_ceil(8));
+        }
+        assert!(sizes.windows(2).all(|pair| rank(pair[0]) < rank(pair[1])), "{sizes:?}");
+        assert!((1..100_000).map(rank).collect::<Vec<_>>().is_sorted());
+        assert!(rank(usize::MAX) > rank(1 << 62));
+        let changes = (1..1 << 20).filter(|&bytes| rank(bytes) != rank(bytes - 1)).count();
+        assert!(changes < 170, "{changes} changes from nothing to a MiB");
+    }
+
+    #[test]
+    fn the_largest_memtable_is_found_while_others_grow_and_go() {
+        let memtables = memtables();
+        assert_eq!(memtables.largest(), None);
+        memtables.resize(1, 0, 1000);
+        memtables.resize(2, 0, 3000);
+        memtables.resize(3, 0, 2000);
+        assert_eq!(memtables.largest(), Some(2));
+        memtables.resize(3, 2000, 9000);
+        assert_eq!(memtables.largest(), Some(3));
+        memtables.resize(3, 9000, 0);
+        memtables.resize(2, 3000, 0);
+        assert_eq!(memtables.largest(), Some(1));
+        memtables.resize(1, 1000, 0);
+        assert_eq!(memtables.largest(), None);
+    }
+
+    #[test]
+    fn the_oldest_log_is_that_of_every_memtable_but_the_one_left_out() {
+        let memtables = memtables();
+        memtables.set_logs(1, &[], &[5]);
+        memtables.set_logs(2, &[], &[7, 5]);
+        assert_eq!([&[][..], &[5], &[7]].map(|without| memtables.oldest_log(without)), [Some(5); 3]);
+        assert_eq!([&[5, 5][..], &[5, 7]].map(|without| memtables.oldest_log(without)), [Some(7), Some(5)]);
+        assert_eq!(memtables.oldest_log(&[7, 5, 5]), None);
+        assert_eq!((memtables.with_log(5), memtables.with_log(7)), (vec![1, 2], vec![2]));
+        memtables.set_logs(2, &[7, 5], &[7]);
+        let without = |log| memtables.oldest_log(&[log]);
+        assert_eq!((without(5), without(7), memtables.oldest_log(&[])), (Some(7), Some(5), Some(5)));
+        memtables.set_logs(1, &[5], &[9, 5, 5]);
+        assert_eq!(without(5), Some(5), "two memtables need it");
+        memtables.set_logs(1, &[9, 5, 5], &[]);
+        assert_eq!((without(7), memtables.oldest_log(&[])), (None, Some(7)));
+        assert_eq!(memtables.keyspaces(), BTreeSet::from([2]));
+    }
+}

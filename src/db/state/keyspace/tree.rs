@@ -1,0 +1,467 @@
+//! The state of one keyspace: its memtables and its version, published together as a [`View`].
+//!
+//! A reader loads the view once and holds it. Everything that the view names stays readable as long as it is
+//! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
+//! (other tables), one at a time under `replacing`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+
+use super::flushed_memtables::{Departed, Keeper};
+use super::memtables::Memtables;
+use crate::batch::KeyspaceId;
+use crate::compaction::pick::Shape;
+use crate::counters::{FilterCounts, Stripe, Striped};
+use crate::db::commit::write_stall::{Pace, has_no_pressure};
+use crate::error::{Error, Result};
+use crate::key::SeqNo;
+use crate::manifest::edit::LEVELS;
+use crate::memtable::{Entry, Memtable};
+use crate::options::KeyspaceOptions;
+use crate::sync::lock;
+use crate::version::{TableHandle, Version};
+
+/// Hidden entries skipped by scans that are worth a flush or a compaction: about as long as these take.
+const SKIPPED_MAX: u64 = 1 << 18;
+
+/// A memtable of fewer entries is not flushed because of scans.
+const SLOW_ENTRIES_MIN: u64 = 512;
+
+/// A memtable and the log that its oldest entry is in.
+pub(crate) struct LoggedMemtable {
+    pub(crate) memtable: Arc<Memtable>,
+    /// 0 in a store that is opened for reading.
+    first_log: u64,
+}
+
+impl LoggedMemtable {
+    /// The oldest log that holds entries of this memtable.
+    pub(crate) fn first_log(&self) -> Option<u64> {
+        Some(self.first_log).filter(|&number| number != 0)
+    }
+}
+
+/// What readers of a keyspace see. Immutable, except that the active memtable grows.
+pub(crate) struct View {
+    /// `None` if everything is in tables or immutable memtables: the next entry makes one.
+    pub(crate) active: Option<Arc<LoggedMemtable>>,
+    /// Memtables that wait to be flushed, newest first.
+    pub(crate) immutables: Vec<Arc<LoggedMemtable>>,
+    pub(crate) version: Arc<Version>,
+}
+
+impl View {
+    /// All memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
+        self.active.iter().chain(&self.immutables)
+    }
+
+    /// Whether there are entries above this number.
+    pub(crate) fn has_newer(&self, seqno: SeqNo) -> bool {
+        self.memtables().any(|memtable| memtable.memtable.seqno_max() > Some(seqno))
+            || self.version.all_tables().any(|(_, table)| table.meta.seqno_max > seqno)
+    }
+
+    #[inline]
+    pub(crate) fn has_memtables(&self) -> bool {
+        self.active.is_some() || !self.immutables.is_empty()
+    }
+
+    /// The newest entry of the key in a memtable that is visible at this number. `hash` is that of the key.
+    #[inline(never)]
+    pub(crate) fn get_in_memtables(&self, user_key: &[u8], hash: u64, seqno: SeqNo) -> Option<Entry<'_>> {
+        self.memtables().find_map(|memtable| memtable.memtable.get(hash, user_key, seqno))
+    }
+
+    /// Bytes of the active memtable.
+    fn active_bytes(&self) -> usize {
+        self.active.as_ref().map_or(0, |active| active.memtable.size_bytes())
+    }
+
+    /// Bytes of the memtables that wait to be flushed. They do not grow.
+    fn immutable_bytes(&self) -> usize {
+        self.immutables.iter().map(|memtable| memtable.memtable.size_bytes()).sum()
+    }
+}
+
+/// One keyspace.
+pub(crate) struct Tree {
+    pub(crate) id: KeyspaceId,
+    pub(crate) name: String,
+    pub(crate) options: ArcSwap<KeyspaceOptions>,
+    memtables: Arc<Memtables>,
+    view: ArcSwap<View>,
+    /// One at a time replaces the view; the oldest logs that its memtables need.
+    replacing: Mutex<Vec<u64>>,
+    departed: Departed,
+    dropped: AtomicBool,
+    /// Whether the active memtable may have grown since [`Tree::has_grown_full`] looked, or is full.
+    has_grown: AtomicBool,
+    /// Sizes of the active memtable, and of those that wait to be flushed, when they were last counted into the sums over
+    /// all trees.
+    counted_bytes: Mutex<(usize, usize)>,
+    /// The rate of its writers under pressure.
+    pub(crate) pace: Pace,
+    /// What compactions have to write, in bytes, when the background last looked.
+    debt: AtomicU64,
+    /// Whether memtables that wait to be flushed, or the runs of level 0, are a reason to slow writers down.
+    is_behind: AtomicBool,
+    /// [`Tree::memtable_bytes`] by the current options.
+    memtable_bytes: AtomicUsize,
+    /// Hidden entries that scans have skipped: in all, before the last seal, before the last compaction for
+    /// them.
+    skipped: AtomicU64,
+    skipped_before_seal: AtomicU64,
+    skipped_before_compaction: AtomicU64,
+    /// The newest table of level 0 when an idle compaction was last begun.
+    idle_tried: AtomicU64,
+    /// Filter counts of tables that have left the tree, by level, so that sums never decrease.
+    retired: Mutex<[Retired; LEVELS]>,
+    /// Lookups that no memtable answered; approximate.
+    lookups: Striped<1>,
+    /// How many of them were counted into the sum for all keyspaces.
+    counted_lookups: AtomicU64,
+}
+
+/// Counts of the filters of tables that have left the tree.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Retired {
+    pub(crate) counts: FilterCounts,
+    pub(crate) expected_false_positives: f64,
+}
+
+impl Tree {
+    /// A keyspace with these tables and without memtables.
+    pub(crate) fn new(
+        id: KeyspaceId,
+        name: String,
+        options: KeyspaceOptions,
+        memtables: &Arc<Memtables>,
+        version: Arc<Version>,
+    ) -> Arc<Self> {
+        memtables.marks.add(id);
+        let is_behind = AtomicBool::new(!has_no_pressure(0, version.runs(0).len(), 0));
+        let memtable_bytes = AtomicUsize::new(memtable_bytes(&options, memtables));
+        Arc::new(Self {
+            id,
+            name,
+            options: ArcSwap::from_pointee(options),
+            memtables: Arc::clone(memtables),
+            view: ArcSwap::from_pointee(View { active: None, immutables: Vec::new(), version }),
+            replacing: Mutex::default(),
+            departed: Departed::default(),
+            dropped: AtomicBool::new(false),
+            has_grown: AtomicBool::new(false),
+            counted_bytes: Mutex::default(),
+            pace: Pace::default(),
+            debt: AtomicU64::new(0),
+            is_behind,
+            memtable_bytes,
+            skipped: AtomicU64::new(0),
+            idle_tried: AtomicU64::new(0),
+            skipped_before_seal: AtomicU64::new(0),
+            skipped_before_compaction: AtomicU64::new(0),
+            retired: Mutex::default(),
+            lookups: Striped::default(),
+            counted_lookups: AtomicU64::new(0),
+        })
+    }
+
+    /// The current view, as an `Arc`.
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// The current view, for the length of a lookup: one atomic load.
+    #[inline(always)]
+    pub(crate) fn view_ref(&self) -> arc_swap::Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// Replaces the view by what `next` makes of it.
+    pub(crate) fn replace(&self, next: impl FnOnce(&View) -> View) {
+        let mut logs = lock(&self.replacing);
+        let old = self.view.load_full();
+        let new = Arc::new(next(&old));
+        // A dropped tree needs no log.
+        let needed = new.memtables().filter(|_| self.is_alive());
+        let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
+        let is_gone =
+            |memtable: &&Arc<LoggedMemtable>| !new.memtables().any(|kept| Arc::ptr_eq(kept, memtable));
+        let gone = || old.memtables().filter(is_gone).map(|gone| &gone.memtable);
+        gone().for_each(|memtable| self.departed.add(memtable));
+        let has_no_pressure = has_no_pressure(new.immutables.len(), new.version.runs(0).len(), 0);
+        self.is_behind.store(!has_no_pressure, Ordering::Relaxed);
+        self.view.store(Arc::clone(&new));
+        // What readers of older views still have of them is not in the budget any more.
+        for memtable in gone() {
+            memtable.keep(self.memtables.memory.hold(memtable.size_bytes() as u64));
+        }
+        if *logs != needed {
+            self.memtables.set_logs(self.id, &logs, &needed);
+            *logs = needed;
+        }
+        drop(logs);
+        drop(self.count_memtables());
+        self.mark();
+    }
+
+    /// Has the background look for work in this keyspace before it chooses the next job.
+    pub(crate) fn mark(&self) {
+        self.memtables.marks.add(self.id);
+    }
+
+    /// Whether nothing is a reason to slow writers down.
+    #[inline]
+    pub(crate) fn has_no_pressure(&self) -> bool {
+        !self.is_behind.load(Ordering::Relaxed) && has_no_pressure(0, 0, self.debt())
+    }
+
+    /// Replaces the options. One caller at a time.
+    pub(crate) fn set_options(&self, options: KeyspaceOptions) {
+        self.memtable_bytes.store(memtable_bytes(&options, &self.memtables), Ordering::Relaxed);
+        self.set_grown();
+        self.options.store(Arc::new(options));
+    }
+
+    /// What compactions have to write, in bytes, when the background last looked.
+    pub(crate) fn debt(&self) -> u64 {
+        self.debt.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_debt(&self, bytes: u64) {
+        self.debt.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The active memtable, for entries of this log; makes one if there is none. Only the commit leader calls
+    /// this.
+    #[inline]
+    pub(crate) fn memtable_for(&self, log: u64) -> Arc<LoggedMemtable> {
+        if let Some(active) = &self.view_ref().active {
+            return Arc::clone(active);
+        }
+        self.new_memtable(log)
+    }
+
+    fn new_memtable(&self, log: u64) -> Arc<LoggedMemtable> {
+        let memtable = Arc::new(Memtable::new(self.memtable_bytes(), self.memtables.hash_seed));
+        let active = Arc::new(LoggedMemtable { memtable, first_log: log });
+        self.set_grown();
+        self.replace(|view| View {
+            active: Some(Arc::clone(&active)),
+            immutables: view.immutables.clone(),
+            version: Arc::clone(&view.version),
+        });
+        active
+    }
+
+    /// The memtables with entries above this number. `None` if one of them is gone. Only the commit leader calls
+    /// this.
+    pub(crate) fn memtables_since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
+        // The view first: a memtable is among the departed before it leaves the view.
+        let view = self.view();
+        let kept = self.departed.since(seqno)?;
+        let all = view.memtables().map(|memtable| Arc::clone(&memtable.memtable)).chain(kept);
+        Some(all.filter(|memtable| memtable.seqno_max().is_some_and(|max| max > seqno)).collect())
+    }
+
+    /// Keeps the memtables with entries above this number that are flushed from now on for
+    /// [`Tree::memtables_since`], up to a limit.
+    pub(crate) fn keep_memtables(&self, above: SeqNo) -> Keeper<'_> {
+        self.departed.keep(above)
+    }
+
+    /// The most by which inserting an entry lets the active memtable grow, beside the entry itself.
+    pub(crate) fn growth_max(&self) -> usize {
+        match &self.view_ref().active {
+            Some(active) => active.memtable.growth_max(),
+            None => Memtable::first_growth_max(self.memtable_bytes()),
+        }
+    }
+
+    /// Whether there is an active memtable with entries.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.view_ref().active.as_ref().is_some_and(|active| !active.memtable.is_empty())
+    }
+
+    /// Replaces handles of tables on these levels by others, and keeps the counts of the old ones.
+    pub(crate) fn replace_handles(&self, old: &[(usize, Arc<TableHandle>)], new: &[Arc<TableHandle>]) {
+        self.replace(|view| View {
+            active: view.active.clone(),
+            immutables: view.immutables.clone(),
+            version: Arc::new(view.version.replace(new)),
+        });
+        old.iter().for_each(|(level, old)| self.retire(*level, old));
+    }
+
+    /// Makes the active memtable immutable. The next entry makes a new one.
+    pub(crate) fn seal(&self) {
+        self.skipped_before_seal.store(self.skipped(), Ordering::Relaxed);
+        self.replace(|view| View {
+            active: None,
+            immutables: view.memtables().cloned().collect(),
+            version: Arc::clone(&view.version),
+        });
+    }
+
+    /// Drops everything that the tree holds. Called after the tree is marked as dropped, so that a reader
+    /// that finds it empty also sees the mark.
+    pub(crate) fn clear(&self) {
+        self.replace(|_| View { active: None, immutables: Vec::new(), version: Arc::default() });
+    }
+
+    /// Size at which the memtable is flushed.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtable_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The shape that compaction keeps the tree in.
+    pub(crate) fn shape(&self) -> Shape {
+        self.options.load().shape(self.memtables.memory.memtables_max())
+    }
+
+    /// Memory of the active memtable, in bytes.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.view_ref().active_bytes()
+    }
+
+    /// Updates the sums of all memtables, and the order of the active ones, by the growth of this tree's. The active
+    /// one of a dropped tree counts as 0. The commit leader calls this, and whoever replaces the view. The counted sizes,
+    /// the sums and the order change together, so the order of the calls does not matter.
+    /// Returns the view that was counted.
+    pub(crate) fn count_memtables(&self) -> arc_swap::Guard<Arc<View>> {
+        let mut counted = lock(&self.counted_bytes);
+        let view = self.view_ref();
+        let active = if self.is_alive() { view.active_bytes() } else { 0 };
+        let now = (active, view.immutable_bytes());
+        if now != *counted {
+            self.memtables.memory.count_memtables(*counted, now);
+            self.memtables.resize(self.id, counted.0, active);
+            *counted = now;
+        }
+        view
+    }
+
+    /// Keeps the counts of a table that leaves the tree, so that sums over a level never decrease.
+    pub(crate) fn retire(&self, level: usize, table: &TableHandle) {
+        let mut retired = lock(&self.retired);
+        retired[level].counts.add(table.counters.counts());
+        retired[level].expected_false_positives += table.expected_false_positives();
+    }
+
+    /// The counts of the tables that have left a level.
+    pub(crate) fn retired(&self, level: usize) -> Retired {
+        lock(&self.retired)[level]
+    }
+
+    /// Counts hidden entries (tombstones, and what newer entries hide) that a scan has skipped. `true` if they
+    /// have become a reason for the background to look for work here.
+    pub(crate) fn count_skipped(&self, entries: u64) -> bool {
+        let before = self.skipped.fetch_add(entries, Ordering::Relaxed);
+        let is_much = before / SKIPPED_MAX != (before + entries) / SKIPPED_MAX;
+        if is_much {
+            self.mark();
+        }
+        is_much
+    }
+
+    /// How many hidden entries scans have skipped since the store was opened.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
+    /// How many of them since tables were last compacted because of them; 0 as long as these are few.
+    pub(crate) fn skipped_since_compaction(&self) -> u64 {
+        let since = self.skipped().saturating_sub(self.skipped_before_compaction.load(Ordering::Relaxed));
+        if since < SKIPPED_MAX { 0 } else { since }
+    }
+
+    pub(crate) fn idle_tried(&self) -> u64 {
+        self.idle_tried.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_idle_tried(&self, newest: u64) {
+        self.idle_tried.store(newest, Ordering::Relaxed);
+    }
+
+    /// To be called when a compaction begins that gets rid of tombstones.
+    pub(crate) fn forget_skipped(&self) {
+        self.skipped_before_compaction.store(self.skipped(), Ordering::Relaxed);
+    }
+
+    /// Has [`Tree::has_grown_full`] look at the active memtable.
+    pub(crate) fn set_grown(&self) {
+        self.has_grown.store(true, Ordering::Release);
+    }
+
+    /// Counts what the active memtable has grown. Returns whether it is to be flushed: it is large, or scans have
+    /// skipped so many hidden entries since the last seal that a flush, which drops most of them, costs less.
+    #[inline]
+    pub(crate) fn has_grown_full(&self) -> bool {
+        let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
+        let is_slow = skipped >= SKIPPED_MAX;
+        (is_slow || self.has_grown.load(Ordering::Relaxed)) && self.is_full(is_slow)
+    }
+
+    /// Counts what the active memtable has grown. Returns whether it is large, or, if scans are slow, not small.
+    fn is_full(&self, is_slow: bool) -> bool {
+        // Before the options are read, which somebody may change.
+        self.has_grown.swap(false, Ordering::AcqRel);
+        let view = self.count_memtables();
+        let Some(active) = &view.active else { return false };
+        let is_full = active.memtable.size_bytes() >= self.memtable_bytes()
+            || is_slow && active.memtable.len() >= SLOW_ENTRIES_MIN;
+        if is_full {
+            self.set_grown();
+        }
+        is_full
+    }
+
+    /// Counts lookups that no memtable answered.
+    #[inline]
+    pub(crate) fn count_lookups(&self, stripe: Stripe, lookups: u64) {
+        self.lookups.add_about(stripe, 0, lookups);
+    }
+
+    /// How many lookups reached the tables since the store was opened; approximate.
+    pub(crate) fn lookups(&self) -> u64 {
+        self.lookups.sum(0)
+    }
+
+    /// How many there were since this was last called.
+    pub(crate) fn take_new_lookups(&self) -> u64 {
+        let now = self.lookups();
+        now.saturating_sub(self.counted_lookups.swap(now, Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.is_alive() { Ok(()) } else { Err(self.dropped_error()) }
+    }
+
+    #[cold]
+    fn dropped_error(&self) -> Error {
+        Error::KeyspaceDropped { name: self.name.clone() }
+    }
+
+    #[inline]
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.dropped.load(Ordering::Acquire)
+    }
+}
+
+fn memtable_bytes(options: &KeyspaceOptions, memtables: &Memtables) -> usize {
+    options.memtable_bytes_in(memtables.memory.memtables_max()).min(Memtable::FLUSH_BYTES_MAX)
+}
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "keyspace {:?}", self.name)
+    }
+}

@@ -1,0 +1,79 @@
+//! The parts of one piece of work at the same time, each in a thread of its own.
+
+use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::thread::{self, Builder};
+
+use crate::sync::lock;
+
+/// Does `work` for each of these and returns the results in order. Each of so many threads takes the next one;
+/// this thread is among them.
+pub(in crate::db) fn each_in_parallel<I: Send, T: Send>(
+    all: Vec<I>,
+    threads: usize,
+    name: &str,
+    work: impl Fn(I) -> T + Sync,
+) -> Vec<T> {
+    let left = Mutex::new(all.into_iter().enumerate());
+    let take_some = |_| {
+        let take = || lock(&left).next();
+        std::iter::from_fn(take).map(|(place, one)| (place, work(one))).collect::<Vec<_>>()
+    };
+    let parts = in_parallel(threads, || Builder::new().name(name.to_owned()), take_some);
+    let mut done: Vec<_> = parts.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Does all parts and returns their results in order. The first is done in this thread, and so is each for which
+/// the system refuses a thread of this kind. A panic of a part goes on here, once all have ended.
+pub(in crate::db) fn in_parallel<T: Send>(
+    parts: usize,
+    thread: impl Fn() -> Builder,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let spawn = |part: usize| thread().spawn_scoped(scope, move || work(part));
+        let others: Vec<_> = (1..parts).map(|part| (part, spawn(part))).collect();
+        let first = work(0);
+        let rest = others.into_iter().map(|(part, spawned)| match spawned {
+            Ok(running) => running.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(error) => {
+                tracing::debug!(%error, "a part is done in the same thread");
+                work(part)
+            }
+        });
+        std::iter::once(first).chain(rest).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_done_in_threads_of_their_own_and_in_this_one_if_there_are_none() {
+        let this = thread::current().id();
+        let threads = |thread: fn() -> Builder| {
+            let done = in_parallel(4, thread, |part| (part, thread::current().id()));
+            assert!(done.iter().map(|(part, _)| *part).eq(0..4));
+            done.into_iter().map(|(_, id)| id).collect::<HashSet<_>>()
+        };
+        let own = threads(Builder::new);
+        assert!(own.len() == 4 && own.contains(&this));
+        // No system has room for such a stack, so it starts no thread.
+        assert_eq!(threads(|| Builder::new().stack_size(usize::MAX / 4)), HashSet::from([this]));
+    }
+
+    #[test]
+    fn a_panic_of_a_part_reaches_the_caller() {
+        for part in 0..3 {
+            let work = |this| assert!(this != part, "part {part}");
+            assert!(catch_unwind(|| in_parallel(3, Builder::new, work)).is_err());
+        }
+    }
+}

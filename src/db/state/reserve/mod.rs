@@ -1,0 +1,2 @@
+pub(in crate::db) mod file;
+pub(in crate::db) mod state;
