@@ -501,6 +501,16 @@ impl Iterator for BatchReader<'_> {
     }
 }
 
+/// The error of an encoded batch that names a keyspace without listing it.
+pub(crate) fn foreign() -> Error {
+    Error::invalid("a batch holds a keyspace it does not name")
+}
+
+/// The error of an encoded batch of this process that cannot be read.
+pub(crate) fn own_batch(error: DecodeError) -> Error {
+    Error::invalid(format!("a batch of this process cannot be read: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

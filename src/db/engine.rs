@@ -4,22 +4,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::batch::OpenId;
-use crate::db::commit::completion::Completions;
-use crate::db::generation::begin::Unchanged;
-use crate::db::generation::next_log::NextLog;
-use crate::db::generation::resume::Suspension;
-use crate::db::handles::snapshot::SnapshotList;
-use crate::db::jobs::background::Background;
-use crate::db::open::recover::OpenReport;
 use crate::db::queues::commit_queue::CommitQueue;
 use crate::db::queues::retry::{Retry, Work};
+use crate::db::queues::workers::Background;
+use crate::db::state::completions::Completions;
 use crate::db::state::failure::{Health, catch, ends_writing};
 use crate::db::state::files::StoreFiles;
 use crate::db::state::keyspace::keyspaces::Keyspaces;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::Log;
+use crate::db::state::next_log::NextLog;
+use crate::db::state::open_report::OpenReport;
 use crate::db::state::reserve::state::Reserve;
-use crate::db::state::switch_points::point;
+use crate::db::state::snapshot_list::SnapshotList;
+use crate::db::state::suspension::Suspension;
+use crate::db::state::unchanged::Unchanged;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::manifest::log::ManifestLog;
@@ -253,68 +252,5 @@ impl Engine {
         self.files.check_not_forked()?;
         self.health.check_open()?;
         tree.check_alive()
-    }
-
-    /// Stops background work, ends the log, releases the lock, and completes the commits that wait. Later calls
-    /// do nothing.
-    ///
-    /// Does nothing in a process that was forked from the one that opened the store: the threads do not exist
-    /// there, a lock may be held for ever, and the files belong to the other process.
-    pub(crate) fn close(&self) -> Result<()> {
-        self.files.check_process()?;
-        if !self.health.set_closed() {
-            return Ok(());
-        }
-        point();
-        self.background.stop();
-        point();
-        let result = match (&self.log, self.health.failure()) {
-            (None, _) => Ok(()),
-            (Some(_), Some(error)) => Err(error.clone()),
-            (Some(_), None) => self.close_log(),
-        };
-        if self.log.is_some() {
-            self.remove_obsolete_files();
-        }
-        *self.manifest.lock() = None;
-        point();
-        self.files.unlock();
-        self.completions.end(&result);
-        result
-    }
-}
-
-/// What the handles share. Dropping the last one closes the store.
-pub(crate) struct Owner {
-    engine: Arc<Engine>,
-}
-
-impl Owner {
-    pub(crate) fn new(engine: Arc<Engine>) -> Arc<Self> {
-        Arc::new(Self { engine })
-    }
-
-    #[inline]
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-}
-
-impl std::fmt::Debug for Owner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Owner").field("dir", &self.engine.files.dir).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        match self.engine.close() {
-            // Nothing of it may be dropped either: see `Engine::close`.
-            Err(Error::Forked { .. }) => std::mem::forget(Arc::clone(&self.engine)),
-            Err(error) => {
-                tracing::error!(dir = %self.engine.files.dir.display(), %error, "closing failed");
-            }
-            Ok(()) => {}
-        }
     }
 }

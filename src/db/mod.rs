@@ -18,7 +18,6 @@ pub use check::repair::{
 };
 pub use check::verify::{Concerned, Damage, DamagedKeys, VerifyProgress, VerifyReport};
 pub use commit::completion::Commit;
-pub use commit::group_commit::Durability;
 pub use handles::conditional::answers::{Mismatch, NewKeys};
 pub use handles::iteration::cursor::Cursor;
 pub use handles::iteration::iter::{Iter, Keys, LazyIter, LazyValue, Values};
@@ -26,8 +25,9 @@ pub use handles::keyspace::Keyspace;
 pub use handles::snapshot::{KeyspaceSnapshot, Snapshot};
 pub use handles::stats::store_stats::{KeyspaceStats, LevelStats, Stats};
 pub use handles::store::Db;
-pub use open::recover::{DroppedTail, IgnoredFile, OpenReport};
 pub use queues::value::Value;
+pub use state::durability::Durability;
+pub use state::open_report::{DroppedTail, IgnoredFile, OpenReport};
 pub use state::progress::Progress;
 pub use transaction::handle::{KeyspaceTransaction, Transaction};
 pub use transaction::indexed_batch::{BatchView, IndexedBatch, ReadHandle};

@@ -23,10 +23,11 @@ use crate::checksum::FileId;
 use crate::db::engine::Engine;
 use crate::db::handles::store::Db;
 use crate::db::open::recover::{
-    DroppedTail, IgnoredFile, Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, last_used,
-    list, open_log,
+    Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, last_used, list, open_log,
 };
 use crate::db::open::steps::{lock_for_reading, shared};
+use crate::db::state::open_report::DroppedTail;
+use crate::db::state::open_report::IgnoredFile;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::{FileName, names_in};

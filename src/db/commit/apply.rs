@@ -1,13 +1,13 @@
 //! Inserts the entries of a batch into the memtables of its keyspaces, which copy them: some at once, as long as they go
 //! to the same memtable.
 
+use crate::batch::{foreign, own_batch};
 use std::ptr;
 use std::sync::Arc;
 
 use crate::batch::{BatchEntry, BatchReader, KeyspaceId};
-use crate::codec::DecodeError;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::Tag;
 use crate::memtable::{GROUP_MAX, Memtable, NewEntry};
 
@@ -56,14 +56,6 @@ pub(in crate::db) fn apply(
         trees.iter().for_each(|tree| tree.set_grown());
     }
     Ok(())
-}
-
-pub(in crate::db) fn foreign() -> Error {
-    Error::invalid("a batch holds a keyspace it does not name")
-}
-
-pub(in crate::db) fn own_batch(error: DecodeError) -> Error {
-    Error::invalid(format!("a batch of this process cannot be read: {error}"))
 }
 
 #[cfg(test)]

@@ -15,23 +15,23 @@
 //!
 //! The thread is started by the first `write_pending`. It ends when the store is closed.
 
-use std::collections::{BTreeMap, VecDeque};
+use crate::db::state::completions::Callback;
+use crate::db::state::completions::END;
+use crate::db::state::completions::Entry;
+use crate::db::state::completions::Next;
+use crate::db::state::completions::run;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::{Context, Poll, Waker};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
+use std::thread::{self};
 
-use super::group_commit::Durability;
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
+use crate::db::state::durability::Durability;
 use crate::db::state::failure::catch;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
-use crate::sync::{lock, wait};
-
-type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A batch that is visible, and whose durability is told later. [`Db::write_pending`](crate::Db::write_pending)
 /// returns it.
@@ -60,71 +60,6 @@ type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 pub struct Commit {
     engine: Weak<Engine>,
     entry: Arc<Entry>,
-}
-
-/// What the handle of a commit and the list of those that wait share.
-struct Entry {
-    place: Place,
-    result: OnceLock<Result<()>>,
-}
-
-/// The order of commits: by the ends of their groups in the log, and then by their calls.
-type Place = (LogPosition, u64);
-
-/// What a commit takes that is not complete, about.
-const COMMIT_BYTES: u64 =
-    (size_of::<(Place, Waiting)>() + 2 * size_of::<usize>() + size_of::<Entry>()) as u64;
-
-/// What a callback takes with all that it owns directly, about.
-fn bytes_of(callback: &Callback) -> u64 {
-    (size_of::<(Callback, Result<()>)>() + size_of_val(&**callback)) as u64
-}
-
-/// A position behind every log.
-const END: LogPosition = LogPosition { number: u64::MAX, offset: u64::MAX };
-
-/// The commits of a store that are not complete, and the callbacks of those that are.
-#[derive(Default)]
-pub(crate) struct Completions {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// How many commits are not complete.
-    waiting: AtomicUsize,
-    /// Memory of the callbacks that have not run.
-    callback_bytes: AtomicU64,
-}
-
-#[derive(Default)]
-struct State {
-    /// Commits so far.
-    calls: u64,
-    waiting: BTreeMap<Place, Waiting>,
-    /// The last position for which a commit wants a sync.
-    wanted: Option<LogPosition>,
-    ready: BTreeMap<Place, VecDeque<(Callback, Result<()>)>>,
-    /// Memory of the callbacks that have not run.
-    callback_bytes: u64,
-    /// The thread that runs callbacks now.
-    deliverer: Option<ThreadId>,
-    /// Something runs callbacks: the completion thread, or the calls of a store without threads.
-    is_served: bool,
-    thread: Option<JoinHandle<()>>,
-    /// The store was closed, with this result.
-    ended: Option<Result<()>>,
-}
-
-/// Who waits for a commit.
-struct Waiting {
-    entry: Arc<Entry>,
-    callbacks: Vec<Callback>,
-    waker: Option<Waker>,
-}
-
-/// What the completion thread does next.
-enum Next {
-    Deliver,
-    Sync(LogPosition),
-    End,
 }
 
 impl Commit {
@@ -215,13 +150,6 @@ impl Commit {
     }
 }
 
-impl Entry {
-    /// The result, of a store that is closed or a commit that is complete.
-    fn result_at_end(&self) -> Result<()> {
-        self.result.get().cloned().unwrap_or(Err(Error::Closed))
-    }
-}
-
 impl std::fmt::Debug for Commit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Commit").field("result", &self.entry.result.get()).finish_non_exhaustive()
@@ -251,184 +179,6 @@ impl Future for Commit {
         };
         drop(before);
         Poll::Pending
-    }
-}
-
-/// Runs a callback. It is the caller's code, so its panic is no failure of the store.
-fn run(callback: Callback, result: Result<()>) {
-    if let Err(error) = catch("a callback of a commit", || callback(result)) {
-        // So may be what takes the event.
-        let _ = catch("tracing", || tracing::error!(%error, "a callback panicked"));
-    }
-}
-
-impl State {
-    /// Completes the commits up to this position.
-    fn complete(&mut self, up_to: LogPosition, result: &Result<()>) {
-        while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= up_to) {
-            let (place, waiting) = first.remove_entry();
-            self.complete_one(place, waiting, result);
-        }
-        self.wanted = self.wanted.filter(|&wanted| wanted > up_to);
-    }
-
-    /// Sets the result of a commit, and makes its callbacks ready.
-    fn complete_one(&mut self, place: Place, waiting: Waiting, result: &Result<()>) {
-        let Waiting { entry, callbacks, waker } = waiting;
-        let _ = entry.result.set(result.clone());
-        let wakes = waker.map(|waker| Box::new(move |_| waker.wake()) as Callback);
-        self.callback_bytes += wakes.as_ref().map_or(0, bytes_of);
-        let all = wakes.into_iter().chain(callbacks).map(|callback| (callback, result.clone()));
-        let mut all = all.peekable();
-        if all.peek().is_some() {
-            self.ready.entry(place).or_default().extend(all);
-        }
-    }
-
-    /// Takes the callback that is to run next.
-    fn take_ready(&mut self) -> Option<(Callback, Result<()>)> {
-        let mut first = self.ready.first_entry()?;
-        let callback = first.get_mut().pop_front();
-        if first.get().is_empty() {
-            first.remove();
-        }
-        self.callback_bytes -= callback.as_ref().map_or(0, |(callback, _)| bytes_of(callback));
-        callback
-    }
-}
-
-impl Completions {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
-    /// Memory of the commits that are not complete, and of the callbacks that have not run, about.
-    pub(in crate::db) fn bytes(&self) -> u64 {
-        let waiting = self.waiting.load(Ordering::Relaxed) as u64;
-        waiting * COMMIT_BYTES + self.callback_bytes.load(Ordering::Relaxed)
-    }
-
-    /// To be called after a change: for those who take no lock.
-    fn count(&self, state: &State) {
-        self.waiting.store(state.waiting.len(), Ordering::Release);
-        self.callback_bytes.store(state.callback_bytes, Ordering::Relaxed);
-    }
-
-    /// Adds the commit of a batch that ends at this position.
-    fn add(&self, position: LogPosition, durability: Durability) -> Arc<Entry> {
-        let mut state = self.lock();
-        state.calls += 1;
-        let place = (position, state.calls);
-        let entry = Arc::new(Entry { place, result: OnceLock::new() });
-        if let Some(ended) = &state.ended {
-            let _ = entry.result.set(ended.clone());
-            return entry;
-        }
-        let waiting = Waiting { entry: Arc::clone(&entry), callbacks: Vec::new(), waker: None };
-        state.waiting.insert(place, waiting);
-        self.count(&state);
-        if durability == Durability::Synced {
-            state.wanted = state.wanted.max(Some(position));
-            self.changed.notify_all();
-        }
-        entry
-    }
-
-    /// Has a callback run when the commit is complete. Returns it if nobody will run it any more.
-    fn call(&self, entry: &Entry, callback: Callback) -> Option<Callback> {
-        let mut state = self.lock();
-        let bytes = bytes_of(&callback);
-        if let Some(waiting) = state.waiting.get_mut(&entry.place) {
-            waiting.callbacks.push(callback);
-            state.callback_bytes += bytes;
-            self.count(&state);
-            return None;
-        }
-        // While the store is closed, the callbacks that are ready are run to the last.
-        let is_served = state.is_served && state.ended.is_none();
-        match entry.result.get() {
-            Some(result) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
-                state.ready.entry(entry.place).or_default().push_back((callback, result.clone()));
-                state.callback_bytes += bytes;
-                self.count(&state);
-                self.changed.notify_all();
-                None
-            }
-            _ => Some(callback),
-        }
-    }
-
-    /// Completes the commits up to this position.
-    pub(in crate::db) fn complete(&self, up_to: LogPosition, result: &Result<()>) {
-        if self.waiting.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let mut state = self.lock();
-        state.complete(up_to, result);
-        self.count(&state);
-        self.changed.notify_all();
-    }
-
-    /// Completes every commit because the log has failed.
-    pub(in crate::db) fn fail(&self, error: &Error) {
-        self.complete(END, &Err(error.clone()));
-    }
-
-    /// Runs the callbacks that are ready, unless another thread does. `true` if it ran any.
-    fn deliver(&self) -> bool {
-        let mut state = self.lock();
-        let mut any = false;
-        if state.deliverer.is_some() {
-            return any;
-        }
-        state.deliverer = Some(thread::current().id());
-        while let Some((callback, result)) = state.take_ready() {
-            self.count(&state);
-            drop(state);
-            run(callback, result);
-            any = true;
-            state = self.lock();
-        }
-        state.deliverer = None;
-        self.changed.notify_all();
-        any
-    }
-
-    /// Waits for something to do.
-    fn next(&self) -> Next {
-        let mut state = self.lock();
-        loop {
-            match (state.ready.is_empty(), state.wanted, &state.ended) {
-                (false, ..) => return Next::Deliver,
-                (true, _, Some(_)) => return Next::End,
-                (true, Some(wanted), None) => return Next::Sync(wanted),
-                (true, None, None) => state = wait(&self.changed, state),
-            }
-        }
-    }
-
-    /// Completes all commits because the store is closed, and waits until their callbacks have run, unless it
-    /// is one of them that closes the store.
-    pub(in crate::db) fn end(&self, result: &Result<()>) {
-        let mut state = self.lock();
-        state.complete(END, result);
-        self.count(&state);
-        state.ended = Some(result.clone());
-        let thread = state.thread.take();
-        self.changed.notify_all();
-        drop(state);
-        let this = thread::current().id();
-        match thread {
-            Some(thread) if thread.thread().id() == this => {}
-            Some(thread) => drop(thread.join()),
-            None => {
-                self.deliver();
-                let mut state = self.lock();
-                while state.deliverer.is_some_and(|deliverer| deliverer != this) {
-                    state = wait(&self.changed, state);
-                }
-            }
-        }
     }
 }
 

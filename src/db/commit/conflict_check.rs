@@ -13,6 +13,11 @@
 //! An answer that rests on a batch of the same group is worth what that batch is: if the group cannot be
 //! written, it becomes the error of the group.
 
+use crate::db::queues::condition::AskedKey;
+use crate::db::queues::condition::Condition;
+use crate::db::queues::condition::Decision;
+use crate::db::queues::condition::KeyCondition;
+use crate::db::queues::condition::part_of;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
@@ -20,11 +25,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::apply::own_batch;
-use super::read_check::ReadCondition;
-use crate::batch::{BatchReader, KeyspaceId, select};
+use crate::batch::own_batch;
+use crate::batch::{BatchReader, KeyspaceId};
 use crate::db::queues::bits::Bits;
-use crate::db::queues::commit_queue::{Admitted, Part};
+use crate::db::queues::commit_queue::Admitted;
 use crate::db::queues::value::Value;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
@@ -32,134 +36,6 @@ use crate::hash::key_hash;
 use crate::key::{EntryKind, SeqNo};
 use crate::limits::SEQNO_MAX;
 use crate::memtable::Memtable;
-
-/// For which states of its key an entry is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::db) enum Rule {
-    /// The key is absent.
-    Absent,
-    /// The key is present.
-    Present,
-    /// The key has this value.
-    Equals(Value),
-    Always,
-}
-
-impl Rule {
-    /// Whether to write an entry of a key that has this value.
-    pub(in crate::db) fn allows(&self, value: Option<&[u8]>) -> bool {
-        match self {
-            Self::Absent => value.is_none(),
-            Self::Present => value.is_some(),
-            Self::Equals(expected) => value == Some(&**expected),
-            Self::Always => true,
-        }
-    }
-}
-
-/// What has been decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::db) enum Decision {
-    Open,
-    /// It is unknown what happened since the caller looked.
-    LookAgain,
-    /// The entries that are marked are written.
-    Write,
-    /// No entry is written.
-    Nothing {
-        /// Whether a batch of the same group was needed to decide that.
-        rests_on_group: bool,
-    },
-}
-
-/// The key of an entry.
-pub(in crate::db) struct AskedKey {
-    /// Where it is in the batch of all entries.
-    pub(in crate::db) place: Range<usize>,
-    /// `None`: an earlier entry of the batch has this key, so this one is not written.
-    pub(in crate::db) hash: Option<u64>,
-}
-
-/// What the leader decides before it writes a batch.
-pub(in crate::db) enum Condition {
-    /// Which entries are written, by what their keys hold.
-    Keys(KeyCondition),
-    /// Whether a transaction is committed, by what it has read.
-    Reads(ReadCondition),
-}
-
-/// Which entries of a batch are written. All are for the one tree of the batch.
-pub(in crate::db) struct KeyCondition {
-    /// The newest write that was visible before the caller looked.
-    read_at: SeqNo,
-    rule: Rule,
-    /// The keys of all entries.
-    keys: Vec<AskedKey>,
-    /// The entries to write: as the caller has found, then as the leader has decided.
-    writes: Bits,
-    /// The batch with all entries, if not all are to be written.
-    all: Option<Vec<u8>>,
-    decision: Decision,
-    /// What the last key held when that was decided, if it has changed since the caller looked.
-    changed_to: Option<Option<Value>>,
-}
-
-impl Admitted {
-    /// A batch with a condition. `writes` marks the entries that the rule allows as the caller has found.
-    pub(in crate::db) fn conditional(
-        tree: &Arc<Tree>,
-        all: Vec<u8>,
-        read_at: SeqNo,
-        rule: Rule,
-        keys: Vec<AskedKey>,
-        writes: Bits,
-    ) -> Result<Self> {
-        let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
-        let decision = Decision::Open;
-        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, changed_to: None };
-        Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
-    }
-
-    /// A batch that is written as its condition says.
-    pub(in crate::db) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
-        Self { bytes, trees, condition: Some(Box::new(condition)) }
-    }
-
-    pub(in crate::db) fn part(&self) -> Part<'_> {
-        (&self.bytes, &self.trees)
-    }
-
-    fn decision(&self) -> Option<Decision> {
-        self.condition.as_ref().map(|condition| condition.decision())
-    }
-
-    /// Whether the batch is to be written.
-    pub(in crate::db) fn is_written(&self) -> bool {
-        self.decision().is_none_or(|decision| decision == Decision::Write)
-    }
-
-    /// The most bytes that may be written of it.
-    pub(in crate::db) fn bytes_max(&self) -> usize {
-        match self.condition.as_deref() {
-            Some(Condition::Keys(KeyCondition { all: Some(all), .. })) => all.len(),
-            _ => self.bytes.len(),
-        }
-    }
-
-    /// Whether the decision stands even if the group cannot be written.
-    pub(in crate::db) fn stands_alone(&self) -> bool {
-        matches!(self.decision(), Some(Decision::LookAgain | Decision::Nothing { rests_on_group: false }))
-    }
-}
-
-impl Condition {
-    pub(in crate::db) fn decision(&self) -> Decision {
-        match self {
-            Self::Keys(condition) => condition.decision,
-            Self::Reads(condition) => condition.decision(),
-        }
-    }
-}
 
 impl KeyCondition {
     pub(in crate::db) fn decision(&self) -> Decision {
@@ -236,11 +112,6 @@ pub(in crate::db) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u
         }
     }
     Ok(())
-}
-
-/// The batch of those entries that are marked.
-fn part_of(all: &[u8], marked: &Bits) -> Result<Vec<u8>> {
-    select(all, |at| marked.get(at)).map_err(own_batch)
 }
 
 /// The newest entry of a key.
@@ -389,6 +260,7 @@ mod tests {
     use super::*;
     use crate::batch::WriteBatch;
     use crate::db::Db;
+    use crate::db::queues::condition::Rule;
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
 

@@ -20,6 +20,7 @@
 //! holds, so nothing later is appended to it (`resume`). After one in step 6 the batches are written, and the
 //! next group tries to seal again.
 
+use crate::Durability;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,28 +28,17 @@ use super::apply::apply;
 use super::conflict_check::decide;
 use crate::batch::{self, WriteBatch};
 use crate::db::engine::Engine;
-use crate::db::generation::apply_edit::{Change, log_closed};
+use crate::db::generation::apply_edit::log_closed;
 use crate::db::jobs::background::LOG_SYNC_BYTES;
 use crate::db::queues::commit_queue::{Admitted, Outcome, PartMut, Turn, Wanted};
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::catch;
+use crate::db::state::keyspace::change::Change;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::{LogPosition, Synced};
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
-
-/// What a write has to survive when its call returns; see [`Db::write_with`](crate::Db::write_with).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Durability {
-    /// The write was handed to the operating system: it survives the end of the process, but not a power
-    /// loss.
-    #[default]
-    Buffered,
-    /// The write is on disk: it survives a power loss.
-    Synced,
-}
 
 /// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
 /// recovery short.

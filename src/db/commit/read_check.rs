@@ -9,12 +9,15 @@
 //! - by the commit leader, for what came after that: for each entry that was written since, whether it was read
 //!   ([`ReadCondition::decide`]). The leader reads no table and no older entry of a memtable.
 
+use crate::db::queues::condition::Check;
+use crate::db::queues::condition::ReadCondition;
 use bytes::Bytes;
 
-use super::conflict_check::{Decision, Overlay};
+use super::conflict_check::Overlay;
 use crate::counters::Stripe;
 use crate::db::engine::Engine;
 use crate::db::queues::commit_queue::Admitted;
+use crate::db::queues::condition::Decision;
 use crate::db::queues::read_set::{Interval, ReadSet, only_key};
 use crate::db::read::sources::newer_sources;
 use crate::db::state::keyspace::tree::{Tree, View};
@@ -96,29 +99,6 @@ fn first_newer(
         source.next()?;
     }
     Ok(None)
-}
-
-/// What a transaction has read, for the leader to decide whether its batch is written.
-pub(in crate::db) struct ReadCondition {
-    pub(in crate::db) reads: ReadSet,
-    /// The caller has found no change up to this number.
-    read_at: SeqNo,
-    pub(in crate::db) check: Check,
-}
-
-/// What the leader has found.
-#[derive(Debug)]
-pub(in crate::db) enum Check {
-    Open,
-    /// A memtable with newer entries is gone.
-    LookAgain,
-    Unchanged,
-    /// What was read has changed, or is gone.
-    Refused {
-        why: Error,
-        /// Whether that was a batch of the same group.
-        rests_on_group: bool,
-    },
 }
 
 impl ReadCondition {

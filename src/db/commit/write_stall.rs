@@ -12,35 +12,29 @@
 //! damaged table. A memtable that cannot be sealed takes entries only as long as it has places for them; then writers get
 //! the error of sealing it.
 
+use crate::db::state::keyspace::pace::DELAY_MAX;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::batch;
 use crate::compaction::debt::{is_none, of_debt, of_runs};
 use crate::compaction::pick;
 use crate::db::engine::Engine;
-use crate::db::jobs::background::Jobs;
 use crate::db::queues::commit_queue::{Part, PartMut};
 use crate::db::queues::retry::Work;
+use crate::db::queues::workers::Jobs;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
 use crate::memory::Growth;
 use crate::memtable::Memtable;
 use crate::options::IMMUTABLES_MAX;
-use crate::sync::lock;
 
 /// Rate of writing when pressure has just begun, in bytes per second.
 const RATE_MAX: f64 = 256.0 * 1024.0 * 1024.0;
 
 /// Rate at a pressure of almost 1.
 const RATE_MIN: f64 = 1024.0 * 1024.0;
-
-/// Longest single delay.
-const DELAY_MAX: Duration = Duration::from_millis(100);
-
-/// Shorter delays are skipped, because timers are less precise than that.
-const DELAY_MIN: Duration = Duration::from_micros(20);
 
 /// The part of the memory for memtables that a keyspace leaves to others while it waits for its flushes.
 const PART_FOR_OTHERS: usize = 8;
@@ -56,30 +50,10 @@ fn pressure_of_memtables(immutables: usize) -> f64 {
     ((immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0)).max(0.0)
 }
 
-/// Whether so many memtables that wait to be flushed, runs of level 0, and bytes that compactions owe slow nobody down.
-pub(crate) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) -> bool {
-    immutables <= 1 && is_none(runs, debt)
-}
-
 /// How long a write of `bytes` takes at the rate that is allowed at a pressure between 0 and 1.
 fn time_of(bytes: usize, pressure: f64) -> Duration {
     let rate = (RATE_MAX * (1.0 - pressure).powi(3)).max(RATE_MIN);
     Duration::from_secs_f64(bytes as f64 / rate).min(DELAY_MAX)
-}
-
-/// The rate of all writers of a keyspace under pressure: when the writes so far have had their time.
-#[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Option<Instant>>);
-
-impl Pace {
-    /// Adds a write that takes this time. Returns how long its writer has to wait.
-    fn delay(&self, now: Instant, time: Duration) -> Duration {
-        let mut busy_until = lock(&self.0);
-        let end = (busy_until.unwrap_or(now).max(now) + time).min(now + DELAY_MAX);
-        *busy_until = Some(end);
-        let delay = end - now;
-        if delay < DELAY_MIN { Duration::ZERO } else { delay }
-    }
 }
 
 impl Engine {
@@ -357,6 +331,10 @@ fn pressure_of(trees: &[Arc<Tree>]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::db::state::keyspace::pace::DELAY_MIN;
+    use crate::db::state::keyspace::pace::Pace;
+    use crate::sync::lock;
+    use std::sync::Mutex;
     use std::sync::mpsc;
 
     use super::*;

@@ -24,8 +24,8 @@
 //! not the case, the files are written anew before the opening returns. A copy of a store is durable once its maker
 //! has synced it: an opening syncs neither its tables nor its logs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::resume::Memory;
 use crate::db::engine::Engine;
@@ -44,14 +44,6 @@ use crate::wal::FramedWriter;
 
 /// With more logs than this an opening writes the files anew, so that they do not become more and more.
 const LOGS_MAX: usize = 8;
-
-/// Whether nothing has changed since the store was opened.
-#[derive(Default)]
-pub(in crate::db) struct Unchanged {
-    is_unchanged: AtomicBool,
-    /// One thread begins.
-    beginning: Mutex<()>,
-}
 
 /// A store that was closed, and of which everything is durable.
 pub(in crate::db) struct Closed<'r> {

@@ -16,78 +16,21 @@
 //! A log that is named and not used has only its header. Recovery ignores it and takes the one before for the
 //! log in use (`recover`). When writing resumes, there is a new log, and this one is removed (`resume`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::db::state::next_log::NewLog;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::apply_edit::{Change, log_closed, log_created};
-use crate::checksum::FileId;
+use super::apply_edit::{log_closed, log_created};
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
+use crate::db::state::keyspace::change::Change;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 use crate::filename::FileName;
-use crate::manifest::edit::EditItem;
 use crate::sync::lock;
-use crate::wal::FramedWriter;
 
 /// How often the leader looks at the sizes of memtables: once for so many bytes of the log.
 const LOOK_BYTES: u64 = 1 << 10;
-
-/// A log that is created, durable and not in use.
-pub(crate) struct NewLog {
-    number: u64,
-    file_id: FileId,
-    writer: FramedWriter,
-}
-
-/// The log after the active one, and the end of the one before.
-#[derive(Default)]
-pub(crate) struct NextLog {
-    /// Created and named. Locked while it is made, used or given up.
-    prepared: Mutex<Option<NewLog>>,
-    /// Memtables are half full, and no log was begun since.
-    is_wanted: AtomicBool,
-    /// How the log before the active one ended, until an edit says it.
-    ended: Mutex<Option<EditItem>>,
-}
-
-impl NextLog {
-    /// What the next edit has to say about the log before the active one.
-    pub(in crate::db) fn ended(&self) -> Option<EditItem> {
-        lock(&self.ended).clone()
-    }
-
-    /// A durable edit has said it.
-    pub(in crate::db) fn note_stated(&self, stated: &EditItem) {
-        lock(&self.ended).take_if(|ended| ended == stated);
-    }
-
-    /// Nothing is prepared, begun or given up by others while the guard is held.
-    pub(in crate::db) fn pause(&self) -> Paused<'_> {
-        Paused { prepared: lock(&self.prepared), next: self }
-    }
-
-    fn is_prepared(&self) -> bool {
-        // Whoever holds the lock is about to change that.
-        self.prepared.try_lock().map_or(true, |prepared| prepared.is_some())
-    }
-}
-
-/// Exclusive access to the next log.
-pub(in crate::db) struct Paused<'a> {
-    prepared: MutexGuard<'a, Option<NewLog>>,
-    next: &'a NextLog,
-}
-
-impl Paused<'_> {
-    /// Another manifest is in force, which names neither the next log nor the one before the active one, or
-    /// says how that ended.
-    pub(in crate::db) fn forget(mut self) {
-        *self.prepared = None;
-        self.next.is_wanted.store(false, Ordering::Relaxed);
-        *lock(&self.next.ended) = None;
-    }
-}
 
 impl Engine {
     /// Has the next log prepared if a memtable of these trees, or all memtables together, are half full.
@@ -208,14 +151,16 @@ impl Engine {
 mod tests {
     use std::io::ErrorKind;
     use std::path::{Path, PathBuf};
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
     use crate::ManifestCondition;
     use crate::batch::WriteBatch;
-    use crate::db::commit::group_commit::Durability;
     use crate::db::handles::store::Db;
+    use crate::db::state::durability::Durability;
     use crate::db::state::switch_points::in_order;
     use crate::error::Error;
     use crate::file_header::HEADER_BYTES;

@@ -2,9 +2,9 @@
 
 use crate::batch::BatchReader;
 use crate::db::engine::Engine;
-use crate::db::jobs::background::Jobs;
 use crate::db::queues::commit_queue::PartMut;
 use crate::db::queues::retry::Work;
+use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::reserve::file::{Found, find, remove_reserve, write_reserve};
 use crate::error::{Error, Result};

@@ -41,17 +41,16 @@
 //! that failed, and those of a manifest whose renaming into `CURRENT` failed ([`InDoubt`]).
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::apply_edit::{Change, TreeChange};
 use crate::db::commit::group_commit::OLDER_LOGS_MAX;
 use crate::db::engine::Engine;
-use crate::db::jobs::background::Jobs;
 use crate::db::queues::retry::Work;
+use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::random_id;
+use crate::db::state::keyspace::change::TreeChange;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
@@ -60,101 +59,10 @@ use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, NewManifest};
 use crate::manifest::state::ManifestState;
 use crate::sync::lock;
-use crate::version::TableHandle;
 use crate::wal::FramedWriter;
 
 /// How often a writer that waits looks whether the store was closed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Whether writing is suspended, and what to keep until it resumes.
-#[derive(Default)]
-pub(crate) struct Suspension {
-    is_suspended: AtomicBool,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The newest failure.
-    cause: Option<Error>,
-    in_doubt: InDoubt,
-}
-
-/// Files that a manifest may name of which it is unknown whether it counts, or whether it has the edit.
-#[derive(Default)]
-struct InDoubt {
-    files: Vec<FileName>,
-    /// Handles of tables. They are marked as obsolete, and their files are removed with the last handle.
-    tables: Vec<Arc<TableHandle>>,
-}
-
-impl Suspension {
-    #[inline]
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.is_suspended.load(Ordering::Acquire)
-    }
-
-    /// The failure because of which writing is suspended, if it is.
-    pub(crate) fn cause(&self) -> Option<Error> {
-        if self.is_suspended() { lock(&self.state).cause.clone() } else { None }
-    }
-
-    /// What to hold from before the edit of a change is appended until the change is visible.
-    pub(in crate::db) fn doubt(&self, change: &Change) -> Doubt<'_> {
-        let tables = match change {
-            Change::Trees(changes) => changes.iter().flat_map(TreeChange::new_tables).collect(),
-            Change::Filters(change) => vec![Arc::clone(&change.new)],
-            Change::None | Change::End | Change::Options(..) | Change::Drop(_) => Vec::new(),
-        };
-        Doubt { suspension: self, tables }
-    }
-
-    /// Keeps a file that a manifest may name.
-    pub(in crate::db) fn keep_file(&self, name: FileName) {
-        lock(&self.state).in_doubt.files.push(name);
-    }
-
-    fn keep_files(&self, new: NewFiles) {
-        let in_doubt = &mut lock(&self.state).in_doubt;
-        for change in &new.changes {
-            in_doubt.tables.extend(change.new_tables());
-            change.set_added_obsolete();
-        }
-        in_doubt.files.extend(new.names);
-    }
-
-    fn begin(&self, state: &mut State, cause: Error) {
-        state.cause = Some(cause);
-        self.is_suspended.store(true, Ordering::Release);
-    }
-
-    fn end(&self) {
-        lock(&self.state).cause = None;
-        self.is_suspended.store(false, Ordering::Release);
-    }
-}
-
-/// The new tables and filters of a change whose edit may be in the manifest. Unless that ends, they are kept,
-/// also if a panic has interrupted the change.
-pub(in crate::db) struct Doubt<'a> {
-    suspension: &'a Suspension,
-    tables: Vec<Arc<TableHandle>>,
-}
-
-impl Doubt<'_> {
-    /// The change is visible.
-    pub(in crate::db) fn end(mut self) {
-        self.tables.clear();
-    }
-}
-
-impl Drop for Doubt<'_> {
-    fn drop(&mut self) {
-        if !self.tables.is_empty() {
-            lock(&self.suspension.state).in_doubt.tables.append(&mut self.tables);
-        }
-    }
-}
 
 /// What an attempt to resume has written.
 #[derive(Default)]
@@ -346,8 +254,9 @@ impl Engine {
         let mark = {
             // Whoever compares `CURRENT` with what is in memory holds this lock.
             let mut guard = self.manifest.lock();
-            let manifest =
-                manifest.install().inspect_err(|_| self.suspension.keep_files(std::mem::take(&mut new)))?;
+            let manifest = manifest
+                .install()
+                .inspect_err(|_| self.suspension.keep_files(&new.changes, std::mem::take(&mut new.names)))?;
             let mark = manifest.state().mark;
             self.manifest.set_mark(mark);
             *guard = Some(manifest);
@@ -445,8 +354,11 @@ fn apply(state: &mut ManifestState, items: Vec<EditItem>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use crate::db::state::keyspace::change::Change;
     use std::io;
     use std::path::Path;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc;
 
     use super::*;

@@ -1,6 +1,7 @@
 pub(in crate::db) mod conditional;
 pub(in crate::db) mod iteration;
 pub(in crate::db) mod keyspace;
+pub(in crate::db) mod owner;
 pub(in crate::db) mod read_calls;
 #[cfg(test)]
 pub(in crate::db) mod reads_tell;

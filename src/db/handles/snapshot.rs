@@ -1,55 +1,12 @@
 //! Snapshots: sequence numbers whose entries compactions keep while a handle exists.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use super::keyspace::Keyspace;
 use super::read_calls::Reads;
-use crate::db::engine::Owner;
+use crate::db::handles::owner::Owner;
 use crate::db::state::keyspace::tree::Tree;
 use crate::key::SeqNo;
-use crate::sync::lock;
-
-/// The live snapshots: the number of holders of each sequence number.
-#[derive(Default)]
-pub(crate) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
-
-impl SnapshotList {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, usize>> {
-        lock(&self.0)
-    }
-
-    /// Registers the sequence number that is visible now. It is read under the lock, which orders it with
-    /// [`Self::numbers`]: if a compaction did not see this snapshot, its input has no newer entries than the
-    /// snapshot's number.
-    pub(in crate::db) fn register(&self, visible: &AtomicU64) -> SeqNo {
-        let mut list = self.lock();
-        let seqno = visible.load(Ordering::Acquire);
-        *list.entry(seqno).or_default() += 1;
-        seqno
-    }
-
-    fn release(&self, seqno: SeqNo) {
-        let mut list = self.lock();
-        if let Some(holders) = list.get_mut(&seqno) {
-            *holders -= 1;
-            if *holders == 0 {
-                list.remove(&seqno);
-            }
-        }
-    }
-
-    /// The number of the oldest live snapshot; `SeqNo::MAX` if there is none.
-    pub(crate) fn oldest(&self) -> SeqNo {
-        self.lock().keys().next().copied().unwrap_or(SeqNo::MAX)
-    }
-
-    /// The sequence numbers of all live snapshots, ascending.
-    pub(crate) fn numbers(&self) -> Vec<SeqNo> {
-        self.lock().keys().copied().collect()
-    }
-}
 
 /// The store at one moment, over all keyspaces. Cheap to make, to clone and to hold. While it is held,
 /// compactions keep every entry it sees.

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use super::keyspace::Keyspace;
 use super::store::Db;
 use crate::batch::{self, WriteBatch};
-use crate::db::commit::conflict_check::Rule;
-use crate::db::commit::group_commit::Durability;
-use crate::db::engine::Owner;
 use crate::db::handles::conditional::answers::Mismatch;
 use crate::db::handles::conditional::conditional_loop::{KeyWrite, Single};
+use crate::db::handles::owner::Owner;
 use crate::db::queues::bits::Bits;
+use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
+use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 

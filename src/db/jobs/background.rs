@@ -10,9 +10,9 @@
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use crate::db::queues::workers::Jobs;
+use crate::sync::lock;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::filter_memory::may_change_groups;
@@ -24,14 +24,13 @@ use crate::compaction::debt;
 use crate::compaction::pick::{self, Task, Urgency};
 use crate::compaction::tombstones::{self, Readers};
 use crate::db::engine::Engine;
-use crate::db::queues::job_queue::{FlushUrgency, Marks};
-use crate::db::queues::reservations::{Job, Reservations, Reserved, Upkeep};
+use crate::db::queues::job_queue::FlushUrgency;
+use crate::db::queues::reservations::{Job, Reserved, Upkeep};
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::{catch, is_out_of_space};
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use crate::sync::lock;
 use crate::version::Version;
 
 /// Unsynced bytes of the log at which it is synced in the background.
@@ -53,29 +52,6 @@ const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the tables of a keyspace have to be the same before its idle compaction.
 const IDLE_DELAY: Duration = Duration::from_secs(1);
 
-/// The background threads of a store and their jobs.
-pub(crate) struct Background {
-    pub(crate) reservations: Arc<Reservations>,
-    pub(crate) threads: usize,
-    /// How many of them are in the commit queue.
-    committing: AtomicUsize,
-    /// Some column groups of filters are not in memory.
-    is_short_of_memory: AtomicBool,
-    /// A tree has changed whose filters have a total.
-    residency_due: AtomicBool,
-    /// Lookups in keyspaces with open tables, as far as they were counted.
-    lookups: AtomicU64,
-    handles: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// Which jobs a thread takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Jobs {
-    All,
-    /// Only the jobs that writers may be waiting for.
-    Urgent,
-}
-
 /// What looking for a job has come to.
 enum Tried {
     /// A job, or none. Whether anything was done.
@@ -84,107 +60,20 @@ enum Tried {
     InVain(bool),
 }
 
-impl Background {
-    pub(crate) fn new(threads: usize, marks: &Arc<Marks>) -> Self {
-        Self {
-            reservations: Reservations::new(Arc::clone(marks)),
-            threads,
-            committing: AtomicUsize::new(0),
-            is_short_of_memory: AtomicBool::new(false),
-            residency_due: AtomicBool::new(false),
-            lookups: AtomicU64::new(0),
-            handles: Mutex::default(),
-        }
-    }
-
-    /// To be called when there may be a new job, or when a thread that waits may continue.
-    pub(crate) fn notify(&self) {
-        self.reservations.notify();
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.reservations.is_stopping()
-    }
-
-    /// To be called by a thread that does background work, before it enters the commit queue.
-    pub(in crate::db) fn begin_commit(&self) -> Committing<'_> {
-        self.committing.fetch_add(1, Ordering::SeqCst);
-        Committing(&self.committing)
-    }
-
-    /// Whether no thread can do a job: there are none, or all are in the commit queue, where they wait for
-    /// the leader. Then the leader does the jobs that it waits for.
-    pub(crate) fn has_no_free_thread(&self) -> bool {
-        self.committing.load(Ordering::SeqCst) >= self.threads
-    }
-
-    /// Sets whether some column groups of filters are not in memory. As long as that is true, a thread
-    /// chooses again at intervals which to keep, because the lookups may change.
-    pub(crate) fn set_short_of_memory(&self, is_short: bool) {
-        self.is_short_of_memory.store(is_short, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_short_of_memory(&self) -> bool {
-        self.is_short_of_memory.load(Ordering::Relaxed)
-    }
-
-    /// Counts the new lookups of these trees. Gives the sum of all that were counted.
-    pub(in crate::db) fn count_lookups(&self, trees: &[Arc<Tree>]) -> u64 {
-        let new: u64 = trees.iter().map(|tree| tree.take_new_lookups()).sum();
-        self.lookups.fetch_add(new, Ordering::Relaxed) + new
-    }
-
-    /// Has the filters in memory chosen again.
-    pub(in crate::db) fn set_residency_due(&self) {
-        self.residency_due.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a tree has changed whose filters have a total, since this was last asked.
-    pub(crate) fn take_residency_due(&self) -> bool {
-        self.residency_due.swap(false, Ordering::Relaxed)
-    }
-
+impl Engine {
     /// Starts the threads.
-    pub(crate) fn start(&self, engine: &Arc<Engine>) -> Result<()> {
-        let mut handles = lock(&self.handles);
-        for index in 0..self.threads {
-            let worker = Arc::clone(engine);
-            let jobs = if index == 0 && self.threads > 1 { Jobs::Urgent } else { Jobs::All };
+    pub(in crate::db) fn start_threads(self: &Arc<Self>) -> Result<()> {
+        let mut handles = lock(&self.background.handles);
+        for index in 0..self.background.threads {
+            let worker = Arc::clone(self);
+            let jobs = if index == 0 && self.background.threads > 1 { Jobs::Urgent } else { Jobs::All };
             let thread = std::thread::Builder::new().name(format!("sievedb-{index}"));
             let spawned = thread.spawn(move || worker.work(jobs));
-            handles.push(spawned.map_err(|error| Error::io("start a thread for", &engine.files.dir, error))?);
+            handles.push(spawned.map_err(|error| Error::io("start a thread for", &self.files.dir, error))?);
         }
         Ok(())
     }
 
-    /// Starts no new job, and waits for running jobs in the store's threads and in callers' threads. Running
-    /// compactions are cancelled; running flushes finish.
-    pub(crate) fn stop(&self) {
-        self.reservations.stop();
-        let handles = std::mem::take(&mut *lock(&self.handles));
-        for handle in handles {
-            let _ = handle.join();
-        }
-        loop {
-            let epoch = self.reservations.epoch();
-            if !self.reservations.is_working() {
-                return;
-            }
-            self.reservations.wait_past(epoch, None);
-        }
-    }
-}
-
-/// A thread that does background work is in the commit queue until this is dropped.
-pub(in crate::db) struct Committing<'a>(&'a AtomicUsize);
-
-impl Drop for Committing<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Engine {
     fn work(&self, jobs: Jobs) {
         loop {
             let epoch = self.background.reservations.epoch();
@@ -577,6 +466,8 @@ impl<'a> Free<'a> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::db::handles::keyspace::Keyspace;

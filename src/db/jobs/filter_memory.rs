@@ -449,10 +449,10 @@ impl Engine {
 mod tests {
     use std::path::Path;
 
-    use super::super::background::Jobs;
     use super::*;
     use crate::db::handles::keyspace::Keyspace;
     use crate::db::handles::store::Db;
+    use crate::db::queues::workers::Jobs;
     use crate::filter::FilterKind;
     use crate::fs::MemFs;
     use crate::memory::LeaseKind;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::background::Jobs;
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
+use crate::db::queues::workers::Jobs;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::error::{Error, Result};
 

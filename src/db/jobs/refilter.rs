@@ -25,14 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::background::Jobs;
 use super::flush_and_compact::JobError;
 use crate::compaction::claimed_ranges::Busy;
 use crate::compaction::filters::{Output, plan_output};
 use crate::db::engine::Engine;
-use crate::db::generation::apply_edit::{Change, FilterChange, OptionsChange};
 use crate::db::queues::reservations::Job;
+use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::catch;
+use crate::db::state::keyspace::change::Change;
+use crate::db::state::keyspace::change::FilterChange;
+use crate::db::state::keyspace::change::OptionsChange;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::progress::Progress;
 use crate::error::{Error, Result};

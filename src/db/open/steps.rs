@@ -27,15 +27,15 @@ use std::sync::atomic::Ordering;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::recover::OpenReport;
 use super::recover::{Recovered, check_never_used, is_ours, list, recover};
 use super::replay_buffer::part_bytes_max;
 use super::replay_to_memtables::{Carry, Replayed};
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
-use crate::db::engine::{Engine, EngineParts, Owner};
+use crate::db::engine::{Engine, EngineParts};
 use crate::db::generation::begin::Closed;
+use crate::db::handles::owner::Owner;
 use crate::db::handles::store::Db;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
@@ -43,6 +43,7 @@ use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
 use crate::db::state::keyspace::memtables::Memtables;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::Log;
+use crate::db::state::open_report::OpenReport;
 use crate::db::state::reserve::file::remove_reserve;
 use crate::db::state::reserve::state::Reserve;
 use crate::error::{Error, InFile, Result};
@@ -99,7 +100,7 @@ impl Db {
             engine.files.obsolete.wake_with(move || reservations.notify());
             let reservations = Arc::clone(&engine.background.reservations);
             engine.context.memory.wake_with(move || reservations.notify());
-            engine.background.start(&engine)?;
+            engine.start_threads()?;
             engine.background.notify();
         }
         let default = engine.keyspaces.default_tree();

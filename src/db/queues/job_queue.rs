@@ -11,46 +11,11 @@
 //! keyspaces whose level 0 is merged early once they have had nothing else to do for some time.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::batch::KeyspaceId;
 use crate::compaction::pick::Urgency;
 use crate::key::SeqNo;
-use crate::sync::lock;
-
-/// Keyspaces to look at before the next job is chosen. Its lock is held for single operations only.
-pub(crate) struct Marks {
-    marked: Mutex<BTreeSet<KeyspaceId>>,
-    /// The number that the oldest snapshot must have, or one above it, for a compaction to become possible
-    /// that snapshots hold back; `SeqNo::MAX` if none is held back.
-    awaited: AtomicU64,
-}
-
-impl Default for Marks {
-    fn default() -> Self {
-        Self { marked: Mutex::default(), awaited: AtomicU64::new(SeqNo::MAX) }
-    }
-}
-
-impl Marks {
-    pub(crate) fn add(&self, keyspace: KeyspaceId) {
-        lock(&self.marked).insert(keyspace);
-    }
-
-    pub(crate) fn take(&self) -> BTreeSet<KeyspaceId> {
-        std::mem::take(&mut lock(&self.marked))
-    }
-
-    pub(crate) fn awaited(&self) -> SeqNo {
-        self.awaited.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn set_awaited(&self, seqno: SeqNo) {
-        self.awaited.store(seqno, Ordering::SeqCst);
-    }
-}
 
 /// How much a flush is needed: the memtables that wait beyond the first, then the bytes that it frees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::job_queue::{Marks, Pending};
+use super::job_queue::Pending;
 use crate::batch::KeyspaceId;
 use crate::compaction::claimed_ranges::{Busy, Claim};
 use crate::compaction::pick::Task;
+use crate::db::state::keyspace::marks::Marks;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::db::state::switch_points::point;
 use crate::key::SeqNo;

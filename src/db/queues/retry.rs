@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::db::Db;
-    use crate::db::jobs::background::Jobs;
+    use crate::db::queues::workers::Jobs;
     use crate::fs::{MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
 

@@ -23,8 +23,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use crate::batch::WriteBatch;
-    use crate::db::commit::group_commit::Durability;
     use crate::db::handles::store::Db;
+    use crate::db::state::durability::Durability;
     use crate::error::{Error, Result};
     use crate::filter::{FilterKind, FilterPolicy};
     use crate::fs::{CrashPolicy, MemFs, Op};

@@ -11,10 +11,11 @@
 //! The snapshot stays registered until the leader has decided, so that compactions keep what 2 looks for.
 
 use crate::batch::WriteBatch;
-use crate::db::commit::conflict_check::Condition;
-use crate::db::commit::read_check::{Check, ReadCondition};
 use crate::db::engine::Engine;
 use crate::db::queues::commit_queue::{Admitted, Wanted};
+use crate::db::queues::condition::Check;
+use crate::db::queues::condition::Condition;
+use crate::db::queues::condition::ReadCondition;
 use crate::db::queues::read_set::ReadSet;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;

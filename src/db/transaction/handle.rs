@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::db::commit::group_commit::Durability;
-use crate::db::engine::{Engine, Owner};
+use crate::db::engine::Engine;
 use crate::db::handles::keyspace::Keyspace;
+use crate::db::handles::owner::Owner;
 use crate::db::handles::read_calls::Reads;
 use crate::db::handles::snapshot::Snapshot;
 use crate::db::handles::store::Db;
 use crate::db::queues::read_set::{READ_BYTES_MAX, ReadSet, Tracker};
 use crate::db::queues::value::Value;
 use crate::db::read::own_writes::OwnWrites;
+use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};

@@ -14,7 +14,7 @@ use super::reused_seqnos::{NewerLogs, Standing, UsedLog};
 use super::spill::Scratch;
 use super::survey::Survey;
 use crate::batch::BatchReader;
-use crate::db::open::recover::DroppedTail;
+use crate::db::state::open_report::DroppedTail;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::inspect::{LogItem, read_log};

@@ -5,11 +5,11 @@
 
 use super::answers::{Mismatch, NewKeys};
 use super::conditional_loop::KeyWrite;
-use crate::db::commit::conflict_check::Rule;
-use crate::db::commit::group_commit::Durability;
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::store::Db;
+use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
+use crate::db::state::durability::Durability;
 use crate::error::Result;
 
 macro_rules! conditional_calls {

@@ -1,10 +1,10 @@
 //! Taking the first or the last entry: a store as a queue, or as a stack.
 
-use crate::db::commit::group_commit::Durability;
 use crate::db::handles::iteration::iter::Keys;
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::store::Db;
 use crate::db::queues::value::Value;
+use crate::db::state::durability::Durability;
 use crate::error::Result;
 
 type Entry = (Value, Value);

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::key_copies::KeyCopies;
-use crate::db::engine::Owner;
+use crate::db::handles::owner::Owner;
 use crate::db::handles::read_calls::Reads;
 use crate::db::queues::value::Value;
 use crate::db::read::laid_over::Direction;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use crate::batch::KeyspaceId;
-use crate::db::queues::job_queue::Marks;
+use crate::db::state::keyspace::marks::Marks;
 use crate::memory::Memory;
 use crate::sync::lock;
 

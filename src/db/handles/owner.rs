@@ -1,0 +1,70 @@
+//! The part of every handle that keeps the store open, and closing.
+
+use crate::db::engine::Engine;
+use crate::db::state::switch_points::point;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+impl Engine {
+    /// Stops background work, ends the log, releases the lock, and completes the commits that wait. Later calls
+    /// do nothing.
+    ///
+    /// Does nothing in a process that was forked from the one that opened the store: the threads do not exist
+    /// there, a lock may be held for ever, and the files belong to the other process.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.files.check_process()?;
+        if !self.health.set_closed() {
+            return Ok(());
+        }
+        point();
+        self.background.stop();
+        point();
+        let result = match (&self.log, self.health.failure()) {
+            (None, _) => Ok(()),
+            (Some(_), Some(error)) => Err(error.clone()),
+            (Some(_), None) => self.close_log(),
+        };
+        if self.log.is_some() {
+            self.remove_obsolete_files();
+        }
+        *self.manifest.lock() = None;
+        point();
+        self.files.unlock();
+        self.completions.end(&result);
+        result
+    }
+}
+
+/// What the handles share. Dropping the last one closes the store.
+pub(crate) struct Owner {
+    engine: Arc<Engine>,
+}
+
+impl Owner {
+    pub(crate) fn new(engine: Arc<Engine>) -> Arc<Self> {
+        Arc::new(Self { engine })
+    }
+
+    #[inline]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+}
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owner").field("dir", &self.engine.files.dir).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        match self.engine.close() {
+            // Nothing of it may be dropped either: see `Engine::close`.
+            Err(Error::Forked { .. }) => std::mem::forget(Arc::clone(&self.engine)),
+            Err(error) => {
+                tracing::error!(dir = %self.engine.files.dir.display(), %error, "closing failed");
+            }
+            Ok(()) => {}
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Conditions of batches, as data: the commit leader decides them (`commit/conflict_check`).
+
+use crate::batch::own_batch;
+use crate::batch::select;
+use crate::db::queues::bits::Bits;
+use crate::db::queues::commit_queue::Admitted;
+use crate::db::queues::commit_queue::Part;
+use crate::db::queues::read_set::ReadSet;
+use crate::db::queues::value::Value;
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::{Error, Result};
+use crate::key::SeqNo;
+use std::ops::Range;
+use std::sync::Arc;
+/// For which states of its key an entry is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::db) enum Rule {
+    /// The key is absent.
+    Absent,
+    /// The key is present.
+    Present,
+    /// The key has this value.
+    Equals(Value),
+    Always,
+}
+
+impl Rule {
+    /// Whether to write an entry of a key that has this value.
+    pub(in crate::db) fn allows(&self, value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Absent => value.is_none(),
+            Self::Present => value.is_some(),
+            Self::Equals(expected) => value == Some(&**expected),
+            Self::Always => true,
+        }
+    }
+}
+
+/// What has been decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) enum Decision {
+    Open,
+    /// It is unknown what happened since the caller looked.
+    LookAgain,
+    /// The entries that are marked are written.
+    Write,
+    /// No entry is written.
+    Nothing {
+        /// Whether a batch of the same group was needed to decide that.
+        rests_on_group: bool,
+    },
+}
+
+/// The key of an entry.
+pub(in crate::db) struct AskedKey {
+    /// Where it is in the batch of all entries.
+    pub(in crate::db) place: Range<usize>,
+    /// `None`: an earlier entry of the batch has this key, so this one is not written.
+    pub(in crate::db) hash: Option<u64>,
+}
+
+/// What the leader decides before it writes a batch.
+pub(in crate::db) enum Condition {
+    /// Which entries are written, by what their keys hold.
+    Keys(KeyCondition),
+    /// Whether a transaction is committed, by what it has read.
+    Reads(ReadCondition),
+}
+
+/// Which entries of a batch are written. All are for the one tree of the batch.
+pub(in crate::db) struct KeyCondition {
+    /// The newest write that was visible before the caller looked.
+    pub(in crate::db) read_at: SeqNo,
+    pub(in crate::db) rule: Rule,
+    /// The keys of all entries.
+    pub(in crate::db) keys: Vec<AskedKey>,
+    /// The entries to write: as the caller has found, then as the leader has decided.
+    pub(in crate::db) writes: Bits,
+    /// The batch with all entries, if not all are to be written.
+    pub(in crate::db) all: Option<Vec<u8>>,
+    pub(in crate::db) decision: Decision,
+    /// What the last key held when that was decided, if it has changed since the caller looked.
+    pub(in crate::db) changed_to: Option<Option<Value>>,
+}
+
+impl Admitted {
+    /// A batch with a condition. `writes` marks the entries that the rule allows as the caller has found.
+    pub(in crate::db) fn conditional(
+        tree: &Arc<Tree>,
+        all: Vec<u8>,
+        read_at: SeqNo,
+        rule: Rule,
+        keys: Vec<AskedKey>,
+        writes: Bits,
+    ) -> Result<Self> {
+        let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
+        let decision = Decision::Open;
+        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, changed_to: None };
+        Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
+    }
+
+    /// A batch that is written as its condition says.
+    pub(in crate::db) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
+        Self { bytes, trees, condition: Some(Box::new(condition)) }
+    }
+
+    pub(in crate::db) fn part(&self) -> Part<'_> {
+        (&self.bytes, &self.trees)
+    }
+
+    pub(in crate::db) fn decision(&self) -> Option<Decision> {
+        self.condition.as_ref().map(|condition| condition.decision())
+    }
+
+    /// Whether the batch is to be written.
+    pub(in crate::db) fn is_written(&self) -> bool {
+        self.decision().is_none_or(|decision| decision == Decision::Write)
+    }
+
+    /// The most bytes that may be written of it.
+    pub(in crate::db) fn bytes_max(&self) -> usize {
+        match self.condition.as_deref() {
+            Some(Condition::Keys(KeyCondition { all: Some(all), .. })) => all.len(),
+            _ => self.bytes.len(),
+        }
+    }
+
+    /// Whether the decision stands even if the group cannot be written.
+    pub(in crate::db) fn stands_alone(&self) -> bool {
+        matches!(self.decision(), Some(Decision::LookAgain | Decision::Nothing { rests_on_group: false }))
+    }
+}
+
+impl Condition {
+    pub(in crate::db) fn decision(&self) -> Decision {
+        match self {
+            Self::Keys(condition) => condition.decision,
+            Self::Reads(condition) => condition.decision(),
+        }
+    }
+}
+
+/// The batch of those entries that are marked.
+pub(in crate::db) fn part_of(all: &[u8], marked: &Bits) -> Result<Vec<u8>> {
+    select(all, |at| marked.get(at)).map_err(own_batch)
+}
+
+/// What a transaction has read, for the leader to decide whether its batch is written.
+pub(in crate::db) struct ReadCondition {
+    pub(in crate::db) reads: ReadSet,
+    /// The caller has found no change up to this number.
+    pub(in crate::db) read_at: SeqNo,
+    pub(in crate::db) check: Check,
+}
+
+/// What the leader has found.
+#[derive(Debug)]
+pub(in crate::db) enum Check {
+    Open,
+    /// A memtable with newer entries is gone.
+    LookAgain,
+    Unchanged,
+    /// What was read has changed, or is gone.
+    Refused {
+        why: Error,
+        /// Whether that was a batch of the same group.
+        rests_on_group: bool,
+    },
+}

@@ -1,0 +1,122 @@
+//! The background threads of a store.
+
+use crate::db::queues::reservations::Reservations;
+use crate::db::state::keyspace::marks::Marks;
+use crate::db::state::keyspace::tree::Tree;
+use crate::sync::lock;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+/// The background threads of a store and their jobs.
+pub(crate) struct Background {
+    pub(crate) reservations: Arc<Reservations>,
+    pub(crate) threads: usize,
+    /// How many of them are in the commit queue.
+    pub(in crate::db) committing: AtomicUsize,
+    /// Some column groups of filters are not in memory.
+    pub(in crate::db) is_short_of_memory: AtomicBool,
+    /// A tree has changed whose filters have a total.
+    pub(in crate::db) residency_due: AtomicBool,
+    /// Lookups in keyspaces with open tables, as far as they were counted.
+    pub(in crate::db) lookups: AtomicU64,
+    pub(in crate::db) handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Which jobs a thread takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Jobs {
+    All,
+    /// Only the jobs that writers may be waiting for.
+    Urgent,
+}
+
+impl Background {
+    pub(crate) fn new(threads: usize, marks: &Arc<Marks>) -> Self {
+        Self {
+            reservations: Reservations::new(Arc::clone(marks)),
+            threads,
+            committing: AtomicUsize::new(0),
+            is_short_of_memory: AtomicBool::new(false),
+            residency_due: AtomicBool::new(false),
+            lookups: AtomicU64::new(0),
+            handles: Mutex::default(),
+        }
+    }
+
+    /// To be called when there may be a new job, or when a thread that waits may continue.
+    pub(crate) fn notify(&self) {
+        self.reservations.notify();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.reservations.is_stopping()
+    }
+
+    /// To be called by a thread that does background work, before it enters the commit queue.
+    pub(in crate::db) fn begin_commit(&self) -> Committing<'_> {
+        self.committing.fetch_add(1, Ordering::SeqCst);
+        Committing(&self.committing)
+    }
+
+    /// Whether no thread can do a job: there are none, or all are in the commit queue, where they wait for
+    /// the leader. Then the leader does the jobs that it waits for.
+    pub(crate) fn has_no_free_thread(&self) -> bool {
+        self.committing.load(Ordering::SeqCst) >= self.threads
+    }
+
+    /// Sets whether some column groups of filters are not in memory. As long as that is true, a thread
+    /// chooses again at intervals which to keep, because the lookups may change.
+    pub(crate) fn set_short_of_memory(&self, is_short: bool) {
+        self.is_short_of_memory.store(is_short, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.is_short_of_memory.load(Ordering::Relaxed)
+    }
+
+    /// Counts the new lookups of these trees. Gives the sum of all that were counted.
+    pub(in crate::db) fn count_lookups(&self, trees: &[Arc<Tree>]) -> u64 {
+        let new: u64 = trees.iter().map(|tree| tree.take_new_lookups()).sum();
+        self.lookups.fetch_add(new, Ordering::Relaxed) + new
+    }
+
+    /// Has the filters in memory chosen again.
+    pub(in crate::db) fn set_residency_due(&self) {
+        self.residency_due.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a tree has changed whose filters have a total, since this was last asked.
+    pub(crate) fn take_residency_due(&self) -> bool {
+        self.residency_due.swap(false, Ordering::Relaxed)
+    }
+
+    /// Starts no new job, and waits for running jobs in the store's threads and in callers' threads. Running
+    /// compactions are cancelled; running flushes finish.
+    pub(crate) fn stop(&self) {
+        self.reservations.stop();
+        let handles = std::mem::take(&mut *lock(&self.handles));
+        for handle in handles {
+            let _ = handle.join();
+        }
+        loop {
+            let epoch = self.reservations.epoch();
+            if !self.reservations.is_working() {
+                return;
+            }
+            self.reservations.wait_past(epoch, None);
+        }
+    }
+}
+
+/// A thread that does background work is in the commit queue until this is dropped.
+pub(in crate::db) struct Committing<'a>(&'a AtomicUsize);
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

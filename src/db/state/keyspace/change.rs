@@ -1,0 +1,171 @@
+//! The changes of a tree that become visible with an edit of the manifest.
+
+use crate::KeyspaceOptions;
+use crate::db::state::keyspace::tree::LoggedMemtable;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::keyspace::tree::View;
+use crate::error::{Error, Result};
+use crate::filter::FilterPolicy;
+use crate::manifest::edit::EditItem;
+use crate::version::TableHandle;
+use std::collections::HashSet;
+use std::sync::Arc;
+/// What becomes visible with an edit.
+pub(crate) enum Change {
+    /// Nothing: the edit is about logs or options.
+    None,
+    /// Nothing, and no edit may follow: the store is closed.
+    End,
+    /// Other tables in these keyspaces, each of which is there once.
+    Trees(Vec<TreeChange>),
+    /// Other filters for a table.
+    Filters(FilterChange),
+    /// Other options of a keyspace, derived from those that it has when the edit is written.
+    Options(Arc<Tree>, OptionsChange),
+    /// A keyspace is dropped.
+    Drop(Arc<Tree>),
+}
+
+/// What changes in the options of a keyspace.
+pub(crate) enum OptionsChange {
+    All(KeyspaceOptions),
+    /// Only the filter policy. A change of other options at the same moment is kept.
+    Filter(FilterPolicy),
+}
+
+impl OptionsChange {
+    pub(in crate::db) fn apply(&self, options: &KeyspaceOptions) -> KeyspaceOptions {
+        match self {
+            Self::All(new) => new.clone(),
+            Self::Filter(policy) => options.clone().filter(*policy),
+        }
+    }
+}
+
+/// What an edit changes in one keyspace.
+pub(crate) struct TreeChange {
+    pub(crate) tree: Arc<Tree>,
+    /// Tables that leave their place, with their levels.
+    pub(crate) removed: Vec<(usize, Arc<TableHandle>)>,
+    /// Tables with the level and run they are put in.
+    pub(crate) added: Vec<(usize, u64, Arc<TableHandle>)>,
+    /// The memtable whose entries are now in tables (or are gone).
+    pub(crate) flushed: Option<Arc<LoggedMemtable>>,
+}
+
+/// A new handle of a table, with other filters.
+pub(crate) struct FilterChange {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) level: usize,
+    pub(crate) old: Arc<TableHandle>,
+    pub(crate) new: Arc<TableHandle>,
+}
+
+impl Change {
+    /// The change without the keyspaces that were dropped before: an error if there is no other. The new tables
+    /// of those that are left out are obsolete.
+    pub(in crate::db) fn of_living(self) -> Result<Self> {
+        match &self {
+            Self::None | Self::End | Self::Trees(_) => {}
+            Self::Options(tree, _) | Self::Drop(tree) => tree.check_alive()?,
+            Self::Filters(change) => change.tree.check_alive()?,
+        }
+        let Self::Trees(changes) = self else { return Ok(self) };
+        let dropped = changes.iter().find_map(|change| change.tree.check_alive().err());
+        let (living, gone): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.tree.is_alive());
+        gone.iter().for_each(TreeChange::set_added_obsolete);
+        dropped.filter(|_| living.is_empty()).map_or(Ok(Self::Trees(living)), Err)
+    }
+
+    /// Makes it visible. Called under the lock of the manifest that has its edit.
+    pub(in crate::db) fn install(self) {
+        match self {
+            Self::None | Self::End => {}
+            // They have not changed since they were encoded, under the same lock.
+            Self::Options(tree, change) => {
+                let options = change.apply(&tree.options.load());
+                tree.set_options(options);
+                tree.mark();
+            }
+            Self::Drop(tree) => tree.set_dropped(),
+            Self::Trees(changes) => changes.into_iter().for_each(TreeChange::install),
+            Self::Filters(change) => change.install(),
+        }
+    }
+}
+
+impl TreeChange {
+    /// Checks that no two tables of a run would overlap: the wrong one could be asked for a key, and the store
+    /// would not open again.
+    pub(in crate::db) fn check_runs(&self) -> Result<()> {
+        let removed = self.removed.iter().map(|(_, table)| table.meta.number).collect();
+        match self.tree.view().version.overlap_after(&removed, &self.added) {
+            None => Ok(()),
+            Some(tables) => Err(Error::Overlap { keyspace: self.tree.name.clone(), tables }),
+        }
+    }
+
+    /// Marks the new tables for removal: the change is not installed.
+    pub(in crate::db) fn set_added_obsolete(&self) {
+        self.new_tables().for_each(|table| table.set_obsolete());
+    }
+
+    pub(in crate::db) fn new_tables(&self) -> impl Iterator<Item = Arc<TableHandle>> + use<'_> {
+        self.added.iter().map(|(_, _, table)| Arc::clone(table))
+    }
+
+    pub(in crate::db) fn items(&self) -> Vec<EditItem> {
+        let keyspace = self.tree.id;
+        let removed = self
+            .removed
+            .iter()
+            .map(|(_, table)| EditItem::TableRemoved { keyspace, number: table.meta.number });
+        let added = self.added.iter().map(|(level, run, table)| EditItem::TableAdded {
+            keyspace,
+            level: *level as u8,
+            run: *run,
+            meta: Arc::clone(&table.meta),
+        });
+        let seqno = self.flushed.as_ref().and_then(|flushed| flushed.memtable.seqno_max());
+        removed.chain(added).chain(seqno.map(|seqno| EditItem::Flushed { keyspace, seqno })).collect()
+    }
+
+    pub(in crate::db) fn install(self) {
+        let numbers: HashSet<u64> = self.removed.iter().map(|(_, table)| table.meta.number).collect();
+        let kept: HashSet<u64> = self.added.iter().map(|(_, _, table)| table.meta.number).collect();
+        let (tree, added, flushed) = (self.tree, self.added, self.flushed);
+        tree.replace(|view| View {
+            active: view.active.clone(),
+            immutables: view
+                .immutables
+                .iter()
+                .filter(|memtable| flushed.as_ref().is_none_or(|gone| !Arc::ptr_eq(memtable, gone)))
+                .cloned()
+                .collect(),
+            version: Arc::new(view.version.apply(&numbers, added)),
+        });
+        for (level, table) in self.removed {
+            if !kept.contains(&table.meta.number) {
+                tree.retire(level, &table);
+                table.set_obsolete();
+            }
+        }
+    }
+}
+
+impl FilterChange {
+    pub(in crate::db) fn item(&self) -> EditItem {
+        let meta = &self.new.meta;
+        EditItem::FiltersReplaced {
+            keyspace: self.tree.id,
+            number: meta.number,
+            filters: meta.filters.clone(),
+        }
+    }
+
+    pub(in crate::db) fn install(self) {
+        let (old, new) = ((self.level, Arc::clone(&self.old)), Arc::clone(&self.new));
+        self.tree.replace_handles(&[old], &[new]);
+        self.old.set_filters_obsolete(&self.new);
+    }
+}

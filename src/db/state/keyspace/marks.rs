@@ -1,0 +1,40 @@
+//! The keyspaces whose work may have changed since the background last looked at them.
+
+use crate::batch::KeyspaceId;
+use crate::key::SeqNo;
+use crate::sync::lock;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+/// Keyspaces to look at before the next job is chosen. Its lock is held for single operations only.
+pub(crate) struct Marks {
+    pub(in crate::db) marked: Mutex<BTreeSet<KeyspaceId>>,
+    /// The number that the oldest snapshot must have, or one above it, for a compaction to become possible
+    /// that snapshots hold back; `SeqNo::MAX` if none is held back.
+    pub(in crate::db) awaited: AtomicU64,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { marked: Mutex::default(), awaited: AtomicU64::new(SeqNo::MAX) }
+    }
+}
+
+impl Marks {
+    pub(crate) fn add(&self, keyspace: KeyspaceId) {
+        lock(&self.marked).insert(keyspace);
+    }
+
+    pub(crate) fn take(&self) -> BTreeSet<KeyspaceId> {
+        std::mem::take(&mut lock(&self.marked))
+    }
+
+    pub(crate) fn awaited(&self) -> SeqNo {
+        self.awaited.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_awaited(&self, seqno: SeqNo) {
+        self.awaited.store(seqno, Ordering::SeqCst);
+    }
+}

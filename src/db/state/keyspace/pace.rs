@@ -1,0 +1,32 @@
+//! The rate at which the writers of a keyspace may write while flushes or compactions are behind.
+
+use crate::compaction::debt::is_none;
+use crate::sync::lock;
+use std::sync::Mutex;
+use std::time::Duration;
+use std::time::Instant;
+/// Longest single delay.
+pub(in crate::db) const DELAY_MAX: Duration = Duration::from_millis(100);
+
+/// Shorter delays are skipped, because timers are less precise than that.
+pub(in crate::db) const DELAY_MIN: Duration = Duration::from_micros(20);
+
+/// Whether so many memtables that wait to be flushed, runs of level 0, and bytes that compactions owe slow nobody down.
+pub(crate) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) -> bool {
+    immutables <= 1 && is_none(runs, debt)
+}
+
+/// The rate of all writers of a keyspace under pressure: when the writes so far have had their time.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Mutex<Option<Instant>>);
+
+impl Pace {
+    /// Adds a write that takes this time. Returns how long its writer has to wait.
+    pub(in crate::db) fn delay(&self, now: Instant, time: Duration) -> Duration {
+        let mut busy_until = lock(&self.0);
+        let end = (busy_until.unwrap_or(now).max(now) + time).min(now + DELAY_MAX);
+        *busy_until = Some(end);
+        let delay = end - now;
+        if delay < DELAY_MIN { Duration::ZERO } else { delay }
+    }
+}

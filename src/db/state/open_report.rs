@@ -1,0 +1,68 @@
+//! The report of an opening: the files it found, the tails it dropped, the files it left alone.
+
+use std::path::Path;
+use std::path::PathBuf;
+/// What opening a store found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenReport {
+    /// The store was created by this open.
+    pub created: bool,
+    /// Logs that were read.
+    pub logs: u64,
+    /// Batches that were replayed from them.
+    pub batches: u64,
+    /// Entries of those batches that were not in tables yet.
+    pub entries: u64,
+    /// How often a memtable was flushed during the replay, because the logs held more than the memtables and an eighth of
+    /// the memory budget have room for.
+    pub flushes: u64,
+    /// The error of a full disk, if there was no room to write the contents of the logs anew. Then the logs
+    /// were kept; nothing of them was lost.
+    pub full_disk: Option<String>,
+    /// Torn tails of files, which were never promised to be durable and were dropped.
+    pub dropped: Vec<DroppedTail>,
+    /// Files in the directory that the store does not use, and why. Opening the store for writing removes
+    /// those that are left over from earlier work.
+    pub ignored: Vec<IgnoredFile>,
+}
+
+impl OpenReport {
+    /// Writes the report to `tracing`.
+    pub(crate) fn log(&self, dir: &Path) {
+        for dropped in &self.dropped {
+            let DroppedTail { file, offset, bytes, reason } = dropped;
+            tracing::warn!(file = %file.display(), offset, bytes, reason, "dropped the torn end of a file");
+        }
+        if let Some(error) = &self.full_disk {
+            tracing::warn!(dir = %dir.display(), error, "the disk is full, so the logs were kept");
+        }
+        let (logs, batches, entries) = (self.logs, self.batches, self.entries);
+        let (created, flushes) = (self.created, self.flushes);
+        tracing::info!(dir = %dir.display(), created, logs, batches, entries, flushes, "opened a store");
+    }
+}
+
+/// The torn tail of a log or manifest after a crash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DroppedTail {
+    /// The file.
+    pub file: PathBuf,
+    /// Where the last whole record ends.
+    pub offset: u64,
+    /// Bytes from there to the end of the file.
+    pub bytes: u64,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+/// A file in the directory that the store does not use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IgnoredFile {
+    /// Its name in the directory.
+    pub name: String,
+    /// Why it was not used.
+    pub why: &'static str,
+}
