@@ -28,7 +28,7 @@ use bytes::Bytes;
 use crate::batch::own_batch;
 use crate::batch::{BatchReader, KeyspaceId};
 use crate::db::queues::bits::Bits;
-use crate::db::queues::commit_queue::Admitted;
+use crate::db::queues::condition::Admitted;
 use crate::db::queues::value::Value;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;

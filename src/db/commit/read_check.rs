@@ -16,7 +16,7 @@ use bytes::Bytes;
 use super::conflict_check::Overlay;
 use crate::counters::Stripe;
 use crate::db::engine::Engine;
-use crate::db::queues::commit_queue::Admitted;
+use crate::db::queues::condition::Admitted;
 use crate::db::queues::condition::Decision;
 use crate::db::queues::read_set::{Interval, ReadSet, only_key};
 use crate::db::read::sources::newer_sources;

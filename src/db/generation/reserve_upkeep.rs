@@ -2,7 +2,7 @@
 
 use crate::batch::BatchReader;
 use crate::db::engine::Engine;
-use crate::db::queues::commit_queue::PartMut;
+use crate::db::queues::condition::PartMut;
 use crate::db::queues::retry::Work;
 use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::is_out_of_space;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::read_calls::Reads;
-use super::write_calls::Writes;
+use super::write_view::Writes;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId, WriteBatch};
 use crate::db::engine::Engine;
 use crate::db::handles::owner::Owner;
+use crate::db::handles::read_view::Reads;
 use crate::db::state::keyspace::change::Change;
 use crate::db::state::keyspace::change::OptionsChange;
 use crate::db::state::keyspace::tree::Tree;

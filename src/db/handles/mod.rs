@@ -3,10 +3,12 @@ pub(in crate::db) mod iteration;
 pub(in crate::db) mod keyspace;
 pub(in crate::db) mod owner;
 pub(in crate::db) mod read_calls;
+pub(in crate::db) mod read_view;
 #[cfg(test)]
 pub(in crate::db) mod reads_tell;
 pub(in crate::db) mod sizes;
 pub(in crate::db) mod snapshot;
 pub(in crate::db) mod stats;
 pub(in crate::db) mod store;
-pub(in crate::db) mod write_calls;
+mod write_calls;
+pub(in crate::db) mod write_view;

@@ -4,129 +4,14 @@
 //! A handle says where it reads, as [`Reads`]. The calls are written once, by a macro, so that each handle has
 //! them as its own: documented on its page, and without a trait to import.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-
 use super::keyspace::Keyspace;
 use super::snapshot::{KeyspaceSnapshot, Snapshot};
 use super::store::Db;
 use crate::db::handles::iteration::cursor::Cursor;
 use crate::db::handles::iteration::iter::{Iter, Keys, Scan, Values};
-use crate::db::handles::owner::Owner;
 use crate::db::queues::value::Value;
-use crate::db::read::own_writes::Own;
-use crate::db::state::keyspace::tree::{Tree, View};
-use crate::db::transaction::handle::{KeyspaceTransaction, Transaction};
-use crate::db::transaction::indexed_batch::BatchView;
-use crate::error::{Error, Result};
-use crate::iter::EntryValue;
-use crate::key::SeqNo;
+use crate::error::Result;
 use crate::snapshot_read::{KeyBounds, KeyRange};
-
-/// Where a handle reads: in a keyspace, as it is now or as a snapshot sees it.
-pub(in crate::db) struct Reads<'a> {
-    pub(in crate::db) owner: &'a Arc<Owner>,
-    pub(in crate::db) tree: &'a Arc<Tree>,
-    /// `None`: as it is now.
-    pub(in crate::db) seqno: Option<SeqNo>,
-    /// Whether the snapshot is one of another store.
-    pub(in crate::db) is_foreign: bool,
-    /// Writes laid over the store.
-    pub(in crate::db) own: Option<Box<Own>>,
-}
-
-impl Reads<'_> {
-    fn check(&self) -> Result<()> {
-        if self.is_foreign {
-            return Err(Error::invalid("the keyspace belongs to another store than the snapshot"));
-        }
-        match &self.own {
-            None => Ok(()),
-            Some(own) => own.check(),
-        }
-    }
-
-    /// What was written of a key and is not in the store yet. Otherwise notes that the store is read.
-    fn own(&self, key: &[u8]) -> Result<Option<&Option<Bytes>>> {
-        let Some(own) = self.own.as_deref() else { return Ok(None) };
-        let Some(found) = own.find(key) else {
-            own.note_key(key);
-            return Ok(None);
-        };
-        // As a lookup in the store would.
-        self.owner.engine().check_readable(self.tree)?;
-        Ok(Some(found))
-    }
-
-    /// What is read, and up to which sequence number.
-    pub(in crate::db) fn moment(&self) -> Result<(Arc<View>, SeqNo)> {
-        self.check()?;
-        let engine = self.owner.engine();
-        let view = self.tree.view();
-        // Both after loading the view: see `read`.
-        engine.check_readable(self.tree)?;
-        let seqno = self.seqno.unwrap_or_else(|| engine.sequence.visible());
-        Ok((view, seqno))
-    }
-
-    /// A part of its caller, who mostly knows that there are no writes to lay over.
-    #[inline(always)]
-    pub(in crate::db) fn get<T>(
-        &self,
-        key: &[u8],
-        read: impl FnOnce(EntryValue) -> Result<T>,
-    ) -> Result<Option<T>> {
-        if self.own.is_none() && !self.is_foreign {
-            return self.owner.engine().get(self.tree, key, self.seqno, read);
-        }
-        self.get_over_own(key, read)
-    }
-
-    #[inline(never)]
-    fn get_over_own<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
-        self.check()?;
-        match self.own(key)? {
-            None => self.owner.engine().get(self.tree, key, self.seqno, read),
-            Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
-        }
-    }
-
-    fn multi_get<T: Send>(
-        &self,
-        keys: &[impl AsRef<[u8]>],
-        read: impl Fn(EntryValue) -> Result<T> + Sync,
-    ) -> Result<Vec<Option<T>>> {
-        self.check()?;
-        let engine = self.owner.engine();
-        if self.own.is_none() {
-            return engine.multi_get(self.tree, keys, self.seqno, read);
-        }
-        let own = keys.iter().map(|key| self.own(key.as_ref())).collect::<Result<Vec<_>>>()?;
-        let others: Vec<&[u8]> =
-            keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref()).collect();
-        let mut stored = engine.multi_get(self.tree, &others, self.seqno, &read)?.into_iter();
-        let value = |own: Option<&Option<Bytes>>| match own {
-            None => Ok(stored.next().flatten()),
-            Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
-        };
-        own.into_iter().map(value).collect()
-    }
-
-    fn multi_contains(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<bool>> {
-        if self.own.is_some() {
-            let found = self.multi_get(keys, |_| Ok(()))?;
-            return Ok(found.iter().map(Option::is_some).collect());
-        }
-        self.check()?;
-        self.owner.engine().multi_contains(self.tree, keys, self.seqno)
-    }
-
-    /// `'t`: how long it may be used, which is as long as the transaction if there is one.
-    fn scan<'t>(&self, range: KeyRange) -> Scan<'t> {
-        Scan::new(self, range)
-    }
-}
 
 // `$of` is how long iterators may be used.
 macro_rules! read_calls {
@@ -233,7 +118,7 @@ macro_rules! read_calls {
             /// ```
             #[doc(alias = "scan")]
             pub fn range(&self, range: impl KeyBounds) -> Iter<$of> {
-                Iter::new(self.reads().scan(KeyRange::new(&range)))
+                Iter::new(Scan::new(&self.reads(), KeyRange::new(&range)))
             }
 
             /// Iterates over the entries whose keys start with `prefix`, like `range`.
@@ -249,7 +134,7 @@ macro_rules! read_calls {
             #[doc(alias = "scan_prefix")]
             #[doc(alias = "prefix_iterator")]
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter<$of> {
-                Iter::new(self.reads().scan(KeyRange::prefix(prefix.as_ref())))
+                Iter::new(Scan::new(&self.reads(), KeyRange::prefix(prefix.as_ref())))
             }
 
             /// Iterates over all entries, like `range`.
@@ -267,7 +152,7 @@ macro_rules! read_calls {
             #[doc(alias = "full_iterator")]
             #[must_use]
             pub fn iter(&self) -> Iter<$of> {
-                Iter::new(self.reads().scan(KeyRange::all()))
+                Iter::new(Scan::new(&self.reads(), KeyRange::all()))
             }
 
             /// Iterates over all keys, like `iter`; of a range, [`Iter::keys`] does. Long values are not read.
@@ -375,7 +260,7 @@ macro_rules! read_calls {
             ///
             /// Those of `get`.
             pub fn is_empty(&self) -> Result<bool> {
-                self.reads().scan(KeyRange::all()).is_empty()
+                Scan::new(&self.reads(), KeyRange::all()).is_empty()
             }
 
             /// The number of entries, counted: O(entries), and every block of keys is read. Long values are
@@ -396,20 +281,10 @@ macro_rules! read_calls {
             /// Those of `get`.
             #[doc(alias = "count")]
             pub fn len(&self) -> Result<u64> {
-                self.reads().scan(KeyRange::all()).count()
+                Scan::new(&self.reads(), KeyRange::all()).count()
             }
         }
     )*};
-}
-
-read_calls! {
-    [] Db => 'static;
-    [] Keyspace => 'static;
-    [] Snapshot => 'static;
-    [] KeyspaceSnapshot => 'static;
-    [] BatchView => 'static;
-    [] Transaction => '_;
-    ['t] KeyspaceTransaction<'t> => 't;
 }
 
 macro_rules! into_iterators {
@@ -425,12 +300,18 @@ macro_rules! into_iterators {
     )*};
 }
 
+read_calls! {
+    [] Db => 'static;
+    [] Keyspace => 'static;
+    [] Snapshot => 'static;
+    [] KeyspaceSnapshot => 'static;
+}
+
 into_iterators! {
     [] &Db => 'static;
     [] &Keyspace => 'static;
     [] &Snapshot => 'static;
     [] &KeyspaceSnapshot => 'static;
-    [] &BatchView => 'static;
-    ['t] &'t Transaction => 't;
-    ['t] &KeyspaceTransaction<'t> => 't;
 }
+
+pub(in crate::db) use {into_iterators, read_calls};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::keyspace::Keyspace;
-use super::read_calls::Reads;
 use crate::db::handles::owner::Owner;
+use crate::db::handles::read_view::Reads;
 use crate::db::state::keyspace::tree::Tree;
 use crate::key::SeqNo;
 

@@ -1,16 +1,18 @@
 //! The handle of a whole store. Its read and write calls are those of its default keyspace.
 
+use crate::db::open::steps::open_for_reading;
+use crate::db::open::steps::open_for_writing;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::keyspace::Keyspace;
-use super::read_calls::Reads;
 use super::snapshot::Snapshot;
-use super::write_calls::Writes;
+use super::write_view::Writes;
 use crate::batch::WriteBatch;
 use crate::db::commit::completion::Commit;
 use crate::db::engine::Engine;
 use crate::db::handles::owner::Owner;
+use crate::db::handles::read_view::Reads;
 use crate::db::queues::workers::Jobs;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
@@ -42,6 +44,52 @@ use crate::snapshot_read::{KeyBounds, KeyRange};
 pub struct Db {
     owner: Arc<Owner>,
     pub(in crate::db) default: Keyspace,
+}
+
+impl Options {
+    /// Opens the store in the directory `path`, and creates it if it does not exist, unless
+    /// [`Options::create_if_missing`] or [`Options::read_only`] says otherwise. Replays the logs:
+    /// [`Db::open_report`] says what was found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().open(dir.path())?;
+    /// let second = sievedb::Options::new().open(dir.path());
+    /// assert!(matches!(second, Err(sievedb::Error::Locked { .. })));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
+    /// be created, [`Error::OtherFiles`] if it would be created among files of other programs,
+    /// [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
+    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
+    /// system refuses an operation.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(path.as_ref(), self)
+    }
+}
+
+impl Db {
+    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+        options.validate()?;
+        let engine =
+            if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
+        engine.report.log(dir);
+        let engine = Arc::new(engine);
+        let owner = Owner::new(Arc::clone(&engine));
+        if engine.log.is_some() {
+            let reservations = Arc::clone(&engine.background.reservations);
+            engine.files.obsolete.wake_with(move || reservations.notify());
+            let reservations = Arc::clone(&engine.background.reservations);
+            engine.context.memory.wake_with(move || reservations.notify());
+            engine.start_threads()?;
+            engine.background.notify();
+        }
+        let default = engine.keyspaces.default_tree();
+        Ok(Self::from_parts(owner, default))
+    }
 }
 
 impl Db {

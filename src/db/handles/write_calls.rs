@@ -4,80 +4,10 @@
 //! A handle says where it writes, as [`Writes`]. The calls are written once, by a macro, like those that read
 //! (`reads`).
 
-use std::sync::Arc;
-
 use super::keyspace::Keyspace;
 use super::store::Db;
-use crate::batch::{self, WriteBatch};
-use crate::db::handles::conditional::answers::Mismatch;
-use crate::db::handles::conditional::conditional_loop::{KeyWrite, Single};
-use crate::db::handles::owner::Owner;
-use crate::db::queues::bits::Bits;
-use crate::db::queues::condition::Rule;
-use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
-use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
-
-/// Where a handle writes.
-pub(in crate::db) struct Writes<'a> {
-    pub(in crate::db) owner: &'a Arc<Owner>,
-    pub(in crate::db) tree: &'a Arc<Tree>,
-}
-
-impl Writes<'_> {
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.write(batch::of_one(self.tree.id, key, Some(value))?, durability)
-    }
-
-    fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.write(batch::of_one(self.tree.id, key, None)?, durability)
-    }
-
-    fn write(&self, batch: Vec<u8>, durability: Durability) -> Result<()> {
-        let engine = self.owner.engine();
-        engine.check_readable(self.tree)?;
-        engine.write_in(self.tree, batch, durability)
-    }
-
-    pub(in crate::db) fn write_if(&self, write: KeyWrite<'_>, durability: Durability) -> Result<Single> {
-        self.owner.engine().write_if(self.tree, write, durability)
-    }
-
-    pub(in crate::db) fn compare_and_set(
-        &self,
-        key: &[u8],
-        expected: Option<&[u8]>,
-        new: Option<&[u8]>,
-        durability: Durability,
-    ) -> Result<Result<(), Mismatch>> {
-        let rule = expected.map_or(Rule::Absent, |expected| Rule::Equals(expected.into()));
-        let write = KeyWrite { key, value: new, rule, is_read: true };
-        let Single { is_allowed, before } = self.write_if(write, durability)?;
-        Ok(if is_allowed { Ok(()) } else { Err(Mismatch { found: before }) })
-    }
-
-    pub(in crate::db) fn insert_new<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        entries: impl IntoIterator<Item = (K, V)>,
-        durability: Durability,
-    ) -> Result<Bits> {
-        let mut batch = WriteBatch::new();
-        let add = |(key, value): (K, V)| batch.add_put(self.tree.id, key.as_ref(), value.as_ref());
-        // The first that is over a limit ends it: nothing is written then.
-        let places = entries.into_iter().map_while(add).collect();
-        self.owner.engine().insert_new(self.tree, batch, places, durability)
-    }
-
-    pub(in crate::db) fn update(
-        &self,
-        key: &[u8],
-        durability: Durability,
-        change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<Option<Value>> {
-        self.owner.engine().update(self.tree, key, durability, change)
-    }
-}
 
 macro_rules! write_calls {
     ($($handle:ty),*) => {$(

@@ -35,8 +35,6 @@ use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::db::engine::{Engine, EngineParts};
 use crate::db::generation::begin::Closed;
-use crate::db::handles::owner::Owner;
-use crate::db::handles::store::Db;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
 use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
@@ -62,53 +60,7 @@ use crate::version::{SharedByTables, TableHandle, Version};
 /// How many names of other programs' files an error lists.
 const OTHER_FILES_NAMED: usize = 5;
 
-impl Options {
-    /// Opens the store in the directory `path`, and creates it if it does not exist, unless
-    /// [`Options::create_if_missing`] or [`Options::read_only`] says otherwise. Replays the logs:
-    /// [`Db::open_report`] says what was found.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Options::new().open(dir.path())?;
-    /// let second = sievedb::Options::new().open(dir.path());
-    /// assert!(matches!(second, Err(sievedb::Error::Locked { .. })));
-    /// # Ok::<(), sievedb::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
-    /// be created, [`Error::OtherFiles`] if it would be created among files of other programs,
-    /// [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
-    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
-    /// system refuses an operation.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(path.as_ref(), self)
-    }
-}
-
-impl Db {
-    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
-        options.validate()?;
-        let engine =
-            if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
-        engine.report.log(dir);
-        let engine = Arc::new(engine);
-        let owner = Owner::new(Arc::clone(&engine));
-        if engine.log.is_some() {
-            let reservations = Arc::clone(&engine.background.reservations);
-            engine.files.obsolete.wake_with(move || reservations.notify());
-            let reservations = Arc::clone(&engine.background.reservations);
-            engine.context.memory.wake_with(move || reservations.notify());
-            engine.start_threads()?;
-            engine.background.notify();
-        }
-        let default = engine.keyspaces.default_tree();
-        Ok(Self::from_parts(owner, default))
-    }
-}
-
-fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
+pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     names_in(&*options.fs, dir)?;
     let locked = LockedDir::new(dir, &options.fs, lock_for_reading(&*options.fs, dir)?);
     let Some(recovered) = recover(&*locked, dir, part_bytes_max(options.memory_budget))? else {
@@ -120,7 +72,7 @@ fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     Ok(engine)
 }
 
-fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
+pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let fs = prepare_directory(dir, &options)?;
     let recovered = match recover(&*fs, dir, part_bytes_max(options.memory_budget))? {
         Some(recovered) => recovered,

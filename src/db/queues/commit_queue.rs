@@ -8,13 +8,13 @@
 //! a second at most, whoever has it meanwhile. It helps a transaction that others have made fail again and again. Nothing relies on it, so
 //! that a closure that waits for another writer is late and not stuck.
 
+use crate::db::queues::condition::Admitted;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use crate::db::queues::condition::Condition;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::Result;
@@ -34,20 +34,6 @@ pub(in crate::db) enum Wanted {
     /// End the active log: nothing is written afterwards.
     Close,
 }
-
-/// A batch that may be written, and the trees of its keyspaces.
-pub(crate) struct Admitted {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) trees: Vec<Arc<Tree>>,
-    /// What the leader decides before it writes the batch.
-    pub(in crate::db) condition: Option<Box<Condition>>,
-}
-
-/// An encoded batch, and the trees of its keyspaces.
-pub(in crate::db) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
-
-/// One that is stamped and written.
-pub(in crate::db) type PartMut<'g> = (&'g mut [u8], &'g [Arc<Tree>]);
 
 /// What became of a request.
 pub(in crate::db) struct Outcome {

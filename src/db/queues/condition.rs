@@ -3,8 +3,7 @@
 use crate::batch::own_batch;
 use crate::batch::select;
 use crate::db::queues::bits::Bits;
-use crate::db::queues::commit_queue::Admitted;
-use crate::db::queues::commit_queue::Part;
+
 use crate::db::queues::read_set::ReadSet;
 use crate::db::queues::value::Value;
 use crate::db::state::keyspace::tree::Tree;
@@ -82,6 +81,20 @@ pub(in crate::db) struct KeyCondition {
     /// What the last key held when that was decided, if it has changed since the caller looked.
     pub(in crate::db) changed_to: Option<Option<Value>>,
 }
+
+/// A batch that may be written, and the trees of its keyspaces.
+pub(crate) struct Admitted {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) trees: Vec<Arc<Tree>>,
+    /// What the leader decides before it writes the batch.
+    pub(in crate::db) condition: Option<Box<Condition>>,
+}
+
+/// An encoded batch, and the trees of its keyspaces.
+pub(in crate::db) type Part<'g> = (&'g [u8], &'g [Arc<Tree>]);
+
+/// One that is stamped and written.
+pub(in crate::db) type PartMut<'g> = (&'g mut [u8], &'g [Arc<Tree>]);
 
 impl Admitted {
     /// A batch with a condition. `writes` marks the entries that the rule allows as the caller has found.

@@ -12,7 +12,8 @@
 
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
-use crate::db::queues::commit_queue::{Admitted, Wanted};
+use crate::db::queues::commit_queue::Wanted;
+use crate::db::queues::condition::Admitted;
 use crate::db::queues::condition::Check;
 use crate::db::queues::condition::Condition;
 use crate::db::queues::condition::ReadCondition;

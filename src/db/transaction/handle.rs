@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::db::engine::Engine;
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::owner::Owner;
-use crate::db::handles::read_calls::Reads;
+use crate::db::handles::read_view::Reads;
 use crate::db::handles::snapshot::Snapshot;
 use crate::db::handles::store::Db;
 use crate::db::queues::read_set::{READ_BYTES_MAX, ReadSet, Tracker};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::{DEFAULT_KEYSPACE, WriteBatch};
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::owner::Owner;
-use crate::db::handles::read_calls::Reads;
+use crate::db::handles::read_view::Reads;
 use crate::db::handles::snapshot::{Held, KeyspaceSnapshot, Snapshot};
 use crate::db::handles::store::Db;
 use crate::db::read::own_writes::{Own, OwnWrites};

@@ -19,8 +19,9 @@ use bytes::Bytes;
 
 use super::plan::Certainty;
 use super::report::{DoubtfulRanges, LostEntries};
-use super::sources::{Head, Source};
+use super::sources::Source;
 use crate::batch::WriteBatch;
+use crate::db::check::repair::plan::Head;
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::store::Db;
 use crate::db::state::durability::Durability;

@@ -19,6 +19,7 @@
 //! - What is lost is reported, as ranges of keys or as sequence numbers.
 
 mod logs;
+mod losses;
 mod merge;
 mod plan;
 mod report;

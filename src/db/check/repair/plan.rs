@@ -11,6 +11,7 @@
 //! are doubtful: the table that took its place there is lost. So are those of a table that may have been
 //! replaced so long ago that no list has it any more.
 
+use crate::key::Tag;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
@@ -229,6 +230,19 @@ fn covers(ranges: &[KeyRange], (smallest, largest): &(Bytes, Bytes)) -> bool {
         }
     }
     false
+}
+
+/// An entry at which a source stands.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    pub(super) user: Bytes,
+    pub(super) tag: Tag,
+    pub(super) certainty: Certainty,
+    /// Where it stands in time among doubtful entries: its sequence number, or if that was replaced by 0 the
+    /// largest that it can have been.
+    pub(super) age: SeqNo,
+    /// The number of its table; `u64::MAX` for a log.
+    pub(super) number: u64,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::logs::{Losses, read_logs};
+use super::logs::read_logs;
 use super::merge::{Target, doubtful_name};
 use super::plan::Planned;
 use super::report::{DoubtfulRanges, ManifestCondition, RepairReport, RepairedKeyspace};
@@ -10,6 +10,7 @@ use super::sources::{Chain, Source, chains};
 use super::spill::Scratch;
 use super::survey::Survey;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
+use crate::db::check::repair::losses::Losses;
 use crate::db::handles::store::Db;
 use crate::db::open::steps::lock_for_reading;
 use crate::error::{Error, Result};

@@ -4,19 +4,20 @@
 //! bytes of a table were passed over, the chain remembers the keys that they can concern as a [`Gap`], until
 //! the merge is behind them.
 
+use crate::db::check::repair::plan::Head;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-use super::plan::{Certainty, KeyRange, Planned, Rank};
+use super::plan::{KeyRange, Planned, Rank};
 use super::report::{LostEntries, LostRange};
 use super::spill::LoggedWrites;
 use super::survey::Survey;
 use crate::error::Result;
 use crate::filename::FileName;
 use crate::inspect::TableStream;
-use crate::key::{SeqNo, Tag};
+use crate::key::SeqNo;
 
 /// Keys between which a table may have lost entries.
 #[derive(Debug)]
@@ -24,19 +25,6 @@ struct Gap {
     range: LostRange,
     /// Largest sequence number of the table's entries, if it is known.
     seqno_max: Option<SeqNo>,
-}
-
-/// An entry at which a source stands.
-#[derive(Debug, Clone)]
-pub(super) struct Head {
-    pub(super) user: Bytes,
-    pub(super) tag: Tag,
-    pub(super) certainty: Certainty,
-    /// Where it stands in time among doubtful entries: its sequence number, or if that was replaced by 0 the
-    /// largest that it can have been.
-    pub(super) age: SeqNo,
-    /// The number of its table; `u64::MAX` for a log.
-    pub(super) number: u64,
 }
 
 /// A sorted source of entries.

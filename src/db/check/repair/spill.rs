@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::plan::Certainty;
-use super::sources::Head;
+use super::plan::Head;
 use crate::batch::{KeyspaceId, WriteBatch};
 use crate::codec::{Reader, put_u64};
 use crate::db::handles::iteration::iter::Iter;

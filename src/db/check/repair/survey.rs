@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::logs::Losses;
+use super::losses::Losses;
 use super::plan::{FoundTable, Plan, plan};
 use super::report::ManifestCondition;
 use crate::batch::KeyspaceId;

@@ -21,7 +21,7 @@ use crate::batch::own_batch;
 use crate::batch::{BatchReader, WriteBatch};
 use crate::db::engine::Engine;
 use crate::db::queues::bits::Bits;
-use crate::db::queues::commit_queue::Admitted;
+use crate::db::queues::condition::Admitted;
 use crate::db::queues::condition::AskedKey;
 use crate::db::queues::condition::Condition;
 use crate::db::queues::condition::Decision;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::db::handles::owner::Owner;
-use crate::db::handles::read_calls::Reads;
+use crate::db::handles::read_view::Reads;
 use crate::db::queues::value::Value;
 use crate::db::read::merged_cursor::MergedCursor;
 use crate::db::read::sources::Sources;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::key_copies::KeyCopies;
 use crate::db::handles::owner::Owner;
-use crate::db::handles::read_calls::Reads;
+use crate::db::handles::read_view::Reads;
 use crate::db::queues::value::Value;
 use crate::db::read::laid_over::Direction;
 use crate::db::read::merged::Merged;

@@ -1,0 +1,112 @@
+//! The place where a handle reads: a keyspace, as it is now or as a snapshot sees it, with the writes of a batch
+//! laid over it if there are any.
+
+use crate::db::handles::owner::Owner;
+use crate::db::read::own_writes::Own;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::keyspace::tree::View;
+use crate::error::Error;
+use crate::error::Result;
+use crate::iter::EntryValue;
+use crate::key::SeqNo;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Where a handle reads: in a keyspace, as it is now or as a snapshot sees it.
+pub(in crate::db) struct Reads<'a> {
+    pub(in crate::db) owner: &'a Arc<Owner>,
+    pub(in crate::db) tree: &'a Arc<Tree>,
+    /// `None`: as it is now.
+    pub(in crate::db) seqno: Option<SeqNo>,
+    /// Whether the snapshot is one of another store.
+    pub(in crate::db) is_foreign: bool,
+    /// Writes laid over the store.
+    pub(in crate::db) own: Option<Box<Own>>,
+}
+
+impl Reads<'_> {
+    pub(in crate::db) fn check(&self) -> Result<()> {
+        if self.is_foreign {
+            return Err(Error::invalid("the keyspace belongs to another store than the snapshot"));
+        }
+        match &self.own {
+            None => Ok(()),
+            Some(own) => own.check(),
+        }
+    }
+
+    /// What was written of a key and is not in the store yet. Otherwise notes that the store is read.
+    fn own(&self, key: &[u8]) -> Result<Option<&Option<Bytes>>> {
+        let Some(own) = self.own.as_deref() else { return Ok(None) };
+        let Some(found) = own.find(key) else {
+            own.note_key(key);
+            return Ok(None);
+        };
+        // As a lookup in the store would.
+        self.owner.engine().check_readable(self.tree)?;
+        Ok(Some(found))
+    }
+
+    /// What is read, and up to which sequence number.
+    pub(in crate::db) fn moment(&self) -> Result<(Arc<View>, SeqNo)> {
+        self.check()?;
+        let engine = self.owner.engine();
+        let view = self.tree.view();
+        // Both after loading the view: see `read`.
+        engine.check_readable(self.tree)?;
+        let seqno = self.seqno.unwrap_or_else(|| engine.sequence.visible());
+        Ok((view, seqno))
+    }
+
+    /// A part of its caller, who mostly knows that there are no writes to lay over.
+    #[inline(always)]
+    pub(in crate::db) fn get<T>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(EntryValue) -> Result<T>,
+    ) -> Result<Option<T>> {
+        if self.own.is_none() && !self.is_foreign {
+            return self.owner.engine().get(self.tree, key, self.seqno, read);
+        }
+        self.get_over_own(key, read)
+    }
+
+    #[inline(never)]
+    fn get_over_own<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
+        self.check()?;
+        match self.own(key)? {
+            None => self.owner.engine().get(self.tree, key, self.seqno, read),
+            Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
+        }
+    }
+
+    pub(in crate::db) fn multi_get<T: Send>(
+        &self,
+        keys: &[impl AsRef<[u8]>],
+        read: impl Fn(EntryValue) -> Result<T> + Sync,
+    ) -> Result<Vec<Option<T>>> {
+        self.check()?;
+        let engine = self.owner.engine();
+        if self.own.is_none() {
+            return engine.multi_get(self.tree, keys, self.seqno, read);
+        }
+        let own = keys.iter().map(|key| self.own(key.as_ref())).collect::<Result<Vec<_>>>()?;
+        let others: Vec<&[u8]> =
+            keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref()).collect();
+        let mut stored = engine.multi_get(self.tree, &others, self.seqno, &read)?.into_iter();
+        let value = |own: Option<&Option<Bytes>>| match own {
+            None => Ok(stored.next().flatten()),
+            Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
+        };
+        own.into_iter().map(value).collect()
+    }
+
+    pub(in crate::db) fn multi_contains(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<bool>> {
+        if self.own.is_some() {
+            let found = self.multi_get(keys, |_| Ok(()))?;
+            return Ok(found.iter().map(Option::is_some).collect());
+        }
+        self.check()?;
+        self.owner.engine().multi_contains(self.tree, keys, self.seqno)
+    }
+}
