@@ -1,5 +1,6 @@
 //! The engine: an open store, its handles, and the flows between the layers below.
 
+mod build;
 mod check;
 mod commit;
 pub(crate) mod engine;

@@ -21,6 +21,7 @@
 //! next group tries to seal again.
 
 use crate::Durability;
+use crate::db::state::log::OLDER_LOGS_MAX;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,23 +29,17 @@ use super::apply::apply;
 use super::conflict_check::decide;
 use crate::batch::{self, WriteBatch};
 use crate::db::engine::Engine;
-use crate::db::generation::apply_edit::log_closed;
-use crate::db::jobs::background::LOG_SYNC_BYTES;
 use crate::db::queues::commit_queue::{Outcome, Turn, Wanted};
 use crate::db::queues::condition::Admitted;
 use crate::db::queues::condition::PartMut;
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::catch;
-use crate::db::state::keyspace::change::Change;
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LOG_SYNC_BYTES;
 use crate::db::state::log::{LogPosition, Synced};
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
-
-/// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
-/// recovery short.
-pub(in crate::db) const OLDER_LOGS_MAX: usize = 16;
 
 /// What a request of a group wants, and so whose result it gets.
 enum Part {
@@ -165,6 +160,11 @@ impl Engine {
     pub(crate) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
         self.await_resume()?;
         self.submit(Wanted::Seal(trees)).map(drop)
+    }
+
+    /// Resumes writing if it is suspended, and waits until that is due. Not for the commit leader.
+    pub(in crate::db) fn resume_first(&self) -> Result<()> {
+        if self.suspension.is_suspended() { self.seal(Vec::new()) } else { Ok(()) }
     }
 
     /// Ends the active log. Nothing can be written afterwards.
@@ -388,28 +388,6 @@ impl Engine {
                 tree.seal();
             }
         }
-    }
-
-    /// Ends the last log. Its commits are complete when the directory is unlocked: callbacks may open the store.
-    fn end_log(&self) -> Result<()> {
-        if self.stays_unchanged() {
-            return Ok(());
-        }
-        let last_seqno = self.sequence.visible();
-        let (number, len) = self.close_active()?;
-        self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)
-    }
-
-    /// Ends the active log, because another one follows.
-    pub(in crate::db) fn end_active(&self) -> Result<(u64, u64)> {
-        let (number, len) = self.close_active()?;
-        self.completions.complete(LogPosition { number, offset: len }, &Ok(()));
-        Ok((number, len))
-    }
-
-    fn close_active(&self) -> Result<(u64, u64)> {
-        let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
-        closed.map_err(|error| self.suspend(error))
     }
 }
 

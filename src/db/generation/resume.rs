@@ -40,137 +40,16 @@
 //! Files that a manifest may name stay until it is certain that another one counts: the new files of an edit
 //! that failed, and those of a manifest whose renaming into `CURRENT` failed ([`InDoubt`]).
 
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
-
-use crate::db::commit::group_commit::OLDER_LOGS_MAX;
 use crate::db::engine::Engine;
+use crate::db::generation::new_files::Memory;
+use crate::db::generation::suspend::LOOK_INTERVAL;
 use crate::db::queues::retry::Work;
-use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::is_out_of_space;
-use crate::db::state::files::random_id;
-use crate::db::state::keyspace::change::TreeChange;
-use crate::db::state::keyspace::tree::Tree;
-use crate::db::state::log::LogPosition;
+use crate::db::state::log::OLDER_LOGS_MAX;
 use crate::error::{Error, Result};
-use crate::filename::FileName;
-use crate::manifest::edit::{EditItem, VersionEdit};
-use crate::manifest::log::{ManifestLog, NewManifest};
-use crate::manifest::state::ManifestState;
 use crate::sync::lock;
-use crate::wal::FramedWriter;
-
-/// How often a writer that waits looks whether the store was closed.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// What an attempt to resume has written.
-#[derive(Default)]
-struct NewFiles {
-    /// The memtables as tables, oldest first in each tree.
-    changes: Vec<TreeChange>,
-    /// Log and manifest.
-    names: Vec<FileName>,
-}
-
-/// A state that is complete and durable, but not in force.
-struct Prepared {
-    manifest: NewManifest,
-    log_number: u64,
-    log: FramedWriter,
-    /// Logs that it does not name any more.
-    old_logs: Vec<u64>,
-}
-
-/// What becomes of the memtables when writing resumes.
-#[derive(Clone, Copy)]
-pub(in crate::db) enum Memory {
-    /// They are written into tables.
-    Flushed,
-    /// They stay, and so do the logs: the disk is full, or the store was just opened.
-    Kept,
-}
 
 impl Engine {
-    /// Suspends writing after an append that failed, or disables it if the failure ends it. Returns the error
-    /// to report.
-    pub(in crate::db) fn suspend(&self, error: Error) -> Error {
-        self.suspend_if(error, || true)
-    }
-
-    /// Suspends writing after an append to this log failed, unless writing has resumed in another one since.
-    pub(in crate::db) fn suspend_log(&self, number: u64, error: Error) {
-        self.suspend_if(error, || self.log().active() == number);
-    }
-
-    fn suspend_if(&self, error: Error, is_needed: impl FnOnce() -> bool) -> Error {
-        let error = self.fail_if_final(error);
-        let is_refusal = matches!(error, Error::Closed | Error::Forked { .. });
-        if is_refusal || self.health.has_failed() {
-            return error;
-        }
-        // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active,
-        // and then takes the work back.
-        let mut state = lock(&self.suspension.state);
-        if !self.suspension.is_suspended() && is_needed() {
-            self.suspension.begin(&mut state, error.clone());
-            self.notice_full_disk(&error);
-            self.put_off(Work::Resume, error.clone());
-        }
-        error
-    }
-
-    /// Waits until writing is not suspended, or an attempt to resume is due. Without threads it always is.
-    ///
-    /// # Errors
-    ///
-    /// The failure of an attempt that another thread made meanwhile.
-    #[inline]
-    pub(in crate::db) fn await_resume(&self) -> Result<()> {
-        if self.suspension.is_suspended() { self.wait_for_resume() } else { Ok(()) }
-    }
-
-    #[cold]
-    fn wait_for_resume(&self) -> Result<()> {
-        let reservations = &self.background.reservations;
-        let failures = {
-            // Who suspends counts the failure under this lock.
-            let _state = lock(&self.suspension.state);
-            self.retry.failures()
-        };
-        loop {
-            if !self.suspension.is_suspended() {
-                return Ok(());
-            }
-            let epoch = reservations.epoch();
-            if let Some(error) = self.retry.failed_since(failures, |work| work == Work::Resume) {
-                return Err(error);
-            }
-            let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
-            if is_due || !self.suspension.is_suspended() {
-                return Ok(());
-            }
-            self.check_writable()?;
-            let until_due = self.retry.due_in(Work::Resume).unwrap_or(LOOK_INTERVAL);
-            reservations.wait_past(epoch, Some(until_due.min(LOOK_INTERVAL)));
-        }
-    }
-
-    /// Resumes writing if it is suspended, and waits until that is due. Not for the commit leader.
-    pub(in crate::db) fn resume_first(&self) -> Result<()> {
-        if self.suspension.is_suspended() { self.seal(Vec::new()) } else { Ok(()) }
-    }
-
-    /// Resumes writing if that is due, or else does a background job. Not for the commit leader.
-    pub(crate) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
-        if self.suspension.is_suspended() && self.retry.is_due(Work::Resume) {
-            self.check_writable()?;
-            let _committing = self.background.begin_commit();
-            return self.seal(Vec::new()).map(|()| true);
-        }
-        self.step(jobs)
-    }
-
     /// Resumes writing if it is suspended and an attempt is due. Only the commit leader calls this.
     ///
     /// # Errors
@@ -228,138 +107,19 @@ impl Engine {
         self.background.notify();
         Ok(())
     }
-
-    /// Goes on in a new log and a new manifest, which is in force then. The result in the result is that of the
-    /// log's first promise. No edit is published meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// The old manifest is in force, or it is unknown which.
-    pub(in crate::db) fn move_to_new_files(&self, memory: Memory) -> Result<Result<()>> {
-        let (state, old_manifest) = {
-            let guard = self.manifest.lock();
-            let manifest = guard.as_ref().ok_or(Error::Closed)?;
-            (manifest.known_state()?, manifest.number())
-        };
-        let mut new = NewFiles::default();
-        let prepared = match self.write_new_files(state, memory, &mut new) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                new.changes.iter().for_each(TreeChange::set_added_obsolete);
-                new.names.into_iter().for_each(|name| self.files.obsolete.add(name));
-                return Err(error);
-            }
-        };
-        let Prepared { manifest, log_number, log, old_logs } = prepared;
-        let mark = {
-            // Whoever compares `CURRENT` with what is in memory holds this lock.
-            let mut guard = self.manifest.lock();
-            let manifest = manifest
-                .install()
-                .inspect_err(|_| self.suspension.keep_files(&new.changes, std::mem::take(&mut new.names)))?;
-            let mark = manifest.state().mark;
-            self.manifest.set_mark(mark);
-            *guard = Some(manifest);
-            new.changes.into_iter().for_each(TreeChange::install);
-            mark
-        };
-        let activated = self.log().activate(log_number, log, mark);
-        // Nothing is in doubt any more.
-        let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);
-        self.log().forget(&old_logs);
-        let logs = old_logs.into_iter().map(FileName::Log);
-        for name in logs.chain([FileName::Manifest(old_manifest)]).chain(in_doubt.files) {
-            self.files.obsolete.add(name);
-        }
-        drop(in_doubt.tables);
-        // What the old logs held is in tables, or is durable in a log that was cut.
-        self.completions.complete(LogPosition { number: log_number, offset: 0 }, &Ok(()));
-        self.retry.done(Work::BeginLog);
-        self.retry.done(Work::PrepareLog);
-        Ok(activated)
-    }
-
-    /// Makes what is in memory durable, and writes a log and a manifest that names all of it.
-    fn write_new_files(
-        &self,
-        mut state: ManifestState,
-        memory: Memory,
-        new: &mut NewFiles,
-    ) -> Result<Prepared> {
-        let known: Vec<u64> = state.logs.keys().copied().collect();
-        let newest = known.last().copied().unwrap_or(0);
-        match memory {
-            Memory::Flushed => self.flush_memory(&mut state, new)?,
-            Memory::Kept => {
-                apply(&mut state, self.next_log.ended().into_iter().collect())?;
-                self.cut_log(&mut state)?;
-            }
-        }
-        let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
-        let log_number = self.files.new_number();
-        let (log, file_id) = self.files.create_log(log_number)?;
-        new.names.push(FileName::Log(log_number));
-        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
-        let floor = state.logs.keys().next().copied().unwrap_or(log_number);
-        let last = EditItem::LastSeqno(self.sequence.visible());
-        apply(&mut state, vec![last, EditItem::LogFloor(floor), created])?;
-        let number = self.files.new_number();
-        state.next_file = self.files.next_number();
-        let old_logs = known.into_iter().filter(|number| !state.logs.contains_key(number)).collect();
-        new.names.push(FileName::Manifest(number));
-        let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
-        let manifest = ManifestLog::prepare(fs, dir, self.files.store_id, number, state, &random_id)?;
-        Ok(Prepared { manifest, log_number, log, old_logs })
-    }
-
-    /// Ends the active log, which is durable to its end then, in `state`; takes it out if it holds nothing.
-    fn cut_log(&self, state: &mut ManifestState) -> Result<()> {
-        let active = self.log().active();
-        let end = self.log().cut_active(self.sequence.visible()).map_err(|error| self.fail(error))?;
-        // Newer ones were never used, and nothing of older ones is in memory only.
-        let oldest = self.keyspaces.memtables.oldest_log(&[]).unwrap_or(u64::MAX);
-        let end = end.filter(|_| active >= oldest);
-        let is_used = |number| number < active || number == active && end.is_some();
-        state.logs.retain(|&number, _| is_used(number) && number >= oldest);
-        apply(state, end.into_iter().collect())
-    }
-
-    /// Writes the memtables into tables. No log is needed then.
-    fn flush_memory(&self, state: &mut ManifestState, new: &mut NewFiles) -> Result<()> {
-        let trees: Vec<Arc<Tree>> =
-            self.keyspaces.with_memtables().into_iter().filter(|tree| tree.is_alive()).collect();
-        for tree in &trees {
-            if tree.is_filled() {
-                tree.seal();
-            }
-            let view = tree.view();
-            let mut version = Arc::clone(&view.version);
-            for memtable in view.immutables.iter().rev() {
-                let change = self.write_memtable(tree, &version, memtable)?;
-                // What the next memtable deletes may be in these tables.
-                version = Arc::new(version.apply(&HashSet::new(), change.added.clone()));
-                let items = change.items();
-                new.changes.push(change);
-                apply(state, items)?;
-            }
-        }
-        state.logs.clear();
-        if new.changes.is_empty() { Ok(()) } else { self.files.sync_dir() }
-    }
-}
-
-fn apply(state: &mut ManifestState, items: Vec<EditItem>) -> Result<()> {
-    state.apply(&VersionEdit::new(items)).map_err(Error::invalid)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::db::state::keyspace::change::Change;
+    use crate::manifest::edit::EditItem;
     use std::io;
     use std::path::Path;
+    use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
     use crate::fs::MemFs;

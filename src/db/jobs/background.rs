@@ -11,6 +11,7 @@
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
 use crate::db::queues::workers::Jobs;
+use crate::db::state::log::LOG_SYNC_BYTES;
 use crate::sync::lock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,9 +33,6 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::version::Version;
-
-/// Unsynced bytes of the log at which it is synced in the background.
-pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
 /// The most bytes of memtables that are flushed together, if they are not more than a quarter of the memory for
 /// memtables.
@@ -86,6 +84,16 @@ impl Engine {
             {}
             self.background.reservations.wait_past(epoch, self.until_next_work(jobs));
         }
+    }
+
+    /// Resumes writing if that is due, or else does a background job. Not for the commit leader.
+    pub(crate) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
+        if self.suspension.is_suspended() && self.retry.is_due(Work::Resume) {
+            self.check_writable()?;
+            let _committing = self.background.begin_commit();
+            return self.seal(Vec::new()).map(|()| true);
+        }
+        self.step(jobs)
     }
 
     /// How long until there is work that no change announces.

@@ -34,7 +34,7 @@ use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::db::engine::{Engine, EngineParts};
-use crate::db::generation::begin::Closed;
+use crate::db::open::closed_store::Closed;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
 use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};

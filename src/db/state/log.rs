@@ -28,6 +28,13 @@ use crate::wal::{EditMark, FramedWriter, RecordKind, encode_close, encode_promis
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
 const PATIENCE_MIN: Duration = Duration::from_micros(20);
 
+/// Unsynced bytes of the log at which it is synced in the background.
+pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
+
+/// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
+/// recovery short.
+pub(in crate::db) const OLDER_LOGS_MAX: usize = 16;
+
 /// A place in the sequence of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LogPosition {

@@ -1,0 +1,1 @@
+pub(in crate::db) mod tables;

@@ -1,0 +1,218 @@
+//! New tables from a memtable or from the inputs of a compaction.
+//!
+//! The tables are synced and open, so that no unreadable table enters the tree. Nothing is published: the caller syncs
+//! the directory and applies the edit.
+
+use crate::KeyspaceOptions;
+use crate::batch::KeyspaceId;
+use crate::compaction::filters::Output;
+use crate::compaction::filters::plan_output;
+use crate::compaction::retain::Retain;
+use crate::compaction::run::Merge;
+use crate::compaction::table_origin::InputTable;
+use crate::compaction::table_origin::Lineage;
+use crate::db::engine::Engine;
+use crate::db::state::files::random_id;
+use crate::db::state::keyspace::change::TreeChange;
+use crate::db::state::keyspace::tree::LoggedMemtable;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::parallel::in_parallel;
+use crate::error::Error;
+use crate::error::Result;
+use crate::filename::FileName;
+use crate::filter::FilterPlan;
+use crate::iter::InternalIterator;
+use crate::memory::Building;
+use crate::memtable::Memtable;
+use crate::memtable::MemtableIter;
+use crate::table::APPEND_BYTES;
+use crate::table::TableConfig;
+use crate::table::TableWriter;
+use crate::table_meta::TableMeta;
+use crate::version::SharedByTables;
+use crate::version::TableHandle;
+use crate::version::Version;
+use bytes::Bytes;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+/// A merge: what goes into it, and what comes out.
+pub(in crate::db) struct MergeWork<'a> {
+    /// The tree, with the tables that are merged.
+    pub(in crate::db) version: &'a Version,
+    /// Their numbers; none for a flush.
+    pub(in crate::db) inputs: &'a HashSet<u64>,
+    pub(in crate::db) level: usize,
+    /// The keys at which it is split, for threads of their own.
+    pub(in crate::db) cuts: &'a [Bytes],
+    /// What the filters are planned for: the outputs, or more of which they are a part.
+    pub(in crate::db) output: &'a Output,
+    /// What the outputs record of the inputs.
+    pub(in crate::db) lineage: &'a Lineage,
+}
+
+impl Engine {
+    /// Writes the oldest immutable memtable of a tree into tables, and syncs them. The caller syncs the
+    /// directory and publishes them. `version` has everything that is older.
+    pub(crate) fn write_memtable(
+        &self,
+        tree: &Arc<Tree>,
+        version: &Version,
+        memtable: &Arc<LoggedMemtable>,
+    ) -> Result<TreeChange> {
+        let input = || -> Result<Box<dyn InternalIterator>> { Ok(Box::new(memtable.memtable.iter())) };
+        let output = memtable_output(&memtable.memtable)?;
+        let newest = memtable.memtable.seqno_max().unwrap_or(0);
+        let lineage = Lineage { newest, ..lineage_of(tree, Vec::new()) };
+        let work = MergeWork {
+            version,
+            inputs: &HashSet::new(),
+            level: 0,
+            cuts: &[],
+            output: &output,
+            lineage: &lineage,
+        };
+        let tables = self.merge_into(tree, &work, &input, &|_| false)?;
+        let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
+        // A larger id than that of every existing run: numbers only grow, and a tree has one flush at a time.
+        let run = tables.first().map_or(0, |table| table.meta.number);
+        Ok(TreeChange {
+            tree: Arc::clone(tree),
+            removed: Vec::new(),
+            added: tables.into_iter().map(|table| (0, run, table)).collect(),
+            flushed: Some(Arc::clone(memtable)),
+        })
+    }
+
+    /// Merges `input` into new tables. They are synced and open. The caller syncs the directory and publishes
+    /// them.
+    pub(in crate::db) fn merge_into(
+        &self,
+        tree: &Tree,
+        work: &MergeWork<'_>,
+        input: &(dyn Fn() -> Result<Box<dyn InternalIterator>> + Sync),
+        stop: &(dyn Fn(u64) -> bool + Sync),
+    ) -> Result<Vec<Arc<TableHandle>>> {
+        let &MergeWork { version, inputs, level, cuts, output, lineage } = work;
+        let options = tree.options.load_full();
+        let lookups = tree.lookups();
+        let shape = tree.shape();
+        let filter = plan_output(&options.filter, &shape, version, lookups, output);
+        let memory = &self.context.memory;
+        // Each thread, and a caller that compacts.
+        let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
+        let memory_max = memory_max / (cuts.len() + 1);
+        let snapshots = self.sequence.snapshots.numbers();
+        let merge_part = |part: usize, stop: &dyn Fn(u64) -> bool| {
+            let building = Building::new(memory);
+            let merge = Merge {
+                fs: &*self.files.fs,
+                dir: &self.files.dir,
+                version,
+                inputs,
+                part: (part.checked_sub(1).map(|before| &cuts[before]), cuts.get(part)),
+                output_level: level,
+                shape,
+                lineage,
+                new_number: &|| self.files.new_number(),
+                create: &|number| {
+                    self.create_table(&options, level, filter, (memory_max / 8).min(APPEND_BYTES), number)
+                },
+                memory_max,
+                memory: &|bytes| building.set(bytes),
+                stop,
+            };
+            merge.run(&mut *input()?, Retain::new(snapshots.clone()))
+        };
+        let metas = self.merge_parts(cuts.len() + 1, stop, merge_part)?;
+        let shared = self.shared_by_tables(tree.id);
+        let tables: Vec<_> =
+            metas.into_iter().map(|meta| TableHandle::new(Arc::new(meta), &shared)).collect();
+        tables.iter().for_each(|table| table.set_made_at(lookups));
+        if let Err(error) = tables.iter().try_for_each(|table| table.open().map(drop)) {
+            tables.iter().for_each(|table| table.set_obsolete());
+            return Err(error);
+        }
+        Ok(tables)
+    }
+
+    /// Merges the parts at the same time. After an error nothing is left of any.
+    fn merge_parts(
+        &self,
+        parts: usize,
+        stop: &(dyn Fn(u64) -> bool + Sync),
+        merge_part: impl Fn(usize, &dyn Fn(u64) -> bool) -> Result<Vec<TableMeta>> + Sync,
+    ) -> Result<Vec<TableMeta>> {
+        let has_failed = AtomicBool::new(false);
+        let merge = |part: usize| {
+            let merged = merge_part(part, &|bytes| stop(bytes) || has_failed.load(Ordering::Relaxed));
+            has_failed.fetch_or(merged.is_err(), Ordering::Relaxed);
+            merged
+        };
+        let thread = || std::thread::Builder::new().name("sievedb-merge".to_owned());
+        let results = in_parallel(parts, thread, merge);
+        // Parts that were stopped because another one has failed say that the store is closed.
+        let is_closed = |error: &&Error| matches!(error, Error::Closed);
+        let mut errors: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+        errors.sort_by_key(is_closed);
+        if let Some(&error) = errors.first() {
+            let error = error.clone();
+            for meta in results.into_iter().flatten().flatten() {
+                self.files.remove(FileName::Table(meta.number));
+            }
+            return Err(error);
+        }
+        Ok(results.into_iter().flatten().flatten().collect())
+    }
+
+    /// What the handles of the tables of a keyspace share.
+    pub(in crate::db) fn shared_by_tables(&self, keyspace: KeyspaceId) -> SharedByTables {
+        SharedByTables {
+            context: Arc::clone(&self.context),
+            obsolete_files: Arc::clone(&self.files.obsolete),
+            open_tables: Arc::clone(&self.keyspaces.open_tables),
+            keyspace,
+        }
+    }
+
+    fn create_table(
+        &self,
+        options: &KeyspaceOptions,
+        level: usize,
+        filter: Option<FilterPlan>,
+        append_bytes: usize,
+        number: u64,
+    ) -> Result<TableWriter> {
+        let config = TableConfig {
+            number,
+            store_id: self.files.store_id,
+            file_id: random_id()?,
+            hash_seed: self.keyspaces.hash_seed,
+            block_bytes: options.block_bytes,
+            compression: options.compression[level],
+            filter,
+            append_bytes,
+        };
+        TableWriter::create(&*self.files.fs, &FileName::Table(number).path(&self.files.dir), config)
+    }
+}
+
+/// What a flush of this memtable writes.
+fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
+    let mut entries = memtable.iter();
+    let bound = |entries: &MemtableIter| entries.key().map_or_else(Vec::new, |key| key.user.to_vec());
+    entries.seek_first()?;
+    let smallest = bound(&entries);
+    entries.seek_last()?;
+    let largest = bound(&entries);
+    Ok(Output { level: 0, keys: memtable.len(), smallest, largest, replaces: HashSet::new() })
+}
+
+pub(in crate::db) fn lineage_of(tree: &Tree, inputs: Vec<InputTable>) -> Lineage {
+    Lineage { keyspace: tree.id, name: tree.name.clone(), newest: 0, inputs }
+}

@@ -1,0 +1,77 @@
+//! Suspending writing after a failed append, and waiting until an attempt to resume is due.
+
+use crate::db::engine::Engine;
+use crate::db::queues::retry::Work;
+use crate::error::Error;
+use crate::error::Result;
+use crate::sync::lock;
+use std::time::Duration;
+
+/// How often a writer that waits looks whether the store was closed.
+pub(in crate::db) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Engine {
+    /// Suspends writing after an append that failed, or disables it if the failure ends it. Returns the error
+    /// to report.
+    pub(in crate::db) fn suspend(&self, error: Error) -> Error {
+        self.suspend_if(error, || true)
+    }
+
+    /// Suspends writing after an append to this log failed, unless writing has resumed in another one since.
+    pub(in crate::db) fn suspend_log(&self, number: u64, error: Error) {
+        self.suspend_if(error, || self.log().active() == number);
+    }
+
+    fn suspend_if(&self, error: Error, is_needed: impl FnOnce() -> bool) -> Error {
+        let error = self.fail_if_final(error);
+        let is_refusal = matches!(error, Error::Closed | Error::Forked { .. });
+        if is_refusal || self.health.has_failed() {
+            return error;
+        }
+        // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active,
+        // and then takes the work back.
+        let mut state = lock(&self.suspension.state);
+        if !self.suspension.is_suspended() && is_needed() {
+            self.suspension.begin(&mut state, error.clone());
+            self.notice_full_disk(&error);
+            self.put_off(Work::Resume, error.clone());
+        }
+        error
+    }
+
+    /// Waits until writing is not suspended, or an attempt to resume is due. Without threads it always is.
+    ///
+    /// # Errors
+    ///
+    /// The failure of an attempt that another thread made meanwhile.
+    #[inline]
+    pub(in crate::db) fn await_resume(&self) -> Result<()> {
+        if self.suspension.is_suspended() { self.wait_for_resume() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_resume(&self) -> Result<()> {
+        let reservations = &self.background.reservations;
+        let failures = {
+            // Who suspends counts the failure under this lock.
+            let _state = lock(&self.suspension.state);
+            self.retry.failures()
+        };
+        loop {
+            if !self.suspension.is_suspended() {
+                return Ok(());
+            }
+            let epoch = reservations.epoch();
+            if let Some(error) = self.retry.failed_since(failures, |work| work == Work::Resume) {
+                return Err(error);
+            }
+            let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
+            if is_due || !self.suspension.is_suspended() {
+                return Ok(());
+            }
+            self.check_writable()?;
+            let until_due = self.retry.due_in(Work::Resume).unwrap_or(LOOK_INTERVAL);
+            reservations.wait_past(epoch, Some(until_due.min(LOOK_INTERVAL)));
+        }
+    }
+}
